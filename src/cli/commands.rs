@@ -116,7 +116,7 @@ pub(super) fn version() -> String {
 }
 
 /// So many words are listed where none is near to the one that was typed.
-const LISTED_AT_MOST: usize = 10;
+const LISTED_AT_MOST: usize = 15;
 /// Of a word, in letters: fewer would be in too many.
 const SHORTEST_PART: usize = 3;
 

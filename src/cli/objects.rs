@@ -11,6 +11,7 @@ use crate::kube::Node;
 use crate::provider::{Field, Finding, ProviderId, Severity, Source};
 use crate::settings::{Settings, all_nearest, one_of};
 use serde::Serialize;
+use serde_json::Value;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +51,9 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<&'a [Field]>,
     pub(super) findings: Vec<Found>,
+    /// Of an inspection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) events: Option<Vec<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<&'a str>,
 }

@@ -13,7 +13,7 @@ use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Error,
     ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancers, Metadata,
     Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, Profile, Provider, ProviderId,
-    RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency,
+    RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage,
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
@@ -336,6 +336,10 @@ impl LoadBalancers for Hetzner {
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         let all = certificates::of_cluster(&self.api, load_balancers::CLUSTER_UID, &cluster.uid)?;
         Ok(load_balancers::left(&all, cluster))
+    }
+
+    fn usage(&self, id: u64) -> Result<Usage, Error> {
+        load_balancers::usage(&self.api, id)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::client::{Client, JSON, MERGE_PATCH, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
-use super::types::{ObjectMeta, ObjectReference};
+use super::types::{ObjectMeta, ObjectReference, null_as_default};
 use crate::http::{self, Method};
 use crate::provider::{Reason, Severity};
 use crate::text;
@@ -42,6 +42,12 @@ pub struct PastEvent {
     pub reason: String,
     #[serde(default)]
     pub message: String,
+    /// `Normal` or `Warning`.
+    #[serde(default, rename = "type")]
+    pub kind: String,
+    /// How often; 0: its author does not count.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub count: u32,
     /// When it was last counted up; controllers that never count leave it out.
     #[serde(default)]
     last_timestamp: Option<String>,

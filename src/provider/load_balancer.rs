@@ -23,6 +23,11 @@ pub trait LoadBalancers: Actions {
     fn kept(&self, _cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         Ok(Vec::new())
     }
+
+    /// What a load balancer does now: for people. Asks the cloud.
+    fn usage(&self, _id: u64) -> Result<Usage, Error> {
+        Ok(Usage::default())
+    }
 }
 
 /// Changes that run in the cloud after they were requested.
@@ -183,17 +188,52 @@ pub struct Kept {
 }
 
 /// A load balancer, for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(tag = "kind", rename = "LoadBalancer", rename_all = "camelCase")]
 pub struct Balancer {
     pub id: u64,
     pub name: String,
     /// Name of its type, e.g. `lb11`.
+    #[serde(rename = "type")]
     pub kind: String,
     pub location: String,
     /// Public ones first.
     pub addresses: Vec<std::net::IpAddr>,
+    /// Of `targets`, those that are healthy on every port; and all.
+    pub healthy: usize,
+    pub total: usize,
     pub targets: Vec<Target>,
+    /// None: the cloud does not say.
+    pub monthly_price: Option<Price>,
+    pub traffic: Traffic,
+    /// Read only for an inspection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// In the currency of the project's owner.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Price {
+    pub net: f64,
+    pub gross: f64,
+}
+
+/// Of this month, in bytes; none: the cloud does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    pub outgoing: Option<u64>,
+    pub ingoing: Option<u64>,
+    /// Outgoing traffic that the price covers.
+    pub included: Option<u64>,
+}
+
+/// None: the cloud does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    pub open_connections: Option<f64>,
+    pub connections_per_second: Option<f64>,
+    pub requests_per_second: Option<f64>,
 }
 
 /// Where a load balancer sends traffic.

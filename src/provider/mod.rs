@@ -29,7 +29,7 @@ pub use instance::{
 pub use interned::Interned;
 pub use load_balancer::{
     ActionId, Actions, Applied, Balancer, Change, ChangeKind, Field, Health, Kept,
-    LoadBalancerPlan, LoadBalancers, Needs, Orphan, Snapshot, Target,
+    LoadBalancerPlan, LoadBalancers, Needs, Orphan, Price, Snapshot, Target, Traffic, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress};
 pub use options::{AddressFamily, Algorithm, LoadBalancerDefaults, NetworkSelector, Profile};

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// `web` is right, and there is one Service for each kind of trouble.
-fn cluster() -> Sandbox {
+pub fn cluster() -> Sandbox {
     let sandbox = common::builder()
         .nodes(3)
         .network("10.0.0.0/16")

@@ -16,4 +16,5 @@ mod lint;
 mod node;
 mod people;
 mod route;
+mod scripting;
 mod settings;

@@ -2,7 +2,7 @@
 
 use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdict, about, counted, need};
-use crate::controllers::node::{NodePlan, Server, is_uninitialised};
+use crate::controllers::node::{NodePlan, Server, is_uninitialized};
 use crate::provider::Reason;
 
 /// Nodes that we have to do with, and how many of them have their server in this project.
@@ -162,7 +162,7 @@ fn without_server(nodes: &[NodePlan]) -> Option<Outcome> {
 
 fn new(nodes: &[NodePlan]) -> Option<Outcome> {
     let is_new = |plan: &NodePlan| {
-        matches!(plan.server, Server::Matched(..)) && is_uninitialised(&plan.node)
+        matches!(plan.server, Server::Matched(..)) && is_uninitialized(&plan.node)
     };
     about(such(nodes, is_new), |names| {
         Outcome::warn(

@@ -93,7 +93,7 @@ fn of_network(plan: &Plan) -> Vec<Outcome> {
 fn without_pod_cidr(view: &View) -> Option<Outcome> {
     let without = |plan: &&node::NodePlan| {
         matches!(plan.server, Server::Matched(..))
-            && !node::is_uninitialised(&plan.node)
+            && !node::is_uninitialized(&plan.node)
             && plan.node.spec.pod_cidrs.is_empty()
     };
     let nodes = view.nodes.iter().flatten().filter(without);

@@ -3,37 +3,60 @@
 use super::plans::{Services, targets_cell};
 use crate::cache::Apis;
 use crate::cli::objects::{field, finding, section, sides, would_do};
-use crate::cli::output::{Exit, line, or_dash, paragraph};
+use crate::cli::output::{Exit, Printer, line, or_dash, paragraph};
 use crate::cli::table;
 use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
-use crate::kube::ServicePort;
+use crate::kube::{PastEvent, ServicePort};
 use crate::provider::{Balancer, Field, Finding, Health, Severity};
 use crate::settings::Command;
+use std::cmp::Reverse;
 use std::ffi::OsString;
 
 pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbInspect, words)?;
     let context = &services.context;
-    let plans = services.evaluate(&services.selection()?)?;
+    let mut plans = services.evaluate(&services.selection()?)?;
     // A command that only reads warns and continues.
     let _ = context.check_profile();
-    let inspect = |plan| inspection(plan, failed_try(&context.apis, plan));
+    plans
+        .iter_mut()
+        .for_each(|plan| read_more(&context.apis, plan));
+    let inspect = |plan| inspection(plan, failed_try(plan));
     let text = |_| plans.iter().map(inspect).collect();
     Ok(context.show("Inspection", &plans, text))
 }
 
-/// What came of the last try, where something is left to do; one call, and none where nothing is.
-fn failed_try(apis: &Apis, plan: &ServicePlan) -> Option<FailedTry> {
-    if !plan.has_writes() {
-        return None;
-    }
+/// So many events of a Service are shown.
+const EVENTS_SHOWN: usize = 10;
+
+/// Events, and what the load balancer does now: a call each. What can't be read is left out.
+fn read_more(apis: &Apis, plan: &mut ServicePlan) {
     match apis.kube.service_events(Some(&plan.object)) {
-        Ok(events) => service::failed_tries(&events).remove(&plan.object.uid),
-        Err(error) => {
-            log::debug!("events of {}: {error}", plan.name());
-            None
+        Ok(mut events) => {
+            // Times are whole seconds; versions grow with each write.
+            let version = |event: &PastEvent| event.metadata.resource_version.parse::<u64>();
+            events.sort_by_key(|event| Reverse((event.at(), version(event).unwrap_or_default())));
+            plan.events = Some(events);
         }
+        // The daemon's role does not allow it.
+        Err(error) if error.is_forbidden() => log::debug!("{error}"),
+        Err(error) => Printer::notice(format_args!("events can't be read: {error}")),
     }
+    if let (Some(found), Some(cloud)) = (&mut plan.cloud.found, apis.provider.load_balancers()) {
+        let usage = cloud.usage(found.id);
+        let usage = usage.map_err(|error| {
+            Printer::notice(format_args!(
+                "connections and requests can't be read: {error}"
+            ));
+        });
+        found.usage = usage.ok();
+    }
+}
+
+/// What came of the last try, where something is left to do.
+fn failed_try(plan: &ServicePlan) -> Option<FailedTry> {
+    let events = plan.events.as_ref().filter(|_| plan.has_writes())?;
+    service::failed_tries(events).remove(&plan.object.uid)
 }
 
 fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
@@ -64,6 +87,7 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
         section("FINDINGS", &findings.concat(), "none"),
         "\n".to_owned(),
         both_sides(plan),
+        usage(plan),
         health(plan),
         section(
             "\nFIELDS (= as wanted, ~ differs, · left as it is)",
@@ -78,8 +102,86 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
             },
         ),
         held_back.collect(),
+        events(plan),
     ]
     .concat()
+}
+
+/// What the load balancer costs, carried this month, and does now.
+fn usage(plan: &ServicePlan) -> String {
+    let Some(found) = &plan.cloud.found else {
+        return String::new();
+    };
+    let price = found.monthly_price.map(|price| {
+        let (gross, net) = (price.gross, price.net);
+        format!("{gross:.2} a month with VAT, {net:.2} without")
+    });
+    let traffic = &found.traffic;
+    let part = |what: &str, count: Option<u64>| Some(format!("{what} {}", bytes(count?)));
+    let outgoing = part("out", traffic.outgoing);
+    let parts = [
+        outgoing.map(|text| match traffic.included {
+            Some(included) => format!("{text} of {} included", bytes(included)),
+            None => text,
+        }),
+        part("in", traffic.ingoing),
+    ];
+    let traffic = joined(parts).map(|text| format!("this month {text}"));
+    let usage = found.usage.unwrap_or_default();
+    let rate = |value: Option<f64>, what: &str| Some(format!("{:.1} {what}", value?));
+    let now = joined([
+        usage
+            .open_connections
+            .map(|count| format!("{count:.0} open connections")),
+        rate(usage.connections_per_second, "new a second"),
+        rate(usage.requests_per_second, "requests a second"),
+    ]);
+    let rows = [("price", price), ("traffic", traffic), ("now", now)];
+    let lines = rows
+        .into_iter()
+        .filter_map(|(name, text)| Some(format!("  {name:<9}{}\n", text?)));
+    match lines.collect::<String>() {
+        none if none.is_empty() => none,
+        lines => format!("\nUSAGE\n{lines}"),
+    }
+}
+
+fn joined<const N: usize>(parts: [Option<String>; N]) -> Option<String> {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// `1.5 GiB`.
+fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let at = count.checked_ilog2().unwrap_or_default() as usize / 10;
+    match units.get(at) {
+        Some(unit) if at > 0 => {
+            let value = format!("{:.1}", count as f64 / 1024_f64.powi(at as i32));
+            format!("{} {unit}", value.trim_end_matches(".0"))
+        }
+        _ => format!("{count} B"),
+    }
+}
+
+/// The newest first; they are at the end, because what is to be done comes first.
+fn events(plan: &ServicePlan) -> String {
+    let Some(events) = &plan.events else {
+        return String::new();
+    };
+    let lines = events.iter().take(EVENTS_SHOWN).map(|event| {
+        let often = match event.count {
+            0 | 1 => String::new(),
+            count => format!(", {count} times"),
+        };
+        let when = service::ago(event.at());
+        let first = line(format_args!(
+            "  {} {}, {when}{often}",
+            event.kind, event.reason
+        ));
+        first + &paragraph("    ", 4, &event.message)
+    });
+    section("\nEVENTS", &lines.collect::<String>(), "none")
 }
 
 fn both_sides(plan: &ServicePlan) -> String {

@@ -6,9 +6,10 @@ use crate::cli::output::{Exit, Printer, line, usage};
 use crate::cli::{startup, wire};
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
 use crate::controllers::{Proposal, Report, Selection};
-use crate::kube::Service;
+use crate::kube::{PastEvent, Service};
 use crate::settings::Command;
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -167,6 +168,10 @@ impl Planned for Vec<ServicePlan> {
             },
             held_back: Some(&plan.cloud.held_back),
             findings: plan.all_findings().collect(),
+            events: plan
+                .events
+                .as_ref()
+                .map(|all| all.iter().map(event).collect()),
             error: error_of(report, &plan.name()),
         });
         items.collect()
@@ -196,6 +201,16 @@ impl Planned for Vec<ServicePlan> {
             .filter(|plan| !plan.cloud.held_back.is_empty())
             .count()
     }
+}
+
+fn event(event: &Arc<PastEvent>) -> Value {
+    json!({
+        "type": event.kind,
+        "reason": event.reason,
+        "message": event.message,
+        "count": event.count,
+        "lastSeen": event.at().map(|at| at.to_string()),
+    })
 }
 
 struct Object<'a>(&'a ServicePlan);

@@ -24,7 +24,7 @@ mod orphans;
 mod plan;
 mod sync;
 
-pub use events::{FailedTry, failed_tries};
+pub use events::{FailedTry, ago, failed_tries};
 pub use observe::{NAME, Settings};
 pub use orphans::known_orphans;
 pub use plan::{ServicePlan, Want, check, want};

@@ -143,6 +143,7 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
         status: None,
         findings: Vec::new(),
         made: Vec::new(),
+        events: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::observe::Observed;
 use crate::controllers::controller::Proposal;
-use crate::kube::{ObjectReference, Service};
+use crate::kube::{ObjectReference, PastEvent, Service};
 use crate::provider::{
     Change, Cluster, Field, Finding, Ingress, LoadBalancerPlan, Needs, Reason, Severity, Snapshot,
     Source, Sourced,
@@ -38,6 +38,8 @@ pub struct ServicePlan {
     pub findings: Vec<Finding>,
     /// Of a pass that a person reads: every write that was made, for programs.
     pub made: Vec<Value>,
+    /// Read only for an inspection: the last ones, the newest first.
+    pub events: Option<Vec<Arc<PastEvent>>>,
 }
 
 /// One write to a Service itself.
@@ -88,6 +90,7 @@ fn plan_service(
         status: None,
         findings: Vec::new(),
         made: Vec::new(),
+        events: None,
     };
     if let Some(obstacle) = too_large(service, plan.want) {
         plan.cloud.obstacle = Some(obstacle);

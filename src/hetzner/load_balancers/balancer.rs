@@ -2,7 +2,7 @@
 
 use crate::hetzner::api::{Location, Reference};
 pub use crate::provider::Algorithm;
-use crate::provider::Interned;
+use crate::provider::{Interned, Price};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -29,6 +29,13 @@ pub struct LoadBalancer {
     pub private_net: Vec<PrivateNet>,
     pub services: Vec<super::listener::Listener>,
     pub targets: Vec<Target>,
+    /// Of this month, in bytes.
+    #[serde(default)]
+    pub outgoing_traffic: Option<u64>,
+    #[serde(default)]
+    pub ingoing_traffic: Option<u64>,
+    #[serde(default)]
+    pub included_traffic: Option<u64>,
 }
 
 /// What a type of load balancer can hold.
@@ -41,9 +48,23 @@ pub struct BalancerType {
     pub max_assigned_certificates: usize,
     #[serde(default)]
     pub deprecation: Option<Deprecation>,
-    /// Where it can be had; empty: not read.
-    #[serde(skip)]
-    pub locations: Vec<String>,
+    /// One wherever it can be had; empty: not read.
+    #[serde(default)]
+    pub prices: Vec<PriceOf>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct PriceOf {
+    pub location: Interned,
+    #[serde(default)]
+    pub price_monthly: Monthly,
+}
+
+/// Decimal numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Monthly {
+    pub net: Interned,
+    pub gross: Interned,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -225,6 +246,16 @@ impl LoadBalancer {
     /// `name (id)`, as messages write it.
     pub fn shown(&self) -> String {
         format!("{} ({})", self.name, self.id)
+    }
+
+    /// Of its type where it is.
+    pub fn monthly_price(&self) -> Option<Price> {
+        let mut prices = self.load_balancer_type.prices.iter();
+        let price = prices.find(|one| *one.location == *self.location.name)?;
+        Some(Price {
+            net: price.price_monthly.net.parse().ok()?,
+            gross: price.price_monthly.gross.parse().ok()?,
+        })
     }
 
     /// How many of its type's targets are taken by what is not ours to touch.

@@ -10,8 +10,10 @@ use super::primary_ips;
 use super::subnets::{self, Subnets};
 use crate::hetzner::api::{Api, Kept, Resource};
 use crate::hetzner::networks::Network;
-use crate::provider::{Error, Service, Urgency};
+use crate::provider::{Error, Service, Urgency, Usage};
+use jiff::Timestamp;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,7 +127,7 @@ fn types(
         is_good,
         || {
             let types = api.list::<NumberedType>("", urgency)?.into_iter();
-            Ok(types.map(NumberedType::kind).collect())
+            Ok(types.map(|one| one.kind).collect())
         },
     )
 }
@@ -135,24 +137,47 @@ struct NumberedType {
     id: u64,
     #[serde(flatten)]
     kind: BalancerType,
-    #[serde(default)]
-    prices: Vec<Price>,
 }
 
-/// It has one wherever it can be had.
+/// How far back what a load balancer does now is looked for.
+const RECENT_S: i64 = 300;
+
+const STEP_S: i64 = 60;
+
 #[derive(Deserialize)]
-struct Price {
-    location: String,
+struct Metrics {
+    metrics: TimeSeries,
 }
 
-impl NumberedType {
-    fn kind(self) -> BalancerType {
-        let prices = self.prices.into_iter();
-        BalancerType {
-            locations: prices.map(|price| price.location).collect(),
-            ..self.kind
-        }
-    }
+#[derive(Deserialize)]
+struct TimeSeries {
+    time_series: BTreeMap<String, Series>,
+}
+
+#[derive(Deserialize)]
+struct Series {
+    /// Seconds since 1970 and a decimal number.
+    values: Vec<(f64, String)>,
+}
+
+/// By the last sample of each series.
+pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, Error> {
+    let names = "open_connections,connections_per_second,requests_per_second";
+    let now = Timestamp::now().as_second();
+    let time = |second: i64| Timestamp::from_second(second).map(|at| at.to_string());
+    let [start, end] = [now - RECENT_S, now].map(|at| time(at).unwrap_or_default());
+    let path =
+        format!("/load_balancers/{id}/metrics?type={names}&start={start}&end={end}&step={STEP_S}");
+    let answer: Metrics = api.get(&path, Urgency::Asked)?;
+    let last = |name: &str| {
+        let (_, value) = answer.metrics.time_series.get(name)?.values.last()?;
+        value.parse().ok().filter(|value: &f64| value.is_finite())
+    };
+    Ok(Usage {
+        open_connections: last("open_connections"),
+        connections_per_second: last("connections_per_second"),
+        requests_per_second: last("requests_per_second"),
+    })
 }
 
 impl Resource for LoadBalancer {

@@ -4,7 +4,7 @@ use super::balancer::{HealthStatus, LoadBalancer, Target};
 use super::context::{Names, Planner};
 use super::desired::Desired;
 use super::listener::PortField;
-use crate::provider::{self, Balancer, Health, Ingress, Source};
+use crate::provider::{self, Balancer, Health, Ingress, Source, Traffic};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// `status.loadBalancer.ingress`: the host name alone, else the addresses in order. And of these those that are there
@@ -63,13 +63,24 @@ pub(super) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
 
 /// For people; targets by the names of their nodes.
 pub(super) fn for_people(balancer: &LoadBalancer, names: Names) -> Balancer {
+    let targets = balancer.targets.iter().map(|one| target(one, names));
+    let targets: Vec<provider::Target> = targets.collect();
     Balancer {
         id: balancer.id,
         name: balancer.name.clone(),
         kind: balancer.load_balancer_type.name.clone(),
         location: balancer.location.name.clone(),
         addresses: addresses(balancer),
-        targets: balancer.targets.iter().map(|t| target(t, names)).collect(),
+        healthy: targets.iter().filter(|one| one.is_healthy()).count(),
+        total: targets.len(),
+        targets,
+        monthly_price: balancer.monthly_price(),
+        traffic: Traffic {
+            outgoing: balancer.outgoing_traffic,
+            ingoing: balancer.ingoing_traffic,
+            included: balancer.included_traffic,
+        },
+        usage: None,
     }
 }
 

@@ -175,8 +175,10 @@ impl World {
     }
 
     /// In the folder of its kubeconfig, so that no path is shown.
+    /// With the settings of the environment alone, unless the words say otherwise.
     pub fn doctor(&self, words: &[&str]) -> Ran {
-        let output = command(&self.env, &[&["doctor"], &self.flags[..], words].concat())
+        let alone = ["doctor", "--settings-from=none"];
+        let output = command(&self.env, &[&alone, &self.flags[..], words].concat())
             .current_dir(self.sandbox.folder())
             .output()
             .unwrap();
