@@ -16,8 +16,8 @@
 //! | [`settings`] | one table of flags and variables | what they are used for |
 //! | [`text`] | how values are written: durations, booleans, label selectors, near misses; what a line of output may hold | what a value is for |
 //!
-//! `src/help` has no code: its pages are what `ccm help TOPIC` prints, `src/help/commands` what `--help` prints; both are
-//! embedded by [`cli`].
+//! `src/help` has no Rust: its pages are what `ccm help TOPIC` prints, `src/help/commands` what `--help` prints,
+//! `src/help/completions` the scripts for shells; all are embedded by [`cli`].
 //! Recipes ("add an annotation", "add a setting", …) are in `src/README.md`.
 //!
 //! A test reads the `use` lines and keeps the arrows in one direction:
@@ -38,7 +38,7 @@
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
 //! | how old a list may be that a plan rests on | each controller's `observe` |
 //! | an interval is scaled and passed on | `cli/wire.rs` |
-//! | a conflict (409) | `kube::retry_on_conflict`; Services are planned again as a batch, with its limit (`service/sync.rs`) |
+//! | a conflict (409) | `kube::retry_on_conflict`; a Service that changed meanwhile is planned again (`service/sync.rs`) |
 //!
 //! # The shape of a controller
 //!

@@ -1,6 +1,8 @@
-//! A view and its age: a reader says how old a view it accepts. And when an API that does not answer is called again.
+//! A view and its age, or why there is none: a reader says how old a view it accepts. And when an API that does not answer is called again.
 
-use crate::provider::{Error, ErrorKind, heartbeat};
+use crate::kube;
+use crate::provider::{self, ErrorKind, heartbeat};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,67 @@ pub struct View<T> {
     /// After the call.
     pub answered: Instant,
 }
+
+/// Which of the two APIs did not answer, and how.
+#[derive(Debug)]
+pub enum Error {
+    Kube(kube::Error),
+    Cloud(provider::Error),
+}
+
+impl Error {
+    /// Which API, and in which way it failed: as long as this stays the same, it is the same trouble.
+    pub fn state(&self) -> &'static str {
+        match self {
+            Error::Kube(error) if error.is_permanent() => "kubernetes refuses",
+            Error::Kube(_) => "kubernetes unavailable",
+            Error::Cloud(error) => match error.kind {
+                ErrorKind::RateLimited { .. } => "cloud rate limit",
+                _ if error.is_permanent() => "cloud refuses",
+                _ => "cloud unavailable",
+            },
+        }
+    }
+
+    /// The credentials are not accepted.
+    pub fn is_unauthorized(&self) -> bool {
+        match self {
+            Error::Kube(error) => error.is_unauthorized(),
+            Error::Cloud(error) => error.kind == ErrorKind::Unauthorized,
+        }
+    }
+
+    /// Trying again does not help: a setting, a credential or a role has to be fixed.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Error::Kube(error) => error.is_permanent(),
+            Error::Cloud(error) => error.is_permanent(),
+        }
+    }
+}
+
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Error {
+        Error::Kube(error)
+    }
+}
+
+impl From<provider::Error> for Error {
+    fn from(error: provider::Error) -> Error {
+        Error::Cloud(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Kube(error) => error.fmt(f),
+            Error::Cloud(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
 
 /// The last view of one kind.
 #[derive(Debug)]
@@ -124,28 +187,31 @@ impl<T> Default for Cached<T> {
 }
 
 /// How the cloud's API failed last: every call meanwhile would be one of the hour's budget, spent when it helps least.
-pub(super) struct Outage {
+pub(super) struct CallPause {
     last: Mutex<Option<Failed>>,
     /// Multiplies the waits; 1 outside of tests.
     scale: f64,
 }
 
 struct Failed {
-    error: Error,
+    error: provider::Error,
     wait: Duration,
     again: Instant,
 }
 
-impl Outage {
-    pub(super) fn new(scale: f64) -> Outage {
-        Outage {
+impl CallPause {
+    pub(super) fn new(scale: f64) -> CallPause {
+        CallPause {
             last: Mutex::new(None),
             scale,
         }
     }
 
     /// Asks, or answers what was answered last while it is too early to ask again.
-    pub(super) fn guard<T>(&self, ask: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    pub(super) fn guard<T>(
+        &self,
+        ask: impl FnOnce() -> Result<T, provider::Error>,
+    ) -> Result<T, provider::Error> {
         if let Some(error) = self.too_early(Instant::now()) {
             return Err(error);
         }
@@ -154,29 +220,24 @@ impl Outage {
         outcome
     }
 
-    fn too_early(&self, now: Instant) -> Option<Error> {
+    fn too_early(&self, now: Instant) -> Option<provider::Error> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref()
             .filter(|failed| now < failed.again)
             .map(|failed| failed.error.clone())
     }
 
-    fn note(&self, error: Option<&Error>, now: Instant) {
+    fn note(&self, error: Option<&provider::Error>, now: Instant) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        *last = match error {
-            // The rate budget counts its own time; every other answer is an answer.
-            Some(error) if error.kind == ErrorKind::Unavailable => {
-                let wait = last
-                    .as_ref()
-                    .map_or(FIRST_WAIT, |failed| (failed.wait * 2).min(LONGEST_WAIT));
-                Some(Failed {
-                    error: error.clone(),
-                    wait,
-                    again: now + wait.mul_f64(self.scale),
-                })
-            }
-            _ => None,
-        };
+        let longer = |failed: Failed| (failed.wait * 2).min(LONGEST_WAIT);
+        let wait = last.take().map_or(FIRST_WAIT, longer);
+        // The rate budget counts its own time; every other answer is an answer.
+        let error = error.filter(|error| error.kind == ErrorKind::Unavailable);
+        *last = error.map(|error| Failed {
+            error: error.clone(),
+            wait,
+            again: now + wait.mul_f64(self.scale),
+        });
     }
 }
 
@@ -184,6 +245,7 @@ impl Outage {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::provider::Error;
     use crate::provider::heartbeat::Heartbeat;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc;
@@ -214,7 +276,7 @@ mod tests {
         let cache = Cached::default();
         let (fetching, begun) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
-        let waiting = Arc::new(Heartbeat::new());
+        let waiting = Arc::new(Heartbeat::default());
         let cache = &cache;
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -251,22 +313,22 @@ mod tests {
 
     #[test]
     fn it_is_asked_ever_less_often_and_at_once_when_it_is_back() {
-        let outage = Outage::new(1.0);
+        let pause = CallPause::new(1.0);
         let mut now = Instant::now();
         for wait_s in [5, 10, 20, 40, 80, 160, 300, 300] {
-            assert_eq!(outage.too_early(now), None);
-            outage.note(Some(&away()), now);
+            assert_eq!(pause.too_early(now), None);
+            pause.note(Some(&away()), now);
             now += Duration::from_secs(wait_s);
             assert_eq!(
-                outage.too_early(now - Duration::from_millis(1)),
+                pause.too_early(now - Duration::from_millis(1)),
                 Some(away())
             );
         }
-        outage.note(None, now);
-        assert_eq!(outage.too_early(now), None);
-        outage.note(Some(&away()), now);
+        pause.note(None, now);
+        assert_eq!(pause.too_early(now), None);
+        pause.note(Some(&away()), now);
         assert_eq!(
-            outage.too_early(now + FIRST_WAIT),
+            pause.too_early(now + FIRST_WAIT),
             None,
             "from the first wait on again"
         );
@@ -274,14 +336,14 @@ mod tests {
 
     #[test]
     fn an_answer_is_no_outage() {
-        let outage = Outage::new(1.0);
+        let pause = CallPause::new(1.0);
         for kind in [
             ErrorKind::NotFound,
             ErrorKind::Unauthorized,
             ErrorKind::Other,
         ] {
-            outage.note(Some(&Error::new(kind, "no")), Instant::now());
-            assert_eq!(outage.too_early(Instant::now()), None);
+            pause.note(Some(&Error::new(kind, "no")), Instant::now());
+            assert_eq!(pause.too_early(Instant::now()), None);
         }
     }
 }

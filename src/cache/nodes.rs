@@ -9,8 +9,8 @@
 //! read too early, counts as changed until both agree, so no change can get lost. An old table from the API server's
 //! cache costs a read, and nothing else.
 
-use super::cached::{View, turn};
-use crate::kube::{Age, Client, Detail, Error, Node, NodeRow, NodeTable, ReadFrom, RowMeta};
+use super::cached::{Error, View, turn};
+use crate::kube::{Age, Client, Detail, Node, NodeRow, NodeTable, ReadFrom, RowMeta};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -39,8 +39,8 @@ pub struct Poll {
     pub metadata_max_age: Option<Duration>,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct NodeCache {
+pub struct NodeCache {
+    kube: Arc<Client>,
     state: Mutex<State>,
 }
 
@@ -89,13 +89,15 @@ impl Note {
 type Changed = (String, Option<Age>);
 
 impl NodeCache {
-    /// All nodes, read whole no longer ago than that.
-    pub(super) fn whole(
-        &self,
-        kube: &Client,
-        max_age: Duration,
-        from: ReadFrom,
-    ) -> Result<Nodes, Error> {
+    pub(super) fn new(kube: Arc<Client>) -> NodeCache {
+        NodeCache {
+            kube,
+            state: Mutex::default(),
+        }
+    }
+
+    /// All nodes, each read whole no longer ago than that: what a person is shown.
+    pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         // An answer from the API server's cache, however young, may show an old state.
         let listed = match from {
@@ -103,13 +105,14 @@ impl NodeCache {
             ReadFrom::Latest => state.listed_latest,
         };
         if !is_younger(listed, max_age) {
-            state.list(kube, from)?;
+            state.list(&self.kube, from)?;
         }
         Ok(state.view())
     }
 
-    /// All nodes, as fresh as the table.
-    pub(super) fn poll(&self, kube: &Client, poll: Poll) -> Result<Nodes, Error> {
+    /// All nodes, for little: whole nodes were read at the last list, or when the table showed a change. It is answered
+    /// from the API server's cache: what is planned on it is guarded by each object's resourceVersion when it is written.
+    pub fn poll(&self, poll: Poll) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
             .metadata_max_age
@@ -119,58 +122,50 @@ impl NodeCache {
             false => Detail::Cells,
         };
         if !is_younger(state.listed, poll.whole_max_age) {
-            state.list(kube, ReadFrom::Cache)?;
+            state.list(&self.kube, ReadFrom::Cache)?;
         } else if wants_metadata || !is_younger(state.polled, poll.table_max_age) {
             match is_younger(state.odd, poll.whole_max_age) {
-                true => state.list(kube, ReadFrom::Cache)?,
-                false => state.read_table(kube, detail)?,
+                true => state.list(&self.kube, ReadFrom::Cache)?,
+                false => state.read_table(&self.kube, detail)?,
             }
         }
         Ok(state.view())
     }
 
     /// All nodes, those of these names read whole no longer ago than that.
-    pub(super) fn again(
-        &self,
-        kube: &Client,
-        names: &[String],
-        max_age: Duration,
-    ) -> Result<Nodes, Error> {
+    pub fn again(&self, names: &[String], max_age: Duration) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
-            state.list(kube, ReadFrom::Cache)?;
+            state.list(&self.kube, ReadFrom::Cache)?;
         }
         let is_old = |place: usize| state.notes[place].asked.elapsed() > max_age;
         let old = names
             .iter()
             .filter(|name| state.place(name).is_ok_and(is_old));
         let old: Vec<Changed> = old.map(|name| (name.clone(), None)).collect();
-        state.read(kube, &old)?;
+        state.read(&self.kube, &old)?;
         Ok(state.view())
     }
 
     /// A node as a write of ours, begun then, was answered. One that is not known is left to the next poll, and one
     /// that was read since the write began may be newer than its answer.
-    pub(super) fn written(&self, node: Node, begun: Instant) {
+    pub fn written(&self, node: Node, begun: Instant) {
         let mut state = turn(&self.state);
-        if let Ok(place) = state.place(node.name())
-            && state.nodes[place].metadata.uid == node.metadata.uid
-            && state.notes[place].asked <= begun
-        {
+        let known = state.note_of(&node);
+        if known.is_some_and(|note| note.asked <= begun) {
             state.put(node, begun);
         }
     }
 
-    /// When this very node was first read; none: it is not known, or another one has its name.
-    pub(super) fn first_seen(&self, node: &Node) -> Option<Instant> {
+    /// When this process first read this very node (by its UID), after the answer that held it; none: it is not known, or
+    /// another one has its name.
+    pub fn first_seen(&self, node: &Node) -> Option<Instant> {
         let state = turn(&self.state);
-        let place = state.place(node.name()).ok()?;
-        let is_same = state.nodes[place].metadata.uid == node.metadata.uid;
-        is_same.then(|| state.notes[place].first_seen)
+        state.note_of(node).map(|note| note.first_seen)
     }
 
-    /// As they were last seen; none before the first list.
-    pub(super) fn last(&self) -> Option<Nodes> {
+    /// As they were last seen, however long ago, by no call; none before the first list.
+    pub fn last(&self) -> Option<Nodes> {
         let state = turn(&self.state);
         state.polled.map(|_| state.view())
     }
@@ -189,6 +184,13 @@ impl State {
     /// Where it is; the error: where it would be.
     fn place(&self, name: &str) -> Result<usize, usize> {
         self.nodes.binary_search_by(|node| node.name().cmp(name))
+    }
+
+    /// None: it is not known, or another one has its name.
+    fn note_of(&self, node: &Node) -> Option<&Note> {
+        let place = self.place(node.name()).ok()?;
+        let is_same = self.nodes[place].metadata.uid == node.metadata.uid;
+        is_same.then(|| &self.notes[place])
     }
 
     /// Reads all nodes whole.
@@ -292,7 +294,7 @@ impl State {
                 Ok(None) => self.remove(name),
                 // The next one would be asked of the same server.
                 Err(error) if error.is_unavailable() || error.is_permanent() => {
-                    return Err(error);
+                    return Err(error.into());
                 }
                 Err(error) => {
                     if self.unread.insert(name.clone()) {

@@ -4,7 +4,7 @@
 use super::output::{self, Document, Exit, Printer, or_dash};
 use super::startup;
 use super::table::Columns;
-use crate::settings::{Command, Effective, Parsed, Problem};
+use crate::settings::{Command, Parsed, Problem};
 use serde::Serialize;
 use std::ffi::OsString;
 
@@ -45,20 +45,17 @@ fn rows(parsed: &Parsed) -> Vec<Row> {
         let is_set = !one.source.is_default();
         !one.setting.is_of_config() && (is_set || !one.setting.hidden)
     });
-    settings.map(|one| row(one, &parsed.problems)).collect()
-}
-
-fn row(one: &Effective, problems: &[Problem]) -> Row {
-    let problem = problems.iter().find(|problem| one.is_about(problem));
-    Row {
-        setting: one.setting.name(),
-        value: one.value.clone().filter(|_| problem.is_none()),
-        source: match problem {
-            Some(problem) => problem.setting.clone(),
-            None => one.source.name().to_owned(),
-        },
-        problem: problem.map(Problem::to_string),
-    }
+    let rows = settings.map(|one| {
+        let problem = parsed.problems.iter().find(|problem| one.is_about(problem));
+        let source = problem.map_or(one.source.name(), |problem| &problem.setting);
+        Row {
+            setting: one.setting.name(),
+            value: one.value.clone().filter(|_| problem.is_none()),
+            source: source.to_owned(),
+            problem: problem.map(Problem::to_string),
+        }
+    });
+    rows.collect()
 }
 
 fn cells(rows: &[Row]) -> Vec<Vec<String>> {

@@ -7,7 +7,6 @@ use crate::daemon::lease::{self, Acquired, Lease, WaitPolicy};
 use crate::daemon::{Stop, StopGate};
 use crate::kube::{LeaseKey, LeaseSpec};
 use crate::metrics::LEADER;
-use crate::provider::Gate;
 use crate::settings::Settings;
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -25,14 +24,6 @@ pub(super) fn lease(
     let lease = Lease::new(client, lease_settings(settings, key(settings)), stop);
     // The process's own for as long as it lives.
     Ok(Some(Box::leak(Box::new(lease))))
-}
-
-/// What every write passes: while the Lease is held; without one, until the wish to end.
-pub(super) fn gate(lease: Option<&'static Lease>, stop: &'static Stop) -> Arc<dyn Gate> {
-    match lease {
-        Some(lease) => Arc::new(lease),
-        None => Arc::new(StopGate(stop)),
-    }
 }
 
 /// Does the work while we lead; without a Lease at once.

@@ -38,22 +38,20 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
         .filter_module("ccm", level)
         .filter_module(CHANGES_MADE, changes)
         .filter_module(FINDINGS, findings)
-        .format(move |out, record| match (format, reader) {
-            (LogFormat::Json, _) => writeln!(out, "{}", json_line(record)),
-            (LogFormat::Text, Reader::Daemon) => {
-                writeln!(out, "{} {:<5} {}", now(), record.level(), message(record))
-            }
-            (LogFormat::Text, Reader::Waiting) if record.level() == Level::Info => {
-                writeln!(out, "… {}", message(record))
-            }
-            (LogFormat::Text, Reader::Person | Reader::Waiting) => {
-                writeln!(
-                    out,
-                    "ccm: {}: {}",
-                    record.level().as_str().to_lowercase(),
-                    message(record)
-                )
-            }
+        .format(move |out, record| {
+            let level = record.level();
+            let message = printable(&record.args().to_string());
+            let line = match (format, reader) {
+                (LogFormat::Json, _) => json_line(record),
+                (LogFormat::Text, Reader::Daemon) => format!("{} {level:<5} {message}", now()),
+                (LogFormat::Text, Reader::Waiting) if level == Level::Info => {
+                    format!("… {message}")
+                }
+                (LogFormat::Text, Reader::Person | Reader::Waiting) => {
+                    format!("ccm: {}: {message}", level.as_str().to_lowercase())
+                }
+            };
+            writeln!(out, "{line}")
         })
         .try_init();
     // Only a second start can fail, and there is none.
@@ -80,11 +78,6 @@ fn now() -> String {
         .to_string()
 }
 
-/// What an API answered may hold anything; a line of the log is one line.
-fn message(record: &Record) -> String {
-    printable(&record.args().to_string())
-}
-
 /// The keys are documented in `src/help/metrics.md` and are stable.
 fn json_line(record: &Record) -> String {
     let mut keys = Keys(Map::new());
@@ -93,14 +86,13 @@ fn json_line(record: &Record) -> String {
     let mut put = |key: &str, value: String| keys.0.insert(key.to_owned(), json!(value));
     put("time", now());
     put("level", record.level().as_str().to_lowercase());
-    put(
-        "module",
-        record.module_path().unwrap_or_default().to_owned(),
-    );
+    let module = record.module_path().unwrap_or_default();
+    put("module", module.to_owned());
     put("message", record.args().to_string());
     printable(&serde_json::Value::Object(keys.0).to_string())
 }
 
+/// What an API answered may hold anything; a line of the log is one line.
 fn printable(text: &str) -> String {
     one_line(&without_known_secrets(text)).into_owned()
 }

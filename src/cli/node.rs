@@ -137,8 +137,7 @@ fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
 
 impl Plans {
     fn findings(&self) -> impl Iterator<Item = &Finding> {
-        let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
-        self.node.all_findings().chain(lifecycle)
+        self.node.findings.iter().chain(self.obstacles())
     }
 
     /// What blocks it, of either controller.
@@ -191,11 +190,8 @@ impl Planned for Vec<Plans> {
     }
 
     fn notes(&self) -> Vec<String> {
-        let notes = self.iter().flat_map(|plans| {
-            let is_obstacle = |finding: &&Finding| plans.obstacles().any(|one| one == *finding);
-            let findings = plans.findings().filter(move |one| !is_obstacle(one));
-            warnings(&format!("node/{}", plans.node.object.name), findings).collect::<Vec<_>>()
-        });
+        let notes = self.iter().map(|plans| &plans.node);
+        let notes = notes.flat_map(|node| warnings(node.object.for_people(), &node.findings));
         notes.collect()
     }
 }
@@ -248,14 +244,15 @@ impl Serialize for Cloud<'_> {
     }
 }
 
-/// The server's state in a word.
-fn state(server: &Server) -> String {
+/// The server's number, and its state in a word.
+fn server(server: &Server) -> (String, String) {
+    let none = || "-".to_owned();
     match server {
-        Server::Matched(instance, _) => instance.state.to_string(),
-        Server::Gone(_) => "missing".into(),
-        Server::Foreign => "foreign".into(),
-        Server::Unknown => "unknown".into(),
-        Server::Unmatched => "-".into(),
+        Server::Matched(instance, _) => (instance.id.to_string(), instance.state.to_string()),
+        Server::Gone(id) => (id.to_string(), "missing".into()),
+        Server::Foreign => (none(), "foreign".into()),
+        Server::Unknown => (none(), "unknown".into()),
+        Server::Unmatched => (none(), none()),
     }
 }
 
@@ -273,11 +270,12 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
         false if table::is_terminal() => 1,
         false => 2,
     };
+    let (id, state) = server(&plan.server);
     let mut cells = vec![
         plan.object.name.clone(),
         status(plan).to_owned(),
-        server_cell(&plan.server),
-        state(&plan.server),
+        id,
+        state,
         addresses_cell(&plan.node.status.addresses, addresses),
         diff_cell(plans),
     ];
@@ -298,14 +296,6 @@ fn status(plan: &NodePlan) -> &'static str {
         (true, _) => "New",
         (false, true) => "Ready",
         (false, false) => "NotReady",
-    }
-}
-
-fn server_cell(server: &Server) -> String {
-    match server {
-        Server::Matched(instance, _) => instance.id.to_string(),
-        Server::Gone(id) => id.to_string(),
-        Server::Foreign | Server::Unknown | Server::Unmatched => "-".into(),
     }
 }
 
@@ -402,7 +392,7 @@ fn both_sides(plan: &NodePlan) -> String {
     sides(&[
         ("name", vec![plan.object.name.clone()], name),
         ("identity", vec![or_dash(&node.spec.provider_id)], identity),
-        ("state", vec![ready], vec![state(&plan.server)]),
+        ("state", vec![ready], vec![server(&plan.server).1]),
         ("type, place", Vec::new(), place),
         ("addresses", reported, addresses),
         ("matched by", Vec::new(), vec![matched_by]),

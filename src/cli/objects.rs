@@ -7,11 +7,10 @@ use super::startup::{CLOUD_PROVIDER, Started};
 use super::table;
 use crate::cache::{self, Apis, ReadFrom};
 use crate::controllers::{Proposal, Report};
-use crate::kube::Node;
+use crate::kube::{Node, PastEvent};
 use crate::provider::{Field, Finding, ProviderId, Severity, Source};
 use crate::settings::{Settings, all_nearest, one_of};
 use serde::Serialize;
-use serde_json::Value;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +52,7 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     pub(super) findings: Vec<Found>,
     /// Of an inspection.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) events: Option<Vec<Value>>,
+    pub(super) events: Option<Vec<&'a PastEvent>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<&'a str>,
 }
@@ -115,7 +114,7 @@ impl Context {
         if !self.unknown.iter().any(|name| name == CLOUD_PROVIDER) {
             return Ok(());
         }
-        let nodes = self.apis.nodes(Duration::MAX, ReadFrom::Latest);
+        let nodes = self.apis.nodes.whole(Duration::MAX, ReadFrom::Latest);
         let nodes = nodes.map_err(|error| self.failed(&error))?.value;
         let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
         let is_foreign = |node: &Arc<Node>| {
@@ -241,7 +240,7 @@ pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = S
 
 /// Those findings that are warnings, a line each: they do not block the sync.
 pub(super) fn warnings<'a>(
-    object: &str,
+    object: String,
     findings: impl IntoIterator<Item = &'a Finding>,
 ) -> impl Iterator<Item = String> {
     let findings = findings.into_iter();

@@ -81,18 +81,13 @@ pub(super) fn line(text: impl std::fmt::Display) -> String {
 /// A word that is longer than a line, e.g. the path of an error, is cut into lines as well.
 pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str) -> String {
     let width = columns - indent;
-    let mut paragraph = String::new();
+    let mut pieces: Vec<String> = Vec::new();
     for line in wrapped(&one_line(text), width) {
         let letters: Vec<char> = line.chars().collect();
-        for piece in letters.chunks(width) {
-            let piece: String = piece.iter().collect();
-            match paragraph.is_empty() {
-                true => paragraph = format!("{first}{piece}\n"),
-                false => paragraph += &format!("{:indent$}{piece}\n", ""),
-            }
-        }
+        pieces.extend(letters.chunks(width).map(String::from_iter));
     }
-    paragraph
+    let between = format!("\n{:indent$}", "");
+    format!("{first}{}\n", pieces.join(&between))
 }
 
 /// The same in the width of all texts.

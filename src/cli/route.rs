@@ -18,24 +18,18 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let routes = Routes::start(Command::RouteList, words)?;
     let plans = routes.evaluate()?;
     let rows = plans.plan.rows.iter();
-    let exit = routes
-        .context
-        .show("List", &plans, |is_wide| match rows.len() {
-            0 => "The Network has no routes, and no node asks for one.\n".to_owned(),
-            _ => COLUMNS.table(rows.map(cells).collect(), is_wide),
-        });
+    let text = |is_wide| match rows.len() {
+        0 => "The Network has no routes, and no node asks for one.\n".to_owned(),
+        _ => COLUMNS.table(rows.map(cells).collect(), is_wide),
+    };
+    let exit = routes.context.show("List", &plans, text);
     // What is blocked, and warnings.
-    let obstacles = plans.plan.nodes.iter().filter_map(|node| {
+    let mut notes = plans.notes();
+    notes.extend(plans.plan.nodes.iter().filter_map(|node| {
         let why = &node.obstacle.as_ref()?.message;
         Some(line(format_args!("{}  blocked: {why}", node.name())))
-    });
-    Printer::stderr(
-        &plans
-            .notes()
-            .into_iter()
-            .chain(obstacles)
-            .collect::<String>(),
-    );
+    }));
+    Printer::stderr(&notes.concat());
     Ok(exit)
 }
 
@@ -50,13 +44,11 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &routes.context.apis;
     Ok(routes.context.do_now(|| {
         let synced = routes.controller.sync(apis);
-        (
-            synced.report,
-            Plans {
-                plan: synced.plan,
-                changes: synced.made,
-            },
-        )
+        let plans = Plans {
+            plan: synced.plan,
+            changes: synced.made,
+        };
+        (synced.report, plans)
     }))
 }
 
@@ -125,11 +117,10 @@ impl Planned for Plans {
     fn notes(&self) -> Vec<String> {
         let plan = &self.plan;
         let nodes = plan.nodes.iter();
-        let nodes =
-            nodes.flat_map(|node| warnings(&node.name(), &node.findings).collect::<Vec<_>>());
+        let nodes = nodes.flat_map(|node| warnings(node.name(), &node.findings));
         let network = plan.network.as_ref();
         let name = network.map_or_else(String::new, |network| network.for_people());
-        nodes.chain(warnings(&name, &plan.findings)).collect()
+        nodes.chain(warnings(name, &plan.findings)).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! `ccm run`: the daemon, and one pass of it.
 
 use super::output::{Exit, Printer};
-use super::{leader, logging, objects, startup, wire};
+use super::{commands, leader, logging, objects, startup, wire};
 use crate::cache::Apis;
 use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
@@ -9,11 +9,13 @@ use crate::controllers::route::RouteController;
 use crate::controllers::service::ServiceController;
 use crate::controllers::{Controller, Report, Selection};
 use crate::daemon::lease::Lease;
-use crate::daemon::{self, Ended, Stop};
+use crate::daemon::{self, Ended, Stop, StopGate};
 use crate::metrics;
+use crate::provider::Gate;
 use crate::settings::{Command, Controller as Enabled, Settings};
 use log::Level;
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::Instant;
 
 pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -21,9 +23,11 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
     let lease = leader::lease(&settings, stop).map_err(failed)?;
-    let gate = match settings.dry_run.value {
-        true => wire::gate(Command::Run, &settings),
-        false => leader::gate(lease, stop),
+    // Writes pass while the Lease is held; without one, until the wish to end.
+    let gate: Arc<dyn Gate> = match lease {
+        _ if settings.dry_run.value => wire::gate(Command::Run, &settings),
+        Some(lease) => Arc::new(lease),
+        None => Arc::new(StopGate(stop)),
     };
     let metadata = wire::metadata(&settings);
     let apis = wire::apis(None, &settings, gate, metadata, Vec::new()).map_err(failed)?;
@@ -88,13 +92,10 @@ fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
 }
 
 fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller>]) {
-    let names: Vec<&str> = controllers
-        .iter()
-        .map(|controller| controller.name())
-        .collect();
+    let names: Vec<&str> = controllers.iter().map(|one| one.name()).collect();
     log::info!(
-        "ccm {}: profile {}, cluster {} ({}), Hetzner {}, running {}",
-        env!("CARGO_PKG_VERSION"),
+        "{}: profile {}, cluster {} ({}), Hetzner {}, running {}",
+        commands::version().trim_end(),
         apis.provider.name(),
         apis.kube.server(),
         apis.kube.origin(),
@@ -153,7 +154,9 @@ fn pass(
         }
         let tick = move || controller.tick(apis, &Selection::All);
         let Some(report) = daemon::unless_stopped(stop, tick) else {
-            log::warn!("{name}: ended before an answer came; {}", not_reached(apis));
+            log::warn!(
+                "{name}: ended before an answer came; objects without a line above were not reached"
+            );
             exit = Exit::Failed;
             continue;
         };
@@ -180,17 +183,6 @@ fn pass(
         exit = Exit::Failed;
     }
     exit
-}
-
-/// For the end of a pass that was not waited for: only its lines show how far it came.
-fn not_reached(apis: &Apis) -> String {
-    match apis.nodes_seen() {
-        None => "no node was reached".to_owned(),
-        Some(nodes) => format!(
-            "of {} nodes, those without a line above were not reached",
-            nodes.value.len()
-        ),
-    }
 }
 
 /// What one pass would do, as `sync --dry-run` prints it.

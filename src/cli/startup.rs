@@ -9,9 +9,10 @@ use crate::http;
 use crate::kube::{self, Container, container};
 use crate::provider::Gate;
 use crate::settings::{
-    self, Command, DaemonSettings, Parsed, Problem, Process, Settings, SettingsFrom, WorkloadName,
+    self, Command, DaemonSettings, Parsed, Problem, Process, Settings, WorkloadName,
 };
 use crate::text::some_of;
+use serde_json::Value;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -35,12 +36,6 @@ pub(super) struct Started {
     kube: Option<kube::Client>,
 }
 
-/// The daemon's workload, read.
-struct Found {
-    settings: DaemonSettings,
-    container: Container,
-}
-
 /// Where the daemon is looked for: no tenant may write there.
 const SYSTEM: &str = "kube-system";
 
@@ -52,28 +47,10 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
     let mut parsed = parse(command, words.clone(), None)?;
     check_usage(command, &parsed)?;
     start_log(command, &parsed);
-    let (kube, found) = match &parsed.settings.settings_from.value {
-        SettingsFrom::Named(name) => {
-            let kube = kube_client(command, &parsed).map_err(|why| Printer::failure(&why))?;
-            let found = read_daemon(&kube, &parsed, name)?;
-            parsed = parse(command, words, Some(&found.settings))?;
-            (Some(kube), Some(found))
-        }
-        SettingsFrom::Only if may_look_for_daemon(command, &parsed.settings) => {
-            // What is wrong is reported by the command's own calls.
-            let kube = kube_client(command, &parsed).ok();
-            let found = kube.as_ref().and_then(only_daemon);
-            let found = found.and_then(|(name, found)| {
-                parsed = with_only_daemon(command, words, &parsed, &name, &found)?;
-                Some(found)
-            });
-            (kube, found)
-        }
-        SettingsFrom::Only | SettingsFrom::Nothing => (None, None),
-    };
+    let (kube, container) = with_daemon(command, words, &mut parsed)?;
     Ok(Started {
         gate: wire::gate(command, &parsed.settings),
-        unknown: unknown(&parsed, found.as_ref()),
+        unknown: unknown(&parsed, container.as_ref()),
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
@@ -173,17 +150,59 @@ fn start_log(command: Command, parsed: &Parsed) {
     }
 }
 
-fn kube_client(command: Command, parsed: &Parsed) -> Result<kube::Client, String> {
-    wire::kube_client(&parsed.settings, wire::gate(command, &parsed.settings))
+/// Adds the settings of the daemon of the cluster, where there are any to take. The client that read them, and what of the
+/// daemon's container was not read. The error: the command ends here, all was printed.
+fn with_daemon(
+    command: Command,
+    words: Vec<OsString>,
+    parsed: &mut Parsed,
+) -> Result<(Option<kube::Client>, Option<Container>), Exit> {
+    let settings = &parsed.settings;
+    let named = settings.settings_from.value.as_ref();
+    // The daemon and commands without a cluster have their own settings; in a pod the environment is the daemon's.
+    let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
+        || !settings.settings_from.source.is_default()
+        || is_in_pod(settings);
+    if named.is_none() && has_own {
+        return Ok((None, None));
+    }
+    // What is wrong with it is reported by the command's own client.
+    let Ok(kube) = wire::kube_client(settings, wire::gate(command, settings)) else {
+        return Ok((None, None));
+    };
+    let failed = |why: String| Printer::failure(&format!("--settings-from: {why}"));
+    let found = match named {
+        Some(name) => Some(named_daemon(&kube, name).map_err(failed)?),
+        None => only_daemon(&kube),
+    };
+    let Some((name, workload)) = found else {
+        return Ok((Some(kube), None));
+    };
+    match both(command, words, parsed, &name, &workload) {
+        Ok((both, container)) => {
+            *parsed = both;
+            Ok((Some(kube), Some(container)))
+        }
+        Err(why) if named.is_some() => Err(failed(why)),
+        Err(why) => {
+            Printer::notice(format_args!("the daemon's settings are not used: {why}"));
+            Ok((Some(kube), None))
+        }
+    }
 }
 
-/// The daemon and commands without a cluster have their own settings; in a pod the environment is the daemon's.
-fn may_look_for_daemon(command: Command, settings: &Settings) -> bool {
-    !matches!(command, Command::Run | Command::Config | Command::Lint) && !is_in_pod(settings)
+type Daemon = (WorkloadName, Value);
+
+fn named_daemon(kube: &kube::Client, name: &WorkloadName) -> Result<Daemon, String> {
+    let origin = kube.origin();
+    let found = kube.workload(&format!("{}s", name.kind), &name.namespace, &name.name);
+    let found = found.map_err(|error| format!("{error} ({origin})"))?;
+    let workload = found.ok_or_else(|| format!("there is no {name} ({origin})"))?;
+    Ok((name.clone(), workload))
 }
 
 /// The only one of the cluster; none: there are several or none, they may not be listed, or the answer is late.
-fn only_daemon(kube: &kube::Client) -> Option<(WorkloadName, Found)> {
+fn only_daemon(kube: &kube::Client) -> Option<Daemon> {
     let found = http::within(LOOKED_FOR_AT_MOST, || kube.only_daemon(SYSTEM));
     let found = found.map_err(|error| log::debug!("{error}: the daemon's settings are unknown"));
     let (kind, workload) = found.ok()??;
@@ -192,107 +211,65 @@ fn only_daemon(kube: &kube::Client) -> Option<(WorkloadName, Found)> {
         kind,
         name: workload["metadata"]["name"].as_str()?.to_owned(),
     };
-    let container = container(&workload);
-    let found = container
-        .and_then(|container| Found::new(&name, container).map_err(|problems| first_of(&problems)));
-    let found = found.map_err(|why| not_used(&name, &why)).ok()?;
-    Some((name, found))
+    Some((name, workload))
 }
 
-/// The settings with those of the only daemon; none: there is something wrong with them, as in those of another version.
-fn with_only_daemon(
+/// The settings with those of the daemon, and its container; a person is shown what was not read, and of a daemon that was
+/// not named. The error: what is wrong with them, as in those of another version; `doctor` reports that itself.
+fn both(
     command: Command,
     words: Vec<OsString>,
     own: &Parsed,
     name: &WorkloadName,
-    found: &Found,
-) -> Option<Parsed> {
-    let both = settings::parse_with_daemon(command, words, &Process, Some(&found.settings));
-    let is_new = |problem: &&Problem| !own.problems.contains(problem);
-    if let Some(problem) = both.problems.iter().find(is_new) {
-        not_used(name, &problem.to_string());
-        return None;
+    workload: &Value,
+) -> Result<(Parsed, Container), String> {
+    let joined = |problems: Vec<Problem>| {
+        let problems: Vec<String> = problems.iter().map(Problem::to_string).collect();
+        problems.join("; ")
+    };
+    let mut container = container(workload).map_err(|why| format!("{name}: {why}"))?;
+    let arguments = std::mem::take(&mut container.words);
+    let variables = std::mem::take(&mut container.variables);
+    let daemon = DaemonSettings::new(name, arguments, variables).map_err(joined)?;
+    let both = settings::parse_with_daemon(command, words, &Process, Some(&daemon));
+    let mut problems = both.problems.clone();
+    problems.retain(|problem| !own.problems.contains(problem));
+    if !problems.is_empty() && command != Command::Doctor {
+        return Err(joined(problems));
     }
     let unset = own.unset_names();
-    let elsewhere = found.container.elsewhere.iter();
+    let elsewhere = container.elsewhere.iter();
     let unread = elsewhere.filter(|(what, _)| unset.contains(what));
     let mut unread: Vec<String> = unread
         .map(|(what, place)| format!("{what} in {place}"))
         .collect();
     unread.extend(
-        found
-            .container
+        container
             .imports
             .then(|| "variables of whole other objects".to_owned()),
     );
-    let unread = match unread.is_empty() {
-        true => String::new(),
-        false => format!("; not read: {}", some_of(&unread)),
-    };
-    Printer::notice(format_args!(
-        "settings are those of {name}, unless set here (--settings-from=none: only those set here){unread}"
-    ));
-    Some(both)
-}
-
-fn first_of(problems: &[Problem]) -> String {
-    problems
-        .first()
-        .map(ToString::to_string)
-        .unwrap_or_default()
-}
-
-fn not_used(name: &WorkloadName, why: &str) {
-    Printer::notice(format_args!("settings of {name} are not used: {why}"));
-}
-
-/// `--settings-from`: reads the daemon's workload. The error: the command ends here, all was printed.
-fn read_daemon(kube: &kube::Client, parsed: &Parsed, name: &WorkloadName) -> Result<Found, Exit> {
-    let failed = |why: String| Printer::failure(&format!("--settings-from: {why}"));
-    let origin = kube.origin();
-    let workload = kube
-        .workload(&format!("{}s", name.kind), &name.namespace, &name.name)
-        .map_err(|error| failed(format!("{error} ({origin})")))?
-        .ok_or_else(|| failed(format!("there is no {name} ({origin})")))?;
-    let container = container(&workload).map_err(|why| failed(format!("{name}: {why}")))?;
-    let unset = parsed.unset_names();
-    for (what, place) in &container.elsewhere {
-        if unset.contains(what) {
-            Printer::notice(format_args!(
-                "{what} of {name} is in {place}, which is not read: set it here"
-            ));
-        }
+    let is_named = own.settings.settings_from.value.is_some();
+    match unread.as_slice() {
+        [] if is_named => {}
+        [] => Printer::notice(format_args!(
+            "settings are those of {name}, unless set here"
+        )),
+        unread => Printer::notice(format_args!(
+            "settings are those of {name}, unless set here; not read, so set it here: {}",
+            some_of(unread)
+        )),
     }
-    if container.imports {
-        Printer::notice(format_args!(
-            "{name} imports all variables of other objects, which are not read: set them here"
-        ));
-    }
-    Found::new(name, container).map_err(|problems| {
-        problems.iter().for_each(Printer::notice);
-        Exit::Failed
-    })
-}
-
-impl Found {
-    fn new(name: &WorkloadName, mut container: Container) -> Result<Found, Vec<Problem>> {
-        let words = std::mem::take(&mut container.words);
-        let variables = std::mem::take(&mut container.variables);
-        Ok(Found {
-            settings: DaemonSettings::new(name, words, variables)?,
-            container,
-        })
-    }
+    Ok((both, container))
 }
 
 /// Names of settings that are unset here and may be set for the daemon, so that our default may be wrong. In a pod the
 /// environment counts as the daemon's own.
-fn unknown(parsed: &Parsed, found: Option<&Found>) -> Vec<String> {
+fn unknown(parsed: &Parsed, container: Option<&Container>) -> Vec<String> {
     let settings = &parsed.settings;
     let mut names = parsed.unset_names();
-    names.retain(|name| match found {
+    names.retain(|name| match container {
         _ if settings.yes.value => false,
-        Some(found) => is_unread(name, &found.container),
+        Some(container) => is_unread(name, container),
         None => !is_in_pod(settings),
     });
     names

@@ -42,26 +42,21 @@ pub(super) fn is_terminal() -> bool {
 
 /// Lines of cells under a line of headings, as wide as they need.
 pub(super) fn render(headings: &[&str], rows: &[Vec<String>]) -> String {
-    lines(headings, rows, &widths(headings, rows))
+    render_cut(headings, rows, &[])
 }
 
 fn render_cut(headings: &[&str], rows: &[Vec<String>], yielding: &[Yielding]) -> String {
-    let mut widths = widths(headings, rows);
+    let headings: Vec<String> = headings.iter().map(|one| (*one).to_owned()).collect();
+    let rows = || std::iter::once(&headings).chain(rows);
+    let widest = |column: usize| rows().map(|row| length(&row[column])).max().unwrap_or(0);
+    let mut widths: Vec<usize> = (0..headings.len()).map(widest).collect();
     for (column, least) in yielding {
         let excess = total(&widths).saturating_sub(COLUMNS);
         widths[*column] = widths[*column].min((widths[*column].saturating_sub(excess)).max(*least));
     }
-    lines(headings, rows, &widths)
-}
-
-fn lines(headings: &[&str], rows: &[Vec<String>], widths: &[usize]) -> String {
-    let headings: Vec<String> = headings
-        .iter()
-        .map(|heading| (*heading).to_owned())
-        .collect();
     let mut text = String::new();
-    for row in std::iter::once(&headings).chain(rows) {
-        let cells = row.iter().zip(widths).map(|(cell, width)| {
+    for row in rows() {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| {
             let cell = cut(cell, *width);
             let padding = width.saturating_sub(length(&cell));
             cell + &" ".repeat(padding)
@@ -70,20 +65,6 @@ fn lines(headings: &[&str], rows: &[Vec<String>], widths: &[usize]) -> String {
         text.push('\n');
     }
     text
-}
-
-fn widths(headings: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
-    let widest = |column: usize| {
-        rows.iter()
-            .map(|row| length(&row[column]))
-            .max()
-            .unwrap_or(0)
-    };
-    headings
-        .iter()
-        .enumerate()
-        .map(|(column, heading)| length(heading).max(widest(column)))
-        .collect()
 }
 
 fn total(widths: &[usize]) -> usize {

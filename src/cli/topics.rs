@@ -316,6 +316,7 @@ mod tests {
         {
             let row = format!("| `{name}` |");
             assert!(troubleshooting.contains(&row), "{name}");
+            assert!(!meaning(name).is_empty(), "{name}");
         }
     }
 

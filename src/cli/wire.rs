@@ -36,11 +36,8 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
         return None;
     }
     let named = settings.metadata_endpoint.value.as_ref();
-    Some(
-        named
-            .map_or(hetzner::METADATA_ENDPOINT, |url| url.as_str())
-            .to_owned(),
-    )
+    let named = named.map(ToString::to_string);
+    Some(named.unwrap_or_else(|| hetzner::METADATA_ENDPOINT.to_owned()))
 }
 
 /// The gate of commands that change nothing: it lets pass what is a write in its form only.
@@ -107,6 +104,7 @@ pub(super) fn provider(
             authorities.unusable
         );
     }
+    let token = settings.token.value.clone();
     let has_load_balancers = settings.load_balancers_enabled.value;
     Ok(Hetzner::new(hetzner::Settings {
         profile: settings.cloud_provider.value,
@@ -116,11 +114,7 @@ pub(super) fn provider(
             ..Tls::default()
         },
         proxies: proxies()?,
-        token: settings
-            .token
-            .value
-            .clone()
-            .ok_or("HCLOUD_TOKEN: not set")?,
+        token: token.ok_or("HCLOUD_TOKEN: not set")?,
         network: settings.network.value.clone(),
         metadata,
         address_family: settings.address_family.clone(),
@@ -288,11 +282,8 @@ fn timing(settings: &Settings, read_timeout: Duration) -> Timing {
 fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
     static WARNING: Once = Once::new();
     // The settings have seen this one.
-    let is_known = settings
-        .master
-        .value
-        .as_ref()
-        .is_some_and(settings::Url::leaves_unencrypted);
+    let master = settings.master.value.as_ref();
+    let is_known = master.is_some_and(settings::Url::leaves_unencrypted);
     let Some(place) = &access.unencrypted else {
         return Ok(());
     };
@@ -323,16 +314,10 @@ fn kube_options(settings: &Settings) -> config::Options {
     config::Options {
         kubeconfig: settings.kubeconfig.value.clone(),
         context: settings.context.value.clone(),
-        master: settings
-            .master
-            .value
-            .as_ref()
-            .map(|url| url.as_str().to_owned()),
+        master: settings.master.value.as_ref().map(ToString::to_string),
         service: variable("KUBERNETES_SERVICE_HOST").map(|host| {
-            (
-                host,
-                variable("KUBERNETES_SERVICE_PORT").unwrap_or_else(|| "443".into()),
-            )
+            let port = variable("KUBERNETES_SERVICE_PORT");
+            (host, port.unwrap_or_else(|| "443".into()))
         }),
         home: std::env::home_dir(),
         exec_time_limit: scaled(settings, config::EXEC_TIME_LIMIT).max(SHORTEST_EXEC_TIME_LIMIT),

@@ -75,9 +75,9 @@ impl Selection {
         whole_max_age: Duration,
     ) -> Result<cache::Nodes, cache::Error> {
         if self.is_explicit() {
-            return apis.nodes(table_max_age, ReadFrom::Latest);
+            return apis.nodes.whole(table_max_age, ReadFrom::Latest);
         }
-        apis.poll_nodes(Poll {
+        apis.nodes.poll(Poll {
             table_max_age,
             whole_max_age,
             metadata_max_age: None,
@@ -138,6 +138,15 @@ pub struct Outage {
     pub error: cache::Error,
     /// E.g. `2 nodes wait to be initialised`; empty when nothing does.
     pub waiting: String,
+}
+
+/// E.g. `2 nodes wait`; empty when none does.
+pub(super) fn waiting(count: usize, what: &str) -> String {
+    match count {
+        0 => String::new(),
+        1 => format!("1 {what} waits"),
+        count => format!("{count} {what}s wait"),
+    }
 }
 
 impl Outage {

@@ -126,10 +126,9 @@ impl<'a> Index<'a> {
 
     fn by_address(&self, node: &Node) -> Outcome<'a> {
         let reported = reported_ips(node);
-        let candidates: Vec<(&Instance, IpAddr)> = match self.provider.instances() {
-            Some(instances) => self.recognised(instances, &reported),
-            None => Vec::new(),
-        };
+        let instances = self.provider.instances();
+        let candidates = instances.map(|instances| self.recognised(instances, &reported));
+        let candidates = candidates.unwrap_or_default();
         match candidates.as_slice() {
             [(instance, ip)] => match self.rival(instance, node) {
                 None => Outcome::Matched(instance, MatchedBy::Address(*ip)),
@@ -155,10 +154,8 @@ impl<'a> Index<'a> {
             .unmatched
             .iter()
             .filter(|(name, _)| *name != node.name());
-        others
-            .into_iter()
-            .find(|(_, ips)| has_one(ips))
-            .map(|(name, _)| *name)
+        let mut rivals = others.filter(|(_, ips)| has_one(ips));
+        rivals.next().map(|(name, _)| *name)
     }
 
     /// Servers with one of these addresses that belong to no node yet.

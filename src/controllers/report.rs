@@ -4,7 +4,7 @@ use super::controller::MESSAGE_CHARACTERS_AT_MOST;
 pub(super) use super::controller::{Outage, Report};
 use crate::cache::Apis;
 use crate::kube::{self, Event, ObjectReference};
-use crate::metrics::{CHANGES, FINDINGS as FINDINGS_TOLD};
+use crate::metrics::{CHANGES, FINDINGS as FINDINGS_REPORTED};
 use crate::provider::{self, ErrorKind, Finding, Origin, Reason, Severity, without_correlations};
 use crate::text;
 use jiff::Timestamp;
@@ -81,6 +81,14 @@ pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference
     has_failed
 }
 
+/// The source of events: a provider that replaces another controller signs as that one does.
+pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) -> &'static str {
+    match apis.provider.event_component() {
+        Some(_) => upstream,
+        None => own,
+    }
+}
+
 fn publish_one(apis: &Apis, controller: &'static str, object: &ObjectReference, finding: &Finding) {
     // The same trouble is reported once, whatever number each failed call had.
     let message = without_correlations(&finding.message);
@@ -89,7 +97,7 @@ fn publish_one(apis: &Apis, controller: &'static str, object: &ObjectReference, 
     if !apis.recorder.is_due(object, controller, reason, &message) {
         return;
     }
-    FINDINGS_TOLD.count(&[controller, reason.name()]);
+    FINDINGS_REPORTED.count(&[controller, reason.name()]);
     log_finding(controller, object, finding);
     if reason.event().is_none() {
         return;

@@ -69,7 +69,10 @@ pub fn run(
     if threads.iter().any(|thread| !thread.is_finished()) {
         log::warn!("an answer is still waited for; ending without it");
     }
-    end_events(apis, deadline);
+    // The last events, as long as the end of everything has time for them.
+    let left = deadline.saturating_duration_since(Instant::now());
+    apis.recorder
+        .end(left.clamp(EVENTS_AT_LEAST, EVENTS_AT_MOST));
     match ticks.need_a_person() {
         true => Ended::Blocked,
         false => Ended::Stopped,
@@ -85,13 +88,6 @@ pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T
         false => EVENTS_OF_A_PASS_AT_MOST,
     });
     done
-}
-
-/// Waits for the last events, as long as the end of everything has time for it.
-fn end_events(apis: &Apis, deadline: Instant) {
-    let left = deadline.saturating_duration_since(Instant::now());
-    apis.recorder
-        .end(left.max(EVENTS_AT_LEAST).min(EVENTS_AT_MOST));
 }
 
 /// Does one piece of work on a thread of its own. None: after `stop` it did not end in time, and

@@ -3,6 +3,7 @@
 use crate::provider::{Gate, Refused};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::signal_name;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -91,11 +92,7 @@ pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
                 std::process::exit(1);
             }
             first = Some(Instant::now());
-            let name = if signal == SIGTERM {
-                "SIGTERM"
-            } else {
-                "SIGINT"
-            };
+            let name = signal_name(signal).unwrap_or_default();
             log::info!("{name}: ending; a second signal ends at once");
             stop.set();
         }

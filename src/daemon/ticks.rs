@@ -156,16 +156,11 @@ impl Outages {
         {
             log_begin(state, controller, outage, interval);
         }
-        match before {
-            None => {}
-            Some(PUT_OFF) if states.is_empty() => {
-                log::info!(controller; "{controller}: refreshes go on, enough calls remain in the project");
-            }
-            Some(PUT_OFF) => {}
-            Some(_) if states.len() == count(PUT_OFF) => {
-                log::info!(controller; "{controller}: both APIs answer again");
-            }
-            Some(_) => {}
+        let was_put_off = before == Some(PUT_OFF);
+        if was_put_off && states.is_empty() {
+            log::info!(controller; "{controller}: refreshes go on, enough calls remain in the project");
+        } else if before.is_some() && !was_put_off && states.len() == count(PUT_OFF) {
+            log::info!(controller; "{controller}: both APIs answer again");
         }
     }
 }

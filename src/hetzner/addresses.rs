@@ -33,49 +33,38 @@ pub(super) fn addresses(
     network: Option<u64>,
 ) -> Result<Addresses, Box<Finding>> {
     let by_family = by_family(family);
-    let mut addresses = vec![Sourced::new(
-        NodeAddress::new(AddressKind::Hostname, &instance.name),
-        Source::server("name"),
-    )];
+    let name = NodeAddress::new(AddressKind::Hostname, &instance.name);
+    let mut addresses = vec![Sourced::new(name, Source::server("name"))];
     let mut findings = Vec::new();
-    let external =
-        |ip: IpAddr, source| Sourced::new(NodeAddress::new(AddressKind::ExternalIP, ip), source);
+    let mut external = |ip: IpAddr, source| {
+        let address = NodeAddress::new(AddressKind::ExternalIP, ip);
+        addresses.push(Sourced::new(address, source));
+    };
+    let by_server = |field| Source::server_because(field, &by_family);
     if let Some(ip) = instance.public_ipv4.filter(|_| family.value.wants_ipv4()) {
-        addresses.push(external(
-            ip.into(),
-            Source::server_because("public_net.ipv4", &by_family),
-        ));
+        external(ip.into(), by_server("public_net.ipv4"));
     }
     let annotation = node.annotations.get(EXTERNAL_IPV6);
-    if family.value.wants_ipv6() {
-        match (annotation, instance.public_ipv6) {
-            (Some(text), _) => {
-                let ip = parse_external_ipv6(text)?;
-                addresses.push(external(
-                    ip.into(),
-                    Source::Annotation(EXTERNAL_IPV6.into()),
-                ));
-            }
-            (None, Some(net)) => {
-                // Hetzner routes a /64; its images answer on the first address.
-                let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
-                addresses.push(external(
-                    first.into(),
-                    Source::server_because("public_net.ipv6", &by_family),
-                ));
-            }
-            (None, None) => {}
+    match (annotation, instance.public_ipv6) {
+        (Some(text), _) if family.value.wants_ipv6() => {
+            let ip = parse_external_ipv6(text)?;
+            external(ip.into(), Source::Annotation(EXTERNAL_IPV6.into()));
         }
-    } else if let Some(text) = annotation {
-        findings.push(ignored_external_ipv6(text, &by_family));
+        (Some(text), _) => findings.push(warning(
+            Reason::IgnoredExternalIPv6,
+            format!(
+                "annotation {EXTERNAL_IPV6}: {text:?} has no effect: {by_family} takes no IPv6 address"
+            ),
+        )),
+        (None, Some(net)) if family.value.wants_ipv6() => {
+            // Hetzner routes a /64; its images answer on the first address.
+            let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
+            external(first.into(), by_server("public_net.ipv6"));
+        }
+        (None, _) => {}
     }
-    let private = network.and_then(|network| {
-        instance
-            .private
-            .iter()
-            .find(|private| private.network == network)
-    });
-    if let Some(private) = private {
+    let mut private = instance.private.iter();
+    if let Some(private) = private.find(|private| Some(private.network) == network) {
         addresses.push(Sourced::new(
             NodeAddress::new(AddressKind::InternalIP, private.ip),
             Source::server_because("private_net.ip", "HCLOUD_NETWORK"),
@@ -88,6 +77,10 @@ pub(super) fn addresses(
         addresses,
         findings,
     })
+}
+
+fn warning(reason: Reason, message: String) -> Finding {
+    Finding::warning(reason, message).by_provider()
 }
 
 /// Addresses of the server that the node has and would lose only because a setting is not set
@@ -110,15 +103,10 @@ pub(super) fn hold_back(
             (false, false) => None,
         }
     };
-    let gone = has.iter().filter_map(NodeAddress::ip);
-    let mut gone = gone.filter(|ip| !is_wanted(ip));
-    let (ip, setting) = gone.find_map(|ip| {
-        let setting = setting(&ip)?;
-        unknown
-            .iter()
-            .any(|one| one == setting)
-            .then_some((ip, setting))
-    })?;
+    let lost = has.iter().filter_map(NodeAddress::ip);
+    let lost = lost.filter(|ip| !is_wanted(ip));
+    let mut lost = lost.filter_map(|ip| Some((ip, setting(&ip)?)));
+    let (ip, setting) = lost.find(|(_, setting)| unknown.iter().any(|one| one == setting))?;
     Some(Finding::warning(
         Reason::HeldBack,
         format!(
@@ -135,7 +123,7 @@ pub(super) fn explain_missing(
     family: &Sourced<AddressFamily>,
     network: Option<u64>,
 ) -> Option<Finding> {
-    let finding = |reason, message| Some(Finding::warning(reason, message).by_provider());
+    let finding = |reason, message| Some(warning(reason, message));
     let unset = Reason::InternalIPNotConfigured;
     let attached = instance.private.iter().find(|private| private.ip == ip);
     let private_range = matches!(ip, IpAddr::V4(ip) if ip.is_private());
@@ -195,16 +183,13 @@ fn by_family(family: &Sourced<AddressFamily>) -> String {
 fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
     match text.trim().parse::<Ipv6Addr>() {
         Ok(ip) if is_global_unicast(ip) => Ok(ip),
-        _ => Err(Box::new(
-            Finding::warning(
-                Reason::InvalidExternalIPv6,
-                format!(
-                    "annotation {EXTERNAL_IPV6}: {text:?} is not a global unicast IPv6 address such as \
-                     2001:db8::1; fix or remove it"
-                ),
-            )
-            .by_provider(),
-        )),
+        _ => Err(Box::new(warning(
+            Reason::InvalidExternalIPv6,
+            format!(
+                "annotation {EXTERNAL_IPV6}: {text:?} is not a global unicast IPv6 address such as \
+                 2001:db8::1; fix or remove it"
+            ),
+        ))),
     }
 }
 
@@ -219,27 +204,16 @@ fn is_global_unicast(ip: Ipv6Addr) -> bool {
         || ip.to_ipv4_mapped().is_some())
 }
 
-fn ignored_external_ipv6(text: &str, by_family: &str) -> Finding {
-    Finding::warning(
-        Reason::IgnoredExternalIPv6,
-        format!(
-            "annotation {EXTERNAL_IPV6}: {text:?} has no effect: {by_family} takes no IPv6 address"
-        ),
-    )
-    .by_provider()
-}
-
 fn no_address(instance: &Instance, by_family: &str, network: Option<u64>) -> Finding {
     let network = match network {
         Some(network) => format!("it is not attached to Network {network}"),
         None => "HCLOUD_NETWORK is not set".to_owned(),
     };
-    Finding::warning(
+    warning(
         Reason::NoAddress,
         format!(
             "server {} ({}) has no public address for {by_family}, and {network}: the node gets its host name only",
             instance.name, instance.id
         ),
     )
-    .by_provider()
 }

@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 pub(super) use super::error::Failed;
-use super::pages::{self, PER_PAGE, Pagination, Part};
+use super::pages::{self, PER_PAGE, Pagination};
 use crate::http::{self, Method, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
 use crate::provider::{self, ErrorKind, Gate, Permission, Urgency};
@@ -214,7 +214,7 @@ impl Api {
                     // Twice the same is one.
                     let different: HashSet<u64> = items.iter().map(T::id).collect();
                     let last = meta.pagination.last(number, different.len());
-                    last.map(|last| Part { items, last })
+                    last.map(|last| (items, last))
                 }
                 _ => Err(format!(
                     "the answer is not what the API answers: no {list} with their page"

@@ -103,12 +103,10 @@ mod tests {
             ("404 Not Found", "", Ok(())),
             ("302 Found", list, Ok(())),
         ];
-        let network = Network {
-            id: 42,
-            name: "net".into(),
-            subnets: Vec::new(),
-            read: std::time::Instant::now(),
-        };
+        let network: Network = serde_yaml::from_str(
+            "{id: 42, name: net, ip_range: 10.0.0.0/8, subnets: [], routes: []}",
+        )
+        .unwrap();
         for (status, body, expected) in cases {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let endpoint = format!("http://{}/v1", listener.local_addr().unwrap());

@@ -12,12 +12,14 @@ use serde::Deserialize;
 use serde_json::json;
 use std::time::Instant;
 
+/// An answer that lacks one of these is none.
 #[derive(Deserialize)]
 pub(super) struct Network {
     pub(super) id: u64,
     pub(super) name: String,
-    #[serde(default)]
+    ip_range: Ipv4Net,
     pub(super) subnets: Vec<Subnet>,
+    routes: Vec<Written>,
     /// When it was read.
     #[serde(skip, default = "Instant::now")]
     pub(super) read: Instant,
@@ -70,16 +72,6 @@ pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Err
 /// A Network takes no more.
 const ROUTES_AT_MOST: usize = 100;
 
-/// A Network, as far as routes need it. An answer that lacks one of these is none.
-#[derive(Deserialize)]
-struct RoutedNetwork {
-    id: u64,
-    name: String,
-    ip_range: Ipv4Net,
-    subnets: Vec<Subnet>,
-    routes: Vec<Written>,
-}
-
 /// A route as the API writes it.
 #[derive(Deserialize)]
 struct Written {
@@ -92,17 +84,9 @@ struct Begun {
     action: Action,
 }
 
-impl Resource for RoutedNetwork {
-    const LIST: &'static str = "networks";
-    const ONE: &'static str = "network";
-    fn id(&self) -> u64 {
-        self.id
-    }
-}
-
 /// The Network as it is now.
 pub(super) fn routes(api: &Api, id: u64, urgency: Urgency) -> Result<provider::Network, Error> {
-    let network: RoutedNetwork = api.one(id, urgency)?;
+    let network: Network = api.one(id, urgency)?;
     let routes: Vec<Route> = network.routes.iter().filter_map(Written::read).collect();
     Ok(provider::Network {
         id,

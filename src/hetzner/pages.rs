@@ -30,12 +30,8 @@ pub(super) struct Pagination {
     total_entries: Option<u64>,
 }
 
-/// One page of a list.
-pub(super) struct Part<T> {
-    pub(super) items: Vec<T>,
-    /// The number of the last page, from 1.
-    pub(super) last: u32,
-}
+/// The items of one page of a list, and the number of the last page, from 1.
+pub(super) type Part<T> = (Vec<T>, u32);
 
 /// All that was there from the first read to the last, each once, by ID: as it was last read.
 /// One page is one read, and n pages are n + 1.
@@ -43,17 +39,15 @@ pub(super) fn whole<T, E>(
     id: impl Fn(&T) -> u64,
     mut read: impl FnMut(u32) -> Result<Part<T>, E>,
 ) -> Result<Vec<T>, E> {
-    let first = read(1)?;
+    let (first, last) = read(1)?;
     let mut items = BTreeMap::new();
-    let mut keep = |part: Part<T>| {
-        items.extend(part.items.into_iter().map(|item| (id(&item), item)));
-    };
-    if first.last == 1 {
+    let mut keep = |part: Vec<T>| items.extend(part.into_iter().map(|item| (id(&item), item)));
+    if last == 1 {
         keep(first);
     } else {
         // Down to the first again: those of page 2 may have moved there since.
-        for number in (1..=first.last).rev() {
-            keep(read(number)?);
+        for number in (1..=last).rev() {
+            keep(read(number)?.0);
         }
     }
     Ok(items.into_values().collect())
@@ -163,10 +157,10 @@ mod tests {
         fn page(&mut self, number: u32) -> Part<(u64, usize)> {
             self.reads += 1;
             let behind = self.ids.iter().skip((number as usize - 1) * PER_PAGE);
-            Part {
-                items: behind.take(PER_PAGE).map(|id| (*id, self.reads)).collect(),
-                last: self.ids.len().div_ceil(PER_PAGE).max(1) as u32,
-            }
+            (
+                behind.take(PER_PAGE).map(|id| (*id, self.reads)).collect(),
+                self.ids.len().div_ceil(PER_PAGE).max(1) as u32,
+            )
         }
     }
 
@@ -190,7 +184,7 @@ mod tests {
                 }
                 always.retain(|id| model.ids.contains(id));
                 let part = model.page(number);
-                shown.extend(part.items.iter().copied());
+                shown.extend(part.0.iter().copied());
                 Ok::<_, Infallible>(part)
             };
             let items = whole(|(id, _)| *id, read).unwrap();

@@ -37,35 +37,27 @@ impl Profile {
         instance: &Instance,
         zone_label: &Sourced<bool>,
     ) -> Vec<(TopologyLabel, Sourced<String>)> {
-        let location =
-            || Source::server_because("location.name", format_args!("profile {}", self.name()));
-        let instance_type = Sourced::new(
-            instance.instance_type.to_string(),
-            Source::server("server_type.name"),
-        );
-        let (zone, region) = match self {
-            Profile::CcmFromScratch => (
-                Sourced::new(instance.location.to_string(), location()),
-                Sourced::new(
-                    instance.network_zone.to_string(),
-                    Source::server_because(
-                        "location.network_zone",
-                        format_args!("profile {}", self.name()),
-                    ),
-                ),
-            ),
-            Profile::Hcloud => (
-                Sourced::new(legacy_datacenter(&instance.location), location()),
-                Sourced::new(instance.location.to_string(), location()),
-            ),
+        let by_profile =
+            |field| Source::server_because(field, format_args!("profile {}", self.name()));
+        let location = instance.location.to_string();
+        let (zone, region, region_field) = match self {
+            Profile::CcmFromScratch => {
+                let region = instance.network_zone.to_string();
+                (location, region, "location.network_zone")
+            }
+            Profile::Hcloud => (legacy_datacenter(&location), location, "location.name"),
         };
-        let mut labels = vec![
-            (TopologyLabel::InstanceType, instance_type),
-            (TopologyLabel::Region, region),
-        ];
+        let instance_type = instance.instance_type.to_string();
+        let mut labels = vec![(
+            TopologyLabel::InstanceType,
+            Sourced::new(instance_type, Source::server("server_type.name")),
+        )];
         if zone_label.value {
-            labels.insert(1, (TopologyLabel::Zone, zone));
+            let zone = Sourced::new(zone, by_profile("location.name"));
+            labels.push((TopologyLabel::Zone, zone));
         }
+        let region = Sourced::new(region, by_profile(region_field));
+        labels.push((TopologyLabel::Region, region));
         labels
     }
 

@@ -20,7 +20,6 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -58,11 +57,7 @@ pub struct Settings {
 }
 
 /// A project of Hetzner Cloud.
-#[derive(Clone)]
-pub struct Hetzner(Arc<Project>);
-
-/// What snapshots and planned changes share with it.
-pub struct Project {
+pub struct Hetzner {
     api: Arc<Api>,
     profile: Profile,
     network: Option<NetworkSelector>,
@@ -94,7 +89,7 @@ impl Hetzner {
             gate: settings.gate,
             watch: api::watch,
         });
-        Hetzner(Arc::new(Project {
+        Hetzner {
             api: Arc::new(Api::new(http, settings.time_scale)),
             profile: settings.profile,
             network: settings.network,
@@ -107,7 +102,7 @@ impl Hetzner {
             load_balancers: Arc::new(settings.load_balancers.unwrap_or_default()),
             types: load_balancers::Types::new(settings.time_scale),
             subnets: load_balancers::Subnets::new(settings.time_scale),
-        }))
+        }
     }
 
     /// Plans load balancers with this Network.
@@ -120,27 +115,28 @@ impl Hetzner {
         }
     }
 
-    /// The Network of the settings, whether this machine is attached or not; none: the settings name none.
-    fn look_for_network(&self) -> Option<Result<&Network, Error>> {
-        let selector = self.network.as_ref()?;
+    /// The Network of the settings, found if it was not yet; none: the settings name none. `is_checked`: this machine must
+    /// be attached to it.
+    fn find_network(&self, is_checked: bool) -> Result<Option<&Network>, Error> {
+        let Some(selector) = &self.network else {
+            return Ok(None);
+        };
+        let _one_at_a_time = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
         if self.found.get().is_none() {
-            match networks::find(&self.api, selector) {
-                Ok(network) => drop(self.found.set(network)),
-                Err(error) => return Some(Err(error)),
+            let network = networks::find(&self.api, selector)?;
+            if is_checked {
+                if let Some(endpoint) = &self.metadata {
+                    metadata::check_attached(endpoint, &network)?;
+                }
+                log::info!("private Network: {} ({})", network.name, network.id);
             }
+            let _ = self.found.set(network);
         }
-        self.found.get().map(Ok)
+        Ok(self.found.get())
     }
 
     fn network_id(&self) -> Option<u64> {
         self.found.get().map(|network| network.id)
-    }
-
-    /// The Network, found if it was not yet.
-    fn routed_network(&self) -> Result<u64, Error> {
-        self.prepare()?;
-        let unset = || Error::new(ErrorKind::Misconfigured, "HCLOUD_NETWORK: not set");
-        self.network_id().ok_or_else(unset)
     }
 }
 
@@ -152,39 +148,37 @@ impl Hetzner {
         services: &[&Service],
         reads: bool,
     ) -> Result<Arc<dyn Snapshot>, Error> {
-        let mut observed = load_balancers::Observed::default();
-        if reads {
-            if let Some(Err(error)) = self.look_for_network() {
-                return Err(error);
-            }
-            let (planner, known) = (self.planner(self.network_id()), self.known());
-            observed =
-                load_balancers::observe(&self.api, &known, &planner, services, Urgency::Asked)?;
-            observed.balancers.clear();
-            // It may be that of the Service's own load balancer.
-            let ips = observed.primary_ips.iter_mut().flatten();
-            let is_assigned =
-                |ip: &&mut load_balancers::PrimaryIp| ip.assignee_type == "load_balancer";
-            ips.filter(is_assigned).for_each(|ip| ip.assignee_id = None);
-        }
-        observed.is_for_manifests = true;
-        // The cluster may have a Network that is not known here.
-        let is_unknown = self
-            .load_balancers
-            .unknown
-            .iter()
-            .any(|one| one == "HCLOUD_NETWORK");
-        let assumed = (self.network.is_some() || is_unknown).then_some(0);
-        let planner = self.planner(self.network_id().or(assumed));
-        Ok(Arc::new(load_balancers::Snapshot { planner, observed }))
+        let mut snapshot = match reads {
+            true => self.load_balancers_for(services, Urgency::Asked)?,
+            false => load_balancers::Snapshot {
+                planner: self.planner(None),
+                observed: load_balancers::Observed::default(),
+            },
+        };
+        snapshot.observed.balancers.clear();
+        snapshot.observed.is_for_manifests = true;
+        let planner = &mut snapshot.planner;
+        // One that was not read, or that the cluster may have.
+        let is_assumed = self.network.is_some() || planner.may_have_network();
+        planner.network = planner.network.or(is_assumed.then_some(0));
+        Ok(Arc::new(snapshot))
     }
 
-    fn known(&self) -> load_balancers::Known<'_> {
-        load_balancers::Known {
+    fn load_balancers_for(
+        &self,
+        services: &[&Service],
+        urgency: Urgency,
+    ) -> Result<load_balancers::Snapshot, Error> {
+        // Without the Network that the settings name, every plan would be wrong.
+        let network = self.find_network(true)?;
+        let planner = self.planner(network.map(|network| network.id));
+        let known = load_balancers::Known {
             types: &self.types,
             subnets: &self.subnets,
-            network: self.found.get(),
-        }
+            network,
+        };
+        let observed = load_balancers::observe(&self.api, &known, &planner, services, urgency)?;
+        Ok(load_balancers::Snapshot { planner, observed })
     }
 }
 
@@ -205,35 +199,23 @@ impl Provider for Hetzner {
     }
 
     fn prepare(&self) -> Result<(), Error> {
-        let Some(selector) = &self.network else {
-            return Ok(());
-        };
-        let _one_at_a_time = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.found.get().is_none() {
-            let network = networks::find(&self.api, selector)?;
-            if let Some(endpoint) = &self.metadata {
-                metadata::check_attached(endpoint, &network)?;
-            }
-            log::info!("private Network: {} ({})", network.name, network.id);
-            let _ = self.found.set(network);
-        }
-        Ok(())
+        self.find_network(true).map(drop)
     }
 
     fn checkup(&self) -> Checkup {
-        let network = self.look_for_network();
+        let network = self.find_network(false);
         let attached = match (&network, &self.metadata) {
-            (Some(Ok(network)), Some(endpoint)) => metadata::attached(endpoint, network),
+            (Ok(Some(network)), Some(endpoint)) => metadata::attached(endpoint, network),
             _ => Attached::default(),
         };
         let permission = api::permission(&self.api);
         let (rate_limit, clock_ahead_s) = self.api.seen();
+        let shown = |network: &Network| format!("{} ({})", network.name, network.id);
         Checkup {
             permission,
             rate_limit,
             clock_ahead_s,
-            network: network
-                .map(|found| found.map(|network| format!("{} ({})", network.name, network.id))),
+            network: network.map(|found| found.map(shown)).transpose(),
             attached,
         }
     }
@@ -261,25 +243,33 @@ impl Provider for Hetzner {
 
 impl Routes for Hetzner {
     fn observe(&self, urgency: Urgency) -> Result<PrivateNetwork, Error> {
-        networks::routes(&self.api, self.routed_network()?, urgency)
+        let network = routed(self.find_network(true)?.map(|network| network.id))?;
+        networks::routes(&self.api, network, urgency)
     }
 
     fn change(&self, change: RouteChange) -> Box<dyn Change> {
-        let hetzner = self.clone();
-        Box::new(RouteWrite { hetzner, change })
+        Box::new(RouteWrite {
+            api: Arc::clone(&self.api),
+            network: self.network_id(),
+            change,
+        })
     }
+}
+
+fn routed(network: Option<u64>) -> Result<u64, Error> {
+    network.ok_or_else(|| Error::new(ErrorKind::Misconfigured, "HCLOUD_NETWORK: not set"))
 }
 
 /// A change of the Network's routes, with the project that makes it.
 struct RouteWrite {
-    hetzner: Hetzner,
+    api: Arc<Api>,
+    network: Option<u64>,
     change: RouteChange,
 }
 
 impl Change for RouteWrite {
     fn apply(&self) -> Result<Applied, Error> {
-        let network = self.hetzner.routed_network()?;
-        let applied = networks::change_route(&self.hetzner.api, network, &self.change);
+        let applied = networks::change_route(&self.api, routed(self.network)?, &self.change);
         applied.map_err(|error| {
             let why = format!("{}: {}", self.failed(), error.message);
             Error::new(error.kind, why)
@@ -305,14 +295,6 @@ impl fmt::Debug for RouteWrite {
     }
 }
 
-impl Deref for Hetzner {
-    type Target = Project;
-
-    fn deref(&self) -> &Project {
-        &self.0
-    }
-}
-
 impl Actions for Hetzner {
     fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
         actions::ended(&self.api, actions)
@@ -325,12 +307,7 @@ impl Actions for Hetzner {
 
 impl LoadBalancers for Hetzner {
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error> {
-        // Without the Network that the settings name, every plan would be wrong.
-        self.prepare()?;
-        let planner = self.planner(self.network_id());
-        let observed =
-            load_balancers::observe(&self.api, &self.known(), &planner, services, urgency)?;
-        Ok(Arc::new(load_balancers::Snapshot { planner, observed }))
+        Ok(Arc::new(self.load_balancers_for(services, urgency)?))
     }
 
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {

@@ -1,9 +1,7 @@
 //! Servers: the fields we read of them, and as the contract's plain `Instance`.
 
 use super::api::{Api, Resource};
-use crate::provider::{
-    Error, Instance, InstanceId, InstanceState, Interned, PrivateAddress, Urgency,
-};
+use crate::provider::{Error, Instance, InstanceId, Interned, PrivateAddress, Urgency};
 use ipnet::Ipv6Net;
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr};
@@ -79,12 +77,8 @@ impl From<Server> for Instance {
         Instance {
             id: InstanceId(server.id),
             name: server.name,
-            state: match server.status.as_str() {
-                "off" => InstanceState::Off,
-                "running" => InstanceState::Running,
-                "unknown" => InstanceState::Unknown,
-                _ => InstanceState::Other(server.status),
-            },
+            is_off: server.status == "off",
+            state: server.status,
             instance_type: server.server_type.name,
             location: server.location.name,
             network_zone: server.location.network_zone,

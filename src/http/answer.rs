@@ -3,6 +3,7 @@
 use super::error::{Error, Head, Kind, describe_io};
 use super::request::Settings;
 use super::secret::{Secret, redact};
+use crate::text::cut;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufReader, Read};
@@ -75,10 +76,7 @@ pub(super) fn read<T: DeserializeOwned>(
 /// The start of a body for the log, as text. Redacted before it is cut: half a secret is not found any more.
 pub(super) fn beginning(body: &[u8], secrets: &[Secret]) -> String {
     let text = redact(&String::from_utf8_lossy(body), secrets);
-    match text.char_indices().nth(SHOWN_CHARACTERS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    cut(&text, SHOWN_CHARACTERS).into_owned()
 }
 
 fn head_of(status: u16, headers: &HeaderMap) -> Head {
@@ -119,10 +117,9 @@ fn parse<T: DeserializeOwned>(body: impl Read, head: &Head, timeout: Duration) -
         });
     }
     if !head.content_type.starts_with("application/json") {
-        let content_type = head.content_type.chars().take(CONTENT_TYPE_CHARACTERS);
-        let answered = match head.content_type.is_empty() {
-            true => "no content type".to_owned(),
-            false => content_type.collect(),
+        let answered = match head.content_type.as_str() {
+            "" => "no content type".into(),
+            content_type => cut(content_type, CONTENT_TYPE_CHARACTERS),
         };
         return Err(Kind::Malformed(format!(
             "answered {} with {answered} instead of JSON; is this the API's address, or a proxy's page?",

@@ -1,17 +1,14 @@
 //! Certificates and keys from PEM, checked before a connection is made with them: only here a message can say which of
 //! the two is wrong, and how.
 
-use jiff::Timestamp;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore};
+use rustls::{Error, InconsistentKeys, RootCertStore};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A client certificate with its key: known to fit each other.
 #[derive(Clone)]
@@ -60,32 +57,25 @@ pub fn parse_authorities(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Str
 impl Identity {
     /// A certificate chain, our own first, and its key (PKCS#1, PKCS#8 or SEC1), both PEM.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Identity, IdentityError> {
-        let wrong_key = |why: &str| IdentityError::Key(why.to_owned());
         let chain = parse_certificates(certificate).map_err(IdentityError::Certificate)?;
         let key = parse_key(key).map_err(IdentityError::Key)?;
         let provider = rustls::crypto::ring::default_provider().key_provider;
         let key = provider.load_private_key(key).map_err(|_| {
-            wrong_key(
-                "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 \
-                 and P-384, and Ed25519",
-            )
+            let why = "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 \
+                       and P-384, and Ed25519";
+            IdentityError::Key(why.to_owned())
         })?;
         let certified = CertifiedKey::new(chain, key);
         match certified.keys_match() {
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(Error::InconsistentKeys(_)) => {
-                return Err(wrong_key(
-                    "is the key of another certificate than the client's",
-                ));
+                let why = "is the key of another certificate than the client's";
+                return Err(IdentityError::Key(why.to_owned()));
             }
             Err(_) => {
                 let why = "holds a damaged certificate; copy it anew";
                 return Err(IdentityError::Certificate(why.to_owned()));
             }
-        }
-        if let Some(own) = certified.cert.first() {
-            check_validity(own, Timestamp::now())
-                .map_err(|why| IdentityError::Certificate(format!("the certificate {why}")))?;
         }
         Ok(Identity(Arc::new(certified)))
     }
@@ -112,35 +102,21 @@ fn holds(pem: &[u8], text: &str) -> bool {
         .any(|window| window == text.as_bytes())
 }
 
-/// What keeps a certificate from being accepted at `now`: its end, or a beginning that is still to come. Everything
-/// else is left to the server. The library checks the time first, whoever signed the certificate.
-fn check_validity(own: &CertificateDer, now: Timestamp) -> Result<(), String> {
-    let mut roots = RootCertStore::empty();
-    if roots.add(own.clone()).is_err() {
-        return Ok(());
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let Ok(verifier) = WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build()
-    else {
-        return Ok(());
-    };
-    let at = |time: UnixTime| {
-        Timestamp::from_second(time.as_secs().try_into().unwrap_or(i64::MAX)).unwrap_or_default()
-    };
-    let seconds = u64::try_from(now.as_second()).unwrap_or_default();
-    let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-    match verifier.verify_client_cert(own, &[], now) {
-        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
-            Err(format!("expired at {}; get a new one", at(not_after)))
+/// A file, whole or not at all; the error is for people.
+pub fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let file = File::open(path);
+    match file.and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes)) {
+        Ok(_) if bytes.len() as u64 > limit_bytes => {
+            Err(format!("the file is longer than {} MiB", limit_bytes >> 20))
         }
-        Err(Error::InvalidCertificate(CertificateError::NotValidYetContext {
-            not_before, ..
-        })) => Err(format!(
-            "is valid only from {} on, and now it is {}; is this machine's clock right?",
-            at(not_before),
-            at(now)
-        )),
-        _ => Ok(()),
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(match error.kind() {
+            ErrorKind::NotFound => "the file does not exist; correct the path".into(),
+            ErrorKind::PermissionDenied => "the file may not be read by this user".into(),
+            ErrorKind::IsADirectory => "this is a folder, not a file".into(),
+            _ => format!("the file can't be read: {error}"),
+        }),
     }
 }
 
@@ -159,21 +135,7 @@ impl Authorities {
     /// At least one that can be used, or an error that says why not. A bundle of a hundred is not
     /// refused for one that is outdated.
     pub fn read(path: &Path) -> Result<Authorities, String> {
-        let mut pem = Vec::new();
-        File::open(path)
-            .and_then(|file| file.take(BUNDLE_LIMIT_BYTES + 1).read_to_end(&mut pem))
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => {
-                    "the file does not exist; correct or unset it".to_owned()
-                }
-                _ => format!("the file can't be read: {error}"),
-            })?;
-        if pem.len() as u64 > BUNDLE_LIMIT_BYTES {
-            return Err(format!(
-                "the file is longer than {} MiB",
-                BUNDLE_LIMIT_BYTES >> 20
-            ));
-        }
+        let pem = read_file(path, BUNDLE_LIMIT_BYTES)?;
         let mut store = RootCertStore::empty();
         let mut found = Authorities::default();
         for certificate in CertificateDer::pem_slice_iter(&pem) {
@@ -188,53 +150,6 @@ impl Authorities {
             }
             (true, _) => Err("the file holds only damaged certificates; copy it anew".into()),
             _ => Ok(found),
-        }
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic)]
-mod tests {
-    use super::*;
-    use sandbox::credentials::{Authority, Subject, Validity};
-
-    /// A certificate's validity, and what is reported of it now.
-    #[test]
-    fn a_certificate_is_accepted_within_its_validity_only() {
-        let authority = Authority::new("authority").unwrap();
-        let subject = Subject {
-            user: "ccm".into(),
-            group: None,
-        };
-        for (validity, expected) in [
-            (Validity::Now, None),
-            (Validity::Expired, Some("the certificate expired at 20")),
-            (
-                Validity::NotYet,
-                Some("the certificate is valid only from 20"),
-            ),
-        ] {
-            let own = authority.client(&subject, validity).unwrap();
-            let identity =
-                Identity::from_pem(own.certificate_pem.as_bytes(), own.key_pem.as_bytes());
-            match (identity.map(drop), expected) {
-                (Ok(()), None) => {}
-                (Err(IdentityError::Certificate(why)), Some(start)) => {
-                    assert!(why.starts_with(start), "{why}");
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn a_certificate_that_cannot_be_read_is_left_to_the_server() {
-        let authority = Authority::new("authority").unwrap();
-        let pem = authority.certificate_pem();
-        let whole = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
-        for end in 0..whole.len() {
-            let cut = CertificateDer::from(whole[..end].to_vec());
-            assert_eq!(check_validity(&cut, Timestamp::now()), Ok(()), "{end}");
         }
     }
 }

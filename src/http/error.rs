@@ -1,6 +1,7 @@
 //! What went wrong with one call, below the meaning of either API.
 
 use super::secret::{Secret, redact};
+use crate::text::cut;
 use jiff::Timestamp;
 use std::fmt;
 use std::time::Duration;
@@ -58,11 +59,8 @@ const MESSAGE_CHARACTERS: usize = 1000;
 
 /// An API's own words: on one line, and not longer than a person reads.
 pub fn shortened(message: &str) -> String {
-    let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match message.char_indices().nth(MESSAGE_CHARACTERS) {
-        Some((end, _)) => line(&message[..end]) + "…",
-        None => line(message),
-    }
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    cut(&line, MESSAGE_CHARACTERS).into_owned()
 }
 
 impl Error {

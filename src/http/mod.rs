@@ -22,7 +22,7 @@ mod transport;
 pub use agent::fetch_text;
 pub use answer::Reply;
 pub use auth::{Issued, Issuer, Login, Token};
-pub use certificates::{Authorities, Identity, IdentityError, parse_authorities};
+pub use certificates::{Authorities, Identity, IdentityError, parse_authorities, read_file};
 pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use request::{Method, Open, Settings, Stage, Timing, WRITE_TIMEOUT};

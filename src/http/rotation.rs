@@ -19,10 +19,10 @@ pub struct TlsSource {
     /// What is in force.
     tls: Tls,
     /// None: they stay.
-    read: Option<Arc<Read>>,
+    read: Option<Arc<ReadTls>>,
 }
 
-type Read = dyn Fn() -> Result<Tls, String> + Send + Sync;
+type ReadTls = dyn Fn() -> Result<Tls, String> + Send + Sync;
 
 /// A source whose files are read from time to time.
 pub(super) struct Rotating {

@@ -7,8 +7,9 @@ use super::types::{ListPage, Node};
 use crate::http::{self, Method, Proxies, Stage};
 use crate::metrics::{KUBERNETES_REQUESTS, UNANSWERED};
 use crate::provider::Gate;
-use serde::Serialize;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,17 +35,20 @@ const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// `/version`. What is missing is empty.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Version {
+    #[serde(default)]
     pub major: String,
     /// May end in `+`.
+    #[serde(default)]
     pub minor: String,
     /// E.g. `v1.36.2`.
+    #[serde(rename = "gitVersion")]
     pub name: String,
 }
 
 /// Something that a role allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Verb<'a> {
     pub verb: &'a str,
     /// Empty for the core group.
@@ -76,6 +80,19 @@ pub(super) struct Selected<'a> {
     pub(super) kind: &'static str,
     /// In which form.
     pub(super) accept: &'static str,
+}
+
+impl<'a> Selected<'a> {
+    /// Whole objects.
+    pub(super) fn new(path: &'a str, query: &'a str, kind: &'static str) -> Selected<'a> {
+        let accept = JSON;
+        Selected {
+            path,
+            query,
+            kind,
+            accept,
+        }
+    }
 }
 
 /// A client of one cluster. Shared by all threads.
@@ -154,13 +171,7 @@ impl Client {
 
     /// All nodes: complete, or an error.
     pub fn nodes(&self, from: ReadFrom) -> Result<Vec<Arc<Node>>, Error> {
-        let nodes = Selected {
-            path: NODES,
-            query: "",
-            kind: "NodeList",
-            accept: JSON,
-        };
-        self.list(&nodes, from)
+        self.list(&Selected::new(NODES, "", "NodeList"), from)
     }
 
     /// A row for each node, from the API server's cache: complete, or an error, or unreadable.
@@ -174,13 +185,7 @@ impl Client {
     }
 
     pub fn version(&self) -> Result<Version, Error> {
-        let version = self.document("/version", "gitVersion")?;
-        let text = |field: &str| version[field].as_str().unwrap_or_default().to_owned();
-        Ok(Version {
-            major: text("major"),
-            minor: text("minor"),
-            name: text("gitVersion"),
-        })
+        self.get("/version")
     }
 
     /// May the user that we log in as do this?
@@ -188,14 +193,7 @@ impl Client {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": { "resourceAttributes": {
-                "verb": verb.verb,
-                "group": verb.group,
-                "resource": verb.resource,
-                "subresource": verb.subresource,
-                "namespace": verb.namespace,
-                "name": verb.name,
-            }},
+            "spec": { "resourceAttributes": verb },
         });
         let path = ACCESS_REVIEW.trim_start_matches("POST ");
         let answer: Value = self.write(Method::Post, path, JSON, &review)?;
@@ -383,16 +381,16 @@ fn node_path(name: &str) -> String {
     format!("{NODES}/{}", percent_encoded(name))
 }
 
+/// All but these is escaped in a path segment or query value.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
 /// A text as one path segment or query value.
-pub(super) fn percent_encoded(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                char::from(byte).to_string()
-            }
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
+pub(super) fn percent_encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, UNRESERVED)
 }
 
 /// Counts a try by its resource.

@@ -10,8 +10,8 @@ use crate::http::{self, Method};
 use crate::provider::{Reason, Severity};
 use crate::text;
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -33,10 +33,12 @@ impl Event {
 }
 
 /// An event that was written, by us or by another controller.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastEvent {
+    #[serde(skip_serializing)]
     pub metadata: ObjectMeta,
+    #[serde(skip_serializing)]
     pub involved_object: Involved,
     #[serde(default)]
     pub reason: String,
@@ -49,7 +51,7 @@ pub struct PastEvent {
     #[serde(default, deserialize_with = "null_as_default")]
     pub count: u32,
     /// When it was last counted up; controllers that never count leave it out.
-    #[serde(default)]
+    #[serde(default, rename(serialize = "lastSeen"))]
     last_timestamp: Option<String>,
 }
 
@@ -58,14 +60,6 @@ pub struct PastEvent {
 pub struct Involved {
     #[serde(default)]
     pub uid: String,
-}
-
-/// What we need of an event that is there already.
-#[derive(Deserialize)]
-struct Existing {
-    metadata: ObjectMeta,
-    #[serde(default)]
-    count: u32,
 }
 
 impl PastEvent {
@@ -84,28 +78,15 @@ impl Client {
         one: Option<&ObjectReference>,
     ) -> Result<Vec<Arc<PastEvent>>, Error> {
         let (path, query) = match one {
-            None => (
-                "/api/v1/events".to_owned(),
-                "&fieldSelector=involvedObject.kind%3DService".to_owned(),
-            ),
-            Some(one) => (
-                format!(
-                    "/api/v1/namespaces/{}/events",
-                    percent_encoded(&one.namespace)
-                ),
-                format!(
-                    "&fieldSelector=involvedObject.uid%3D{}",
-                    percent_encoded(&one.uid)
-                ),
-            ),
+            None => ("/api/v1/events".to_owned(), "kind%3DService".to_owned()),
+            Some(one) => {
+                let namespace = percent_encoded(&one.namespace);
+                let path = format!("/api/v1/namespaces/{namespace}/events");
+                (path, format!("uid%3D{}", percent_encoded(&one.uid)))
+            }
         };
-        let events = Selected {
-            path: &path,
-            query: &query,
-            kind: "EventList",
-            accept: JSON,
-        };
-        self.list(&events, ReadFrom::Latest)
+        let query = format!("&fieldSelector=involvedObject.{query}");
+        self.list(&Selected::new(&path, &query, "EventList"), ReadFrom::Latest)
     }
 }
 
@@ -158,10 +139,10 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
     }
     // The official role has no `get` on events: then only the time is brought up to date.
     let event = format!("{events}/{name}");
-    let patch = match client.get::<Existing>(&event) {
+    let patch = match client.document(&event, "metadata") {
         Ok(existing) => json!({
-            "metadata": { "resourceVersion": existing.metadata.resource_version },
-            "count": existing.count.saturating_add(1),
+            "metadata": { "resourceVersion": existing["metadata"]["resourceVersion"] },
+            "count": existing["count"].as_u64().unwrap_or(0).saturating_add(1),
             "lastTimestamp": at,
         }),
         Err(error) if error.is_forbidden() => json!({ "lastTimestamp": at }),

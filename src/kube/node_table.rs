@@ -2,7 +2,7 @@
 //! that something happened. Never the ground for a write.
 
 use super::labels::Labels;
-use super::types::{First, ListMeta};
+use super::types::ListMeta;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use std::time::Duration;
@@ -120,17 +120,24 @@ struct Column {
     name: String,
 }
 
+/// With these every table of nodes begins. The columns behind them are most of a table and are not kept.
+const COLUMNS: [&str; 4] = ["Name", "Status", "Roles", "Age"];
+
+/// The error: why it can't be read.
 #[derive(Deserialize)]
-struct Row {
-    /// The columns that we read are among the first; the others are most of a table.
-    cells: First<Cell, 6>,
+#[serde(from = "SentRow")]
+struct Row(Result<NodeRow, String>);
+
+#[derive(Deserialize)]
+struct SentRow {
+    cells: Vec<Cell>,
     object: Option<RowObject>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Cell {
-    Text(Box<str>),
+    Text(String),
     Other(IgnoredAny),
 }
 
@@ -145,37 +152,41 @@ impl TablePage {
         if self.kind != "Table" {
             return Err(format!("it is a {:?}", self.kind));
         }
-        let place = |name: &str| {
-            let mut columns = self.column_definitions.iter();
-            let place = columns.position(|column| column.name == name);
-            place.ok_or_else(|| format!("it has no column {name}"))
-        };
-        let places = [place("Name")?, place("Status")?, place("Age")?];
+        let columns = self.column_definitions.iter().map(|column| &column.name);
+        if !columns.take(COLUMNS.len()).eq(COLUMNS) {
+            return Err(format!("its first columns are not {}", COLUMNS.join(", ")));
+        }
         let rows = self.rows.unwrap_or_default().into_iter();
-        rows.map(|row| row.node(places)).collect()
+        rows.map(|row| row.0).collect()
     }
 }
 
-impl Row {
-    fn node(self, places: [usize; 3]) -> Result<NodeRow, String> {
-        let text = |place: usize, column: &str| match self.cells.get(place) {
-            Some(Cell::Text(text)) => Ok(&**text),
-            _ => Err(format!("a row has no text in column {column}")),
+impl From<SentRow> for Row {
+    fn from(row: SentRow) -> Row {
+        let mut cells = row.cells.into_iter();
+        let [
+            Some(Cell::Text(name)),
+            Some(Cell::Text(status)),
+            _,
+            Some(Cell::Text(age)),
+        ] = [(); COLUMNS.len()].map(|()| cells.next())
+        else {
+            return Row(Err(
+                "a row has no text in one of its first columns".to_owned()
+            ));
         };
-        let [name, status, age] = places;
-        let (name, status) = (text(name, "Name")?, text(status, "Status")?);
         // A cordoned node reads `Ready,SchedulingDisabled`.
         let is_ready = match status.split(',').next().unwrap_or_default() {
             "Ready" => true,
             "NotReady" | "Unknown" => false,
-            other => return Err(format!("node {name:?} has the status {other:?}")),
+            other => return Row(Err(format!("node {name:?} has the status {other:?}"))),
         };
-        Ok(NodeRow {
-            name: name.to_owned(),
+        Row(Ok(NodeRow {
+            name,
             is_ready,
-            age: Age::parse(text(age, "Age")?),
-            meta: self.object.map(|object| object.metadata),
-        })
+            age: Age::parse(&age),
+            meta: row.object.map(|object| object.metadata),
+        }))
     }
 }
 
@@ -220,15 +231,15 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_read_wherever_their_columns_are() {
+    fn rows_are_read_by_their_first_columns() {
         let rows = json!([
-            { "cells": [7, "5d3h", "Ready,SchedulingDisabled", "a"], "object": null },
-            { "cells": [null, "0s", "NotReady", "b"], "object": { "metadata": {
+            { "cells": ["a", "Ready,SchedulingDisabled", 7, "5d3h", "more"], "object": null },
+            { "cells": ["b", "NotReady", null, "0s", {}], "object": { "metadata": {
                 "uid": "u", "labels": { "k": "v" }, "deletionTimestamp": "2026-01-01T00:00:00Z",
             } } },
-            { "cells": [{}, "<unknown>", "Unknown", "c"], "object": { "metadata": { "uid": "w" } } },
+            { "cells": ["c", "Unknown", {}, "<unknown>"], "object": { "metadata": { "uid": "w" } } },
         ]);
-        let rows = read(&table(&["Pods", "Age", "Status", "Name"], rows)).unwrap();
+        let rows = read(&table(&["Name", "Status", "Roles", "Age", "Pods"], rows)).unwrap();
         let meta = |uid: &str, labels: Labels, is_being_deleted| RowMeta {
             uid: uid.into(),
             labels,
@@ -248,33 +259,32 @@ mod tests {
         });
         assert_eq!(rows, expected);
         for none in [json!([]), json!(null)] {
-            let none = read(&table(&["Name", "Status", "Age"], none));
+            let none = read(&table(&COLUMNS, none));
             assert_eq!(none, Ok(Vec::new()));
         }
     }
 
     #[test]
     fn what_can_t_be_read_is_reported_with_its_reason() {
-        let usual = ["Name", "Status", "Age"];
-        let row = |cells: Value| json!([{ "cells": cells }, { "cells": ["b", "Ready", "1s"] }]);
-        let mut list = table(&usual, json!([]));
+        let row = |cells: Value| json!([{ "cells": cells }, { "cells": ["b", "Ready", "", "1s"] }]);
+        let mut list = table(&COLUMNS, json!([]));
         list["kind"] = json!("NodeList");
         let cases = [
             (
-                table(&["Name", "Ready", "Age"], json!([])),
-                "no column Status",
+                table(&["Name", "Status", "Age", "Roles"], json!([])),
+                "not Name, Status",
             ),
-            (table(&[], json!([])), "no column Name"),
+            (table(&[], json!([])), "not Name, Status"),
             (
-                table(&usual, row(json!(["a", true, "1s"]))),
-                "no text in column Status",
-            ),
-            (
-                table(&usual, row(json!(["a", "Ready"]))),
-                "no text in column Age",
+                table(&COLUMNS, row(json!(["a", true, "", "1s"]))),
+                "no text in one",
             ),
             (
-                table(&usual, row(json!(["a", "Bereit", "1s"]))),
+                table(&COLUMNS, row(json!(["a", "Ready", ""]))),
+                "no text in one",
+            ),
+            (
+                table(&COLUMNS, row(json!(["a", "Bereit", "", "1s"]))),
                 "the status \"Bereit\"",
             ),
             (list, "NodeList"),

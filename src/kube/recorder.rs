@@ -17,7 +17,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Warnings that are written at once.
-const BURST: f64 = 50.0;
+const BURST: u32 = 50;
 
 /// After them one is written each time this has passed.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
@@ -52,8 +52,8 @@ struct Queue {
     warnings: usize,
     /// Of the event that was written last.
     last_namespace: String,
-    tokens: f64,
-    refilled: Instant,
+    /// The warnings that were written are within the limit of one each from then on.
+    warned_until: Instant,
     one_warning_each: Duration,
     paused_until: Option<Instant>,
     /// One is being written.
@@ -196,8 +196,7 @@ impl Queue {
             waiting: VecDeque::new(),
             warnings: 0,
             last_namespace: String::new(),
-            tokens: BURST,
-            refilled: Instant::now(),
+            warned_until: Instant::now(),
             one_warning_each,
             paused_until: None,
             is_busy: false,
@@ -246,23 +245,20 @@ impl Queue {
             Some(until) if now < until => return Next::At(until),
             _ => self.paused_until = None,
         }
-        self.refill(now);
+        let ahead = self.one_warning_each * (BURST - 1);
         // At the end no more events follow: the limit is not needed.
-        let may_warn = self.is_ending || self.tokens >= 1.0;
+        let may_warn = self.is_ending || self.warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
             return match self.waiting.is_empty() {
                 true => Next::Nothing,
-                false => {
-                    let lacking = (1.0 - self.tokens).max(0.0);
-                    Next::At(now + self.one_warning_each.mul_f64(lacking))
-                }
+                false => Next::At(now + self.warned_until.saturating_duration_since(now + ahead)),
             };
         };
         let Some(event) = self.remove(place) else {
             return Next::Nothing;
         };
         if event.is_warning() {
-            self.tokens = (self.tokens - 1.0).max(0.0);
+            self.warned_until = self.warned_until.max(now) + self.one_warning_each;
         }
         self.last_namespace.clone_from(&event.object.namespace);
         Next::Event(event)
@@ -284,13 +280,6 @@ impl Queue {
             first = first.or(Some(place));
         }
         first
-    }
-
-    fn refill(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.refilled);
-        let one = self.one_warning_each.as_secs_f64().max(1e-9);
-        self.tokens = (self.tokens + passed.as_secs_f64() / one).min(BURST);
-        self.refilled = now;
     }
 
     fn remove(&mut self, place: usize) -> Option<Event> {
@@ -366,7 +355,7 @@ mod tests {
     #[test]
     fn fifty_warnings_at_once_then_one_a_second() {
         let mut queue = Queue::new(SECOND);
-        let begun = queue.refilled;
+        let begun = queue.warned_until;
         for n in 0..100 {
             queue.push(bad("a", &format!("u{n}"), ""), begun);
         }
@@ -392,8 +381,8 @@ mod tests {
     #[test]
     fn events_of_one_object_keep_their_order() {
         let mut queue = Queue::new(SECOND);
-        let begun = queue.refilled;
-        queue.tokens = 0.0;
+        let begun = queue.warned_until;
+        queue.warned_until = begun + ONE_WARNING_EACH * BURST;
         for event in [
             bad("a", "u", "1"),
             good("a", "u", "2"),
@@ -411,8 +400,8 @@ mod tests {
     #[test]
     fn a_namespace_that_floods_costs_the_others_nothing() {
         let mut queue = Queue::new(SECOND);
-        let begun = queue.refilled;
-        queue.tokens = 0.0;
+        let begun = queue.warned_until;
+        queue.warned_until = begun + ONE_WARNING_EACH * BURST;
         for n in 0..10 * WARNINGS_AT_MOST {
             queue.push(bad("flood", &format!("u{n}"), "flood"), begun);
         }
@@ -431,7 +420,7 @@ mod tests {
     #[test]
     fn the_queue_has_a_bound() {
         let mut queue = Queue::new(SECOND);
-        let begun = queue.refilled;
+        let begun = queue.warned_until;
         for n in 0..2 * OTHERS_AT_MOST {
             queue.push(good("a", &format!("u{n}"), ""), begun);
             queue.push(bad("a", &format!("u{n}"), ""), begun);
@@ -444,7 +433,7 @@ mod tests {
     #[test]
     fn nothing_is_written_during_a_pause_and_its_end_is_waited_for() {
         let mut queue = Queue::new(SECOND);
-        let begun = queue.refilled;
+        let begun = queue.warned_until;
         queue.push(good("a", "u", "1"), begun);
         queue.paused_until = Some(begun + PAUSE);
         assert!(matches!(queue.next(begun), Next::At(then) if then == begun + PAUSE));

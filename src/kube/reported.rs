@@ -17,15 +17,13 @@ const ENTRIES_AT_MOST: usize = 20_000;
 const OF_ONE_OBJECT_AT_MOST: usize = 40;
 
 pub(super) struct Reported {
-    begun: Instant,
     /// By hash of the object's UID, then of controller, reason and message.
     entries: BTreeMap<(u64, u64), Entry>,
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Seconds since `begun`.
-    at_s: u32,
+    at: Instant,
     /// Hash of the controller's name.
     controller: u32,
     /// Hash of the object's kind.
@@ -38,7 +36,6 @@ struct Entry {
 impl Reported {
     pub(super) fn new() -> Reported {
         Reported {
-            begun: Instant::now(),
             entries: BTreeMap::new(),
         }
     }
@@ -60,17 +57,15 @@ impl Reported {
         }
         let finding = fnv1a([controller, "\0", reason.name(), "\0", message]);
         let key = (hash(&object.uid), finding);
-        let at_s = self.seconds(now);
         if let Some(last) = self.entries.get(&key) {
-            let age_s = u64::from(at_s.saturating_sub(last.at_s));
-            if !reason.is_repeated() || age_s < REPEAT_AFTER.as_secs() {
+            if !reason.is_repeated() || now.saturating_duration_since(last.at) < REPEAT_AFTER {
                 return false;
             }
         } else {
             self.make_room(key.0);
         }
         let entry = Entry {
-            at_s,
+            at: now,
             controller: short_hash(controller),
             kind: short_hash(object.kind),
             reason,
@@ -120,22 +115,17 @@ impl Reported {
     fn make_room(&mut self, of: u64) {
         let own = self.entries.range((of, 0)..=(of, u64::MAX));
         if own.clone().count() >= OF_ONE_OBJECT_AT_MOST {
-            let oldest = own.min_by_key(|(_, entry)| entry.at_s);
+            let oldest = own.min_by_key(|(_, entry)| entry.at);
             if let Some(key) = oldest.map(|(key, _)| *key) {
                 self.entries.remove(&key);
             }
         }
         if self.entries.len() >= ENTRIES_AT_MOST {
-            let mut times: Vec<u32> = self.entries.values().map(|entry| entry.at_s).collect();
+            let mut times: Vec<Instant> = self.entries.values().map(|entry| entry.at).collect();
             times.sort_unstable();
             let middle = times[times.len() / 2];
-            self.entries.retain(|_, entry| entry.at_s > middle);
+            self.entries.retain(|_, entry| entry.at > middle);
         }
-    }
-
-    fn seconds(&self, now: Instant) -> u32 {
-        let since = now.saturating_duration_since(self.begun).as_secs();
-        u32::try_from(since).unwrap_or(u32::MAX)
     }
 }
 
@@ -259,6 +249,6 @@ mod tests {
         let own = reported.entries.range((of, 0)..=(of, u64::MAX)).count();
         assert!(own <= OF_ONE_OBJECT_AT_MOST, "{own}");
         let bytes = size_of::<((u64, u64), Entry)>();
-        assert!(bytes <= 40, "{bytes} bytes each");
+        assert!(bytes <= 48, "{bytes} bytes each");
     }
 }

@@ -2,14 +2,14 @@
 //!
 //! The official role has no `get` on services: one of them is read as a list with its name.
 
-use super::client::{Client, JSON, MERGE_PATCH, ReadFrom, Selected, percent_encoded};
+use super::client::{Client, MERGE_PATCH, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
 use super::labels::Annotations;
 use super::types::{First, ObjectReference, not_empty, null_as_default, short, timestamp};
 use crate::http::Method;
 use crate::provider::{self, Ingress, Interned};
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// On a Service as long as its load balancer may exist.
@@ -53,7 +53,7 @@ pub struct ServiceMeta {
     #[serde(default)]
     pub annotations: Annotations,
     #[serde(default)]
-    pub finalizers: First<String, FINALIZERS_AT_MOST>,
+    pub finalizers: Finalizers,
     #[serde(default)]
     pub deletion_timestamp: Option<String>,
     #[serde(default, deserialize_with = "timestamp")]
@@ -122,20 +122,20 @@ pub struct AnyServiceMeta {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// Is ours among its finalizers?
-    #[serde(default, rename = "finalizers", deserialize_with = "has_ours")]
-    has_our_finalizer: bool,
+    #[serde(default)]
+    finalizers: Finalizers,
+}
+
+type Finalizers = First<String, FINALIZERS_AT_MOST>;
+
+fn has_ours(finalizers: &Finalizers) -> bool {
+    finalizers.iter().any(|one| one == LOAD_BALANCER_FINALIZER)
 }
 
 impl AnyService {
     pub fn has_our_finalizer(&self) -> bool {
-        self.metadata.has_our_finalizer
+        has_ours(&self.metadata.finalizers)
     }
-}
-
-fn has_ours<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
-    let all: First<String, FINALIZERS_AT_MOST> = First::deserialize(d)?;
-    Ok(all.iter().any(|one| one == LOAD_BALANCER_FINALIZER))
 }
 
 impl Service {
@@ -154,10 +154,7 @@ impl Service {
     }
 
     pub fn has_our_finalizer(&self) -> bool {
-        self.metadata
-            .finalizers
-            .iter()
-            .any(|finalizer| finalizer == LOAD_BALANCER_FINALIZER)
+        has_ours(&self.metadata.finalizers)
     }
 
     /// More of it than is read: no load balancer can be made from it.
@@ -237,24 +234,15 @@ fn not_zero(port: u16) -> Option<u16> {
 impl Client {
     /// All Services of type LoadBalancer: complete, or an error.
     pub fn load_balancer_services(&self, from: ReadFrom) -> Result<Vec<Arc<Service>>, Error> {
-        let services = Selected {
-            path: SERVICES,
-            query: "&fieldSelector=spec.type%3DLoadBalancer",
-            kind: "ServiceList",
-            accept: JSON,
-        };
-        self.list(&services, from)
+        let query = "&fieldSelector=spec.type%3DLoadBalancer";
+        self.list(&Selected::new(SERVICES, query, "ServiceList"), from)
     }
 
     /// One Service as it is now; none when there is none of this name.
     pub fn service(&self, namespace: &str, name: &str) -> Result<Option<Arc<Service>>, Error> {
-        let field = percent_encoded(name);
-        let services = Selected {
-            path: &services_path(namespace),
-            query: &format!("&fieldSelector=metadata.name%3D{field}"),
-            kind: "ServiceList",
-            accept: JSON,
-        };
+        let path = services_path(namespace);
+        let query = format!("&fieldSelector=metadata.name%3D{}", percent_encoded(name));
+        let services = Selected::new(&path, &query, "ServiceList");
         let items: Vec<Arc<Service>> = self.list(&services, ReadFrom::Latest)?;
         let is_it = |service: &Arc<Service>| {
             service.metadata.name == name && service.metadata.namespace == namespace

@@ -43,14 +43,6 @@ pub fn pause(time: Duration) {
 }
 
 impl Heartbeat {
-    /// The first beat is now.
-    pub fn new() -> Heartbeat {
-        Heartbeat {
-            begun: Instant::now(),
-            heard_until: AtomicU64::new(0),
-        }
-    }
-
     /// Since the last beat or the end of the announced pause; zero before that end.
     pub fn silent_for(&self) -> Duration {
         let heard_until = Duration::from_millis(self.heard_until.load(Ordering::Relaxed));
@@ -65,8 +57,12 @@ impl Heartbeat {
 }
 
 impl Default for Heartbeat {
+    /// The first beat is now.
     fn default() -> Heartbeat {
-        Heartbeat::new()
+        Heartbeat {
+            begun: Instant::now(),
+            heard_until: AtomicU64::new(0),
+        }
     }
 }
 
@@ -113,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_thread_is_seen() {
-        let heartbeat = Arc::new(Heartbeat::new());
+        let heartbeat = Arc::new(Heartbeat::default());
         let watched = Arc::downgrade(&heartbeat);
         std::thread::spawn(move || install(heartbeat))
             .join()

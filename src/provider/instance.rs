@@ -66,7 +66,9 @@ pub struct Instance {
     pub id: InstanceId,
     /// Unique among the servers one token sees.
     pub name: String,
-    pub state: InstanceState,
+    /// In the cloud's word, e.g. `running`.
+    pub state: Interned,
+    pub is_off: bool,
     /// Name of its type, e.g. `cx22`.
     pub instance_type: Interned,
     /// Where it stands, e.g. `fsn1`.
@@ -77,17 +79,6 @@ pub struct Instance {
     /// The network routed to it; it answers on the first address.
     pub public_ipv6: Option<Ipv6Net>,
     pub private: Vec<PrivateAddress>,
-}
-
-/// What the cloud says the server does; controllers only ask whether it is off.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum InstanceState {
-    Off,
-    Running,
-    /// Anything in between, in the cloud's own word.
-    Other(Interned),
-    #[default]
-    Unknown,
 }
 
 /// Its address in one private network.
@@ -158,16 +149,5 @@ impl TopologyLabel {
 impl fmt::Display for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl fmt::Display for InstanceState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            InstanceState::Off => "off",
-            InstanceState::Running => "running",
-            InstanceState::Other(word) => word,
-            InstanceState::Unknown => "unknown",
-        })
     }
 }

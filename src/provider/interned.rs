@@ -3,40 +3,39 @@
 //! Five thousand nodes have the same dozen labels, and most of their values; a list of them
 //! would be several times as large with a copy for each.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// Cheap to clone; equal strings share their memory.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(from = "String")]
 pub struct Interned(Arc<str>);
 
 /// Below this number unused strings are not searched for.
 const SWEEP_AT_LEAST: usize = 1024;
 
 /// Every string in use, and some unused ones.
+#[derive(Default)]
 struct Pool {
-    strings: Option<HashSet<Arc<str>>>,
+    strings: HashSet<Arc<str>>,
     /// With so many, the unused ones are thrown out.
     sweep_at: usize,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool {
-    strings: None,
-    sweep_at: SWEEP_AT_LEAST,
-});
+static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
 
 impl Pool {
     fn intern(&mut self, text: &str) -> Interned {
-        let strings = self.strings.get_or_insert_default();
+        let strings = &mut self.strings;
         if let Some(known) = strings.get(text) {
             return Interned(Arc::clone(known));
         }
-        if strings.len() >= self.sweep_at {
+        if strings.len() >= self.sweep_at.max(SWEEP_AT_LEAST) {
             strings.retain(|string| Arc::strong_count(string) > 1);
-            self.sweep_at = (strings.len() * 2).max(SWEEP_AT_LEAST);
+            self.sweep_at = strings.len() * 2;
         }
         let string: Arc<str> = text.into();
         strings.insert(Arc::clone(&string));
@@ -102,27 +101,18 @@ impl Serialize for Interned {
     }
 }
 
-impl<'de> Deserialize<'de> for Interned {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Interned, D::Error> {
-        Ok(Interned::from(String::deserialize(d)?))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn equal_strings_share_memory_and_unused_ones_are_dropped() {
-        let mut pool = Pool {
-            strings: None,
-            sweep_at: SWEEP_AT_LEAST,
-        };
+        let mut pool = Pool::default();
         let kept = pool.intern("kubernetes.io/os");
         assert!(Arc::ptr_eq(&kept.0, &pool.intern("kubernetes.io/os").0));
         for n in 0..SWEEP_AT_LEAST * 5 {
             pool.intern(&format!("worker-{n}"));
-            let count = pool.strings.as_ref().map_or(0, HashSet::len);
+            let count = pool.strings.len();
             assert!(count <= SWEEP_AT_LEAST, "{count} strings for one in use");
         }
         assert!(Arc::ptr_eq(&kept.0, &pool.intern("kubernetes.io/os").0));

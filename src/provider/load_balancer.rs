@@ -57,13 +57,8 @@ pub trait Snapshot: Send + Sync {
     fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
     -> LoadBalancerPlan;
 
-    /// What deletes or releases it, found by its label alone; the nodes only give its targets their names. Pure.
-    fn plan_removal(
-        &self,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan;
+    /// What deletes or releases it, found by its label alone. Pure.
+    fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
@@ -203,28 +198,16 @@ pub struct Balancer {
     pub healthy: usize,
     pub total: usize,
     pub targets: Vec<Target>,
-    /// None: the cloud does not say.
-    pub monthly_price: Option<Price>,
-    pub traffic: Traffic,
+    /// In the currency of the project's owner, without taxes; none: the cloud does not say.
+    pub monthly_price: Option<f64>,
+    /// Of this month, in bytes; none: the cloud does not say.
+    pub outgoing_traffic: Option<u64>,
+    pub ingoing_traffic: Option<u64>,
+    /// Outgoing traffic that the price covers.
+    pub included_traffic: Option<u64>,
     /// Read only for an inspection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-}
-
-/// In the currency of the project's owner.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Price {
-    pub net: f64,
-    pub gross: f64,
-}
-
-/// Of this month, in bytes; none: the cloud does not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Traffic {
-    pub outgoing: Option<u64>,
-    pub ingoing: Option<u64>,
-    /// Outgoing traffic that the price covers.
-    pub included: Option<u64>,
 }
 
 /// None: the cloud does not say.
@@ -263,7 +246,7 @@ pub struct Field {
     /// E.g. `type`, `port 443 health check interval`.
     pub field: String,
     pub have: Option<String>,
-    /// None: it is left as it is.
+    /// None: it is left unchanged.
     pub want: Option<String>,
     pub source: Source,
 }

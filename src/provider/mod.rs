@@ -23,13 +23,12 @@ pub use error::{CORRELATION, Error, ErrorKind, Urgency, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, OpenGate, Refused};
 pub use instance::{
-    Instance, InstanceId, InstanceState, Instances, Metadata, PrivateAddress, ProviderId,
-    TopologyLabel,
+    Instance, InstanceId, Instances, Metadata, PrivateAddress, ProviderId, TopologyLabel,
 };
 pub use interned::Interned;
 pub use load_balancer::{
     ActionId, Actions, Applied, Balancer, Change, ChangeKind, Field, Health, Kept,
-    LoadBalancerPlan, LoadBalancers, Needs, Orphan, Price, Snapshot, Target, Traffic, Usage,
+    LoadBalancerPlan, LoadBalancers, Needs, Orphan, Snapshot, Target, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress};
 pub use options::{AddressFamily, Algorithm, LoadBalancerDefaults, NetworkSelector, Profile};

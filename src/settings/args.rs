@@ -70,11 +70,10 @@ impl ArgsParser {
         if self.ends_flags() {
             return true;
         }
-        // Owned, because the parser lends its flags' names.
         match self.parser.next() {
             Ok(Some(Arg::Long(name))) => {
-                let name = name.to_owned();
-                self.long(normal(&name));
+                let name = name.replace('_', "-");
+                self.long(name);
             }
             Ok(Some(Arg::Short(letter))) => self.short(letter),
             Ok(Some(Arg::Value(word))) => {
@@ -240,10 +239,6 @@ fn flag(command: Command, name: &str) -> Option<Known> {
             .filter(|_| is_daemon)
             .map(Known::DropIn),
     }
-}
-
-fn normal(name: &str) -> String {
-    name.replace('_', "-")
 }
 
 fn only_for(commands: &[Command]) -> String {

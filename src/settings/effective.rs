@@ -9,6 +9,7 @@ use crate::provider::{Source, Sourced};
 use crate::text::{boolean, one_of};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -242,17 +243,16 @@ pub(super) fn parsed<T>(
 
 /// One of the words of the setting's row, in either case.
 pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Result<T, String> {
+    let words = match candidate.setting.kind {
+        Kind::Choice(words) => words,
+        _ => &[],
+    };
     let word = candidate.text.to_ascii_lowercase();
-    let wrong = |words: &[&str]| format!("use {}", one_of(words));
-    match candidate.setting.kind {
-        Kind::Choice(words) if words.contains(&word.as_str()) => {
-            let word: serde::de::value::StrDeserializer<serde::de::value::Error> =
-                word.as_str().into_deserializer();
-            T::deserialize(word).map_err(|_| wrong(words))
-        }
-        Kind::Choice(words) => Err(wrong(words)),
-        _ => Err("not a choice".to_owned()),
-    }
+    let read: StrDeserializer<Error> = word.as_str().into_deserializer();
+    // The type may read more than the row offers.
+    let read = T::deserialize(read).ok();
+    read.filter(|_| words.contains(&word.as_str()))
+        .ok_or_else(|| format!("use {}", one_of(words)))
 }
 
 /// Takes any visible ASCII: what an HTTP header can carry. Only the API knows whether it is a token.

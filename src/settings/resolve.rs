@@ -4,12 +4,13 @@ use super::args;
 use super::effective::{DaemonSettings, Effective, Environment, Resolver};
 use super::hccm_compat::IGNORED_VARIABLES;
 use super::problem::{Notice, Problem};
-use super::setting::{Command, Variable};
+use super::setting::Command;
 use super::table::{self, Settings, TABLE};
 use super::values::{Url, WorkloadName};
 use crate::http::WRITE_TIMEOUT;
 use crate::provider::{LoadBalancerDefaults, Profile, Source};
-use crate::text::{nearest, without_tls};
+use crate::text::nearest;
+use crate::text::without_tls;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -149,19 +150,15 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
 
 /// The variable of ours that an unknown one with our prefix is near to.
 fn meant(name: &str) -> Option<&'static str> {
-    let ours = || {
-        TABLE
-            .iter()
-            .flat_map(|row| row.variables)
-            .map(|variable: &Variable| variable.name())
-    };
+    let ours = TABLE.iter().flat_map(|row| row.variables);
+    let ours: Vec<&str> = ours.map(|variable| variable.name()).collect();
     let has_our_prefix = name.starts_with("HCLOUD_") || name.starts_with("ROBOT_");
-    if !has_our_prefix || ours().any(|variable| variable == name) {
+    if !has_our_prefix || ours.contains(&name) {
         return None;
     }
     // A misspelt name of an ignored variable is not reported.
-    let known = ours().chain(IGNORED_VARIABLES.iter().copied());
-    nearest(name, known).filter(|known| ours().any(|variable| variable == *known))
+    let known = ours.iter().chain(IGNORED_VARIABLES).copied();
+    nearest(name, known).filter(|known| ours.contains(known))
 }
 
 /// Whether an API may be reached without TLS on another machine. An address that may not is not used.

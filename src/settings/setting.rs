@@ -169,11 +169,9 @@ impl Setting {
 
     /// The variable, or the flag where there is none: how messages call it.
     pub fn written_name(&self) -> String {
-        match (self.variables.first(), self.flags.first()) {
-            (Some(variable), _) => variable.name().to_owned(),
-            (None, Some(flag)) => format!("--{flag}"),
-            (None, None) => self.called.to_owned(),
-        }
+        let variable = self.variables.first().map(|one| one.name().to_owned());
+        let name = variable.or_else(|| self.flag_names().next());
+        name.unwrap_or_default()
     }
 
     /// `--output`, `-o`.

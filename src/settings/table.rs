@@ -6,7 +6,7 @@
 use super::effective::{Resolver, choice, kubeconfig, parsed, token};
 use super::setting::Variable::{File, Older, Value};
 use super::setting::{Command, Group, Kind, Setting};
-use super::values::{self, Controller, LogFormat, Output, SettingsFrom, Url, unless_empty};
+use super::values::{self, Controller, LogFormat, Output, Url, WorkloadName, unless_empty};
 use crate::http::Token;
 use crate::provider::{AddressFamily, LoadBalancerDefaults, NetworkSelector, Profile, Sourced};
 use crate::text::duration::{duration, interval, whole_seconds};
@@ -308,7 +308,7 @@ settings! {
         ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    SETTINGS_FROM settings_from: SettingsFrom = parsed(SettingsFrom::parse) => {
+    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(WorkloadName::parse) => {
         flags: &["settings-from"],
         kind: Kind::Text("NAMESPACE/deployment/NAME"),
         help: "Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
@@ -537,7 +537,7 @@ settings! {
         ..Setting::of(Group::Output, LOAD_BALANCERS)
     }
 
-    FILES files: Vec<String> = parsed(values::list) => {
+    FILES files: Vec<String> = parsed(|text| Ok(text.split(',').map(str::to_owned).collect())) => {
         flags: &["filename"],
         short: Some('f'),
         kind: Kind::List("FILE"),
@@ -627,8 +627,9 @@ mod tests {
             for key in setting.flags.iter().copied().chain(variables) {
                 assert!(seen.insert(key.to_owned()), "{key} is there twice");
             }
-            let name = setting.name();
-            assert!(seen.insert(name.clone()) || setting.flags.contains(&name.as_str()));
+            assert!(
+                seen.insert(setting.name()) || setting.flags.contains(&setting.name().as_str())
+            );
             assert!(setting.help.ends_with('.'), "{}", setting.name());
             assert!(!setting.commands.is_empty(), "{}", setting.name());
             assert!(!setting.flags.is_empty() || !setting.variables.is_empty());

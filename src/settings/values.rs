@@ -203,28 +203,12 @@ pub struct WorkloadName {
     pub name: String,
 }
 
-/// `--settings-from`: whose settings a person's command takes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum SettingsFrom {
-    /// Unset: the only daemon's in `kube-system`.
-    #[default]
-    Only,
-    /// `none`
-    Nothing,
-    Named(WorkloadName),
-}
-
-impl SettingsFrom {
-    pub(super) fn parse(text: &str) -> Result<SettingsFrom, String> {
-        match text {
-            "none" => Ok(SettingsFrom::Nothing),
-            name => WorkloadName::parse(name).map(SettingsFrom::Named),
-        }
-    }
-}
-
 impl WorkloadName {
-    pub(super) fn parse(text: &str) -> Result<WorkloadName, String> {
+    /// `none` is none.
+    pub(super) fn parse(text: &str) -> Result<Option<WorkloadName>, String> {
+        if text == "none" {
+            return Ok(None);
+        }
         let parts: Vec<&str> = text.split('/').collect();
         let [namespace, kind, name] = parts[..] else {
             return Err(SETTINGS_FROM_FORM.to_owned());
@@ -236,11 +220,11 @@ impl WorkloadName {
         if namespace.is_empty() || name.is_empty() {
             return Err(SETTINGS_FROM_FORM.to_owned());
         }
-        Ok(WorkloadName {
+        Ok(Some(WorkloadName {
             namespace: namespace.to_owned(),
             kind,
             name: name.to_owned(),
-        })
+        }))
     }
 }
 
@@ -311,12 +295,6 @@ pub(super) fn without_credentials(text: &str) -> String {
         (None, Some((_, host))) => format!("…@{host}{query}"),
         (_, None) => format!("{text}{query}"),
     }
-}
-
-/// Items with commas between them.
-pub(super) fn list(text: &str) -> Result<Vec<String>, String> {
-    let items = text.split(',').filter(|item| !item.is_empty());
-    Ok(items.map(str::to_owned).collect())
 }
 
 /// An address as Go's `net.Listen` takes it, without host names: `:8233`, `0.0.0.0:8233`, `[::1]:8233`. `[::]` means

@@ -51,7 +51,7 @@ fn world(sandbox: &Sandbox) -> Apis {
 }
 
 fn poll(world: &Apis, poll: Poll) -> Arc<Vec<Arc<Node>>> {
-    world.poll_nodes(poll).unwrap().value
+    world.nodes.poll(poll).unwrap().value
 }
 
 fn named(nodes: &[Arc<Node>], name: &str) -> Arc<Node> {
@@ -125,23 +125,31 @@ fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
         node
     };
     let old = Instant::now();
-    let nodes = world.nodes(Duration::ZERO, ReadFrom::Latest).unwrap().value;
+    let nodes = world
+        .nodes
+        .whole(Duration::ZERO, ReadFrom::Latest)
+        .unwrap()
+        .value;
     let seen = || {
-        let nodes = world.nodes_seen().unwrap().value;
+        let nodes = world.nodes.last().unwrap().value;
         nodes[0].metadata.labels.get("written").map(str::to_owned)
     };
-    world.node_written(labelled(&nodes[0], "before the list"), old);
+    world
+        .nodes
+        .written(labelled(&nodes[0], "before the list"), old);
     assert_eq!(seen(), None);
-    world.node_written(labelled(&nodes[0], "after it"), Instant::now());
+    world
+        .nodes
+        .written(labelled(&nodes[0], "after it"), Instant::now());
     assert_eq!(seen(), Some("after it".to_owned()));
     let mut another = labelled(&nodes[0], "another UID");
     another.metadata.uid = "another".into();
-    world.node_written(another, Instant::now());
+    world.nodes.written(another, Instant::now());
     assert_eq!(seen(), Some("after it".to_owned()));
     let names = ["worker-1".to_owned(), "nobody".to_owned()];
-    world.nodes_again(&names, Duration::MAX).unwrap();
+    world.nodes.again(&names, Duration::MAX).unwrap();
     assert_eq!((seen().is_some(), reads_by_name(&sandbox)), (true, 0));
-    world.nodes_again(&names, Duration::ZERO).unwrap();
+    world.nodes.again(&names, Duration::ZERO).unwrap();
     assert_eq!((seen(), reads_by_name(&sandbox)), (None, 1));
 }
 
@@ -150,18 +158,25 @@ fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
 fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
     let sandbox = quiet(2);
     let world = world(&sandbox);
-    let list = || world.nodes(Duration::ZERO, ReadFrom::Latest).unwrap().value;
+    let list = || {
+        world
+            .nodes
+            .whole(Duration::ZERO, ReadFrom::Latest)
+            .unwrap()
+            .value
+    };
     let before = Instant::now();
     let first = named(&list(), "worker-1");
-    let seen = world.node_first_seen(&first).unwrap();
+    let seen = world.nodes.first_seen(&first).unwrap();
     assert!(seen > before);
     // Listed, written and read by its name again, it is the same.
     list();
     world
-        .nodes_again(&["worker-1".to_owned()], Duration::ZERO)
+        .nodes
+        .again(&["worker-1".to_owned()], Duration::ZERO)
         .unwrap();
-    world.node_written(first.as_ref().clone(), Instant::now());
-    assert_eq!(world.node_first_seen(&first), Some(seen));
+    world.nodes.written(first.as_ref().clone(), Instant::now());
+    assert_eq!(world.nodes.first_seen(&first), Some(seen));
     let other = named(&list(), "worker-2");
     let renew = |name: &str| {
         sandbox.cluster().delete("nodes", None, name);
@@ -173,17 +188,17 @@ fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
     // Read by its name, and by a list.
     renew("worker-1");
     let before = Instant::now();
-    let nodes = world.nodes_again(&["worker-1".to_owned()], Duration::ZERO);
+    let nodes = world.nodes.again(&["worker-1".to_owned()], Duration::ZERO);
     let second = named(&nodes.unwrap().value, "worker-1");
     assert_eq!(
-        world.node_first_seen(&first),
+        world.nodes.first_seen(&first),
         None,
         "another one has its name"
     );
-    assert!(world.node_first_seen(&second).unwrap() > before);
+    assert!(world.nodes.first_seen(&second).unwrap() > before);
     renew("worker-2");
     let before = Instant::now();
     let renewed = named(&list(), "worker-2");
-    assert_eq!(world.node_first_seen(&other), None);
-    assert!(world.node_first_seen(&renewed).unwrap() > before);
+    assert_eq!(world.nodes.first_seen(&other), None);
+    assert!(world.nodes.first_seen(&renewed).unwrap() > before);
 }

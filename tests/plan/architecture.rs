@@ -118,14 +118,13 @@ fn every_module_says_its_job() {
 const WITHOUT_CIRCLES: &[&str] = &[
     "cache",
     "cli",
-    "controllers/lifecycle",
-    "controllers/node",
-    "controllers/route",
+    "controllers",
     "daemon",
     "hetzner",
     "http",
     "kube",
     "metrics",
+    "provider",
     "settings",
     "text",
 ];
@@ -170,10 +169,14 @@ fn files_do_not_import_each_other_in_circles() {
     let mut wrong = Vec::new();
     // A file or folder, and one beside it that it imports.
     let mut imports: BTreeSet<(PathBuf, PathBuf)> = BTreeSet::new();
-    for file in WITHOUT_CIRCLES
-        .iter()
-        .flat_map(|module| rust_files(&source.join(module)))
-    {
+    let files = WITHOUT_CIRCLES.iter();
+    let files = files.flat_map(|module| rust_files(&source.join(module)));
+    // The tests of a file are parts of it.
+    let is_test = |file: &PathBuf| {
+        let inside = file.strip_prefix(&source).unwrap().with_extension("");
+        inside.components().any(|part| part.as_os_str() == "tests")
+    };
+    for file in files.filter(|file| !is_test(file)) {
         let text = std::fs::read_to_string(&file).unwrap();
         let is_folder = file.file_name().unwrap() == "mod.rs";
         let own = match is_folder {

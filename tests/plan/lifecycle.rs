@@ -6,7 +6,7 @@ use crate::common::random;
 
 use ccm::controllers::lifecycle::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
 use ccm::kube::Node;
-use ccm::provider::{InstanceId, InstanceState, Reason, Severity};
+use ccm::provider::{InstanceId, Reason, Severity};
 use memory::Memory;
 use random::Random;
 use serde_json::json;
@@ -49,9 +49,7 @@ fn change(plan: &LifecyclePlan) -> &'static str {
 
 #[test]
 fn every_state_of_a_node_and_its_server() {
-    use InstanceState::{Off, Other, Running, Unknown};
-    let exists = Fact::Exists;
-    let starting = || exists(Other("starting".into()));
+    let exists = |is_off| Fact::Exists { is_off };
     let unclear = || Fact::Unclear("time-out".into());
     // Provider ID, Ready, tainted, what is known, guard → what is done.
     let cases = [
@@ -59,49 +57,26 @@ fn every_state_of_a_node_and_its_server() {
         ("memory://1", "True", true, None, true, "untaint"),
         ("memory://1", "True", false, Some(gone(true)), true, "-"),
         ("memory://1", "False", false, None, true, "-"),
+        ("memory://1", "False", false, Some(exists(false)), true, "-"),
         (
             "memory://1",
             "False",
             false,
-            Some(exists(Running)),
-            true,
-            "-",
-        ),
-        ("memory://1", "False", false, Some(starting()), true, "-"),
-        (
-            "memory://1",
-            "False",
-            false,
-            Some(exists(Unknown)),
-            true,
-            "-",
-        ),
-        (
-            "memory://1",
-            "False",
-            false,
-            Some(exists(Off)),
+            Some(exists(true)),
             true,
             "taint",
         ),
-        ("memory://1", "False", true, Some(exists(Off)), true, "-"),
+        ("memory://1", "False", true, Some(exists(true)), true, "-"),
         (
             "memory://1",
             "Unknown",
             false,
-            Some(exists(Off)),
+            Some(exists(true)),
             true,
             "taint",
         ),
-        ("memory://1", "", false, Some(exists(Off)), true, "taint"),
-        (
-            "memory://1",
-            "False",
-            true,
-            Some(exists(Running)),
-            true,
-            "-",
-        ),
+        ("memory://1", "", false, Some(exists(true)), true, "taint"),
+        ("memory://1", "False", true, Some(exists(false)), true, "-"),
         ("memory://1", "False", false, Some(unclear()), true, "-"),
         ("memory://1", "False", false, Some(unclear()), false, "-"),
         (
@@ -141,7 +116,7 @@ fn every_state_of_a_node_and_its_server() {
         ),
         ("elsewhere://1", "True", true, None, true, "-"),
         ("", "False", false, Some(gone(true)), false, "-"),
-        ("", "False", false, Some(exists(Off)), true, "-"),
+        ("", "False", false, Some(exists(true)), true, "-"),
     ];
     for (provider_id, ready, tainted, fact, guard, expected) in cases {
         let case =
@@ -175,7 +150,7 @@ fn taints_of_others_stay_as_they_are() {
     let mine = node("memory://1", "True", false).spec.taints;
     let off = plan_one(
         &node("memory://1", "False", false),
-        Some(Fact::Exists(InstanceState::Off)),
+        Some(Fact::Exists { is_off: true }),
         true,
     );
     let Some(Change::AddShutdownTaint { taints }) = off.change else {
@@ -218,8 +193,8 @@ fn deletion_needs_a_node_of_ours_not_ready_and_gone_beyond_doubt() {
             None,
             Some(gone(true)),
             Some(gone(false)),
-            Some(Fact::Exists(InstanceState::Off)),
-            Some(Fact::Exists(InstanceState::Running)),
+            Some(Fact::Exists { is_off: true }),
+            Some(Fact::Exists { is_off: false }),
             Some(Fact::Unclear("?".into())),
         ];
         let (fact, guard) = (random.pick(&facts).clone(), random.percent(70));

@@ -7,8 +7,7 @@ use crate::common::random;
 use ccm::controllers::node::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
 use ccm::kube::Node;
 use ccm::provider::{
-    AddressKind, Instance, InstanceId, InstanceState, NodeAddress, PrivateAddress, Reason,
-    TopologyLabel,
+    AddressKind, Instance, InstanceId, NodeAddress, PrivateAddress, Reason, TopologyLabel,
 };
 use memory::Memory;
 use random::Random;
@@ -48,7 +47,8 @@ fn server(id: u64, name: &str) -> Instance {
     Instance {
         id: InstanceId(id),
         name: name.into(),
-        state: InstanceState::Running,
+        state: "running".into(),
+        is_off: false,
         instance_type: "cx22".into(),
         location: "fsn1".into(),
         network_zone: "eu-central".into(),

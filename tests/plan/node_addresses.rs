@@ -8,9 +8,7 @@ use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, plan};
 use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
 use ccm::http::{Proxies, Secret, Timing, Tls, Token};
 use ccm::kube::Node;
-use ccm::provider::{
-    Instance, InstanceId, InstanceState, OpenGate, PrivateAddress, Provider, Source, Sourced,
-};
+use ccm::provider::{Instance, InstanceId, OpenGate, PrivateAddress, Provider, Source, Sourced};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::fmt::Write;
@@ -85,7 +83,8 @@ fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {
     Instance {
         id: InstanceId(42),
         name: "w".into(),
-        state: InstanceState::Running,
+        state: "running".into(),
+        is_off: false,
         instance_type: "cx22".into(),
         location: "fsn1".into(),
         network_zone: "eu-central".into(),

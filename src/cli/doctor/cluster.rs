@@ -1,6 +1,6 @@
 //! The API server, what we may do there, who leads, and who else is at work.
 
-use super::observe::{Cluster, Need, View};
+use super::observe::{COUNT_EVENTS, Cluster, View};
 use super::outcome::{Gap, Outcome, Status, Verdict, about, need};
 use crate::cli::leader;
 use crate::kube::Workload;
@@ -44,14 +44,16 @@ pub(super) fn version(view: &View) -> Verdict {
 
 pub(super) fn rights(view: &View) -> Verdict {
     let missing = cluster(view)?.missing.as_ref()?;
-    let name = |need: &Need| format!("{} {}", need.verb, need.resource);
-    let names: Vec<String> = missing.iter().map(name).collect();
+    let names = missing
+        .iter()
+        .map(|(verb, resource)| format!("{verb} {resource}"));
+    let names: Vec<String> = names.collect();
     let found = format!("this user may not: {}", names.join(", "));
-    Ok(match missing.iter().all(|need| need.is_comfort) {
+    Ok(match missing.iter().all(|need| *need == COUNT_EVENTS) {
         _ if missing.is_empty() => Outcome::ok("this user may do all that the daemon does"),
         true => Outcome::warn(
             format!("{found}; a repeated event is then not counted, only renewed"),
-            "kubectl apply -k manifests/, or leave it as it is",
+            "kubectl apply -k manifests/, or leave it unchanged",
         ),
         false => Outcome::fail(
             found,

@@ -25,81 +25,62 @@ use outcome::{Outcome, Status, Verdict};
 use serde::Serialize;
 use std::ffi::OsString;
 
-/// One check.
-struct Check {
-    name: &'static str,
-    looked_at: &'static str,
-    /// The fix where that could not be read.
-    if_unread: &'static str,
-    verdict: fn(&View) -> Verdict,
-}
-
-const fn check(
-    name: &'static str,
-    looked_at: &'static str,
-    if_unread: &'static str,
-    verdict: fn(&View) -> Verdict,
-) -> Check {
-    Check {
-        name,
-        looked_at,
-        if_unread,
-        verdict,
-    }
-}
+/// One check: its name, what it looks at, the fix where that could not be read, and what decides.
+type Check = (Text, Text, Text, fn(&View) -> Verdict);
+type Text = &'static str;
 
 const SEE_ERROR: &str = "see what the error names";
 const SEE_API_SERVER: &str = "check the API server's own health";
 
 #[rustfmt::skip] // What it is about, then what decides.
 const CHECKS: &[Check] = &[
-    check("settings", "the environment: each variable that ccm reads",
+    ("settings", "the environment: each variable that ccm reads",
         "", settings),
-    check("token", "HCLOUD_TOKEN, HCLOUD_TOKEN_FILE",
+    ("token", "HCLOUD_TOKEN, HCLOUD_TOKEN_FILE",
         "make one in the Hetzner Console (Security → API tokens, Read & Write) and set HCLOUD_TOKEN, or \
          HCLOUD_TOKEN_FILE to its file", cloud::token),
-    check("api", "GET /servers of the Cloud API, every page",
+    ("api", "GET /servers of the Cloud API, every page",
         "a refused token: copy it anew or make another one; no answer: check HCLOUD_ENDPOINT, proxies, firewall and \
          DNS from where ccm runs", cloud::api),
-    check("permission", "an empty change of a load balancer that can't exist: the answer shows whether the token may write",
+    ("permission", "an empty change of a load balancer that can't exist: the answer shows whether the token may write",
         "", cloud::permission),
-    check("project", "provider IDs, names and addresses of nodes beside the servers of the token's project",
+    ("project", "provider IDs, names and addresses of nodes beside the servers of the token's project",
         "", nodes::project),
-    check("rate-limit", "RateLimit headers of the Cloud API",
+    ("rate-limit", "RateLimit headers of the Cloud API",
         "", cloud::rate_limit),
-    check("clock", "the Date header of the Cloud API beside this machine's clock",
+    ("clock", "the Date header of the Cloud API beside this machine's clock",
         "", cloud::clock),
-    check("network", "HCLOUD_NETWORK; GET /networks",
+    ("network", "HCLOUD_NETWORK; GET /networks",
         "", cloud::network),
-    check("attached", "private-networks of the metadata service",
+    ("attached", "private-networks of the metadata service",
         "", cloud::attached),
-    check("cluster", "kubeconfig or service account; GET /version; who the API server takes us for",
+    ("cluster", "kubeconfig or service account; GET /version; who the API server takes us for",
         "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same kubeconfig must work from here",
         cluster::reached),
-    check("version", "GET /version of the API server",
+    ("version", "GET /version of the API server",
         "", cluster::version),
-    check("rights", "a selfsubjectaccessreview for each verb that the daemon uses",
+    ("rights", "a selfsubjectaccessreview for each verb that the daemon uses",
         "bind system:basic-user to system:authenticated, as it is by default: whoever is known may ask what they may do",
         cluster::rights),
-    check("lease", "the Lease of leader election",
+    ("lease", "the Lease of leader election",
         SEE_API_SERVER, cluster::lease),
-    check("other-ccm", "images of Deployments and DaemonSets beside the Lease; who holds it",
+    ("other-ccm", "images of Deployments and DaemonSets beside the Lease; who holds it",
         "", cluster::other_ccm),
-    check("probes", "ports of the probes of ccm's own Deployment or DaemonSet",
+    ("probes", "ports of the probes of ccm's own Deployment or DaemonSet",
         "", cluster::probes),
-    check("provider-ids", "spec.providerID of each node",
+    ("provider-ids", "spec.providerID of each node",
         "", nodes::provider_ids),
-    check("kubelets", "provider ID and uninitialized taint of each node",
+    ("kubelets", "provider ID and uninitialized taint of each node",
         "", nodes::kubelets),
-    check("nodes", "each node and its server",
+    ("nodes", "each node and its server",
         SEE_API_SERVER, nodes::servers),
-    check("routes", "--cluster-cidr; the Network's routes beside the pod CIDRs and servers of nodes, as in ccm route list",
+    ("routes", "--cluster-cidr; the Network's routes beside the pod CIDRs and servers of nodes, as in ccm route list",
         SEE_ERROR, routes::routes),
-    check("pod-network", "condition NetworkUnavailable of each node",
+    ("pod-network", "condition NetworkUnavailable of each node",
         "", routes::pod_network),
-    check("services", "each Service of type LoadBalancer, its load balancer, what the next sync would do, and events of what failed",
+    ("services", "each Service of type LoadBalancer, its load balancer, what the next sync would do, and events of what failed",
         SEE_ERROR, services::services),
-    check("orphans", "load balancers with this cluster's label, and the Services that there are",
+    ("orphans", "load balancers with this cluster's label, and the Services that there are",
         SEE_ERROR, services::orphans),
 ];
 
@@ -129,13 +110,13 @@ pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(exit.fail_if(is_failed))
 }
 
-fn item(check: &Check, view: &View) -> Item {
-    let outcome = Outcome::of((check.verdict)(view), check.if_unread);
+fn item((check, looked_at, if_unread, verdict): &Check, view: &View) -> Item {
+    let outcome = Outcome::of(verdict(view), if_unread);
     Item {
-        check: check.name,
+        check,
         status: outcome.status,
         message: outcome.message,
-        looked_at: check.looked_at,
+        looked_at,
         remedy: outcome.remedy,
     }
 }
@@ -172,11 +153,8 @@ fn report(items: &[Item], is_wide: bool) -> String {
         }
         let mut head = format!("{word:<8}{}", item.check);
         for one in below {
-            text += &paragraph(
-                &format!("{:<INDENT$}", std::mem::take(&mut head)),
-                INDENT,
-                &one,
-            );
+            let first = format!("{:<INDENT$}", std::mem::take(&mut head));
+            text += &paragraph(&first, INDENT, &one);
         }
     }
     let count = |status| items.iter().filter(|item| item.status == status).count();

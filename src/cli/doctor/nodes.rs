@@ -1,7 +1,7 @@
 //! Nodes and their servers.
 
 use super::observe::View;
-use super::outcome::{Gap, Outcome, Verdict, about, counted, need};
+use super::outcome::{Gap, Outcome, Verdict, about, counted, need, reported};
 use crate::controllers::node::{NodePlan, Server, is_uninitialized};
 use crate::provider::Reason;
 
@@ -99,48 +99,21 @@ pub(super) fn servers(view: &View) -> Verdict {
     if matches!(own(nodes), (1.., 0)) {
         return Err(Gap::Needs("project"));
     }
-    let blocked = replaced(nodes).into_iter().chain(stuck(nodes)).collect();
-    let outcome = Outcome::of_all(blocked)
+    // Those that can't be initialised, or not be kept right.
+    let blocked = nodes.iter().filter_map(|plan| {
+        let mut findings = plan.all_findings();
+        let replaced = findings.find(|finding| finding.reason == Reason::ServerReplaced);
+        let finding = replaced.or(plan.obstacle.as_ref())?;
+        Some((plan.object.name.clone(), finding))
+    });
+    let more = "ccm node inspect NAME shows what was tried";
+    let outcome = Outcome::of_all(reported(Outcome::fail, blocked, more))
         .or_else(|| without_server(nodes))
         .or_else(|| new(nodes));
     Ok(outcome.unwrap_or_else(|| {
         let count = counted(own(nodes).0, "node");
         Outcome::ok(format!("{count}, none without its server"))
     }))
-}
-
-fn is_replaced(plan: &NodePlan) -> bool {
-    has(plan, Reason::ServerReplaced)
-}
-
-/// Nodes that are tied for good to a server that does not exist, while another one has their name.
-fn replaced(nodes: &[NodePlan]) -> Option<Outcome> {
-    about(such(nodes, is_replaced), |names| {
-        Outcome::fail(
-            format!(
-                "with the provider ID of a server that does not exist, while another server has the node's \
-                 name: {names}"
-            ),
-            "kubectl delete node NAME: its kubelet registers again (restart the kubelet if it does not), and \
-             the node gets the provider ID of the server that is there; ccm node inspect NAME shows both",
-        )
-    })
-}
-
-/// Nodes that can't be initialised, or not be kept right.
-fn stuck(nodes: &[NodePlan]) -> Option<Outcome> {
-    let stuck = nodes.iter().filter(|plan| !is_replaced(plan));
-    let stuck = stuck.filter_map(|plan| {
-        let why = plan.obstacle.as_ref()?;
-        Some(format!("{}: {}", plan.object.name, why.message))
-    });
-    about(stuck, |stuck| {
-        Outcome::fail(
-            stuck,
-            "ccm node inspect NAME shows what was tried; a server must have the name of its node, \
-             or an address that the node reports",
-        )
-    })
 }
 
 fn without_server(nodes: &[NodePlan]) -> Option<Outcome> {

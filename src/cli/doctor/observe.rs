@@ -49,63 +49,46 @@ pub(super) struct Cluster {
     pub(super) workloads: Seen<Vec<Workload>>,
 }
 
-/// A verb of a resource that the daemon uses: a role must allow it. A test compares them with `manifests/`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Need {
-    pub(super) verb: &'static str,
-    /// With its subresource behind a slash.
-    pub(super) resource: &'static str,
-    /// Without it the work is done all the same.
-    pub(super) is_comfort: bool,
-}
+/// A verb, and the resource that the daemon uses it on, with its subresource behind a slash: a role must allow it. A test
+/// compares them with `manifests/`.
+pub(super) type Need = (&'static str, &'static str);
 
 const NEEDS: &[Need] = &[
-    needed("list", "nodes"),
-    needed("get", "nodes"),
-    needed("patch", "nodes"),
-    needed("delete", "nodes"),
-    needed("patch", "nodes/status"),
-    needed("list", "services"),
-    needed("patch", "services/status"),
-    needed("create", "events"),
-    needed("patch", "events"),
-    Need {
-        // Counts a repeated event; hcloud-cloud-controller-manager's role does not have it.
-        is_comfort: true,
-        ..needed("get", "events")
-    },
-    needed("create", LEASES),
-    needed("get", LEASES),
-    needed("update", LEASES),
+    ("list", "nodes"),
+    ("get", "nodes"),
+    ("patch", "nodes"),
+    ("delete", "nodes"),
+    ("patch", "nodes/status"),
+    ("list", "services"),
+    ("patch", "services/status"),
+    ("create", "events"),
+    ("patch", "events"),
+    COUNT_EVENTS,
+    ("create", LEASES),
+    ("get", LEASES),
+    ("update", LEASES),
 ];
+
+/// Without it the work is done all the same; hcloud-cloud-controller-manager's role does not have it.
+pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
 /// For leader election alone. A role names the Lease, except for its creation.
 const LEASES: &str = "leases";
 
-const fn needed(verb: &'static str, resource: &'static str) -> Need {
-    Need {
+fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> Verb<'a> {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let (group, namespace, name) = match (resource, verb) {
+        (LEASES, "create") => ("coordination.k8s.io", &*lease.namespace, ""),
+        (LEASES, _) => ("coordination.k8s.io", &*lease.namespace, &*lease.name),
+        _ => ("", "", ""),
+    };
+    Verb {
         verb,
+        group,
         resource,
-        is_comfort: false,
-    }
-}
-
-impl Need {
-    fn question<'a>(&self, lease: &'a LeaseKey) -> Verb<'a> {
-        let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
-        let (group, namespace, name) = match (resource, self.verb) {
-            (LEASES, "create") => ("coordination.k8s.io", &*lease.namespace, ""),
-            (LEASES, _) => ("coordination.k8s.io", &*lease.namespace, &*lease.name),
-            _ => ("", "", ""),
-        };
-        Verb {
-            verb: self.verb,
-            group,
-            resource,
-            subresource,
-            namespace,
-            name,
-        }
+        subresource,
+        namespace,
+        name,
     }
 }
 
@@ -140,26 +123,23 @@ pub(super) fn observe(started: &Started) -> View<'_> {
         let count = cloud.servers.len();
         (cloud, count)
     }));
-    let apis = match (kube, cloud) {
-        (Some(kube), Some(cloud)) => {
-            let apis = wire::together(settings, kube, cloud.provider);
-            let instances = apis.instances_listed(cloud.servers, cloud.asked).value;
-            Ok((apis, instances))
-        }
-        (Some(_), None) => Err(Gap::Needs("api")),
-        (None, _) => Err(Gap::Needs("cluster")),
+    let read_both = || -> Seen<_> {
+        let kube = kube.ok_or(Gap::Needs("cluster"))?;
+        let cloud = cloud.ok_or(Gap::Needs("api"))?;
+        let apis = wire::together(settings, kube, cloud.provider);
+        let instances = apis.instances_listed(cloud.servers, cloud.asked).value;
+        let nodes = apis
+            .nodes
+            .whole(ONE_LOOK, ReadFrom::Latest)
+            .map_err(gap)?
+            .value;
+        Ok((apis, instances, nodes))
     };
-    let read = apis
-        .as_ref()
-        .map_err(Gap::from)
-        .and_then(|(apis, instances)| {
-            let nodes = apis.nodes(ONE_LOOK, ReadFrom::Latest).map_err(gap)?.value;
-            Ok((apis, instances, nodes))
-        });
+    let read = read_both();
     // Neither routes nor load balancers are planned without the private Network that is named.
     let planned = || match (need(&read, "nodes")?, &checkup.network) {
         (_, Some(Err(_))) => Err(Gap::Needs("network")),
-        ((apis, ..), _) => Ok(*apis),
+        ((apis, ..), _) => Ok(apis),
     };
     let routes = planned().and_then(|apis| route_plan(settings, apis));
     let services = planned().and_then(|apis| service_plans(settings, apis));
@@ -172,7 +152,7 @@ pub(super) fn observe(started: &Started) -> View<'_> {
         service::known_orphans(apis, begun).map_err(|error| Gap::Failed(error.to_string()))
     });
     let nodes = read.map(|(apis, instances, nodes)| {
-        node::plan(&nodes, instances, &*apis.provider, Timestamp::MIN)
+        node::plan(&nodes, &instances, &*apis.provider, Timestamp::MIN)
     });
     View {
         problems: problems.iter().map(ToString::to_string).collect(),
@@ -218,12 +198,8 @@ fn read_cluster(settings: &Settings) -> Seen<(kube::Client, Cluster)> {
     };
     let namespace = &key.namespace;
     let workloads = kube.workloads(namespace).map_err(|error| {
-        Gap::NotHere(match error.is_forbidden() {
-            true => format!(
-                "this user may not list Deployments and DaemonSets in {namespace}; an administrator may"
-            ),
-            false => error.to_string(),
-        })
+        let what = format!("Deployments and DaemonSets in {namespace}; an administrator may");
+        unlisted(error, &what)
     });
     let cluster = Cluster {
         at: format!("{} ({})", kube.server(), kube.origin()),
@@ -237,9 +213,8 @@ fn read_cluster(settings: &Settings) -> Seen<(kube::Client, Cluster)> {
 
 fn missing(kube: &kube::Client, key: &LeaseKey, has_lease: bool) -> Result<Vec<Need>, kube::Error> {
     let mut missing = Vec::new();
-    let needs = NEEDS.iter();
-    for need in needs.filter(|need| has_lease || need.resource != LEASES) {
-        if !kube.may(&need.question(key))? {
+    for need in NEEDS.iter().filter(|need| has_lease || need.1 != LEASES) {
+        if !kube.may(&question(*need, key))? {
             missing.push(*need);
         }
     }
@@ -247,13 +222,8 @@ fn missing(kube: &kube::Client, key: &LeaseKey, has_lease: bool) -> Result<Vec<N
 }
 
 fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Option<LeaseSpec>> {
-    let lease = kube
-        .lease(key)
-        .map_err(|error| match error.is_forbidden() {
-            true => Gap::Needs("rights"),
-            false => Gap::Failed(error.to_string()),
-        })?;
-    Ok(lease.map(|lease| lease.spec()))
+    let lease = kube.lease(key).map_err(cache::Error::Kube);
+    Ok(lease.map_err(gap)?.map(|lease| lease.spec()))
 }
 
 /// The provider, and all servers as they were then.
@@ -299,12 +269,7 @@ fn service_plans(settings: &Settings, apis: &Apis) -> Seen<Vec<ServicePlan>> {
 fn failed_tries(apis: &Apis) -> Seen<HashMap<String, FailedTry>> {
     let events = apis.kube.service_events(None);
     let tries = events.map(|events| service::failed_tries(&events));
-    tries.map_err(|error| {
-        Gap::NotHere(match error.is_forbidden() {
-            true => "this user may not list events, which say what came of the last try".to_owned(),
-            false => format!("what came of the last try is not known: {error}"),
-        })
-    })
+    tries.map_err(|error| unlisted(error, "events, which say what came of the last try"))
 }
 
 fn route_plan(settings: &Settings, apis: &Apis) -> Seen<route::Plan> {
@@ -321,6 +286,14 @@ fn route_plan(settings: &Settings, apis: &Apis) -> Seen<route::Plan> {
     })?;
     let routes = RouteController::new(routes);
     routes.evaluate(apis, ONE_LOOK).map_err(gap)
+}
+
+/// Something that not everybody may list, and that is no fault.
+fn unlisted(error: kube::Error, what: &str) -> Gap {
+    Gap::NotHere(match error.is_forbidden() {
+        true => format!("this user may not list {what}"),
+        false => error.to_string(),
+    })
 }
 
 /// Of a call to either API.
@@ -383,9 +356,8 @@ mod tests {
             name: "cloud-controller-manager".into(),
         };
         let asked = NEEDS.iter().map(|need| {
-            let asked = need.question(&key);
-            let name = asked.name;
-            [asked.group, need.resource, need.verb, name].map(str::to_owned)
+            let asked = question(*need, &key);
+            [asked.group, need.1, need.0, asked.name].map(str::to_owned)
         });
         assert_eq!(asked.collect::<BTreeSet<_>>(), allowed());
     }

@@ -1,7 +1,10 @@
 //! What comes of a check, and why something could not be read for it.
 
+use crate::cli::topics;
+use crate::provider::{Finding, Reason};
 use crate::text;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// The result of a check. Problems are listed first, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -104,6 +107,28 @@ impl Outcome {
             remedy: remedy.into(),
         }
     }
+}
+
+/// Of one message, in characters: several may stand in one check.
+const LONGEST_MESSAGE: usize = 300;
+
+/// What plans report of objects, an outcome for each reason. The fix is what the help page says of it, and `more`.
+pub(super) fn reported<'a>(
+    outcome: fn(String, String) -> Outcome,
+    findings: impl IntoIterator<Item = (String, &'a Finding)>,
+    more: &str,
+) -> Vec<Outcome> {
+    let mut by_reason: BTreeMap<Reason, Vec<String>> = BTreeMap::new();
+    for (object, finding) in findings {
+        let message = text::cut(&finding.message, LONGEST_MESSAGE);
+        let messages = by_reason.entry(finding.reason).or_default();
+        messages.push(format!("{object}: {message}"));
+    }
+    let outcomes = by_reason.into_iter().map(|(reason, messages)| {
+        let fix = topics::meaning(reason.name());
+        outcome(some(&messages), format!("{fix}; {more}"))
+    });
+    outcomes.collect()
 }
 
 /// The outcome for these names, the first of which it gets; none without any.

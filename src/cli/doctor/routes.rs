@@ -2,13 +2,11 @@
 //! pods' network.
 
 use super::observe::View;
-use super::outcome::{Outcome, Status, Verdict, about, need, some};
+use super::outcome::{Outcome, Status, Verdict, about, need, reported, some};
 use super::{cluster, nodes};
-use crate::cli::topics;
 use crate::controllers::node::{self, Server};
-use crate::controllers::route::{NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step};
-use crate::provider::Severity;
-use std::collections::BTreeMap;
+use crate::controllers::route::{NETWORK_UNAVAILABLE, Plan, Row, State, Step};
+use crate::provider::{Finding, Severity};
 
 pub(super) fn routes(view: &View) -> Verdict {
     let plan = view.routes.as_ref()?;
@@ -17,10 +15,24 @@ pub(super) fn routes(view: &View) -> Verdict {
         let why = "another controller may keep them as it wants: see other-ccm";
         return Ok(Outcome::skipped(why));
     }
-    let mut troubles: Vec<Outcome> = stuck(view, plan).into_iter().collect();
-    troubles.extend(of_network(plan));
+    let more = "ccm route list shows each route, and when it is fixed, ccm route sync makes it now";
+    let mut troubles = reported(Outcome::fail, blocked(view, plan), more);
+    let network = plan.network.as_ref();
+    let network = network.map_or_else(String::new, |network| network.for_people());
+    let of_network = plan.findings.iter().map(|one| (network.clone(), one));
+    // Those whose pods have addresses outside --cluster-cidr.
+    let of_nodes = plan.nodes.iter().flat_map(|node| {
+        let findings = node.findings.iter();
+        findings.map(|one| (node.object.name.clone(), one))
+    });
+    let findings = of_network.chain(of_nodes);
+    let warnings = findings.filter(|(_, one)| one.severity == Severity::Warning);
+    troubles.extend(reported(
+        Outcome::warn,
+        warnings,
+        "ccm route list shows each route",
+    ));
     troubles.extend(without_pod_cidr(view));
-    troubles.extend(outside(plan));
     troubles.extend(pending(plan));
     troubles.extend(left(plan));
     Ok(Outcome::of_all(troubles).unwrap_or_else(|| in_order(plan)))
@@ -42,51 +54,15 @@ fn in_order(plan: &Plan) -> Outcome {
     Outcome::ok(parts.join(", "))
 }
 
-/// Nodes that get no route, whatever the daemon does. The check `nodes` reports
-/// those whose server does not exist.
-fn stuck(view: &View, plan: &Plan) -> Option<Outcome> {
-    let nodes = view.nodes.iter().flatten();
-    let gone = nodes.filter(|plan| matches!(plan.server, Server::Gone(_)));
-    let gone: Vec<&str> = gone.map(|plan| plan.object.name.as_str()).collect();
-    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for node in &plan.nodes {
-        let name = &node.object.name;
-        if let Some(why) = &node.obstacle
-            && !gone.contains(&name.as_str())
-        {
-            by_reason
-                .entry(&why.message)
-                .or_default()
-                .push(name.clone());
-        }
-    }
-    let groups = by_reason.iter();
-    let groups = groups.map(|(why, names)| format!("{}: {why}", some(names)));
-    about(groups, |groups| {
-        Outcome::fail(
-            groups,
-            "attach the servers to the Network, or fix what else is named (ccm route list shows \
-             each route); the daemon then adds the routes, and ccm route sync does it now",
-        )
-    })
-}
-
-/// What the controller says of the Network itself; the fix is that of the reason.
-fn of_network(plan: &Plan) -> Vec<Outcome> {
-    let network = plan.network.as_ref();
-    let name = network.map_or("", |network| network.name.as_str());
-    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for finding in &plan.findings {
-        if finding.severity == Severity::Warning {
-            let messages = by_reason.entry(finding.reason.name()).or_default();
-            messages.push(finding.message.clone());
-        }
-    }
-    let outcomes = by_reason.into_iter().map(|(reason, messages)| {
-        let found = format!("network {name}: {}", some(&messages));
-        Outcome::warn(found, topics::meaning(reason))
-    });
-    outcomes.collect()
+/// Nodes that get no route, whatever the daemon does. The check `nodes` reports those whose server does not exist.
+fn blocked<'a>(view: &'a View, plan: &'a Plan) -> impl Iterator<Item = (String, &'a Finding)> {
+    let is_gone = |name: &str| {
+        let mut nodes = view.nodes.iter().flatten();
+        nodes.any(|one| one.object.name == name && matches!(one.server, Server::Gone(_)))
+    };
+    let nodes = plan.nodes.iter();
+    let nodes = nodes.filter(move |node| !is_gone(&node.object.name));
+    nodes.filter_map(|node| Some((node.object.name.clone(), node.obstacle.as_ref()?)))
 }
 
 /// Matched nodes without spec.podCIDR.
@@ -102,21 +78,6 @@ fn without_pod_cidr(view: &View) -> Option<Outcome> {
             format!("without spec.podCIDR, so that no route leads to their pods: {names}"),
             "start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr; \
              where the CNI hands out addresses itself, HCLOUD_NETWORK_ROUTES_ENABLED=false",
-        )
-    })
-}
-
-/// Nodes whose pods have addresses outside --cluster-cidr.
-fn outside(plan: &Plan) -> Option<Outcome> {
-    let of_node = |node: &NodePlan| {
-        let finding = node.findings.first()?;
-        Some(format!("{}: {}", node.object.name, finding.message))
-    };
-    about(plan.nodes.iter().filter_map(of_node), |outside| {
-        Outcome::warn(
-            outside,
-            "give --cluster-cidr what kube-controller-manager has; a node keeps its range, so \
-             else it has to join anew",
         )
     })
 }

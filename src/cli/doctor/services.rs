@@ -2,16 +2,15 @@
 
 use super::nodes;
 use super::observe::View;
-use super::outcome::{Gap, Outcome, Verdict, about, counted};
+use super::outcome::{Gap, Outcome, Verdict, about, counted, reported};
 use crate::controllers::service::{ServicePlan, Want};
 use crate::provider::Orphan;
-use crate::text;
 
 const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
                           NAMESPACE/NAME shows it, ccm lb sync does it now";
 
-/// Of one warning, in characters: several may stand in one check.
-const LONGEST_WARNING: usize = 300;
+const SEE_SERVICE: &str = "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service \
+                           beside its load balancer";
 
 /// What a Service may lack, the worst first, and the fix.
 const LACKS: [(&str, &str); 3] = [
@@ -27,49 +26,20 @@ const LACKS: [(&str, &str); 3] = [
 pub(super) fn services(view: &View) -> Verdict {
     let plans = view.services.as_ref()?;
     nodes::need_project(view)?;
-    let mut outcomes: Vec<Outcome> = stuck(plans).into_iter().collect();
+    let name = |plan: &ServicePlan| plan.service.full_name();
+    let blocked = plans.iter();
+    let blocked = blocked.filter_map(|plan| Some((name(plan), plan.cloud.obstacle.as_ref()?)));
+    let warnings = plans.iter();
+    let warnings = warnings.flat_map(|plan| plan.warnings().map(move |one| (name(plan), one)));
+    let mut outcomes = reported(Outcome::fail, blocked, SEE_SERVICE);
     outcomes.extend(lacking(view, plans));
-    outcomes.extend(warned(plans));
+    outcomes.extend(reported(Outcome::warn, warnings, SEE_SERVICE));
     Ok(Outcome::of_all(outcomes).unwrap_or_else(|| {
         Outcome::ok(match plans.len() {
             0 => "there is no Service of type LoadBalancer".to_owned(),
             count => format!("{}, with nothing to be done", counted(count, "Service")),
         })
     }))
-}
-
-/// Those that are blocked until a person changes something. Each message says what.
-fn stuck(plans: &[ServicePlan]) -> Option<Outcome> {
-    let stuck = plans.iter().filter_map(|plan| {
-        let why = plan.cloud.obstacle.as_ref()?;
-        Some(format!("{}: {}", plan.service.full_name(), why.message))
-    });
-    about(stuck, |stuck| {
-        Outcome::fail(
-            stuck,
-            "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its \
-             load balancer",
-        )
-    })
-}
-
-/// Those with warnings: nothing is left to do, and not all is as wanted.
-fn warned(plans: &[ServicePlan]) -> Option<Outcome> {
-    let warned = plans.iter().filter_map(|plan| {
-        let mut warnings = plan.warnings();
-        let first = text::cut(&warnings.next()?.message, LONGEST_WARNING).into_owned();
-        let more = match warnings.count() {
-            0 => String::new(),
-            more => format!(" (and {})", counted(more, "more warning")),
-        };
-        Some(format!("{}: {first}{more}", plan.service.full_name()))
-    });
-    about(warned, |warned| {
-        Outcome::warn(
-            format!("warnings: {warned}"),
-            "ccm lb inspect NAMESPACE/NAME shows all of a Service's, and each says what to change",
-        )
-    })
 }
 
 /// Those that a sync would do something for; what failed first.
@@ -148,29 +118,28 @@ pub(super) fn orphans(view: &View) -> Verdict {
             balancer.name, balancer.id
         )
     };
-    let (removable, kept): (Vec<&Orphan>, Vec<&Orphan>) = view
-        .orphans
-        .as_ref()?
-        .iter()
-        .partition(|orphan| orphan.removal.is_some());
-    let removable = about(removable.into_iter().map(shown), |names| {
-        Outcome::warn(
-            format!("no Service wants these, and they cost money: {names}"),
+    let groups = [
+        (
+            true,
+            "no Service wants these, and they cost money",
             "ccm lb sync --delete-orphans lists them, asks, and deletes them",
-        )
-    });
-    let kept = about(kept.into_iter().map(shown), |names| {
-        Outcome::warn(
-            format!(
-                "no Service wants these, they cost money, and ccm does not delete them: {names}"
-            ),
+        ),
+        (
+            false,
+            "no Service wants these, they cost money, and ccm does not delete them",
             "only you can delete them, when they are not needed; a protected one after hcloud load-balancer \
              disable-protection NAME delete",
-        )
+        ),
+    ];
+    let orphans = view.orphans.as_ref()?;
+    let groups = groups.into_iter();
+    let outcomes = groups.filter_map(|(is_removable, what, remedy)| {
+        let such = orphans.iter();
+        let such = such.filter(|one| one.removal.is_some() == is_removable);
+        let found = |names| Outcome::warn(format!("{what}: {names}"), remedy);
+        about(such.map(shown), found)
     });
-    let outcome = Outcome::of_all(removable.into_iter().chain(kept).collect());
-    Ok(
-        outcome
-            .unwrap_or_else(|| Outcome::ok("each load balancer of this cluster has its Service")),
-    )
+    let outcome = Outcome::of_all(outcomes.collect());
+    let ok = || Outcome::ok("each load balancer of this cluster has its Service");
+    Ok(outcome.unwrap_or_else(ok))
 }

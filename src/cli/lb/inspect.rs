@@ -26,6 +26,8 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(context.show("Inspection", &plans, text))
 }
 
+const TIB: f64 = (1_u64 << 40) as f64;
+
 /// So many events of a Service are shown.
 const EVENTS_SHOWN: usize = 10;
 
@@ -87,10 +89,10 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
         section("FINDINGS", &findings.concat(), "none"),
         "\n".to_owned(),
         both_sides(plan),
-        usage(plan),
+        plan.cloud.found.as_ref().map(usage).unwrap_or_default(),
         health(plan),
         section(
-            "\nFIELDS (= as wanted, ~ differs, · left as it is)",
+            "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
             &fields.collect::<String>(),
             "none: nothing is wanted of a load balancer",
         ),
@@ -107,61 +109,29 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
     .concat()
 }
 
-/// What the load balancer costs, carried this month, and does now.
-fn usage(plan: &ServicePlan) -> String {
-    let Some(found) = &plan.cloud.found else {
-        return String::new();
-    };
-    let price = found.monthly_price.map(|price| {
-        let (gross, net) = (price.gross, price.net);
-        format!("{gross:.2} a month with VAT, {net:.2} without")
-    });
-    let traffic = &found.traffic;
-    let part = |what: &str, count: Option<u64>| Some(format!("{what} {}", bytes(count?)));
-    let outgoing = part("out", traffic.outgoing);
-    let parts = [
-        outgoing.map(|text| match traffic.included {
-            Some(included) => format!("{text} of {} included", bytes(included)),
-            None => text,
-        }),
-        part("in", traffic.ingoing),
-    ];
-    let traffic = joined(parts).map(|text| format!("this month {text}"));
+/// What the load balancer costs, carried this month, and does now; what is not known is left out.
+fn usage(found: &Balancer) -> String {
     let usage = found.usage.unwrap_or_default();
-    let rate = |value: Option<f64>, what: &str| Some(format!("{:.1} {what}", value?));
-    let now = joined([
-        usage
-            .open_connections
-            .map(|count| format!("{count:.0} open connections")),
-        rate(usage.connections_per_second, "new a second"),
-        rate(usage.requests_per_second, "requests a second"),
-    ]);
-    let rows = [("price", price), ("traffic", traffic), ("now", now)];
+    let price = found
+        .monthly_price
+        .map(|price| format!("{price:.2} a month, without VAT"));
+    let tib = |bytes: u64| bytes as f64 / TIB;
+    let outgoing = found.outgoing_traffic.zip(found.included_traffic);
+    let carried = outgoing.zip(found.ingoing_traffic);
+    let carried = carried.map(|((out, included), ingoing)| {
+        let (out, included, ingoing) = (tib(out), tib(included), tib(ingoing));
+        format!("this month {out:.3} TiB out of {included:.0} included, and {ingoing:.3} in")
+    });
+    let rates = usage.connections_per_second.zip(usage.requests_per_second);
+    let now = usage.open_connections.zip(rates);
+    let now = now.map(|(open, (connections, requests))| {
+        format!("{open:.0} open connections, {connections:.1} new ones and {requests:.1} requests a second")
+    });
+    let rows = [("price", price), ("traffic", carried), ("now", now)];
     let lines = rows
         .into_iter()
         .filter_map(|(name, text)| Some(format!("  {name:<9}{}\n", text?)));
-    match lines.collect::<String>() {
-        none if none.is_empty() => none,
-        lines => format!("\nUSAGE\n{lines}"),
-    }
-}
-
-fn joined<const N: usize>(parts: [Option<String>; N]) -> Option<String> {
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-/// `1.5 GiB`.
-fn bytes(count: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let at = count.checked_ilog2().unwrap_or_default() as usize / 10;
-    match units.get(at) {
-        Some(unit) if at > 0 => {
-            let value = format!("{:.1}", count as f64 / 1024_f64.powi(at as i32));
-            format!("{} {unit}", value.trim_end_matches(".0"))
-        }
-        _ => format!("{count} B"),
-    }
+    section("\nUSAGE", &lines.collect::<String>(), "not known")
 }
 
 /// The newest first; they are at the end, because what is to be done comes first.
@@ -209,33 +179,19 @@ fn both_sides(plan: &ServicePlan) -> String {
         true => vec!["-".to_owned()],
         false => side,
     };
+    let name = of_cloud(&|balancer| balancer.name.clone());
+    let identity = of_cloud(&|balancer| format!("load balancer {}", balancer.id));
+    let kind = of_cloud(&|balancer| format!("{}, {}", balancer.kind, balancer.location));
+    let ports = service.spec.ports.iter().map(port).collect();
+    let status = or_none(status.collect());
+    let found = or_none(found.map(ToString::to_string).collect());
     sides(&[
-        (
-            "name",
-            vec![service.full_name()],
-            of_cloud(&|balancer| balancer.name.clone()),
-        ),
-        (
-            "identity",
-            vec![service.metadata.uid.clone()],
-            of_cloud(&|balancer| format!("load balancer {}", balancer.id)),
-        ),
-        (
-            "state",
-            vec![state.to_owned()],
-            of_cloud(&|balancer| format!("{}, {}", balancer.kind, balancer.location)),
-        ),
-        (
-            "ports",
-            service.spec.ports.iter().map(port).collect(),
-            Vec::new(),
-        ),
+        ("name", vec![service.full_name()], name),
+        ("identity", vec![service.metadata.uid.clone()], identity),
+        ("state", vec![state.to_owned()], kind),
+        ("ports", ports, Vec::new()),
         ("targets", Vec::new(), vec![targets_cell(plan)]),
-        (
-            "addresses",
-            or_none(status.collect()),
-            or_none(found.map(ToString::to_string).collect()),
-        ),
+        ("addresses", status, found),
     ])
 }
 

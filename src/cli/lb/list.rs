@@ -147,10 +147,9 @@ fn written(plan: &ServicePlan) -> Vec<String> {
 /// Their reasons; of many the first ones and how many more.
 fn warnings(plan: &ServicePlan) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
-    for warning in plan.warnings() {
-        let reason = warning.reason.name().to_owned();
-        if !reasons.contains(&reason) {
-            reasons.push(reason);
+    for name in plan.warnings().map(|warning| warning.reason.name()) {
+        if !reasons.iter().any(|one| one == name) {
+            reasons.push(name.to_owned());
         }
     }
     let more = reasons.len().saturating_sub(WARNINGS_SHOWN);

@@ -31,12 +31,11 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
         let plans = services.evaluate(&selection)?;
         return Ok(services.context.would_do(&plans));
     }
-    let apis = &services.context.apis;
-    let controller = &mut services.controller;
-    let exit = services
-        .context
-        .do_now(|| controller.sync(apis, &selection));
-    Ok(exit)
+    let Services {
+        context,
+        controller,
+    } = &mut services;
+    Ok(context.do_now(|| controller.sync(&context.apis, &selection)))
 }
 
 fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
@@ -53,7 +52,7 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
     let begun = Instant::now();
     let plans = services.evaluate(&Selection::All)?;
     let orphans = services.orphans(&plans, begun)?;
-    let ids: HashSet<u64> = orphans.iter().filter_map(to_go).collect();
+    let ids: HashSet<u64> = orphans.iter().filter_map(deletable).collect();
     if is_dry {
         return Ok(context.would_do(&orphans));
     }
@@ -70,14 +69,14 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
             false => services.controller.delete_orphans(&context.apis, &ids),
         };
         let before = plans.len();
-        plans.extend(orphans.into_iter().filter(|one| to_go(one).is_none()));
+        plans.extend(orphans.into_iter().filter(|one| deletable(one).is_none()));
         report.unchanged += plans.len() - before;
         (report, plans)
     }))
 }
 
 /// The number of one that may be deleted.
-fn to_go(orphan: &ServicePlan) -> Option<u64> {
+fn deletable(orphan: &ServicePlan) -> Option<u64> {
     let found = orphan.cloud.found.as_ref();
     found.filter(|_| orphan.has_writes()).map(|found| found.id)
 }

@@ -6,10 +6,9 @@ use crate::cli::output::{Exit, Printer, line, usage};
 use crate::cli::{startup, wire};
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
 use crate::controllers::{Proposal, Report, Selection};
-use crate::kube::{PastEvent, Service};
+use crate::kube::Service;
 use crate::settings::Command;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -104,8 +103,8 @@ impl Services {
                 (Some(service), _) => Some(Arc::clone(service)),
                 // It may have been one of type LoadBalancer: its load balancer is still to be removed.
                 (None, Some((namespace, name))) => {
-                    let service = self.context.apis.service(namespace, name);
-                    service.map_err(|error| self.context.failed(&error))?
+                    let service = self.context.apis.kube.service(namespace, name);
+                    service.map_err(|error| self.context.failed(&error.into()))?
                 }
                 (None, None) => None,
             };
@@ -153,26 +152,18 @@ impl Planned for Vec<ServicePlan> {
     const KIND: &'static str = "LoadBalancer";
 
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
-        let items = self.iter().map(|plan| Item {
-            object: (!plan.is_orphan()).then_some(Object(plan)),
-            cloud: plan.cloud.found.as_ref(),
-            differences: plan
-                .cloud
-                .fields
-                .iter()
-                .filter(|one| one.differs())
-                .collect(),
-            changes: match report {
-                Some(_) => plan.made.clone(),
-                None => plan.json(),
-            },
-            held_back: Some(&plan.cloud.held_back),
-            findings: plan.all_findings().collect(),
-            events: plan
-                .events
-                .as_ref()
-                .map(|all| all.iter().map(event).collect()),
-            error: error_of(report, &plan.name()),
+        let items = self.iter().map(|plan| {
+            let (fields, events) = (plan.cloud.fields.iter(), plan.events.as_ref());
+            Item {
+                object: (!plan.is_orphan()).then_some(Object(plan)),
+                cloud: plan.cloud.found.as_ref(),
+                differences: fields.filter(|one| one.differs()).collect(),
+                changes: report.map_or_else(|| plan.json(), |_| plan.made.clone()),
+                held_back: Some(&plan.cloud.held_back),
+                findings: plan.all_findings().collect(),
+                events: events.map(|all| all.iter().map(|one| &**one).collect()),
+                error: error_of(report, &plan.name()),
+            }
         });
         items.collect()
     }
@@ -183,11 +174,9 @@ impl Planned for Vec<ServicePlan> {
 
     fn notes(&self) -> Vec<String> {
         // Of a load balancer that was deleted, because no Service wants it, there is nothing left to warn of.
-        let left = self
-            .iter()
-            .filter(|plan| !plan.is_orphan() || plan.made.is_empty());
-        let warned =
-            left.flat_map(|plan| warnings(&plan.name(), plan.warnings()).collect::<Vec<_>>());
+        let left = self.iter();
+        let left = left.filter(|plan| !plan.is_orphan() || plan.made.is_empty());
+        let warned = left.flat_map(|plan| warnings(plan.name(), plan.warnings()));
         let held_back = self.iter().flat_map(|plan| {
             let lines = plan.held_back_lines().into_iter();
             lines.map(|one| line(format_args!("{}  held back: {one}", plan.name())))
@@ -201,16 +190,6 @@ impl Planned for Vec<ServicePlan> {
             .filter(|plan| !plan.cloud.held_back.is_empty())
             .count()
     }
-}
-
-fn event(event: &Arc<PastEvent>) -> Value {
-    json!({
-        "type": event.kind,
-        "reason": event.reason,
-        "message": event.message,
-        "count": event.count,
-        "lastSeen": event.at().map(|at| at.to_string()),
-    })
 }
 
 struct Object<'a>(&'a ServicePlan);

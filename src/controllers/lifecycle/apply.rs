@@ -2,7 +2,7 @@
 //! never deleted at once after one.
 
 use super::plan::{Change, Facts, LifecyclePlan, plan};
-use crate::cache::{Apis, Error};
+use crate::cache::Apis;
 use crate::controllers::report::{count_write, log_change, publish};
 use crate::kube::{self, Node, retry_on_conflict};
 use crate::provider::{Finding, Reason};
@@ -11,15 +11,15 @@ use std::time::Instant;
 
 pub const NAME: &str = "cloud-node-lifecycle-controller";
 
-/// The change that was made; none when there is nothing to change (any more). The error: the one that was not made.
+/// The change, and whether it was made; none when there is nothing to change (any more).
 pub(super) fn apply(
     apis: &Apis,
     proposed: &LifecyclePlan,
     facts: &Facts,
     guard: bool,
-) -> Result<Option<Change>, (Option<Change>, Error)> {
+) -> (Option<Change>, Result<(), kube::Error>) {
     if proposed.change.is_none() {
-        return Ok(None);
+        return (None, Ok(()));
     }
     let object = &proposed.object;
     let mut change = None;
@@ -39,10 +39,7 @@ pub(super) fn apply(
             None => Ok(Ok(())),
         }
     });
-    match written.and_then(|written| written) {
-        Ok(()) => Ok(change),
-        Err(error) => Err((change, Error::Kube(error))),
-    }
+    (change, written.and_then(|written| written))
 }
 
 fn write(apis: &Apis, node: &Node, change: &Change) -> Result<(), kube::Error> {
@@ -56,7 +53,7 @@ fn write(apis: &Apis, node: &Node, change: &Change) -> Result<(), kube::Error> {
             });
             let begun = Instant::now();
             let patched = apis.kube.patch_node(name, &body);
-            patched.map(|node| apis.node_written(node, begun))
+            patched.map(|node| apis.nodes.written(node, begun))
         }
         Change::DeleteNode { server } => {
             let message = format!("server {server} does not exist any more: the node is deleted");
@@ -73,15 +70,14 @@ fn write(apis: &Apis, node: &Node, change: &Change) -> Result<(), kube::Error> {
 
 /// What is reported of a change that was not made. Other writers were first, as happens to a node that is to be
 /// tainted: no event is worth that.
-pub(super) fn not_written(change: &Change, error: &Error) -> Option<Finding> {
-    let is_conflict = matches!(error, Error::Kube(error) if error.is_conflict());
+pub(super) fn not_written(change: &Change, error: &kube::Error) -> Option<Finding> {
     let (reason, message) = match change {
         _ if error.is_refused() => return None,
         Change::DeleteNode { .. } => (
             Reason::DeletingNodeFailed,
             format!("not deleted, tried again later: {error}"),
         ),
-        _ if is_conflict => return None,
+        _ if error.is_conflict() => return None,
         _ => (
             Reason::TaintingNodeFailed,
             format!("not done, tried again later: {}: {error}", change.line()),

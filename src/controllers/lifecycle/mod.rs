@@ -17,7 +17,7 @@ use super::backoff::Backoff;
 use super::controller::{Controller, Proposal, Report, Selection};
 use super::report::{publish, recovered};
 use crate::cache::{Apis, Error};
-use crate::kube::Node;
+use crate::kube::{self, Node};
 use apply::{apply, not_written};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -100,9 +100,9 @@ impl LifecycleController {
         };
         for plan in &plans {
             publish(apis, NAME, &plan.object, &plan.obstacle);
-            let outcome = apply(apis, plan, &facts, self.settings.deletion_guard);
-            let is_closed = matches!(&outcome, Err((_, error)) if error.is_refused());
-            self.note(apis, &mut report, plan, outcome);
+            let (change, written) = apply(apis, plan, &facts, self.settings.deletion_guard);
+            let is_closed = written.as_ref().is_err_and(kube::Error::is_refused);
+            self.note(apis, &mut report, plan, change, written);
             if is_closed {
                 break;
             }
@@ -128,7 +128,7 @@ impl LifecycleController {
         if !selection.is_explicit() {
             // After the cloud answered: while it does not, no node is read in vain.
             let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
-            nodes = apis.nodes_again(&names, table_max_age)?;
+            nodes = apis.nodes.again(&names, table_max_age)?;
         }
         // Of a node that was made anew meanwhile there are no facts.
         let mut due = self.due(&nodes.value, selection);
@@ -160,17 +160,17 @@ impl LifecycleController {
         apis: &Apis,
         report: &mut Report,
         plan: &LifecyclePlan,
-        outcome: Result<Option<Change>, (Option<Change>, Error)>,
+        change: Option<Change>,
+        written: Result<(), kube::Error>,
     ) {
         let (uid, object) = (&plan.object.uid, plan.object.for_people());
         self.pauses.failed(uid, Instant::now());
-        let has_failed = matches!(&outcome, Err((_, error)) if !error.is_refused());
-        match has_failed {
-            true => self.backoff.failed(uid, Instant::now()),
-            false => self.backoff.succeeded(uid),
+        match &written {
+            Err(error) if !error.is_refused() => self.backoff.failed(uid, Instant::now()),
+            _ => self.backoff.succeeded(uid),
         }
-        let (why, finding) = match (outcome, &plan.obstacle) {
-            (Ok(Some(change)), _) => {
+        let (why, finding) = match (written, change, &plan.obstacle) {
+            (Ok(()), Some(change), _) => {
                 if !matches!(change, Change::DeleteNode { .. }) {
                     recovered(apis, NAME, &plan.object);
                 }
@@ -178,13 +178,13 @@ impl LifecycleController {
                 report.changes.push((object, change.line()));
                 return;
             }
-            (Ok(None), None) => {
+            (Ok(()), None, None) => {
                 recovered(apis, NAME, &plan.object);
                 report.unchanged += 1;
                 return;
             }
-            (Ok(None), Some(obstacle)) => (obstacle.message.clone(), Some(obstacle.reason)),
-            (Err((change, error)), _) => {
+            (Ok(()), None, Some(obstacle)) => (obstacle.message.clone(), Some(obstacle.reason)),
+            (Err(error), change, _) => {
                 let finding = change.and_then(|change| not_written(&change, &error));
                 publish(apis, NAME, &plan.object, &finding);
                 (error.to_string(), finding.map(|finding| finding.reason))
@@ -195,7 +195,7 @@ impl LifecycleController {
 
     /// The server of a node that was ready again, or did not exist, is read at once when it is not ready the next time.
     fn forget(&mut self, apis: &Apis) {
-        let Some(nodes) = apis.nodes_seen() else {
+        let Some(nodes) = apis.nodes.last() else {
             return;
         };
         let uids = |such: fn(&Node) -> bool| -> HashSet<&str> {

@@ -4,7 +4,7 @@ use super::plan::{Fact, Facts};
 use crate::cache::{Apis, Error};
 use crate::controllers::matching::server_of;
 use crate::kube::Node;
-use crate::provider::{ErrorKind, InstanceId, Urgency};
+use crate::provider::{ErrorKind, Instance, InstanceId, Urgency};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub(super) fn facts(
     if ids.len() > 2 * pages {
         let list = apis.instances(list_max_age, Urgency::Needed)?;
         let listed = list.value.iter().filter(|it| ids.contains(&it.id));
-        facts.extend(listed.map(|it| (it.id, Fact::Exists(it.state.clone()))));
+        facts.extend(listed.map(|it| (it.id, Fact::Exists { is_off: it.is_off })));
     }
     let mut missing = Vec::new();
     let mut failures = 0;
@@ -44,7 +44,7 @@ pub(super) fn facts(
             continue;
         }
         match apis.instance(id) {
-            Ok(instance) => drop(facts.insert(id, Fact::Exists(instance.state))),
+            Ok(Instance { is_off, .. }) => drop(facts.insert(id, Fact::Exists { is_off })),
             // By the API itself; nothing else counts.
             Err(error) if error.kind == ErrorKind::NotFound => missing.push(id),
             Err(error) => {

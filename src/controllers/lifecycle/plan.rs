@@ -3,7 +3,7 @@
 use crate::controllers::controller::Proposal;
 use crate::controllers::matching::server_of;
 use crate::kube::{Node, ObjectReference, Taint};
-use crate::provider::{Finding, InstanceId, InstanceState, Provider, Reason};
+use crate::provider::{Finding, InstanceId, Provider, Reason};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -16,7 +16,9 @@ pub type Facts = HashMap<InstanceId, Fact>;
 /// What is known about a server beyond doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    Exists(InstanceState),
+    Exists {
+        is_off: bool,
+    },
     /// A complete list of this tick does not hold it, and the API itself says that it does not exist.
     Gone {
         /// That list holds the server of another node: the token is of the right project.
@@ -64,17 +66,17 @@ pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) ->
     };
     if node.is_ready() {
         plan.change = node.taint(SHUTDOWN).map(|_| Change::RemoveShutdownTaint {
-            taints: without_taint(node),
+            taints: taints(node, false),
         });
         return plan;
     }
     match facts.get(&id) {
-        Some(Fact::Exists(InstanceState::Off)) if node.taint(SHUTDOWN).is_none() => {
+        Some(Fact::Exists { is_off: true }) if node.taint(SHUTDOWN).is_none() => {
             plan.change = Some(Change::AddShutdownTaint {
-                taints: with_taint(node),
+                taints: taints(node, true),
             });
         }
-        Some(Fact::Exists(_)) | None => {}
+        Some(Fact::Exists { .. }) | None => {}
         Some(Fact::Gone { others_are_visible }) if *others_are_visible || !guard => {
             plan.change = Some(Change::DeleteNode { server: id });
         }
@@ -95,23 +97,15 @@ pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) ->
     plan
 }
 
-/// The server is off: as k8s.io/cloud-provider taints such a node.
-fn with_taint(node: &Node) -> Vec<Taint> {
-    let shutdown = Taint {
+/// As k8s.io/cloud-provider taints a node whose server is off.
+fn taints(node: &Node, is_off: bool) -> Vec<Taint> {
+    let others = node.spec.taints.iter().filter(|one| one.key != SHUTDOWN);
+    let shutdown = is_off.then(|| Taint {
         key: SHUTDOWN.into(),
         effect: "NoSchedule".into(),
         ..Taint::default()
-    };
-    node.spec.taints.iter().cloned().chain([shutdown]).collect()
-}
-
-fn without_taint(node: &Node) -> Vec<Taint> {
-    node.spec
-        .taints
-        .iter()
-        .filter(|taint| taint.key != SHUTDOWN)
-        .cloned()
-        .collect()
+    });
+    others.cloned().chain(shutdown).collect()
 }
 
 impl LifecyclePlan {

@@ -15,8 +15,6 @@ pub(super) struct Applied {
     pub lines: Vec<String>,
     /// The plan that was made last; none when the node does not exist any more or is left to the next tick.
     pub plan: Option<NodePlan>,
-    /// The taint was removed here and now.
-    pub initialised: bool,
     pub error: Option<kube::Error>,
 }
 
@@ -30,7 +28,6 @@ pub(super) fn apply(
     let mut applied = Applied {
         lines: Vec::new(),
         plan: Some(plan),
-        initialised: false,
         error: None,
     };
     let written = retry_on_conflict(|is_first| {
@@ -66,11 +63,10 @@ fn make_changes(apis: &Apis, applied: &mut Applied) -> Result<(), kube::Error> {
         count_write(NAME, change.kind(), written.as_ref().map(drop));
         let node = written?;
         version.clone_from(&node.metadata.resource_version);
-        apis.node_written(node, begun);
+        apis.nodes.written(node, begun);
         let lines = plan.lines_of(change);
         log_change(NAME, &plan.object.for_people(), &lines.join(", "));
         applied.lines.extend(lines);
-        applied.initialised |= change.removes_taint();
     }
     Ok(())
 }

@@ -72,29 +72,19 @@ fn keep_hostname(node: &Node, addresses: &mut Vec<Sourced<NodeAddress>>) {
 }
 
 fn parse_provided(text: &str) -> Result<Vec<IpAddr>, Finding> {
-    let fail = |why: &str| {
-        with_annotation(Finding::warning(
-            Reason::InvalidProvidedNodeIP,
-            format!("{text:?}: {why}"),
-        ))
+    let is_right = |ips: &Vec<IpAddr>| match ips.as_slice() {
+        [ip] => !ip.is_unspecified(),
+        [a, b] => a.is_ipv4() != b.is_ipv4() && !a.is_unspecified() && !b.is_unspecified(),
+        _ => false,
     };
-    let ips: Vec<IpAddr> = text
-        .split(',')
-        .map(|part| part.trim().parse())
-        .collect::<Result<_, _>>()
-        .map_err(|_| fail("not an IP address, or an IPv4 and an IPv6 address joined by a comma"))?;
-    if ips.iter().any(IpAddr::is_unspecified) {
-        return Err(fail(
-            "an unspecified address names no address; give the kubelet's --node-ip a real one",
-        ));
-    }
-    match ips.as_slice() {
-        [_] => Ok(ips),
-        [a, b] if a.is_ipv4() != b.is_ipv4() => Ok(ips),
-        _ => Err(fail(
-            "two addresses must be an IPv4 and an IPv6 address, and more are not possible",
-        )),
-    }
+    let ips = text.split(',').map(|part| part.trim().parse().ok());
+    let ips: Option<Vec<IpAddr>> = ips.collect();
+    ips.filter(is_right).ok_or_else(|| {
+        let why = format!(
+            "{text:?} is not an IP address, or an IPv4 and an IPv6 address joined by a comma; 0.0.0.0 and :: are none"
+        );
+        with_annotation(Finding::warning(Reason::InvalidProvidedNodeIP, why))
+    })
 }
 
 fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]) -> Finding {

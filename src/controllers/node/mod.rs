@@ -16,14 +16,14 @@ pub use desired::PROVIDED_NODE_IP;
 pub use plan::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
 
 use super::backoff::Backoff;
-use super::controller::{Controller, Outage, Proposal, Report, Selection};
+use super::controller::{self, Controller, Outage, Proposal, Report, Selection};
 use super::lifecycle::SHUTDOWN;
 use super::matching::Index;
 use super::report::{publish, recovered};
 use crate::cache::{self, Apis, Error};
 use crate::kube::{self, Node};
 use crate::metrics::NODES;
-use crate::provider::{Finding, Instance, Provider, ProviderId, Reason, Urgency};
+use crate::provider::{Finding, Provider, ProviderId, Reason, Urgency};
 use apply::{Applied, apply};
 use jiff::Timestamp;
 use plan::plan_node;
@@ -59,7 +59,7 @@ pub struct NodeController {
 /// What both APIs say: all nodes, and servers where they are needed.
 struct Observed {
     nodes: cache::Nodes,
-    instances: Option<cache::View<Vec<Instance>>>,
+    instances: Option<cache::Instances>,
 }
 
 impl Observed {
@@ -175,11 +175,11 @@ impl NodeController {
             false => {
                 let due = nodes.value.iter().filter(|node| is_due(node));
                 let names: Vec<String> = due.map(|node| node.name().to_owned()).collect();
-                apis.nodes_again(&names, self.settings.sync_interval / 2)?
+                apis.nodes.again(&names, self.settings.sync_interval / 2)?
             }
         };
         // A node that came during this tick would need a list of its own: it is left to the next one.
-        let is_late = |node: &Node| apis.node_first_seen(node).is_some_and(|seen| seen > now);
+        let is_late = |node: &Node| apis.nodes.first_seen(node).is_some_and(|seen| seen > now);
         let is_wanted = |node: &&Arc<Node>| {
             selection.names(node.name()) && (is_refresh || is_due(node)) && !is_late(node)
         };
@@ -202,12 +202,12 @@ impl NodeController {
             }
             if plan.needs_later_list() {
                 // All new nodes of a tick share the list that the last one of them needs.
-                since = since.max(apis.node_first_seen(node).unwrap_or_else(Instant::now));
+                since = since.max(apis.nodes.first_seen(node).unwrap_or_else(Instant::now));
             }
         }
         drop(index);
         if servers.time_in_use() > in_use_at_most || servers.asked < since {
-            let servers = apis.instances_since(since, in_use_at_most, urgency)?;
+            let servers = apis.instances_since(Some(since), in_use_at_most, urgency)?;
             observed.instances = Some(servers);
         }
         Ok((observed, wanted))
@@ -227,8 +227,8 @@ impl NodeController {
             match apis.instances(self.young(), Urgency::Needed) {
                 Ok(servers) => observed.instances = Some(servers),
                 Err(error) => {
-                    let waiting = format!("{} nodes wait", queue.len());
-                    report.outage = Some(Outage { error, waiting });
+                    let waiting = controller::waiting(queue.len(), "node");
+                    report.outage = Some(Outage::new(error, waiting));
                     break;
                 }
             }
@@ -311,7 +311,8 @@ impl NodeController {
             }
         }
         let mut plan = applied.plan?;
-        if applied.initialised {
+        // Removing the taint is the last change.
+        if applied.error.is_none() && plan.changes.iter().any(Change::removes_taint) {
             let synced = Finding::info(Reason::Synced, "Node synced successfully");
             plan.findings.push(synced);
         }
@@ -364,13 +365,10 @@ impl NodeController {
 
     /// What an outage keeps waiting, for its log line.
     fn waiting(&self, apis: &Apis, now: Instant) -> String {
-        let nodes = apis.nodes_seen();
+        let nodes = apis.nodes.last();
         let nodes = nodes.iter().flat_map(|view| view.value.iter());
-        match nodes.filter(|node| self.is_due(node, apis, now)).count() {
-            0 => String::new(),
-            1 => "1 node waits".into(),
-            count => format!("{count} nodes wait"),
-        }
+        let due = nodes.filter(|node| self.is_due(node, apis, now));
+        controller::waiting(due.count(), "node")
     }
 }
 

@@ -81,8 +81,20 @@ pub(super) fn plan_node(
         obstacle: None,
     };
     match index.find(node) {
-        Outcome::Foreign => plan.foreign(provider),
-        Outcome::Unknown(why) => plan.unknown(&why),
+        Outcome::Foreign => {
+            plan.server = Server::Foreign;
+            let (id, ours) = (&node.spec.provider_id, provider.name());
+            let message = format!(
+                "provider ID {id:?} belongs to another cloud provider (ours begin with {ours}://): the node is left alone"
+            );
+            plan.warn(Reason::UnknownProviderIDPrefix, message);
+        }
+        Outcome::Unknown(why) => {
+            plan.server = Server::Unknown;
+            let id = &node.spec.provider_id;
+            let message = format!("provider ID {id:?}: {why}: the node is left alone");
+            plan.warn(Reason::UnknownProviderID, message);
+        }
         Outcome::Gone(id) => plan.gone(id, index),
         Outcome::Unmatched(finding) => plan.unmatched(finding, overdue),
         Outcome::Matched(instance, by) => {
@@ -148,22 +160,6 @@ impl NodePlan {
     /// Everything to report, what blocks the plan included.
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(&self.obstacle)
-    }
-
-    fn foreign(&mut self, provider: &dyn Provider) {
-        self.server = Server::Foreign;
-        let (id, ours) = (&self.node.spec.provider_id, provider.name());
-        let message = format!(
-            "provider ID {id:?} belongs to another cloud provider (ours begin with {ours}://): the node is left alone"
-        );
-        self.warn(Reason::UnknownProviderIDPrefix, message);
-    }
-
-    fn unknown(&mut self, why: &str) {
-        self.server = Server::Unknown;
-        let id = &self.node.spec.provider_id;
-        let message = format!("provider ID {id:?}: {why}: the node is left alone");
-        self.warn(Reason::UnknownProviderID, message);
     }
 
     fn warn(&mut self, reason: Reason, message: impl Into<String>) {

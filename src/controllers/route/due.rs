@@ -68,7 +68,7 @@ impl Schedule {
             whole_max_age: settings.scaled(COMPARE_PERIOD) * 2,
             metadata_max_age: Some(settings.scaled(METADATA_MAX_AGE)),
         };
-        let mut nodes = apis.poll_nodes(poll)?.value;
+        let mut nodes = apis.nodes.poll(poll)?.value;
         if let Some(read) = self.read_unassigned(apis, settings, &nodes, now)? {
             nodes = read;
         }
@@ -142,7 +142,7 @@ impl Schedule {
             return Ok(None);
         }
         let names: Vec<String> = due.iter().map(|(_, name)| (*name).to_owned()).collect();
-        let nodes = apis.nodes_again(&names, settings.interval() / 2)?.value;
+        let nodes = apis.nodes.again(&names, settings.interval() / 2)?.value;
         due.iter()
             .for_each(|(uid, _)| self.unassigned.failed(uid, now));
         Ok(Some(nodes))

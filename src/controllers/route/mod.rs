@@ -4,28 +4,26 @@
 //! |---|---|
 //! | `due` | which nodes there are, and whether they are to be compared with the network |
 //! | `observe` | what both APIs say, what earlier comparisons showed |
-//! | `desired`, `planner` | which node wants which routes, what should be done: pure |
+//! | `planner` | which node wants which routes, what should be done: pure |
 //! | `plan` | a plan as data and in words |
 //! | `sync` | reads again, plans again, makes that by the executor, and sets the nodes' conditions |
 //!
 //! The network may have routes of others, and the kubeconfig may be another cluster's: see `planner` for what keeps
 //! a route.
 
-mod desired;
 mod due;
 mod observe;
 mod plan;
 mod planner;
 mod sync;
 
-pub use desired::View;
 pub use observe::Settings;
 pub use plan::{NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step, condition_json};
-pub use planner::plan;
+pub use planner::{Inputs, plan};
 pub use sync::Synced;
 
 use crate::cache::{Apis, Error};
-use crate::controllers::report::{Report, publish, recovered};
+use crate::controllers::report::{Report, component, publish, recovered};
 use crate::controllers::{Controller, Proposal, Selection};
 use crate::metrics::ROUTES;
 use crate::provider::Urgency;
@@ -147,11 +145,7 @@ impl RouteController {
 
 fn report_findings(apis: &Apis, synced: &Synced) {
     let plan = &synced.plan;
-    // Who stands in for another controller signs as that one does.
-    let component = match apis.provider.event_component() {
-        Some(_) => EVENT_COMPONENT,
-        None => NAME,
-    };
+    let component = component(apis, EVENT_COMPONENT, NAME);
     for node in &plan.nodes {
         publish(apis, component, &node.object, node.all_findings());
         let mut findings = node.all_findings();

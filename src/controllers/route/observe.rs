@@ -1,8 +1,7 @@
 //! What both APIs say about routes, what earlier comparisons showed, and the plan by that.
 
-use super::desired::View;
 use super::plan::{Plan, Row, State, Step};
-use super::planner::plan;
+use super::planner::{Inputs, plan};
 use crate::cache::{self, Apis, Error, ReadFrom};
 use crate::kube::Node;
 use crate::provider::{Instance, Network, Route, Urgency};
@@ -71,7 +70,7 @@ impl Settings {
         max_age: Duration,
     ) -> Result<Observed, Error> {
         // Routes are deleted by this list: one of the API server's cache may lack a node that is there.
-        let nodes = apis.nodes(max_age, ReadFrom::Latest)?.value;
+        let nodes = apis.nodes.whole(max_age, ReadFrom::Latest)?.value;
         let mut ages = Ages {
             network: max_age,
             instances: max_age.max(self.server_cache_max_age),
@@ -99,7 +98,7 @@ impl Settings {
         let network = apis.network(ages.network, ages.urgency)?;
         let instances = apis.instances(ages.instances, ages.urgency)?.value;
         let long = self.scaled(COMPARE_PERIOD) / 2;
-        let view = View {
+        let inputs = Inputs {
             nodes,
             instances: &instances,
             network: &network.value,
@@ -108,7 +107,7 @@ impl Settings {
             is_in_doubt_for_long: memory.in_doubt_since.is_some_and(|at| at.elapsed() >= long),
         };
         Ok(Observed {
-            plan: plan(&view, &*apis.provider),
+            plan: plan(&inputs, &*apis.provider),
             instances,
             complete: Instant::now(),
             network,

@@ -3,22 +3,96 @@
 //! It is responsible for routes within the cluster's CIDRs and for no other. A deletion takes packets away, so a
 //! route whose owner is in doubt is kept.
 
-use super::desired::{DesiredRoutes, View, addresses, is_within, overlap};
 use super::plan::{NETWORK_UNAVAILABLE, NodePlan, Plan, ROUTE_CREATED, Row, State, Step};
 use crate::controllers::matching::server_of;
 use crate::kube::{Node, ObjectReference};
-use crate::provider::{Finding, Instance, Provider, Reason, Route, RouteChange, RouteChangeKind};
+use crate::provider::{
+    Finding, Instance, InstanceId, Network, Provider, Reason, Route, RouteChange, RouteChangeKind,
+};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// A network that has no more routes left is reported.
 const ROOM_FOR_FEW: usize = 10;
 
+/// What both APIs said, and what earlier comparisons showed.
+pub struct Inputs<'a> {
+    pub nodes: &'a [Arc<Node>],
+    pub instances: &'a [Instance],
+    pub network: &'a Network,
+    /// `--cluster-cidr`.
+    pub cluster_cidrs: &'a [IpNet],
+    /// Routes that an earlier comparison saw to be wanted by our nodes.
+    pub remembered: &'a HashSet<Route>,
+    /// Earlier comparisons held routes back as well.
+    pub is_in_doubt_for_long: bool,
+}
+
+/// What one node wants.
+struct DesiredRoutes<'a> {
+    node: &'a Arc<Node>,
+    server: InstanceId,
+    /// The list of servers has it.
+    has_server: bool,
+    /// Its server's address; none: the server is not in the network.
+    gateway: Option<Ipv4Addr>,
+    /// Within the cluster's CIDRs.
+    cidrs: Vec<Ipv4Net>,
+    /// Outside of them, or no range at all.
+    misfits: Vec<String>,
+    /// Its ranges are there, and were understood. Until then it is not known which of the
+    /// routes to its server are its own.
+    is_settled: bool,
+    /// Some pods have IPv6 addresses, which the network does not know.
+    has_ipv6: bool,
+    /// Why one of its routes can't be.
+    obstacle: Option<String>,
+    /// That is a route that may be another cluster's.
+    is_in_doubt: bool,
+}
+
+impl<'a> DesiredRoutes<'a> {
+    fn new(
+        inputs: &Inputs<'a>,
+        node: &'a Arc<Node>,
+        server: InstanceId,
+        instance: Option<&Instance>,
+    ) -> DesiredRoutes<'a> {
+        let addresses = instance.map(|one| addresses(one, inputs.network.id));
+        let mut desired = DesiredRoutes {
+            node,
+            server,
+            has_server: instance.is_some(),
+            gateway: addresses.and_then(|mut all| all.next()),
+            cidrs: Vec::new(),
+            misfits: Vec::new(),
+            is_settled: !node.spec.pod_cidrs.is_empty(),
+            has_ipv6: false,
+            obstacle: None,
+            is_in_doubt: false,
+        };
+        for cidr in node.spec.pod_cidrs.iter() {
+            match cidr {
+                Ok(IpNet::V6(_)) => desired.has_ipv6 = true,
+                Ok(IpNet::V4(net)) if is_within(net, inputs.cluster_cidrs) => {
+                    desired.cidrs.push(net)
+                }
+                Ok(IpNet::V4(net)) => desired.misfits.push(net.to_string()),
+                Err(text) => {
+                    desired.misfits.push(text.to_owned());
+                    desired.is_settled = false;
+                }
+            }
+        }
+        desired
+    }
+}
+
 /// Decides for one destination after the other.
 struct Planner<'a> {
-    view: &'a View<'a>,
+    inputs: &'a Inputs<'a>,
     /// Servers by each of their addresses in the network.
     servers: HashMap<Ipv4Addr, &'a Instance>,
     /// Of the nodes with a provider ID of ours, by name.
@@ -37,11 +111,12 @@ struct Planner<'a> {
     may_become_clear: bool,
 }
 
-pub fn plan(view: &View, provider: &dyn Provider) -> Plan {
-    let mut planner = Planner::new(view, provider);
+pub fn plan(inputs: &Inputs, provider: &dyn Provider) -> Plan {
+    let mut planner = Planner::new(inputs, provider);
     planner.accept();
     planner.withdraw_doubtful();
-    let mut rows: Vec<Row> = view.network.routes.iter().map(|r| planner.row(r)).collect();
+    let routes = inputs.network.routes.iter();
+    let mut rows: Vec<Row> = routes.map(|route| planner.row(route)).collect();
     planner.add_missing(&mut rows);
     rows.sort_by_key(|row| (row.destination, row.have));
     Plan {
@@ -51,18 +126,18 @@ pub fn plan(view: &View, provider: &dyn Provider) -> Plan {
         is_in_doubt: planner.is_in_doubt,
         network: Some(ObjectReference {
             kind: "Network",
-            name: view.network.name.clone(),
+            name: inputs.network.name.clone(),
             namespace: String::new(),
-            uid: view.network.id.to_string(),
+            uid: inputs.network.id.to_string(),
         }),
         rows,
     }
 }
 
 impl<'a> Planner<'a> {
-    fn new(view: &'a View<'a>, provider: &dyn Provider) -> Planner<'a> {
+    fn new(inputs: &'a Inputs<'a>, provider: &dyn Provider) -> Planner<'a> {
         let mut planner = Planner {
-            view,
+            inputs,
             servers: HashMap::new(),
             desired: Vec::new(),
             foreign: Vec::new(),
@@ -72,15 +147,15 @@ impl<'a> Planner<'a> {
             may_become_clear: false,
         };
         let mut by_id = HashMap::new();
-        for instance in view.instances {
+        for instance in inputs.instances {
             by_id.insert(instance.id, instance);
-            let ips = addresses(instance, view.network.id);
+            let ips = addresses(instance, inputs.network.id);
             planner.servers.extend(ips.map(|ip| (ip, instance)));
         }
-        for node in view.nodes {
+        for node in inputs.nodes {
             if let Some(server) = server_of(node, provider) {
                 let instance = by_id.get(&server).copied();
-                let desired = DesiredRoutes::new(view, node, server, instance);
+                let desired = DesiredRoutes::new(inputs, node, server, instance);
                 planner.desired.push(desired);
                 continue;
             }
@@ -101,7 +176,7 @@ impl<'a> Planner<'a> {
             let is_going = desired.node.metadata.deletion_timestamp.is_some();
             for &destination in &desired.cidrs {
                 let Some(gateway) = desired.gateway else {
-                    let (server, network) = (desired.server, &self.view.network.name);
+                    let (server, network) = (desired.server, &self.inputs.network.name);
                     desired.obstacle = Some(match desired.has_server {
                         true => format!(
                             "server {server} is not attached to network {network}; until it is, its pods can't be \
@@ -115,7 +190,7 @@ impl<'a> Planner<'a> {
                     destination,
                     gateway,
                 };
-                let is_missing = !self.view.network.routes.contains(&route);
+                let is_missing = !self.inputs.network.routes.contains(&route);
                 wanted.push((is_missing, is_going, place, route));
             }
         }
@@ -143,7 +218,7 @@ impl<'a> Planner<'a> {
         if !is_missing {
             return None;
         }
-        let network = self.view.network;
+        let network = self.inputs.network;
         if let Some(name) = self.foreign_at(destination) {
             return Some(format!(
                 "its pods' {destination} are node {name}'s as well, which has no provider ID of ours"
@@ -170,7 +245,7 @@ impl<'a> Planner<'a> {
 
     /// May this controller delete it at all?
     fn is_ours(&self, route: &Route) -> bool {
-        is_within(route.destination, self.view.cluster_cidrs)
+        is_within(route.destination, self.inputs.cluster_cidrs)
             && self.foreign_at(route.destination).is_none()
     }
 
@@ -192,12 +267,12 @@ impl<'a> Planner<'a> {
     /// What is free is added all the same, for that takes nothing away. What is blocked is replaced only where the
     /// Network is beyond doubt this cluster's, and routes that were added meanwhile do not count as a proof of that.
     fn withdraw_doubtful(&mut self) {
-        let (view, network) = (self.view, self.view.network);
+        let (inputs, network) = (self.inputs, self.inputs.network);
         // Routes of ours to servers that no node names.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;
-            let is_ours = self.of_server(server).is_some() || view.remembered.contains(route);
+            let is_ours = self.of_server(server).is_some() || inputs.remembered.contains(route);
             (!is_ours).then_some((route, server))
         });
         let theirs: Vec<(&Route, &Instance)> = theirs.collect();
@@ -219,7 +294,7 @@ impl<'a> Planner<'a> {
         }
         let must_wait = |wanted: &Route| {
             let ours = network.routes.iter();
-            let mut ours = ours.filter(|one| is_within(one.destination, view.cluster_cidrs));
+            let mut ours = ours.filter(|one| is_within(one.destination, inputs.cluster_cidrs));
             !network.routes.contains(wanted) && ours.any(|route| blocks(route, wanted))
         };
         let accepted = std::mem::take(&mut self.accepted).into_iter();
@@ -279,7 +354,7 @@ impl<'a> Planner<'a> {
         let mut accepted = self.accepted.keys();
         let is_wanted_elsewhere = accepted.any(|net| overlap(*net, route.destination));
         match leads_to {
-            _ if !is_within(route.destination, self.view.cluster_cidrs) => State::NotOurs,
+            _ if !is_within(route.destination, self.inputs.cluster_cidrs) => State::NotOurs,
             _ if wanted.is_some_and(|(wanted, _)| wanted == route) => State::Ok,
             _ if self.foreign_at(route.destination).is_some() => State::LeftAlone,
             _ if wanted.is_some() => State::WrongGateway,
@@ -288,14 +363,14 @@ impl<'a> Planner<'a> {
             Some(node) if node.is_settled => State::Unwanted,
             Some(_) => State::LeftAlone,
             // Whoever has that address by now: the route was a node's, and no node wants it.
-            None if self.view.remembered.contains(route) => State::Unwanted,
+            None if self.inputs.remembered.contains(route) => State::Unwanted,
             None => State::Stale,
         }
     }
 
     /// Rows for what is wanted and not there, as far as the network has room.
     fn add_missing(&mut self, rows: &mut Vec<Row>) {
-        let network = self.view.network;
+        let network = self.inputs.network;
         let deleted = rows.iter().filter(|row| row.step == Step::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
         // A route to another owner's server is not the node's: the node's own route is missing.
@@ -355,14 +430,14 @@ impl<'a> Planner<'a> {
             // long. A short run with another kubeconfig marks no node.
             Some(_) if desired.is_in_doubt => {
                 let is_marked = says == Some("True")
-                    || self.view.is_in_doubt_for_long
+                    || self.inputs.is_in_doubt_for_long
                     || (had_its_route(desired.node) && !self.may_become_clear);
                 is_marked.then_some(true)
             }
             Some(_) => self.is_anchored.then_some(true),
         };
         let misfit = |cidr: &String| {
-            let all = self.view.cluster_cidrs.iter().map(IpNet::to_string);
+            let all = self.inputs.cluster_cidrs.iter().map(IpNet::to_string);
             let all = all.collect::<Vec<_>>().join(",");
             let why =
                 format!("its pods' {cidr} is not within --cluster-cidr={all}, and gets no route");
@@ -385,7 +460,7 @@ impl<'a> Planner<'a> {
 
     /// About the network.
     fn findings(&self, rows: &[Row]) -> Vec<Finding> {
-        let network = self.view.network;
+        let network = self.inputs.network;
         let mut findings = Vec::new();
         let is_gone = |row: &Row| matches!(row.step, Step::Delete | Step::Cannot);
         let there = rows.iter().filter(|row| !is_gone(row)).count() + network.other_routes;
@@ -412,7 +487,7 @@ impl<'a> Planner<'a> {
                 findings.push(Finding::warning(Reason::StaleRoute, why));
             }
         }
-        let cidrs = self.view.cluster_cidrs.iter();
+        let cidrs = self.inputs.cluster_cidrs.iter();
         findings.extend(cidrs.filter_map(|cidr| self.misplaced(cidr)));
         let is_any_wanted = self.desired.iter().any(|one| !one.cidrs.is_empty());
         if is_any_wanted && !self.is_anchored && !self.is_in_doubt {
@@ -430,7 +505,7 @@ impl<'a> Planner<'a> {
     /// A range of `--cluster-cidr` where the network does not carry pods.
     fn misplaced(&self, cidr: &IpNet) -> Option<Finding> {
         let IpNet::V4(cidr) = cidr else { return None };
-        let network = self.view.network;
+        let network = self.inputs.network;
         let subnet = network.subnets.iter().find(|net| overlap(**net, *cidr));
         let range = network.range.filter(|range| !range.contains(cidr));
         let why = match (subnet, range) {
@@ -479,5 +554,25 @@ fn had_its_route(node: &Node) -> bool {
     let mut conditions = node.status.conditions.iter();
     conditions.any(|one| {
         one.kind == NETWORK_UNAVAILABLE && one.status == "False" && one.reason == ROUTE_CREATED
+    })
+}
+
+/// The default route is within none, however large they are.
+fn is_within(net: Ipv4Net, all: &[IpNet]) -> bool {
+    net.prefix_len() > 0 && all.iter().any(|cidr| cidr.contains(&IpNet::V4(net)))
+}
+
+fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
+    one.contains(&other) || other.contains(&one)
+}
+
+/// Those of a server in the network, its own first.
+fn addresses(instance: &Instance, network: u64) -> impl Iterator<Item = Ipv4Addr> {
+    let there = instance.private.iter();
+    let there = there.filter(move |private| private.network == network);
+    let all = there.flat_map(|private| std::iter::once(&private.ip).chain(&private.aliases));
+    all.filter_map(|ip| match ip {
+        IpAddr::V4(ip) => Some(*ip),
+        IpAddr::V6(_) => None,
     })
 }

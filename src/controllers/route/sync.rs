@@ -54,6 +54,8 @@ pub(super) struct Sync<'a> {
     apis: &'a Apis,
     settings: &'a Settings,
     memory: &'a mut Memory,
+    /// Object, line and the same for programs, of each condition that was set.
+    conditions: Vec<(String, String, Value)>,
     /// Nodes whose condition was written or is right, by UID.
     said: HashSet<String>,
     /// No other condition is written: the API server does not answer, or none may start any more (none).
@@ -75,6 +77,7 @@ impl<'a> Sync<'a> {
             apis,
             settings,
             memory,
+            conditions: Vec::new(),
             said: HashSet::new(),
             mute: None,
             refused: Vec::new(),
@@ -241,9 +244,8 @@ impl<'a> Sync<'a> {
             Ok(true) => {
                 let line = condition_line(unavailable);
                 log_change(NAME, &object, &line);
-                let json = condition_json(unavailable);
-                self.synced.made.push((object.clone(), json));
-                self.synced.report.changes.push((object, line));
+                self.conditions
+                    .push((object, line, condition_json(unavailable)));
             }
             Err(error) if error.is_refused() => self.mute = Some(None),
             Err(error) => {
@@ -291,7 +293,13 @@ impl<'a> Sync<'a> {
             }
             self.set_conditions(true);
         }
-        let Synced { report, plan, .. } = &mut self.synced;
+        let Synced {
+            report, plan, made, ..
+        } = &mut self.synced;
+        for (object, line, json) in self.conditions {
+            report.changes.push((object.clone(), line));
+            made.push((object, json));
+        }
         // Those of additions that are blocked are their nodes' obstacles.
         self.blocked.retain(|(change, _)| change.is_deletion());
         for (change, error) in self.refused.into_iter().chain(self.blocked) {
@@ -359,7 +367,7 @@ fn patch_condition(apis: &Apis, plan: &NodePlan, unavailable: bool) -> Result<bo
         match patched {
             Err(error) if error.is_not_found() => Ok(false),
             patched => {
-                apis.node_written(patched?, begun);
+                apis.nodes.written(patched?, begun);
                 Ok(true)
             }
         }

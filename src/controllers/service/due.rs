@@ -66,11 +66,6 @@ impl Due {
         })
     }
 
-    /// Its last try failed, and the wait is not over.
-    pub(super) fn is_waiting(&self, service: &Service, now: Instant) -> bool {
-        self.backoff.is_waiting(&service.metadata.uid, now)
-    }
-
     pub(super) fn is_resync_due(&self, period: Duration, now: Instant) -> bool {
         self.last_resync
             .is_none_or(|last| now.duration_since(last) >= period)

@@ -4,86 +4,70 @@
 use super::observe::NAME;
 use super::plan::{ServicePlan, Want};
 use crate::cache::Apis;
-use crate::controllers::report::{publish, recovered};
+use crate::controllers::report::{component, publish, recovered};
 use crate::kube::{ObjectReference, PastEvent};
 use crate::provider::{Change, ChangeKind, Finding, Reason};
 use jiff::Timestamp;
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// As upstream's events are signed.
 const EVENT_COMPONENT: &str = "service-controller";
 
-/// How the changes ended.
-pub(super) enum Ended<'a> {
-    Done,
-    Failed(&'a str),
-}
+const ENSURED: &str = "Ensured load balancer";
+const UPDATED: &str = "Updated load balancer with new hosts";
 
 pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
-    publish(apis, component(apis), &plan.object, plan.all_findings());
+    report(apis, &plan.object, plan.all_findings());
     let is_right = plan.cloud.obstacle.is_none()
         && plan.cloud.changes.is_empty()
         && !plan.cloud.is_unfinished
         && !plan.all_findings().any(|one| one.reason.is_failure())
         && plan.want == Want::Ensure;
     // Without a change nothing else says that the failure is over.
-    if is_right && recovered(apis, component(apis), &plan.object) {
-        publish(apis, component(apis), &plan.object, [ensured()]);
+    if is_right && recovered(apis, source(apis), &plan.object) {
+        let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
+        report(apis, &plan.object, [ensured]);
     }
-}
-
-fn ensured() -> Finding {
-    Finding::info(Reason::EnsuredLoadBalancer, "Ensured load balancer")
 }
 
 /// Before the first change in the cloud.
 pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
-    let finding = match kind {
-        ChangeKind::Settings => {
-            Finding::info(Reason::EnsuringLoadBalancer, "Ensuring load balancer")
-        }
-        ChangeKind::Removal => {
-            Finding::info(Reason::DeletingLoadBalancer, "Deleting load balancer")
-        }
+    let (reason, text) = match kind {
+        ChangeKind::Settings => (Reason::EnsuringLoadBalancer, "Ensuring load balancer"),
+        ChangeKind::Removal => (Reason::DeletingLoadBalancer, "Deleting load balancer"),
         ChangeKind::Targets | ChangeKind::Release => return,
     };
-    publish(apis, component(apis), &plan.object, [finding]);
+    report(apis, &plan.object, [Finding::info(reason, text)]);
 }
 
 /// After one change that is an event by itself.
 pub(super) fn changed(apis: &Apis, plan: &ServicePlan, change: &dyn Change) {
     if let Some(finding) = change.event() {
-        publish(apis, component(apis), &plan.object, [&finding]);
+        report(apis, &plan.object, [&finding]);
     }
 }
 
 /// After the last one.
-pub(super) fn end(apis: &Apis, plan: &ServicePlan, kind: ChangeKind, ended: Ended) {
-    let finding = match (ended, kind) {
-        (Ended::Done, ChangeKind::Settings) => ensured(),
-        (Ended::Done, ChangeKind::Targets) => Finding::info(
-            Reason::UpdatedLoadBalancer,
-            "Updated load balancer with new hosts",
-        ),
-        (Ended::Done, ChangeKind::Removal) => {
-            Finding::info(Reason::DeletedLoadBalancer, "Deleted load balancer")
-        }
+pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
+    let (reason, text) = match kind {
+        ChangeKind::Settings => (Reason::EnsuredLoadBalancer, ENSURED),
+        ChangeKind::Targets => (Reason::UpdatedLoadBalancer, UPDATED),
+        ChangeKind::Removal => (Reason::DeletedLoadBalancer, "Deleted load balancer"),
         // Its last change reports it: see `changed`.
-        (Ended::Done, ChangeKind::Release) => return,
-        (Ended::Failed(why), kind) => Finding::warning(failed(kind), why),
+        ChangeKind::Release => return,
     };
-    publish(apis, component(apis), &plan.object, [finding]);
+    report(apis, &plan.object, [Finding::info(reason, text)]);
 }
 
-/// No plan was made to its end.
-pub(super) fn overtaken(apis: &Apis, object: &ObjectReference, reason: Reason, why: &str) {
+pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why: &str) {
     let finding = Finding::warning(reason, why);
-    publish(apis, component(apis), object, [finding]);
+    report(apis, object, [finding]);
 }
 
 /// The reason of a failure.
-pub(super) fn failed(kind: ChangeKind) -> Reason {
+pub(super) fn reason_of_failure(kind: ChangeKind) -> Reason {
     match kind {
         ChangeKind::Settings => Reason::SyncLoadBalancerFailed,
         ChangeKind::Targets => Reason::UpdateLoadBalancerFailed,
@@ -91,12 +75,16 @@ pub(super) fn failed(kind: ChangeKind) -> Reason {
     }
 }
 
-/// The source of the events: a provider that replaces another controller signs as that one does.
-fn component(apis: &Apis) -> &'static str {
-    match apis.provider.event_component() {
-        Some(_) => EVENT_COMPONENT,
-        None => NAME,
-    }
+fn report(
+    apis: &Apis,
+    object: &ObjectReference,
+    findings: impl IntoIterator<Item = impl Borrow<Finding>>,
+) {
+    publish(apis, source(apis), object, findings);
+}
+
+fn source(apis: &Apis) -> &'static str {
+    component(apis, EVENT_COMPONENT, NAME)
 }
 
 /// The last try, where it failed.
@@ -109,33 +97,30 @@ pub struct FailedTry {
 
 /// By UID of the Service.
 pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<String, FailedTry> {
-    let reason = |event: &PastEvent| {
-        let mut all = Reason::ALL.iter();
-        all.find(|reason| reason.name() == event.reason)
-    };
-    let has_failed = |event: &PastEvent| reason(event).is_some_and(|one| one.is_failure());
-    let has_ended =
-        |event: &PastEvent| has_failed(event) || reason(event).is_some_and(|one| one.is_success());
-    let mut ended: Vec<&Arc<PastEvent>> = events.iter().filter(|one| has_ended(one)).collect();
     // Times are whole seconds; versions grow with each write.
-    ended.sort_by_key(|event| {
+    let mut events: Vec<&Arc<PastEvent>> = events.iter().collect();
+    events.sort_by_key(|event| {
         let version = event.metadata.resource_version.parse::<u64>();
         (event.at(), version.unwrap_or_default())
     });
-    let last = ended.into_iter();
-    let last: HashMap<&str, &Arc<PastEvent>> = last
-        .map(|event| (event.involved_object.uid.as_str(), event))
-        .collect();
-    let failed = last.into_iter().filter(|(_, event)| has_failed(event));
-    let failed = failed.map(|(uid, event)| {
-        let failed = FailedTry {
-            reason: event.reason.clone(),
-            message: event.message.clone(),
-            at: event.at(),
-        };
-        (uid.to_owned(), failed)
-    });
-    failed.collect()
+    let mut last = HashMap::new();
+    for event in events {
+        let mut reasons = Reason::ALL.iter();
+        let reason = reasons.find(|reason| reason.name() == event.reason);
+        let failed = reason
+            .is_some_and(|one| one.is_failure())
+            .then(|| FailedTry {
+                reason: event.reason.clone(),
+                message: event.message.clone(),
+                at: event.at(),
+            });
+        if failed.is_some() || reason.is_some_and(|one| one.is_success()) {
+            last.insert(event.involved_object.uid.clone(), failed);
+        }
+    }
+    let last = last.into_iter();
+    last.filter_map(|(uid, failed)| Some((uid, failed?)))
+        .collect()
 }
 
 impl FailedTry {

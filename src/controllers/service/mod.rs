@@ -29,7 +29,7 @@ pub use observe::{NAME, Settings};
 pub use orphans::known_orphans;
 pub use plan::{ServicePlan, Want, check, want};
 
-use super::controller::{Controller, Proposal, Selection};
+use super::controller::{self, Controller, Proposal, Selection};
 use super::executor::{Execution, Executor, Requests};
 use super::report::{Outage, Report};
 use crate::cache::{Apis, Error};
@@ -208,11 +208,14 @@ impl ServiceController {
 
     /// Deletes those of these numbers that still are orphans, each with what was made.
     pub fn delete_orphans(&self, apis: &Apis, ids: &HashSet<u64>) -> (Report, Vec<ServicePlan>) {
+        let mut report = Report::default();
         let Some(provider) = apis.provider.load_balancers() else {
-            return (Report::default(), Vec::new());
+            return (report, Vec::new());
         };
         let is_chosen = |id| ids.contains(&id);
-        orphans::delete(apis, provider, &self.state.settings, is_chosen)
+        let settings = &self.state.settings;
+        let plans = orphans::delete(apis, provider, settings, is_chosen, &mut report);
+        (report, plans)
     }
 }
 
@@ -315,8 +318,10 @@ impl State {
         let busy = self.busy();
         let is_changed = |service: &Arc<Service>| self.due.is_due(service, nodes, now);
         // One that failed has times of its own.
-        let is_compared =
-            |service: &Arc<Service>| polled.is_resync && !self.due.is_waiting(service, now);
+        let backoff = &self.due.backoff;
+        let is_compared = |service: &Arc<Service>| {
+            polled.is_resync && !backoff.is_waiting(&service.metadata.uid, now)
+        };
         let is_due = |service: &&Arc<Service>| {
             want(service) != Want::Nothing
                 && selection.names(&service.full_name())
@@ -353,33 +358,23 @@ impl State {
 
 /// For the metrics.
 fn measure(polled: &Polled) {
-    let (mut managed, mut pending, mut leaving) = (0, 0, 0);
-    for service in &polled.services {
-        match want(service) {
-            Want::Nothing => {}
-            Want::Remove => leaving += 1,
-            Want::Ensure if service.status.load_balancer.ingress.is_empty() => pending += 1,
-            Want::Ensure => managed += 1,
-        }
-    }
-    for (state, count) in [
-        ("managed", managed),
-        ("pending", pending),
-        ("leaving", leaving),
-    ] {
-        LOAD_BALANCERS.set(&[state], f64::from(count));
+    let state = |service: &Arc<Service>| match want(service) {
+        Want::Nothing => "",
+        Want::Remove => "leaving",
+        Want::Ensure if service.status.load_balancer.ingress.is_empty() => "pending",
+        Want::Ensure => "managed",
+    };
+    for one in ["managed", "pending", "leaving"] {
+        let services = polled
+            .services
+            .iter()
+            .filter(|service| state(service) == one);
+        LOAD_BALANCERS.set(&[one], services.count() as f64);
     }
 }
 
 fn waiting(polled: &Polled) -> String {
-    let count = polled
-        .services
-        .iter()
-        .filter(|service| want(service) != Want::Nothing)
-        .count();
-    match count {
-        0 => String::new(),
-        1 => "1 Service waits".into(),
-        count => format!("{count} Services wait"),
-    }
+    let services = polled.services.iter();
+    let ours = services.filter(|service| want(service) != Want::Nothing);
+    controller::waiting(ours.count(), "Service")
 }

@@ -87,24 +87,25 @@ pub(super) fn poll(
     }
     let mut services = listed.value.as_ref().clone();
     for (namespace, name) in known {
-        let service = apis.service(&namespace, &name)?;
+        let service = apis.kube.service(&namespace, &name)?;
         services.extend(
             service.filter(|one| one.has_our_finalizer() && !one.is_of_type_load_balancer()),
         );
     }
     services.sort_by_cached_key(|service| service.full_name());
     let nodes = match (is_explicit, services.is_empty()) {
-        (true, _) => apis.nodes(age, from)?.value,
+        (true, _) => apis.nodes.whole(age, from)?.value,
         // Without Services the nodes are not needed.
         (false, true) => Arc::default(),
         (false, false) => {
-            apis.poll_nodes(Poll {
-                table_max_age: age,
-                // The node controller reads them whole more often, where it runs.
-                whole_max_age: settings.resync_period * 2,
-                metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(settings.time_scale)),
-            })?
-            .value
+            apis.nodes
+                .poll(Poll {
+                    table_max_age: age,
+                    // The node controller reads them whole more often, where it runs.
+                    whole_max_age: settings.resync_period * 2,
+                    metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(settings.time_scale)),
+                })?
+                .value
         }
     };
     Ok(Polled {
@@ -151,7 +152,9 @@ impl Observed {
         if needs.servers && apis.provider.instances().is_some() {
             // A token may be replaced at any time: the list is of the project that the load balancers are of, or newer.
             let since = since.max(self.answered);
-            let servers = apis.instances_since(since, Duration::MAX, urgency)?.value;
+            let servers = apis
+                .instances_since(Some(since), Duration::MAX, urgency)?
+                .value;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
             self.has_own_servers = Some(servers.iter().any(is_own));
             self.nodes = offered(nodes, &*apis.provider, Some(&servers), true);
@@ -169,8 +172,7 @@ pub(super) fn observe(
     max_age: Duration,
     urgency: Urgency,
 ) -> Result<Observed, Error> {
-    let for_cloud: Vec<provider::Service> =
-        services.iter().map(|service| service.for_cloud()).collect();
+    let for_cloud: Vec<_> = services.iter().map(|one| one.for_cloud()).collect();
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().collect();
     let snapshot = apis.load_balancers(&for_cloud, max_age, urgency)?;
     // Whatever was read last, and by whom: see `Observed::read_needs`.
@@ -195,13 +197,9 @@ pub(super) fn cluster(
     all: &[Arc<AnyService>],
     nodes: &[Arc<Node>],
 ) -> Result<Cluster, Error> {
-    let identity = all.iter().find(|service| {
-        (
-            service.metadata.namespace.as_str(),
-            service.metadata.name.as_str(),
-        ) == IDENTITY
-    });
-    let Some(identity) = identity else {
+    let identity = all.iter().map(|service| &service.metadata);
+    let mut identity = identity.filter(|it| (it.namespace.as_str(), it.name.as_str()) == IDENTITY);
+    let Some(identity) = identity.next() else {
         let why = "the Service default/kubernetes, whose UID names this cluster on its load balancers, is not \
                    there; the API server makes it by itself within a minute of its start";
         return Err(Error::Cloud(provider::Error::new(
@@ -209,12 +207,14 @@ pub(super) fn cluster(
             why,
         )));
     };
+    let is_foreign =
+        |id: &str| !id.is_empty() && apis.provider.parse_provider_id(id) == ProviderId::Foreign;
     let server = |node: &Arc<Node>| {
         let server = server_of(node, &*apis.provider)?;
         Some((server, node.name().to_owned()))
     };
     Ok(Cluster {
-        uid: identity.metadata.uid.clone(),
+        uid: identity.uid.clone(),
         name: name.to_owned(),
         service_uids: all
             .iter()
@@ -228,18 +228,12 @@ pub(super) fn cluster(
             .filter(|one| matches!(one.kind, AddressKind::InternalIP | AddressKind::ExternalIP))
             .filter_map(NodeAddress::ip)
             .collect(),
-        foreign_nodes: foreign_nodes(nodes, &*apis.provider),
+        foreign_nodes: nodes
+            .iter()
+            .filter(|node| is_foreign(&node.spec.provider_id))
+            .map(|node| (node.name().to_owned(), node.spec.provider_id.clone()))
+            .collect(),
     })
-}
-
-fn foreign_nodes(nodes: &[Arc<Node>], provider: &dyn Provider) -> Vec<(String, String)> {
-    let is_foreign =
-        |id: &str| !id.is_empty() && provider.parse_provider_id(id) == ProviderId::Foreign;
-    nodes
-        .iter()
-        .filter(|node| is_foreign(&node.spec.provider_id))
-        .map(|node| (node.name().to_owned(), node.spec.provider_id.to_string()))
-        .collect()
 }
 
 /// The nodes that a plan may use, and what is known of their servers. `servers`: all of them; none: they were not read.

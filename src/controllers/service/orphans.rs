@@ -41,7 +41,7 @@ pub(super) fn find(
     age: Duration,
     urgency: Urgency,
 ) -> Result<Vec<Orphan>, Error> {
-    let mut seen = apis.nodes_seen();
+    let mut seen = apis.nodes.last();
     let mut age = age.max(begun.elapsed());
     loop {
         let snapshot = apis.load_balancers(&[], age, urgency)?;
@@ -58,7 +58,7 @@ pub(super) fn find(
         apis.any_services(snapshot.answered.elapsed())?;
         // Without Services the nodes may not have been read yet, and only their servers' targets are ours.
         if seen.is_none() {
-            seen = Some(apis.nodes(Duration::MAX, ReadFrom::Cache)?);
+            seen = Some(apis.nodes.whole(Duration::MAX, ReadFrom::Cache)?);
         }
         age = begun.elapsed();
     }
@@ -80,16 +80,10 @@ pub(super) fn look_after(
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
     if settings.delete_orphans && left.iter().any(ServicePlan::has_writes) {
-        let (deleted, plans) = delete(apis, provider, settings, |_| true);
-        report.changes.extend(deleted.changes);
-        report.failures.extend(deleted.failures);
-        report.changed += deleted.changed;
-        report.unreached += deleted.unreached;
-        if deleted.outage.is_some() {
-            report.outage = deleted.outage;
+        left = delete(apis, provider, settings, |_| true, report);
+        if report.outage.is_some() {
             return;
         }
-        left = plans;
         left.retain(|plan| plan.made.is_empty());
     }
     report.orphans = Some(left.len());
@@ -124,27 +118,19 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     of.metadata.namespace = namespace.to_owned();
     of.metadata.name = name.to_owned();
     of.metadata.uid = orphan.service_uid;
-    ServicePlan {
-        object: ObjectReference {
-            kind: KIND,
-            name: orphan.balancer.name.clone(),
-            namespace: String::new(),
-            uid: orphan.balancer.id.to_string(),
-        },
-        service: Arc::new(of),
-        want: Want::Nothing,
-        cloud: LoadBalancerPlan {
-            found: Some(orphan.balancer),
-            changes: orphan.removal.into_iter().collect(),
-            findings: vec![Finding::warning(Reason::OrphanedLoadBalancer, message)],
-            ..LoadBalancerPlan::default()
-        },
-        add_finalizer: false,
-        status: None,
-        findings: Vec::new(),
-        made: Vec::new(),
-        events: None,
-    }
+    let object = ObjectReference {
+        kind: KIND,
+        name: orphan.balancer.name.clone(),
+        namespace: String::new(),
+        uid: orphan.balancer.id.to_string(),
+    };
+    let cloud = LoadBalancerPlan {
+        found: Some(orphan.balancer),
+        changes: orphan.removal.into_iter().collect(),
+        findings: vec![Finding::warning(Reason::OrphanedLoadBalancer, message)],
+        ..LoadBalancerPlan::default()
+    };
+    ServicePlan::new(object, Arc::new(of), Want::Nothing, cloud)
 }
 
 impl ServicePlan {
@@ -160,16 +146,13 @@ pub(super) fn delete(
     provider: &dyn LoadBalancers,
     settings: &Settings,
     is_chosen: impl Fn(u64) -> bool,
-) -> (Report, Vec<ServicePlan>) {
-    let (mut report, mut done) = (Report::default(), Vec::new());
+    report: &mut Report,
+) -> Vec<ServicePlan> {
+    let mut done = Vec::new();
     let mut delete_all = || {
         let begun = Instant::now();
         let name = &settings.cluster_name;
         let is_chosen = |orphan: &Orphan| is_chosen(orphan.balancer.id);
-        let found = find(apis, name, begun, Duration::ZERO, Urgency::Needed)?;
-        if !found.iter().any(is_chosen) {
-            return Ok(());
-        }
         let (cluster, orphans) = make_certain(apis, name, begun)?;
         let chosen = orphans.into_iter().filter(is_chosen);
         let (to_delete, to_stay): (Vec<_>, Vec<_>) =
@@ -185,7 +168,7 @@ pub(super) fn delete(
                 log::info!("{KIND}/{name}: a Service of the same name came up: left alone");
                 report.unreached += 1;
             } else {
-                let (plan, refused) = delete_one(provider, settings, orphan, &mut report);
+                let (plan, refused) = delete_one(provider, settings, orphan, report);
                 done.push(plan);
                 is_refused = refused;
             }
@@ -195,13 +178,13 @@ pub(super) fn delete(
     if let Err(error) = delete_all() {
         report.outage = Some(Outage::new(error, String::new()));
     }
-    (report, done)
+    done
 }
 
 /// Everything again, from the APIs themselves. One that a Service is about to take over by its
 /// name is that Service's: so operators keep an address.
 fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
-    let nodes = apis.nodes(begun.elapsed(), ReadFrom::Latest)?;
+    let nodes = apis.nodes.whole(begun.elapsed(), ReadFrom::Latest)?;
     let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?;
     let wanting = services.value.iter();
     let wanting = wanting.filter(|service| want(service) == Want::Ensure);
@@ -226,7 +209,7 @@ fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Erro
     let Some((namespace, name)) = orphan.service.split_once('.') else {
         return Ok(false);
     };
-    let service = apis.service(namespace, name)?;
+    let service = apis.kube.service(namespace, name)?;
     Ok(service.is_some_and(|service| {
         let uid = &service.metadata.uid;
         *uid == orphan.service_uid || !cluster.service_uids.contains(uid)

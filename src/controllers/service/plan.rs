@@ -81,17 +81,8 @@ fn plan_service(
     snapshot: &dyn Snapshot,
     service: &Arc<Service>,
 ) -> ServicePlan {
-    let mut plan = ServicePlan {
-        object: service.object(),
-        service: Arc::clone(service),
-        want: want(service),
-        cloud: LoadBalancerPlan::default(),
-        add_finalizer: false,
-        status: None,
-        findings: Vec::new(),
-        made: Vec::new(),
-        events: None,
-    };
+    let cloud = LoadBalancerPlan::default();
+    let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want(service), cloud);
     if let Some(obstacle) = too_large(service, plan.want) {
         plan.cloud.obstacle = Some(obstacle);
         return plan;
@@ -100,7 +91,7 @@ fn plan_service(
     let (nodes, cluster) = (&observed.nodes, &observed.cluster);
     match plan.want {
         Want::Nothing => return plan,
-        Want::Remove => plan.cloud = snapshot.plan_removal(&for_cloud, nodes, cluster),
+        Want::Remove => plan.cloud = snapshot.plan_removal(&for_cloud, cluster),
         Want::Ensure => {
             plan.cloud = snapshot.plan(&for_cloud, nodes, cluster);
             let has = &service.status.load_balancer.ingress;
@@ -208,34 +199,24 @@ pub(super) fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServiceP
 /// Two Services may ask for one load balancer without an owner: the first gets it, and the
 /// second would find the first as its owner.
 pub(super) fn refuse_second_claims(plans: &mut [ServicePlan]) {
-    let mut claimed: HashMap<u64, String> = HashMap::new();
-    let mut made: HashMap<String, String> = HashMap::new();
+    let mut claimed: HashMap<String, String> = HashMap::new();
     for plan in plans {
-        if let Some(new) = plan.new_name() {
-            let name = plan.service.full_name();
-            let first = made
-                .entry(new.value.clone())
-                .or_insert_with(|| name.clone());
-            // Without one the second gets another name by itself.
-            if *first != name && matches!(new.source, Source::Annotation(_)) {
+        let name = plan.service.full_name();
+        let new = plan.new_name();
+        let new = new.map(|new| (format!("{}: ", new.source), new.value.clone()));
+        // Without an annotation the second gets another name by itself.
+        let is_default = |new: &Sourced<String>| !matches!(new.source, Source::Annotation(_));
+        let may_change = plan.new_name().is_some_and(is_default);
+        let found = plan.cloud.found.as_ref();
+        let found = found.map(|one| (String::new(), format!("{} ({})", one.name, one.id)));
+        for (source, wanted) in found.into_iter().chain(new) {
+            let first = claimed.entry(wanted.clone()).or_insert(name.clone());
+            if *first != name && !may_change {
                 let message = format!(
-                    "{}: load balancer {} is made for Service {first}, which asks for that name too; choose another name",
-                    new.source, new.value
+                    "{source}load balancer {wanted} becomes that of Service {first}, which asks for it too; choose another name"
                 );
                 plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, message));
             }
-        }
-        let Some(balancer) = &plan.cloud.found else {
-            continue;
-        };
-        let name = plan.service.full_name();
-        let first = claimed.entry(balancer.id).or_insert_with(|| name.clone());
-        if *first != name {
-            let message = format!(
-                "load balancer {} ({}) becomes that of Service {first}, which asks for it too; choose another name",
-                balancer.name, balancer.id
-            );
-            plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, message));
         }
     }
 }
@@ -298,6 +279,25 @@ impl Want {
 }
 
 impl ServicePlan {
+    pub(super) fn new(
+        object: ObjectReference,
+        service: Arc<Service>,
+        want: Want,
+        cloud: LoadBalancerPlan,
+    ) -> ServicePlan {
+        ServicePlan {
+            object,
+            service,
+            want,
+            cloud,
+            add_finalizer: false,
+            status: None,
+            findings: Vec::new(),
+            made: Vec::new(),
+            events: None,
+        }
+    }
+
     /// E.g. `service/default/web`; `load-balancer/front` for one that no Service wants.
     pub fn name(&self) -> String {
         self.object.for_people()

@@ -5,7 +5,7 @@
 //! already works on the load balancer or takes the name that it wants.
 
 use super::due::{self, Due};
-use super::events::{self, Ended};
+use super::events;
 use super::observe::{self, FullName, NAME, Observed, Settings};
 use super::plan::{self, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
@@ -96,6 +96,9 @@ struct Claims {
     name: Option<String>,
 }
 
+/// Plans, and what they rest on.
+type Plans = (Arc<Observed>, Vec<ServicePlan>);
+
 /// It waits for the end of the execution that claims what it wants.
 pub(super) struct Queued {
     task: Task,
@@ -106,10 +109,9 @@ impl State {
     /// UIDs of the Services whose changes are being made, or wait for those of another one.
     pub(super) fn busy(&self) -> HashSet<&str> {
         let executions = self.executor.executions().iter();
-        let executed = executions.map(|one| one.subject.uid());
-        executed
-            .chain(self.queued.iter().map(Queued::uid))
-            .collect()
+        let executed = executions.map(|one| one.subject.task.uid());
+        let queued = self.queued.iter().map(|one| one.task.uid());
+        executed.chain(queued).collect()
     }
 
     /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that takes something
@@ -129,8 +131,8 @@ impl State {
             }
         };
         let executor = &mut self.executor;
-        executor.stop(|one| is_stale(one.subject.uid(), one.takes_away()));
-        self.queued.retain(|queued| !is_stale(queued.uid(), false));
+        executor.stop(|one| is_stale(one.subject.task.uid(), one.takes_away()));
+        self.queued.retain(|one| !is_stale(one.task.uid(), false));
     }
 }
 
@@ -203,7 +205,7 @@ impl Sync<'_> {
             let why = task.why_overtaken();
             let reason = plan::want(&task.service).failed();
             let object = task.service.object();
-            events::overtaken(self.apis, &object, reason, &why);
+            events::failed(self.apis, &object, reason, &why);
             let backoff = &mut self.state.due.backoff;
             backoff.failed(task.uid(), Instant::now());
             self.report.fail(object.for_people(), why, Some(reason));
@@ -212,12 +214,12 @@ impl Sync<'_> {
 
     /// Both APIs as they are now, and what should be done. A Service that does not exist any more has no plan; none:
     /// all of them.
-    fn plan(&self, tasks: &[Task]) -> Result<Option<(Arc<Observed>, Vec<ServicePlan>)>, Error> {
+    fn plan(&self, tasks: &[Task]) -> Result<Option<Plans>, Error> {
         let begun = Instant::now();
         let mut services = Vec::new();
         for task in tasks {
             let meta = &task.service.metadata;
-            let now = self.apis.service(&meta.namespace, &meta.name)?;
+            let now = self.apis.kube.service(&meta.namespace, &meta.name)?;
             // Another one that came to carry its name is planned in the next tick.
             services.extend(now.filter(|now| now.metadata.uid == meta.uid));
         }
@@ -225,7 +227,11 @@ impl Sync<'_> {
             return Ok(None);
         }
         // Targets are removed by this list: an old one must not take a node away.
-        let nodes = self.apis.nodes(begun.elapsed(), ReadFrom::Latest)?.value;
+        let nodes = self
+            .apis
+            .nodes
+            .whole(begun.elapsed(), ReadFrom::Latest)?
+            .value;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let max_age = listed_since.elapsed().min(LIST_MAX_AGE);
         let (name, urgency) = (&self.state.settings.cluster_name, Urgency::Needed);
@@ -414,7 +420,7 @@ impl Sync<'_> {
             false => self.report.unchanged += 1,
         }
         if let Some(kind) = task.kind {
-            events::end(self.apis, &plan, kind, Ended::Done);
+            events::done(self.apis, &plan, kind);
         }
         self.ended(task.made, plan, false);
         None
@@ -499,10 +505,11 @@ impl Sync<'_> {
 
     fn failed(&mut self, task: Task, plan: ServicePlan, why: String) -> Option<Task> {
         let kind = task.kind.unwrap_or_else(|| kind_of(&plan));
+        let reason = events::reason_of_failure(kind);
         if !self.is_closed {
-            events::end(self.apis, &plan, kind, Ended::Failed(&why));
+            events::failed(self.apis, &plan.object, reason, &why);
         }
-        let finding = (!self.is_closed).then(|| events::failed(kind));
+        let finding = (!self.is_closed).then_some(reason);
         self.fail(task, plan, why, finding);
         None
     }
@@ -602,18 +609,6 @@ impl Task {
                 self.service.object().for_people(),
             );
         }
-    }
-}
-
-impl Work {
-    fn uid(&self) -> &str {
-        self.task.uid()
-    }
-}
-
-impl Queued {
-    fn uid(&self) -> &str {
-        self.task.uid()
     }
 }
 

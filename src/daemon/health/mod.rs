@@ -85,7 +85,7 @@ impl Health {
     /// A thread to watch from now on: give it the heartbeat to `install`. Waits that are part of its
     /// work it announces with `heartbeat::pause`. When it ends, the process is no longer alive.
     pub fn watch(&self, name: &'static str) -> Arc<Heartbeat> {
-        let heartbeat = Arc::new(Heartbeat::new());
+        let heartbeat = Arc::new(Heartbeat::default());
         let watched = Watched {
             name,
             heartbeat: Arc::downgrade(&heartbeat),
@@ -158,7 +158,10 @@ mod tests {
 
     #[test]
     fn each_thread_must_show_life() {
-        let (first, second) = (Arc::new(Heartbeat::new()), Arc::new(Heartbeat::new()));
+        let (first, second) = (
+            Arc::new(Heartbeat::default()),
+            Arc::new(Heartbeat::default()),
+        );
         let threads = [
             Watched {
                 name: "first",

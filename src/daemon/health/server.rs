@@ -1,14 +1,15 @@
 //! The sockets of the health server: a thread that accepts, and one for each connection.
 //!
 //! Everybody may connect, so everything is bounded: connections, bytes and time. A newcomer takes
-//! the place of the oldest connection, not the other way round: clients that hold connections
-//! open can't lock out a probe, whose request comes with its connection.
+//! the place of the oldest connection once that had its turn, not the other way round: clients that hold
+//! connections open can't lock out a probe, whose request comes with its connection.
 
 use super::super::stop::Stop;
 use super::exchange::{self, Verdict};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -17,13 +18,21 @@ const CONNECTIONS_AT_MOST: usize = 64;
 const LIFETIME: Duration = Duration::from_secs(2);
 /// Read and thrown away after the answer: closing on unread bytes would take the answer back.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// Until the thread of a connection that was closed has ended.
-const CLOSING: Duration = Duration::from_millis(1);
+/// However many come, each connection has that long to begin its request.
+const TURN: Duration = Duration::from_millis(20);
+/// Between two looks for a free place: the thread of a connection that was closed ends at once.
+const PLACE_RETRY: Duration = Duration::from_micros(100);
 /// After `accept` failed, which mostly means that the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Memory for a thread that does so little.
 const STACK_BYTES: usize = 128 * 1024;
+
+struct Connection {
+    stream: TcpStream,
+    /// It was silent, or sent half a request, or got an answer: a newcomer may take its place.
+    had_turn: AtomicBool,
+}
 
 /// Listens and answers on a thread of its own. An address that can't be used is logged once and
 /// tried again: the daemon's work does not depend on it.
@@ -94,10 +103,13 @@ fn serve(
     verdict: impl Fn(&str) -> Option<Verdict> + Copy + Send + 'static,
 ) {
     // The oldest first; each thread owns its connection.
-    let mut open: VecDeque<Weak<TcpStream>> = VecDeque::new();
+    let mut open: VecDeque<Weak<Connection>> = VecDeque::new();
     loop {
-        let stream = match listener.accept() {
-            Ok((stream, _)) => Arc::new(stream),
+        let connection = match listener.accept() {
+            Ok((stream, _)) => Arc::new(Connection {
+                stream,
+                had_turn: AtomicBool::new(false),
+            }),
             Err(error) => {
                 log::debug!("health: accept: {error}");
                 std::thread::sleep(ACCEPT_RETRY);
@@ -105,31 +117,38 @@ fn serve(
             }
         };
         loop {
-            open.retain(|stream| stream.strong_count() > 0);
+            open.retain(|connection| connection.strong_count() > 0);
             if open.len() < CONNECTIONS_AT_MOST {
                 break;
             }
-            // Its thread ends at once: nothing can be read or written any more.
-            if let Some(oldest) = open.front().and_then(Weak::upgrade) {
-                drop(oldest.shutdown(Shutdown::Both));
+            let mut open = open.iter().filter_map(Weak::upgrade);
+            if let Some(oldest) = open.find(|one| one.had_turn.load(Ordering::Relaxed)) {
+                drop(oldest.stream.shutdown(Shutdown::Both));
             }
-            std::thread::sleep(CLOSING);
+            std::thread::sleep(PLACE_RETRY);
         }
-        open.push_back(Arc::downgrade(&stream));
+        open.push_back(Arc::downgrade(&connection));
         // A client that is slow, or does not exist any more, gets no answer.
-        spawn(move || drop(answer(&stream, verdict)));
+        spawn(move || drop(answer(&connection, verdict)));
     }
 }
 
 /// Reads one request and answers it.
-fn answer(mut stream: &TcpStream, verdict: impl Fn(&str) -> Option<Verdict>) -> io::Result<()> {
+fn answer(connection: &Connection, verdict: impl Fn(&str) -> Option<Verdict>) -> io::Result<()> {
+    let mut stream = &connection.stream;
+    let had_turn = || connection.had_turn.store(true, Ordering::Relaxed);
     let deadline = Instant::now() + LIFETIME;
+    stream.set_read_timeout(Some(TURN))?;
+    if stream.peek(&mut [0]).is_err() {
+        had_turn();
+    }
     let mut received = Vec::new();
     let answer = loop {
         receive(stream, deadline, &mut received)?;
         if let Some(answer) = exchange::answer(&received, &verdict) {
             break answer;
         }
+        had_turn();
     };
     let mut unsent = answer.as_slice();
     while !unsent.is_empty() {
@@ -137,6 +156,7 @@ fn answer(mut stream: &TcpStream, verdict: impl Fn(&str) -> Option<Verdict>) -> 
         stream.set_write_timeout(Some(left(deadline)?))?;
         let count = stream.write(unsent)?;
         unsent = unsent.get(count..).unwrap_or_default();
+        had_turn();
     }
     stream.shutdown(Shutdown::Write)?;
     let mut drained_bytes = 0;
@@ -184,7 +204,11 @@ mod tests {
         let text = "0123456789abcdef".repeat(1 << 20);
         let expected = text.clone();
         let serving = std::thread::spawn(move || {
-            drop(answer(&stream, |_| Some(Verdict::new(200, text.as_str()))));
+            let had_turn = AtomicBool::new(false);
+            let connection = Connection { stream, had_turn };
+            drop(answer(&connection, |_| {
+                Some(Verdict::new(200, text.as_str()))
+            }));
         });
         let mut received = String::new();
         client.read_to_string(&mut received).unwrap();

@@ -219,37 +219,30 @@ fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Durati
 
 /// Who we are to the others: `<hostname>_<uuid>`, as client-go's users write it. Another one each time: a daemon that was started again is another candidate.
 pub fn identity() -> String {
-    format!("{}_{}", hostname(), uuid(random_bits()))
+    // A fresh RandomState is std's source of randomness.
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{}_{}", hostname(), uuid(random(), random()))
 }
 
 /// The pod's name, or on host network the machine's.
 fn hostname() -> String {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    kernel
-        .or_else(|| std::env::var("HOSTNAME").ok())
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "unknown".into())
-}
-
-fn random_bits() -> u128 {
-    // A fresh RandomState is std's source of randomness.
-    let half = || u128::from(RandomState::new().build_hasher().finish());
-    half() << 64 | half()
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "unknown".to_owned(),
+        name => name.to_owned(),
+    }
 }
 
 /// Version 4, RFC 9562.
-fn uuid(random: u128) -> String {
-    let bits = random & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
-    let hex = format!("{bits:032x}");
-    let parts = [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ];
-    parts.join("-")
+fn uuid(high: u64, low: u64) -> String {
+    format!(
+        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xfff,
+        low >> 48 & 0x3fff | 0x8000,
+        low & 0xffff_ffff_ffff
+    )
 }
 
 #[cfg(test)]
@@ -350,8 +343,11 @@ mod tests {
 
     #[test]
     fn a_uuid_says_its_version() {
-        assert_eq!(uuid(0), "00000000-0000-4000-8000-000000000000");
-        assert_eq!(uuid(u128::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+        assert_eq!(uuid(0, 0), "00000000-0000-4000-8000-000000000000");
+        assert_eq!(
+            uuid(u64::MAX, u64::MAX),
+            "ffffffff-ffff-4fff-bfff-ffffffffffff"
+        );
     }
 
     #[test]

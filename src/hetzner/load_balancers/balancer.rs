@@ -2,12 +2,12 @@
 
 use crate::hetzner::api::{Location, Reference};
 pub use crate::provider::Algorithm;
-use crate::provider::{Interned, Price};
+use crate::provider::Interned;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// One of the project's load balancers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -30,11 +30,8 @@ pub struct LoadBalancer {
     pub services: Vec<super::listener::Listener>,
     pub targets: Vec<Target>,
     /// Of this month, in bytes.
-    #[serde(default)]
     pub outgoing_traffic: Option<u64>,
-    #[serde(default)]
     pub ingoing_traffic: Option<u64>,
-    #[serde(default)]
     pub included_traffic: Option<u64>,
 }
 
@@ -60,11 +57,10 @@ pub struct PriceOf {
     pub price_monthly: Monthly,
 }
 
-/// Decimal numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Monthly {
+    /// A decimal number.
     pub net: Interned,
-    pub gross: Interned,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -88,30 +84,20 @@ pub struct Protection {
 pub struct PublicNet {
     pub enabled: bool,
     #[serde(default, deserialize_with = "or_default")]
-    pub ipv4: PublicIp<Ipv4Addr>,
+    pub ipv4: PublicIp,
     #[serde(default, deserialize_with = "or_default")]
-    pub ipv6: PublicIp<Ipv6Addr>,
+    pub ipv6: PublicIp,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct PublicIp<T> {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct PublicIp {
     /// Of the Primary IP.
     #[serde(default)]
     pub id: Option<u64>,
-    #[serde(default = "Option::default")]
-    pub ip: Option<T>,
+    #[serde(default)]
+    pub ip: Option<IpAddr>,
     #[serde(default)]
     pub dns_ptr: Option<String>,
-}
-
-impl<T> Default for PublicIp<T> {
-    fn default() -> PublicIp<T> {
-        PublicIp {
-            id: None,
-            ip: None,
-            dns_ptr: None,
-        }
-    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -248,14 +234,11 @@ impl LoadBalancer {
         format!("{} ({})", self.name, self.id)
     }
 
-    /// Of its type where it is.
-    pub fn monthly_price(&self) -> Option<Price> {
+    /// Of its type where it is, without taxes.
+    pub fn monthly_price(&self) -> Option<f64> {
         let mut prices = self.load_balancer_type.prices.iter();
         let price = prices.find(|one| *one.location == *self.location.name)?;
-        Some(Price {
-            net: price.price_monthly.net.parse().ok()?,
-            gross: price.price_monthly.gross.parse().ok()?,
-        })
+        price.price_monthly.net.parse().ok()
     }
 
     /// How many of its type's targets are taken by what is not ours to touch.

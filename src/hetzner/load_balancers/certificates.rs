@@ -6,14 +6,11 @@ use super::change::{Action, Change, Guard};
 use super::context::Context;
 use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::parser::AnnotationParser;
-use super::values::{self as v, CertificateType};
-use crate::hetzner::certificates::{Certificate, CertificateStatus};
-use crate::provider::{
-    Cluster, Field, Finding, Kept, Protocol, Reason, ServicePort, Source, Sourced,
-};
+use super::values as v;
+use crate::hetzner::certificates::Certificate;
+use crate::provider::{Cluster, Field, Kept, Protocol, Reason, ServicePort, Source, Sourced};
 use crate::text;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 /// Hetzner has those of a certificate with this label signed by Let's Encrypt's test service.
 const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
@@ -21,7 +18,7 @@ const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 /// What the Service's ports show, and what it takes.
 #[derive(Default)]
 pub(super) struct Managed {
-    uses: Vec<Use>,
+    wanted: Vec<Wanted>,
     /// Before any port is touched.
     pub(super) changes: Vec<Change>,
     pub(super) fields: Vec<Field>,
@@ -29,14 +26,6 @@ pub(super) struct Managed {
     pub(super) takes_over: Vec<u64>,
     /// See `Needs::services`.
     pub(super) rests_on_services: bool,
-}
-
-/// The certificate of some ports.
-struct Use {
-    ports: Vec<u16>,
-    /// None: it is still to be issued.
-    id: Option<u64>,
-    source: Source,
 }
 
 /// One certificate that ports ask for.
@@ -49,14 +38,16 @@ struct Wanted {
     domains: Vec<String>,
     is_staging: bool,
     source: Source,
+    /// None: it is still to be issued.
+    id: Option<u64>,
 }
 
 impl Managed {
     /// The ID of a port's certificate; none while it is still to be issued. Nothing: the port asks
     /// for none.
     pub(super) fn of(&self, port: u16) -> Option<Sourced<Option<u64>>> {
-        let mut uses = self.uses.iter();
-        let found = uses.find(|one| one.ports.contains(&port))?;
+        let mut wanted = self.wanted.iter();
+        let found = wanted.find(|one| one.ports.contains(&port))?;
         Some(Sourced::new(found.id, found.source.clone()))
     }
 }
@@ -64,23 +55,12 @@ impl Managed {
 /// For all ports. What is wrong is in `parser` afterwards.
 pub(super) fn managed(parser: &mut AnnotationParser, context: &Context) -> Managed {
     let all = wanted(parser, context);
+    let names: Vec<String> = all.iter().map(|one| one.name.clone()).collect();
     let mut managed = Managed::default();
-    for (at, one) in all.iter().enumerate() {
-        let others: Vec<&str> = all
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != at)
-            .map(|(_, other)| other.name.as_str())
-            .collect();
-        let id = match choose(parser, context, one, &others, &mut managed) {
-            Some(certificate) => issued(parser, &shown(&one.ports), certificate),
-            None => None,
-        };
-        managed.uses.push(Use {
-            ports: one.ports.clone(),
-            id,
-            source: one.source.clone(),
-        });
+    for mut one in all {
+        let certificate = choose(parser, context, &one, &names, &mut managed);
+        one.id = certificate.and_then(|found| issued(parser, &shown(&one.ports), found));
+        managed.wanted.push(one);
     }
     managed
 }
@@ -107,6 +87,7 @@ fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
             domains: sorted(domains.map(|list| list.value).unwrap_or_default()),
             is_staging: staging.is_some_and(|staging| staging.value),
             source,
+            id: None,
         };
         match all.iter_mut().find(|other| other.name == one.name) {
             None => all.push(one),
@@ -128,37 +109,32 @@ fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
 
 /// Does an `https` port ask for a managed certificate?
 fn asks(parser: &mut AnnotationParser, context: &Context, port: &ServicePort) -> Option<Source> {
-    if port.protocol != Protocol::Tcp || !is_https(parser, port) {
+    let protocol = parser.read(&a::PROTOCOL, Some(port), v::protocol);
+    let is_https = protocol.is_some_and(|protocol| protocol.value == "https");
+    if port.protocol != Protocol::Tcp || !is_https {
         return None;
     }
-    let kind = certificate_type(parser, context, Some(port))?;
-    (kind.value == CertificateType::Managed).then_some(kind.source)
-}
-
-fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> bool {
-    let protocol = parser.read(&a::PROTOCOL, Some(port), v::protocol);
-    protocol.is_some_and(|protocol| protocol.value == "https")
+    let is_managed = is_managed(parser, context, port)?;
+    is_managed.value.then_some(is_managed.source)
 }
 
 /// Upstream takes any other word for `uploaded`.
-pub(super) fn certificate_type(
+pub(super) fn is_managed(
     parser: &mut AnnotationParser,
     context: &Context,
-    port: Option<&ServicePort>,
-) -> Option<Sourced<CertificateType>> {
+    port: &ServicePort,
+) -> Option<Sourced<bool>> {
     if !context.planner.preserves_unset() {
-        return parser.read(&a::CERTIFICATE_TYPE, port, v::certificate_type);
+        return parser.read(&a::CERTIFICATE_TYPE, Some(port), v::is_managed);
     }
-    let text = parser.read(&a::CERTIFICATE_TYPE, port, v::any)?;
-    let kind = v::certificate_type(&text.value).unwrap_or_else(|why| {
-        let message = format!(
-            "{}: {:?} is taken for uploaded; {why}",
-            text.source, text.value
-        );
-        parser.finding(Finding::warning(Reason::AnnotationWithoutEffect, message));
-        CertificateType::Uploaded
+    let text = parser.read(&a::CERTIFICATE_TYPE, Some(port), v::any)?;
+    let is_managed = v::is_managed(&text.value).unwrap_or_else(|why| {
+        let (source, text) = (&text.source, &text.value);
+        let message = format!("{source}: {text:?} is taken for uploaded; {why}");
+        parser.warning(Reason::AnnotationWithoutEffect, message);
+        false
     });
-    Some(Sourced::new(kind, text.source))
+    Some(Sourced::new(is_managed, text.source))
 }
 
 /// The one that is there, after changes where it is not ours yet. None: it is ordered, or a
@@ -167,10 +143,10 @@ fn choose<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
     wanted: &Wanted,
-    others: &[&str],
+    names: &[String],
     managed: &mut Managed,
 ) -> Option<&'a Certificate> {
-    if let Some(found) = by_label(parser, context, wanted, others) {
+    if let Some(found) = by_label(parser, context, wanted, names) {
         return found;
     }
     let domains = &a::HTTP_MANAGED_CERTIFICATE_DOMAINS;
@@ -217,12 +193,12 @@ fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
     wanted: &Wanted,
-    others: &[&str],
+    names: &[String],
 ) -> Option<Option<&'a Certificate>> {
     let uid = &context.service.uid;
-    let carries = |one: &&Certificate| {
-        one.labels.get(SERVICE_UID) == Some(uid) && !others.contains(&one.name.as_str())
-    };
+    let is_free = |name: &String| *name == wanted.name || !names.contains(name);
+    let carries =
+        |one: &&Certificate| one.labels.get(SERVICE_UID) == Some(uid) && is_free(&one.name);
     let own: Vec<&Certificate> = context.certificates.all.iter().filter(carries).collect();
     let named = own.iter().find(|one| one.name == wanted.name);
     let same = || own.iter().find(|one| differs(one, wanted).is_empty());
@@ -251,8 +227,7 @@ fn by_label<'a>(
             differ.join(" and "),
             a::HTTP_MANAGED_CERTIFICATE_NAME.key()
         );
-        let finding = Finding::warning(Reason::AnnotationWithoutEffect, why);
-        parser.finding(finding);
+        parser.warning(Reason::AnnotationWithoutEffect, why);
     }
     Some(Some(found))
 }
@@ -323,7 +298,7 @@ fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
 }
 
 fn order(context: &Context, wanted: &Wanted, managed: &mut Managed) {
-    let mut labels = owned(context);
+    let mut labels = names::labels(context.service, context.cluster);
     if wanted.is_staging {
         labels.insert(STAGING.0.to_owned(), STAGING.1.to_owned());
     }
@@ -366,14 +341,9 @@ fn take_over(context: &Context, found: &Certificate, managed: &mut Managed) {
     );
     managed.changes.push(change.guarded(Guard {
         seen: found.into(),
-        set: owned(context),
+        set: names::labels(context.service, context.cluster),
         ..Guard::default()
     }));
-}
-
-/// Our labels, as they stand on what is ours.
-fn owned(context: &Context) -> BTreeMap<String, String> {
-    names::owned(&names::labels(context.service, context.cluster))
 }
 
 /// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: a finding.
@@ -383,39 +353,36 @@ pub(super) fn issued(
     certificate: &Certificate,
 ) -> Option<u64> {
     let shown_as = certificate.shown();
-    let usual = CertificateStatus::default();
-    let status = certificate.status.as_ref().unwrap_or(&usual);
-    let why = status.error.as_ref().map_or_else(
-        || "the API does not say why".to_owned(),
-        |error| {
-            format!(
-                "{} ({})",
-                crate::http::shortened(&error.message),
-                error.code
-            )
-        },
-    );
-    let fix = "its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: fix that, and \
-               have it tried again, in the console or with hcloud certificate retry";
-    let name = &certificate.name;
-    if certificate.is_issued() {
-        if status.renewal == "failed" {
-            let why = format!("certificate {shown_as} can't be renewed: {why}; {fix} {name}");
-            parser.finding(Finding::warning(Reason::CertificateFailed, why));
-        }
-        return Some(certificate.id);
-    }
-    parser.finding(match status.issuance == "failed" {
-        true => Finding::warning(
-            Reason::CertificateFailed,
-            format!("port {ports} waits for certificate {shown_as}, which can't be issued: {why}; {fix} {name}"),
-        ),
-        false => Finding::warning(
-            Reason::CertificatePending,
-            format!("port {ports} waits for certificate {shown_as}, which is being issued; the others work meanwhile"),
-        ),
+    let status = certificate.status.clone().unwrap_or_default();
+    let error = status.error.map(|error| {
+        let message = crate::http::shortened(&error.message);
+        format!("{message} ({})", error.code)
     });
-    None
+    let why = error.as_deref().unwrap_or("the API does not say why");
+    let fix = format!(
+        "{why}; its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: fix that, \
+         and have it tried again, in the console or with hcloud certificate retry {}",
+        certificate.name
+    );
+    let (reason, why) = match (certificate.is_issued(), status.issuance.as_str()) {
+        (true, _) if status.renewal == "failed" => (
+            Reason::CertificateFailed,
+            format!("certificate {shown_as} can't be renewed: {fix}"),
+        ),
+        (true, _) => return Some(certificate.id),
+        (false, "failed") => (
+            Reason::CertificateFailed,
+            format!("port {ports} waits for certificate {shown_as}, which can't be issued: {fix}"),
+        ),
+        (false, _) => (
+            Reason::CertificatePending,
+            format!(
+                "port {ports} waits for certificate {shown_as}, which is being issued; the others work meanwhile"
+            ),
+        ),
+    };
+    parser.warning(reason, why);
+    certificate.is_issued().then_some(certificate.id)
 }
 
 fn sorted(mut domains: Vec<String>) -> Vec<String> {

@@ -7,9 +7,7 @@ use crate::hetzner::api::Api;
 use crate::hetzner::certificates::{Certificate, Certificates};
 use crate::hetzner::networks::Subnet;
 pub use crate::provider::LoadBalancerDefaults as Defaults;
-use crate::provider::{
-    Cluster, InstanceId, OfferedNode, Profile, Protocol, ProviderId, Service, Source,
-};
+use crate::provider::{Cluster, OfferedNode, Profile, Service, Source};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -52,6 +50,10 @@ impl Planner {
         matches!(source, Source::Default(setting) if self.is_unknown(setting))
     }
 
+    pub(in crate::hetzner) fn may_have_network(&self) -> bool {
+        self.is_unknown(NETWORK)
+    }
+
     /// The setting may be set for the daemon.
     pub(super) fn is_unknown(&self, setting: &str) -> bool {
         self.defaults.unknown.iter().any(|one| one == setting)
@@ -83,93 +85,22 @@ pub(super) struct Context<'a> {
     pub(super) nodes: &'a [OfferedNode],
     pub(super) cluster: &'a Cluster,
     pub(super) certificates: Certificates<'a>,
-    pub(super) limits: Limits,
 }
 
-impl<'a> Context<'a> {
+impl Context<'_> {
     /// Ours, as they should be. `balancer`: none: a new one.
     pub(super) fn labels(
         &self,
         balancer: Option<&LoadBalancer>,
         adopts: bool,
-    ) -> BTreeMap<&'static str, String> {
+    ) -> BTreeMap<String, String> {
         let mut labels = names::labels(self.service, self.cluster);
-        let is_ours = |one: &LoadBalancer| one.labels.contains_key(CREATED);
-        match balancer {
-            None => drop(labels.insert(CREATED, YES.to_owned())),
-            Some(one) if adopts && !is_ours(one) => drop(labels.insert(ADOPTED, YES.to_owned())),
-            Some(_) => {}
-        }
+        let more = match balancer {
+            None => Some(CREATED),
+            Some(one) => Some(ADOPTED).filter(|_| adopts && !one.labels.contains_key(CREATED)),
+        };
+        labels.extend(more.map(|label| (label.to_owned(), YES.to_owned())));
         labels
-    }
-
-    pub(super) fn names(&self) -> Names<'a> {
-        Names {
-            offered: self.nodes,
-            cluster: Some(self.cluster),
-        }
-    }
-}
-
-/// Servers by the names of their nodes.
-#[derive(Clone, Copy)]
-pub(super) struct Names<'a> {
-    pub(super) offered: &'a [OfferedNode],
-    /// Where they are known, also of nodes that get no traffic.
-    pub(super) cluster: Option<&'a Cluster>,
-}
-
-impl Names<'_> {
-    /// The node on a server, else the server's number.
-    pub(super) fn of(self, server: u64) -> String {
-        let known = self
-            .cluster
-            .and_then(|one| one.servers.get(&InstanceId(server)));
-        let is_on = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(id) if id.0 == server);
-        let offered = || Some(&self.offered.iter().find(is_on)?.name);
-        match known.or_else(offered) {
-            Some(name) => name.clone(),
-            None => format!("server {server}"),
-        }
-    }
-}
-
-/// How many ports and certificates a Service may have at all: what the largest type of load balancer takes. Checked
-/// before anything is computed for each port. The type of the Service may take less.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    services: usize,
-    pub(super) certificates: usize,
-}
-
-/// Of an `lb31`, the largest type of 2026. The types are not read for a Service whose load balancer is to keep its own.
-const LARGEST: Limits = Limits {
-    services: 30,
-    certificates: 50,
-};
-
-impl Limits {
-    /// No less than those of any type that was read.
-    pub(super) fn of(observed: &Observed) -> Limits {
-        let types = observed.types.iter().flat_map(|types| types.iter());
-        let own = observed.balancers.iter().map(|one| &one.load_balancer_type);
-        types.chain(own).fold(LARGEST, |largest, kind| Limits {
-            services: largest.services.max(kind.max_services),
-            certificates: largest.certificates.max(kind.max_assigned_certificates),
-        })
-    }
-
-    /// Why no load balancer can serve this Service.
-    pub(super) fn exceeded_by(self, service: &Service) -> Option<String> {
-        let ports = service.ports.iter();
-        let ports = ports.filter(|port| port.protocol == Protocol::Tcp).count();
-        (ports > self.services).then(|| {
-            format!(
-                "the Service has {ports} TCP ports, and the largest type of load balancer takes {}: remove ports, or give \
-                 them to several Services",
-                self.services
-            )
-        })
     }
 }
 

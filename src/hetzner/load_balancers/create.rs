@@ -32,16 +32,16 @@ impl Diff<'_, '_> {
         let first = self.changes.len();
         self.compare_all(Some(name.clone()), None, zone_of);
         let mut body = self.fold(first);
-        let value = |one: Option<Sourced<String>>| one.map(|one| json!(one.value));
-        let place = [("location", value(location)), ("network_zone", value(zone))];
-        let public_net = (!primary.ids.is_empty()).then_some(Value::Object(primary.ids));
-        let rest = place.into_iter().chain([("public_net", public_net)]);
-        body.extend(rest.filter_map(|(key, value)| Some((key.to_owned(), value?))));
+        let value = |one: Option<Sourced<String>>| json!(one.map(|one| one.value));
+        body.insert("location".to_owned(), value(location));
+        body.insert("network_zone".to_owned(), value(zone));
+        let claims = !primary.ids.is_empty();
+        if claims {
+            body.insert("public_net".to_owned(), json!(primary.ids));
+        }
         let planner = self.context.planner;
-        if body.contains_key("public_net")
-            && planner.is_unknown(SELECTOR)
-            && planner.defaults.primary_ip_selector.is_none()
-        {
+        let has_selector = planner.defaults.primary_ip_selector.is_some();
+        if claims && !has_selector && planner.is_unknown(SELECTOR) {
             // The daemon may know that Services may not claim this one.
             let held_back = held_back(&name.value, &[SELECTOR]);
             self.plan.held_back.extend(held_back);
@@ -59,9 +59,9 @@ impl Diff<'_, '_> {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());
         let attach = self.desired.attach.as_ref();
-        let network = attach.filter(|attach| !attach.needs_own_call());
+        let is_attached = attach.is_some_and(|attach| !attach.needs_own_call());
         // By private IP they can be reached only once it is attached.
-        let can_be_reached = network.is_some() || !self.desired.use_private_ip.value;
+        let can_be_reached = is_attached || !self.desired.use_private_ip.value;
         for change in self.changes.drain(first..) {
             let (key, value) = match change.action {
                 Action::Edit | Action::ChangeType => {
@@ -77,14 +77,10 @@ impl Diff<'_, '_> {
                     continue;
                 }
                 Action::ChangeAlgorithm => ("algorithm", json!(change.body)),
-                Action::Attach if network.is_some() => {
-                    ("network", json!(network.map(|one| one.network)))
-                }
+                Action::Attach if is_attached => ("network", json!(change.body.get("network"))),
                 Action::EnablePublicInterface => ("public_interface", json!(true)),
                 // The API wants another way in before it turns this one off.
-                Action::DisablePublicInterface if network.is_some() => {
-                    ("public_interface", json!(false))
-                }
+                Action::DisablePublicInterface if is_attached => ("public_interface", json!(false)),
                 _ => continue,
             };
             body.insert(key.to_owned(), value);

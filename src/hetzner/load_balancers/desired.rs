@@ -8,7 +8,7 @@ use super::context::default_source;
 use super::parser::AnnotationParser;
 use super::ports::{Port, ports};
 use super::values as v;
-use crate::provider::{Finding, OfferedNode, ProviderId, Reason, Service, Source, Sourced};
+use crate::provider::{OfferedNode, ProviderId, Reason, Service, Source, Sourced};
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
@@ -100,20 +100,22 @@ impl Attach {
 pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desired {
     let defaults = &context.planner.defaults;
     report_ignored_fields(parser, context.service);
-    let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
-    let disabled = disabled.or_else(|| defaults.disable_public_network.clone());
-    let algorithm = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
-    let algorithm = algorithm.or_else(|| defaults.algorithm.clone());
     let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
-    let mut switch = |annotation, default: &Option<Sourced<bool>>| {
+    let usual = context.planner.enforced(&a::ALGORITHM_TYPE).map(usual);
+    let mut set = |annotation, default: &Option<Sourced<bool>>| {
         let set = parser.read(annotation, None, v::boolean);
         set.or_else(|| default.clone())
-            .unwrap_or_else(|| Sourced::new(false, default_source(annotation)))
+    };
+    let disabled = set(&a::DISABLE_PUBLIC_NETWORK, &defaults.disable_public_network);
+    let mut switch = |annotation, default| {
+        let off = || Sourced::new(false, default_source(annotation));
+        set(annotation, default).unwrap_or_else(off)
     };
     let use_private_ip = switch(&a::USE_PRIVATE_IP, &defaults.use_private_ip);
     let without_ipv6 = switch(&a::IPV6_DISABLED, &defaults.disable_ipv6);
     let private = &defaults.disable_private_ingress;
     let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, private);
+    let algorithm = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let kind = parser.read(&a::TYPE, None, v::any);
     let managed = managed(parser, context);
@@ -121,7 +123,7 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
         name: parser.read(&a::NAME, None, v::any),
         kind: kind.or_else(|| defaults.kind.clone()),
         place: place(parser, context),
-        algorithm: algorithm.or_else(|| context.planner.enforced(&a::ALGORITHM_TYPE).map(usual)),
+        algorithm: algorithm.or_else(|| defaults.algorithm.clone()).or(usual),
         public: disabled.map(|disabled| Sourced::new(!disabled.value, disabled.source)),
         ipv4_rdns: parser.read(&a::IPV4_RDNS, None, v::host),
         ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::host),
@@ -237,11 +239,11 @@ fn targets(parser: &mut AnnotationParser, nodes: &[OfferedNode]) -> Targets {
                     "node {} is no target: another cloud's provider ID",
                     node.name
                 );
-                parser.finding(Finding::warning(Reason::UnknownProviderIDPrefix, why));
+                parser.warning(Reason::UnknownProviderIDPrefix, why);
             }
             ProviderId::Unknown(why) => {
                 let why = format!("node {} is no target: {why}", node.name);
-                parser.finding(Finding::warning(Reason::TargetIgnored, why));
+                parser.warning(Reason::TargetIgnored, why);
             }
         }
     }
@@ -256,7 +258,7 @@ fn targets(parser: &mut AnnotationParser, nodes: &[OfferedNode]) -> Targets {
 /// Fields of the Service that people rely on, and that have no effect here.
 fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     if !service.source_ranges.is_empty() {
-        parser.finding(Finding::warning(
+        parser.warning(
             Reason::LoadBalancerSourceRangesIgnored,
             format!(
                 "spec.loadBalancerSourceRanges ({}) restricts nothing: a Hetzner Load Balancer takes traffic from \
@@ -264,24 +266,22 @@ fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
                 text::some_of(&service.source_ranges),
                 a::DISABLE_PUBLIC_NETWORK.key()
             ),
-        ));
+        );
     }
     if service.is_ipv6_alone {
-        parser.finding(Finding::warning(
+        parser.warning(
             Reason::FieldIgnored,
             "spec.ipFamilies: the node ports of a Service of IPv6 alone answer on IPv6, and a Hetzner Load Balancer reaches \
              its targets by IPv4, so no traffic gets through: add IPv4 to spec.ipFamilies, with spec.ipFamilyPolicy: \
              PreferDualStack",
-        ));
+        );
     }
     if service.has_session_affinity {
-        parser.finding(Finding::warning(
-            Reason::FieldIgnored,
-            format!(
-                "spec.sessionAffinity: ClientIP can't be honoured: a Hetzner Load Balancer keeps clients by cookie \
-                 only, see {}",
-                a::HTTP_STICKY_SESSIONS.key()
-            ),
-        ));
+        let why = format!(
+            "spec.sessionAffinity: ClientIP can't be honoured: a Hetzner Load Balancer keeps clients by cookie \
+             only, see {}",
+            a::HTTP_STICKY_SESSIONS.key()
+        );
+        parser.warning(Reason::FieldIgnored, why);
     }
 }

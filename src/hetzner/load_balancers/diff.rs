@@ -1,6 +1,6 @@
 //! The difference between a load balancer and what its Service wants, as changes in their order.
 
-use super::balancer::{BalancerType, LoadBalancer};
+use super::balancer::{BalancerType, LoadBalancer, PublicIp};
 use super::change::{Action, Change, Guard, Purpose};
 use super::context::{CLUSTER_NAME, Context, NETWORK, default_source};
 use super::desired::{Attach, Desired};
@@ -12,7 +12,7 @@ use super::{annotations, subnets};
 use crate::provider::{self, Field, Finding, LoadBalancerPlan, Reason, Source, Sourced};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 /// When no type is set.
 pub(super) const USUAL_TYPE: &str = "lb11";
@@ -84,8 +84,8 @@ impl Diff<'_, '_> {
         self.check_place();
         self.algorithm();
         let public = self.balancer.map(|one| &one.public_net);
-        let ipv4 = public.map(|net| (net.ipv4.ip.map(IpAddr::from), &net.ipv4.dns_ptr));
-        let ipv6 = public.map(|net| (net.ipv6.ip.map(IpAddr::from), &net.ipv6.dns_ptr));
+        let ipv4 = public.map(|net| &net.ipv4);
+        let ipv6 = public.map(|net| &net.ipv6);
         self.reverse_dns("IPv4", ipv4, &desired.ipv4_rdns);
         self.reverse_dns("IPv6", ipv6, &desired.ipv6_rdns);
         self.network(zone);
@@ -158,8 +158,7 @@ impl Diff<'_, '_> {
                 name.value,
                 has_name.as_deref().unwrap_or_default()
             );
-            self.parser
-                .finding(Finding::warning(Reason::LoadBalancerNameTaken, why));
+            self.parser.warning(Reason::LoadBalancerNameTaken, why);
         }
         let mut lines = Vec::new();
         let mut body = json!({});
@@ -172,7 +171,7 @@ impl Diff<'_, '_> {
         }
         let mut set = BTreeMap::new();
         for (label, value) in context.labels(balancer, adopts.is_some()) {
-            let has = balancer.and_then(|one| one.labels.get(label));
+            let has = balancer.and_then(|one| one.labels.get(&label));
             let differs = has.is_some_and(|has| *has != value);
             let is_held = differs && label == CLUSTER && context.planner.is_unknown(CLUSTER_NAME);
             let source = match is_held {
@@ -180,7 +179,7 @@ impl Diff<'_, '_> {
                 false => Source::Rule(WHOSE),
             };
             if has != Some(&value) && !is_held {
-                set.insert(label.to_owned(), value.clone());
+                set.insert(label.clone(), value.clone());
             }
             // Their absence is no difference to upstream, so that a take-over writes nothing.
             let counts = label == SERVICE_UID || !context.planner.preserves_unset();
@@ -241,8 +240,7 @@ impl Diff<'_, '_> {
                 "{}: {:?} has no effect: the load balancer is in {is} and can't be moved",
                 wanted.source, wanted.value
             );
-            self.parser
-                .finding(Finding::warning(Reason::AnnotationWithoutEffect, why));
+            self.parser.warning(Reason::AnnotationWithoutEffect, why);
         }
     }
 
@@ -257,18 +255,18 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// `has`: the address and its name; none while there is no load balancer.
+    /// `has`: none while there is no load balancer.
     fn reverse_dns(
         &mut self,
         family: &str,
-        has: Option<(Option<IpAddr>, &Option<String>)>,
+        has: Option<&PublicIp>,
         wanted: &Option<Sourced<String>>,
     ) {
-        let (ip, name) = match has {
-            Some((None, _)) => return,
-            Some((ip, name)) => (ip, name.clone()),
-            None => (None, None),
-        };
+        let ip = has.and_then(|has| has.ip);
+        if has.is_some() && ip.is_none() {
+            return;
+        }
+        let name = has.and_then(|has| has.dns_ptr.clone());
         let differs = self.compare(&format!("reverse DNS of {family}"), name, wanted.clone());
         if let (true, Some(ip), Some(wanted)) = (differs, ip, wanted) {
             let line = format!("reverse DNS of {ip}: {}", wanted.value);
@@ -332,8 +330,7 @@ impl Diff<'_, '_> {
                 range.value,
                 annotations::PRIVATE_IPV4.key()
             );
-            self.parser
-                .finding(Finding::warning(Reason::AnnotationWithoutEffect, why));
+            self.parser.warning(Reason::AnnotationWithoutEffect, why);
         }
     }
 

@@ -5,7 +5,7 @@ use super::balancer::LoadBalancer;
 use super::context::Context;
 use super::names::{self, ADOPT, CLUSTER_UID, SERVICE_UID};
 use super::ownership::{foreign_target, has_only_own_targets};
-use crate::provider::{Cluster, Profile, Reason, Service, Source, Sourced};
+use crate::provider::{Cluster, Reason, Service, Source, Sourced};
 
 /// What was found.
 #[derive(Debug)]
@@ -31,79 +31,160 @@ impl<'a> Found<'a> {
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) reason: Reason,
-    why: String,
-    /// What asked for it by its name.
-    named: Option<Source>,
-    /// What an operator can do, with a command at its end.
-    remedy: Option<String>,
+    /// For the event.
+    pub(super) message: String,
 }
 
-impl Refused {
-    fn new(why: String) -> Refused {
-        Refused {
-            reason: Reason::SyncLoadBalancerFailed,
-            why,
-            named: None,
-            remedy: None,
-        }
+/// One that is asked for: why it is not adopted, and what an operator can do.
+struct Asked<'a> {
+    context: &'a Context<'a>,
+    balancer: &'a LoadBalancer,
+    /// What asks for it by its name.
+    named: Option<&'a Source>,
+}
+
+impl Asked<'_> {
+    fn refused(&self, reason: Reason, why: String, remedy: Option<String>) -> Refused {
+        let (named, choose) = match self.named {
+            Some(named) => (format!("{named}: "), Some("choose another name".to_owned())),
+            None => (String::new(), None),
+        };
+        let steps: Vec<String> = choose.into_iter().chain(remedy).collect();
+        let steps = match steps.as_slice() {
+            [] => String::new(),
+            steps => format!("; {}", steps.join(", or, ")),
+        };
+        let message = format!("{named}{why}{steps}");
+        Refused { reason, message }
     }
 
-    fn owned_by_service(balancer: &LoadBalancer, uid: &str) -> Refused {
-        Refused::new(format!(
+    fn owned_by_service(&self, uid: &str) -> Refused {
+        let why = format!(
             "load balancer {} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}",
-            balancer.shown()
-        ))
+            self.balancer.shown()
+        );
+        self.refused(Reason::SyncLoadBalancerFailed, why, None)
     }
 
     /// An operator may allow it.
-    fn not_adopted(balancer: &LoadBalancer, service: &Service, why: &str) -> Refused {
-        Refused {
-            reason: Reason::LoadBalancerNotAdopted,
-            remedy: Some(format!(
-                "to have Service {} adopt it, with its ports and targets: {}",
-                service.full_name(),
-                names::adopt_command(balancer, service)
-            )),
-            ..Refused::new(format!(
-                "load balancer {} is not adopted: {why}",
-                balancer.shown()
-            ))
-        }
+    fn not_adopted(&self, why: &str) -> Refused {
+        let service = self.context.service;
+        let remedy = format!(
+            "to have Service {} adopt it, with its ports and targets: {}",
+            service.full_name(),
+            names::adopt_command(self.balancer, service)
+        );
+        let why = format!(
+            "load balancer {} is not adopted: {why}",
+            self.balancer.shown()
+        );
+        self.refused(Reason::LoadBalancerNotAdopted, why, Some(remedy))
     }
 
-    /// For the event.
-    pub(super) fn message(&self) -> String {
-        let why = &self.why;
-        match (&self.named, &self.remedy) {
-            (None, None) => why.clone(),
-            (None, Some(remedy)) => format!("{why}; {remedy}"),
-            (Some(named), None) => format!("{named}: {why}; choose another name"),
-            (Some(named), Some(remedy)) => {
-                format!("{named}: {why}; choose another name, or, {remedy}")
-            }
+    /// May it be adopted by its name?
+    fn check(&self) -> Result<(), Refused> {
+        let Context {
+            service, cluster, ..
+        } = self.context;
+        let balancer = self.balancer;
+        let refused = |why: &str| Err(self.not_adopted(why));
+        if let Some(uid) = other_service(balancer, service, cluster) {
+            return Err(self.owned_by_service(uid));
+        }
+        if let Some(other) = balancer.labels.get(ADOPT) {
+            return refused(&format!("its label {ADOPT} names another Service, {other}"));
+        }
+        let of_cluster = balancer.labels.get(CLUSTER_UID);
+        if let Some(uid) = of_cluster.filter(|uid| **uid != cluster.uid) {
+            return refused(&format!(
+                "its label {CLUSTER_UID} names another cluster, {uid}"
+            ));
+        }
+        match (balancer.labels.get(SERVICE_UID), of_cluster) {
+            // This cluster's, of a Service that does not exist any more. Its address may be another tenant's in DNS.
+            (Some(_), Some(_)) => match names::of_another_namespace(balancer, service) {
+                None => Ok(()),
+                Some(other) => refused(&format!(
+                    "it was left by Service {other}, of another namespace"
+                )),
+            },
+            (Some(_), None) if has_only_own_targets(balancer, cluster) => Ok(()),
+            (Some(uid), None) => refused(&format!(
+                "its label {SERVICE_UID} names a Service that this cluster does not have, {uid}, and its targets do \
+                 not show that it is this cluster's"
+            )),
+            (None, _) => match (balancer.services.first(), foreign_target(balancer, cluster)) {
+                (Some(port), _) => {
+                    refused(&format!("it has ports, {} among them", port.listen_port))
+                }
+                (None, Some(why)) => refused(&why),
+                (None, None) => Ok(()),
+            },
         }
     }
 }
 
 /// The error says which load balancer is in the way, and what an operator can do.
 pub(super) fn find<'a>(
-    context: &Context<'a>,
-    named: Option<&Sourced<String>>,
+    context: &'a Context<'a>,
+    named: Option<&'a Sourced<String>>,
 ) -> Result<Found<'a>, Refused> {
-    let (service, cluster) = (context.service, context.cluster);
+    let Context {
+        service, cluster, ..
+    } = context;
     let balancers = &context.observed.balancers;
-    if let Some(balancer) = by_label(balancers, service).map_err(Refused::new)? {
-        return labelled(balancer, service, cluster);
+    let asked = |balancer, named| Asked {
+        context,
+        balancer,
+        named,
+    };
+    let several = |message| Refused {
+        reason: Reason::SyncLoadBalancerFailed,
+        message,
+    };
+    if let Some(balancer) = by_label(balancers, service).map_err(several)? {
+        return match other_cluster(balancer, cluster) {
+            None => Ok(Found::Labelled(balancer)),
+            Some(_) if asks_for(balancer, service) => Ok(Found::Adopted(balancer)),
+            Some(uid) => Err(asked(balancer, None).not_adopted(&format!(
+                "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its \
+                 targets do not show that it is this one's"
+            ))),
+        };
     }
-    if let Some(balancer) = by_adopt_label(balancers, service)? {
+    let adopt = only_one(balancers, ADOPT, &names::service_value(service));
+    if let Some(balancer) = adopt.map_err(several)? {
         return match other_service(balancer, service, cluster) {
-            Some(uid) => Err(Refused::owned_by_service(balancer, uid)),
+            Some(uid) => Err(asked(balancer, None).owned_by_service(uid)),
             None => Ok(Found::Adopted(balancer)),
         };
     }
-    match named {
-        Some(named) => by_name(balancers, service, cluster, named),
-        None => by_default_name(balancers, service, cluster, context.planner.profile),
+    let of_name = |name: &str| balancers.iter().find(|one| one.name == name);
+    if let Some(named) = named {
+        let Some(balancer) = of_name(&named.value) else {
+            return Ok(Found::Nothing(named.clone()));
+        };
+        return asked(balancer, Some(&named.source))
+            .check()
+            .map(|()| Found::Adopted(balancer));
+    }
+    // Nothing asks for an existing one, so only what this cluster had made for a deleted Service of the same name is
+    // used again.
+    let first = names::default_name(context.planner.profile, service, cluster);
+    let second = names::second_name(&first, service);
+    let (of_first, of_second) = (of_name(&first), of_name(&second));
+    let is_left = |balancer: &&LoadBalancer| is_left_behind(balancer, service, cluster);
+    if let Some(balancer) = of_first.filter(is_left).or(of_second.filter(is_left)) {
+        return Ok(Found::Adopted(balancer));
+    }
+    let new = |name, why| Ok(Found::Nothing(Sourced::new(name, Source::Rule(why))));
+    match (of_first, of_second) {
+        (None, _) => new(first, "the default name"),
+        (Some(_), None) => new(second, "another one has the default name"),
+        (Some(_), Some(other)) => Err(match other_service(other, service, cluster) {
+            Some(uid) => asked(other, None).owned_by_service(uid),
+            None => asked(other, None).not_adopted("no annotation asks for it by its name"),
+        }),
     }
 }
 
@@ -166,127 +247,6 @@ pub(super) fn asked_too_late<'a>(
     others.find(|one| asks_for(one, service))
 }
 
-fn labelled<'a>(
-    balancer: &'a LoadBalancer,
-    service: &Service,
-    cluster: &Cluster,
-) -> Result<Found<'a>, Refused> {
-    match other_cluster(balancer, cluster) {
-        None => Ok(Found::Labelled(balancer)),
-        Some(_) if asks_for(balancer, service) => Ok(Found::Adopted(balancer)),
-        Some(uid) => {
-            let why = format!(
-                "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its \
-                 targets do not show that it is this one's"
-            );
-            Err(Refused::not_adopted(balancer, service, &why))
-        }
-    }
-}
-
-fn by_adopt_label<'a>(
-    balancers: &'a [LoadBalancer],
-    service: &Service,
-) -> Result<Option<&'a LoadBalancer>, Refused> {
-    let found = only_one(balancers, ADOPT, &names::service_value(service));
-    found.map_err(Refused::new)
-}
-
-/// An annotation asks for it by its name.
-fn by_name<'a>(
-    balancers: &'a [LoadBalancer],
-    service: &Service,
-    cluster: &Cluster,
-    named: &Sourced<String>,
-) -> Result<Found<'a>, Refused> {
-    let Some(balancer) = of_name(balancers, &named.value) else {
-        return Ok(Found::Nothing(named.clone()));
-    };
-    check_adoptable(balancer, service, cluster).map_err(|refused| Refused {
-        named: Some(named.source.clone()),
-        ..refused
-    })?;
-    Ok(Found::Adopted(balancer))
-}
-
-/// Nothing asks for an existing one, so only what this cluster had made for a deleted Service of the same name is used
-/// again.
-fn by_default_name<'a>(
-    balancers: &'a [LoadBalancer],
-    service: &Service,
-    cluster: &Cluster,
-    profile: Profile,
-) -> Result<Found<'a>, Refused> {
-    let first = names::default_name(profile, service, cluster);
-    let second = names::second_name(&first, service);
-    let of_names = (of_name(balancers, &first), of_name(balancers, &second));
-    let is_left = |balancer: &&LoadBalancer| is_left_behind(balancer, service, cluster);
-    if let Some(balancer) = of_names.0.filter(is_left).or(of_names.1.filter(is_left)) {
-        return Ok(Found::Adopted(balancer));
-    }
-    match of_names {
-        (None, _) => {
-            let name = Sourced::new(first, Source::Rule("the default name"));
-            Ok(Found::Nothing(name))
-        }
-        (Some(_), None) => {
-            let why = Source::Rule("another one has the default name");
-            Ok(Found::Nothing(Sourced::new(second, why)))
-        }
-        (Some(_), Some(other)) => Err(match other_service(other, service, cluster) {
-            Some(uid) => Refused::owned_by_service(other, uid),
-            None => Refused::not_adopted(other, service, "no annotation asks for it by its name"),
-        }),
-    }
-}
-
-/// May it be adopted by its name?
-fn check_adoptable(
-    balancer: &LoadBalancer,
-    service: &Service,
-    cluster: &Cluster,
-) -> Result<(), Refused> {
-    if let Some(uid) = other_service(balancer, service, cluster) {
-        return Err(Refused::owned_by_service(balancer, uid));
-    }
-    let refused = |why: &str| Err(Refused::not_adopted(balancer, service, why));
-    if let Some(other) = balancer.labels.get(ADOPT) {
-        return refused(&format!("its label {ADOPT} names another Service, {other}"));
-    }
-    let of_cluster = balancer.labels.get(CLUSTER_UID);
-    if let Some(uid) = of_cluster.filter(|uid| **uid != cluster.uid) {
-        return refused(&format!(
-            "its label {CLUSTER_UID} names another cluster, {uid}"
-        ));
-    }
-    match (balancer.labels.get(SERVICE_UID), of_cluster) {
-        // This cluster's, of a Service that does not exist any more. Its address may be another tenant's in DNS.
-        (Some(_), Some(_)) => {
-            return match names::of_another_namespace(balancer, service) {
-                None => Ok(()),
-                Some(other) => refused(&format!(
-                    "it was left by Service {other}, of another namespace"
-                )),
-            };
-        }
-        (Some(_), None) if has_only_own_targets(balancer, cluster) => return Ok(()),
-        (Some(uid), None) => {
-            return refused(&format!(
-                "its label {SERVICE_UID} names a Service that this cluster does not have, {uid}, and its targets do \
-                 not show that it is this cluster's"
-            ));
-        }
-        (None, _) => {}
-    }
-    if let [first, ..] = balancer.services.as_slice() {
-        return refused(&format!("it has ports, {} among them", first.listen_port));
-    }
-    match foreign_target(balancer, cluster) {
-        Some(why) => refused(&why),
-        None => Ok(()),
-    }
-}
-
 /// This cluster had made it, or adopted it, for a Service of this name, which does not exist any more.
 fn is_left_behind(balancer: &LoadBalancer, service: &Service, cluster: &Cluster) -> bool {
     let has = |label: &str| balancer.labels.get(label);
@@ -306,10 +266,6 @@ fn other_service<'a>(
 ) -> Option<&'a String> {
     let uid = balancer.labels.get(SERVICE_UID)?;
     (*uid != service.uid && cluster.service_uids.contains(uid)).then_some(uid)
-}
-
-fn of_name<'a>(balancers: &'a [LoadBalancer], name: &str) -> Option<&'a LoadBalancer> {
-    balancers.iter().find(|one| one.name == name)
 }
 
 fn only_one<'a>(

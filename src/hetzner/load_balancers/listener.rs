@@ -16,7 +16,7 @@ pub struct Listener {
 
 /// Where in the API's document of a port a field is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     Port,
     /// Only `http` and `https` have it.
     Http,
@@ -190,7 +190,7 @@ impl Listener {
             .collect()
     }
 
-    fn has(&self, part: Part) -> bool {
+    pub(super) fn has(&self, part: Part) -> bool {
         match part {
             Part::Port | Part::Check => true,
             Part::Http => matches!(self.protocol(), "http" | "https"),

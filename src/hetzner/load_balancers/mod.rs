@@ -1,12 +1,15 @@
 //! Load balancers of Hetzner Cloud: from a Service's annotations to a plan, and one change at a time.
 //!
+//! The way from a Service to a write: `plan` (the contract's [`Snapshot`](crate::provider::Snapshot)) → `desired` →
+//! `ports` → `diff` (for a new one `create`; for targets `targets`) → `change`, which makes the call.
+//!
 //! | file | its one job |
 //! |---|---|
 //! | `annotations` | the table: feeds parser, `inspect` and `ccm help annotations` |
 //! | `values` | a text becomes a type, once |
 //! | `parser` | one Service's annotations, and all that is wrong with them |
 //! | `context` | what a plan rests on: settings, what was read, what is held back in a shell |
-//! | `desired`, `ports`, `health_check` | what a Service wants: the whole, each port, each health check |
+//! | `desired`, `ports` | what a Service wants: the whole; each port with its health check |
 //! | `certificates` | managed certificates: found, taken over, ordered |
 //! | `primary_ips` | the Primary IPs of a new one, and what is reported about those of the others |
 //! | `names` | names and labels |
@@ -15,12 +18,14 @@
 //! | `find` | which load balancer is a Service's |
 //! | `ownership` | who owns one, by its targets and labels, and whether it is deleted or released |
 //! | `subnets` | where in the Network one can be attached |
-//! | `plan`, `create`, `diff`, `targets` | what must have been read before (`Planner::needs`), and what to do, in which order; `diff::compare` holds back |
+//! | `plan` | what must have been read before, and what to do |
+//! | `diff`, `targets` | the differences, as changes in their order; what is held back |
+//! | `create` | the differences of one that does not exist yet, as one request |
 //! | `status` | what the Service's status says, and a load balancer for people |
-//! | `change` | one write, as data, and what it depends on |
-//! | `observe`, `apply` | the calls |
+//! | `change` | one write: the table of actions, the request, the call, its answer |
+//! | `observe` | what is read |
 //!
-//! Everything but the last line is pure.
+//! All but `change` and `observe` is pure.
 
 pub mod annotations;
 mod balancer;

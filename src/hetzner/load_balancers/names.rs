@@ -58,26 +58,18 @@ pub(super) fn second_name(name: &str, service: &Service) -> String {
 }
 
 /// Ours, as they should be. Those of others are not among them.
-pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<&'static str, String> {
+pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::from([
-        (SERVICE_UID, service.uid.clone()),
-        (SERVICE, service_value(service)),
+        (SERVICE_UID.to_owned(), service.uid.clone()),
+        (SERVICE.to_owned(), service_value(service)),
     ]);
     if !cluster.uid.is_empty() {
-        labels.insert(CLUSTER_UID, cluster.uid.clone());
+        labels.insert(CLUSTER_UID.to_owned(), cluster.uid.clone());
     }
     if !cluster.name.is_empty() {
-        labels.insert(CLUSTER, label_value(&cluster.name));
+        labels.insert(CLUSTER.to_owned(), label_value(&cluster.name));
     }
     labels
-}
-
-/// As the API takes them.
-pub(super) fn owned(labels: &BTreeMap<&'static str, String>) -> BTreeMap<String, String> {
-    let labels = labels.iter();
-    labels
-        .map(|(label, value)| ((*label).to_owned(), value.clone()))
-        .collect()
 }
 
 /// `namespace.name`, as the labels [`SERVICE`] and [`ADOPT`] have it.
@@ -106,23 +98,8 @@ pub(super) fn adopt_command(balancer: &LoadBalancer, service: &Service) -> Strin
         true => "--overwrite ",
         false => "",
     };
-    let name = for_shell(balancer);
-    format!("hcloud load-balancer add-label {overwrite}{name} {ADOPT}={wanted}")
-}
-
-/// Its name as one word of a shell. Its number where the name could be read as something else: as a number, a flag, or
-/// more than one line.
-fn for_shell(balancer: &LoadBalancer) -> String {
-    let name = &balancer.name;
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    let is_number = name.chars().all(|letter| letter.is_ascii_digit());
-    if is_number || name.starts_with('-') || name.chars().any(char::is_control) {
-        balancer.id.to_string()
-    } else if name.chars().all(is_plain) {
-        name.clone()
-    } else {
-        format!("'{}'", name.replace('\'', r"'\''"))
-    }
+    let id = balancer.id;
+    format!("hcloud load-balancer add-label {overwrite}{id} {ADOPT}={wanted}")
 }
 
 fn label_value(text: &str) -> String {

@@ -13,7 +13,7 @@ use crate::hetzner::networks::Network;
 use crate::provider::{Error, Service, Urgency, Usage};
 use jiff::Timestamp;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(in crate::hetzner) fn observe(
         balancers: api.list("", urgency)?,
         ..Observed::default()
     };
-    let wanted: Vec<String> = services
+    let wanted: Vec<&str> = services
         .iter()
         .filter(|service| needs_types(&observed.balancers, planner, service))
         .map(|service| wanted_type(planner, service).unwrap_or_default())
@@ -88,15 +88,9 @@ fn needs_types(balancers: &[LoadBalancer], planner: &Planner, service: &Service)
     wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
 }
 
-fn wanted_type(planner: &Planner, service: &Service) -> Option<String> {
-    let set = value_of(service, &annotations::TYPE).map(str::to_owned);
-    set.or_else(|| {
-        planner
-            .defaults
-            .kind
-            .as_ref()
-            .map(|kind| kind.value.clone())
-    })
+fn wanted_type<'a>(planner: &'a Planner, service: &'a Service) -> Option<&'a str> {
+    let default = planner.defaults.kind.as_ref();
+    value_of(service, &annotations::TYPE).or_else(|| default.map(|kind| kind.value.as_str()))
 }
 
 /// A load balancer keeps the addresses that it was made with.
@@ -112,11 +106,11 @@ fn needs_certificates(service: &Service) -> bool {
 fn types(
     api: &Api,
     known: &Types,
-    wanted: &[String],
+    wanted: &[&str],
     urgency: Urgency,
 ) -> Result<Arc<Vec<BalancerType>>, Error> {
     let is_good = |age: Duration, types: &[BalancerType]| {
-        let has = |name: &String| name.is_empty() || types.iter().any(|kind| kind.name == *name);
+        let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
         age < match wanted.iter().all(has) {
             true => TYPES_KEPT,
             false => TYPES_CERTAIN,
@@ -139,39 +133,20 @@ struct NumberedType {
     kind: BalancerType,
 }
 
-/// How far back what a load balancer does now is looked for.
-const RECENT_S: i64 = 300;
+/// How far back the last sample of a metric may be.
+const RECENT: Duration = Duration::from_secs(300);
 
-const STEP_S: i64 = 60;
-
-#[derive(Deserialize)]
-struct Metrics {
-    metrics: TimeSeries,
-}
-
-#[derive(Deserialize)]
-struct TimeSeries {
-    time_series: BTreeMap<String, Series>,
-}
-
-#[derive(Deserialize)]
-struct Series {
-    /// Seconds since 1970 and a decimal number.
-    values: Vec<(f64, String)>,
-}
-
-/// By the last sample of each series.
+/// What a load balancer does now.
 pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, Error> {
-    let names = "open_connections,connections_per_second,requests_per_second";
-    let now = Timestamp::now().as_second();
-    let time = |second: i64| Timestamp::from_second(second).map(|at| at.to_string());
-    let [start, end] = [now - RECENT_S, now].map(|at| time(at).unwrap_or_default());
-    let path =
-        format!("/load_balancers/{id}/metrics?type={names}&start={start}&end={end}&step={STEP_S}");
-    let answer: Metrics = api.get(&path, Urgency::Asked)?;
+    let now = Timestamp::now();
+    let [start, end] = [now - RECENT, now].map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ"));
+    let types = "open_connections,connections_per_second,requests_per_second";
+    let path = format!("/load_balancers/{id}/metrics?type={types}&start={start}&end={end}&step=60");
+    let answer: Value = api.get(&path, Urgency::Asked)?;
+    // Each sample is a time and a decimal number.
     let last = |name: &str| {
-        let (_, value) = answer.metrics.time_series.get(name)?.values.last()?;
-        value.parse().ok().filter(|value: &f64| value.is_finite())
+        let series = &answer["metrics"]["time_series"][name]["values"];
+        series.as_array()?.last()?[1].as_str()?.parse().ok()
     };
     Ok(Usage {
         open_connections: last("open_connections"),

@@ -1,14 +1,12 @@
 //! The annotations of one Service, each read into its type; everything that is wrong, at once.
 //!
-//! A tenant writes them: however many there are and however long, reading them costs little, and so does what is
-//! reported of them.
+//! A tenant writes them. What is read of a Service is bounded (250 ports, 500 annotations with 32 KiB together, see
+//! `kube`); what is reported of it is bounded here.
 
 use super::annotations::{Annotation, PREFIX, TABLE};
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
 use crate::text::{self, nearest};
-use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::{BTreeMap, HashSet};
 
 /// Of problems, and of findings of one reason, so many are said; the others are counted.
 const SAID_AT_MOST: usize = 10;
@@ -23,16 +21,11 @@ const LONGEST_MESSAGE: usize = 1000;
 pub(super) struct AnnotationParser<'a> {
     service: &'a Service,
     set: BTreeMap<Place, Set<'a>>,
-    ports: OnceCell<PortIndex<'a>>,
-    /// What keeps the load balancer from being touched; each once.
+    /// What keeps the load balancer from being touched.
     pub(super) problems: Vec<String>,
-    /// Those that are counted alone.
-    more_problems: usize,
     findings: Vec<Finding>,
-    /// How many of each reason there were.
-    count: BTreeMap<Reason, usize>,
-    /// Hashes of the problems and findings that there were.
-    seen: HashSet<u64>,
+    /// The problems and findings that there were: each is said once, however many ports it is about.
+    seen: HashSet<String>,
 }
 
 /// Name of an annotation, and the listen port that it is about alone; always a TCP one.
@@ -46,52 +39,13 @@ struct Set<'a> {
     is_bad: bool,
 }
 
-/// The Service's ports, by what a suffix may call them.
-struct PortIndex<'a> {
-    /// In lower case.
-    by_name: HashMap<String, &'a ServicePort>,
-    /// Of two with one number the TCP one is the load balancer's.
-    by_number: HashMap<u16, &'a ServicePort>,
-}
-
-impl<'a> PortIndex<'a> {
-    fn new(service: &'a Service) -> PortIndex<'a> {
-        let mut index = PortIndex {
-            by_name: HashMap::new(),
-            by_number: HashMap::new(),
-        };
-        for port in &service.ports {
-            let name = port.name.to_ascii_lowercase();
-            index.by_name.entry(name).or_insert(port);
-            let same_number = index.by_number.entry(port.port).or_insert(port);
-            if same_number.protocol != Protocol::Tcp && port.protocol == Protocol::Tcp {
-                *same_number = port;
-            }
-        }
-        index
-    }
-
-    fn find(&self, suffix: &str) -> Option<&'a ServicePort> {
-        let by_name = self.by_name.get(&suffix.to_ascii_lowercase());
-        let by_number = || {
-            let number = suffix.parse::<u16>().ok()?;
-            let is_written_so = number.to_string() == suffix;
-            self.by_number.get(&number).filter(|_| is_written_so)
-        };
-        by_name.or_else(by_number).copied()
-    }
-}
-
 impl<'a> AnnotationParser<'a> {
     pub(super) fn new(service: &'a Service) -> AnnotationParser<'a> {
         let mut parser = AnnotationParser {
             service,
             set: BTreeMap::new(),
-            ports: OnceCell::new(),
             problems: Vec::new(),
-            more_problems: 0,
             findings: Vec::new(),
-            count: BTreeMap::new(),
             seen: HashSet::new(),
         };
         for (key, value) in &service.annotations {
@@ -146,71 +100,50 @@ impl<'a> AnnotationParser<'a> {
         all.any(|(_, set)| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
-    /// Said once, however many ports it is about.
     pub(super) fn problem(&mut self, problem: String) {
-        let about = hash(&problem);
-        self.problem_about(about, || problem);
-    }
-
-    /// The same where the message is costly: it is made only if it is said. `about`: the hash of what it is about.
-    pub(super) fn problem_about(&mut self, about: u64, message: impl FnOnce() -> String) {
-        if !self.seen.insert(about) {
-            return;
-        }
-        match self.problems.len() {
-            ..SAID_AT_MOST => self
-                .problems
-                .push(text::cut(&message(), LONGEST_MESSAGE).into_owned()),
-            _ => self.more_problems += 1,
+        if self.seen.insert(problem.clone()) {
+            self.problems
+                .push(text::cut(&problem, LONGEST_MESSAGE).into_owned());
         }
     }
 
-    /// Reported once, however many ports it is about.
+    /// Will one more problem be said, and not only counted?
+    pub(super) fn has_room(&self) -> bool {
+        self.problems.len() < SAID_AT_MOST
+    }
+
     pub(super) fn finding(&mut self, finding: Finding) {
-        let about = hash(&(finding.reason, &finding.message));
-        self.finding_about(finding.reason, about, || finding);
-    }
-
-    /// The same where the message is costly: it is made only if it is reported.
-    fn finding_about(&mut self, reason: Reason, about: u64, finding: impl FnOnce() -> Finding) {
-        if !self.seen.insert(about) {
-            return;
-        }
-        let count = self.count.entry(reason).or_default();
-        *count += 1;
-        if *count <= FINDINGS_OF_A_REASON {
-            let mut finding = finding().by_provider();
-            finding.message = text::cut(&finding.message, LONGEST_MESSAGE).into_owned();
-            self.findings.push(finding);
+        if self.seen.insert(finding.message.clone()) {
+            self.findings.push(finding.by_provider());
         }
     }
 
-    /// A warning about one of many ports.
-    pub(super) fn port_finding(
-        &mut self,
-        reason: Reason,
-        port: &ServicePort,
-        message: impl FnOnce() -> String,
-    ) {
-        let about = hash(&(reason, port.port, port.protocol));
-        self.finding_about(reason, about, || Finding::warning(reason, message()));
+    pub(super) fn warning(&mut self, reason: Reason, message: impl Into<String>) {
+        self.finding(Finding::warning(reason, message));
     }
 
     /// All problems, and all findings.
     pub(super) fn end(mut self) -> (Vec<String>, Vec<Finding>) {
-        if self.more_problems > 0 {
-            let more = format!("and {} more problems", self.more_problems);
-            self.problems.push(more);
+        if let Some(more @ 1..) = self.problems.len().checked_sub(SAID_AT_MOST) {
+            self.problems.truncate(SAID_AT_MOST);
+            self.problems.push(format!("and {more} more problems"));
         }
-        for (reason, count) in self.count {
+        let mut counts: BTreeMap<Reason, usize> = BTreeMap::new();
+        let mut findings = self.findings;
+        findings.retain_mut(|finding| {
+            finding.message = text::cut(&finding.message, LONGEST_MESSAGE).into_owned();
+            let count = counts.entry(finding.reason).or_default();
+            *count += 1;
+            *count <= FINDINGS_OF_A_REASON
+        });
+        for (reason, count) in counts {
             if let Some(more @ 1..) = count.checked_sub(FINDINGS_OF_A_REASON) {
                 let message =
                     format!("and {more} more like the {FINDINGS_OF_A_REASON} that are reported");
-                self.findings
-                    .push(Finding::warning(reason, message).by_provider());
+                findings.push(Finding::warning(reason, message).by_provider());
             }
         }
-        (self.problems, self.findings)
+        (self.problems, findings)
     }
 
     /// That of the port alone wins.
@@ -228,10 +161,9 @@ impl<'a> AnnotationParser<'a> {
             Some((name, suffix)) => (name, Some(suffix)),
             None => (name, None),
         };
-        let Some(annotation) = known(name) else {
-            let about = hash(&key);
-            let reason = Reason::UnknownAnnotation;
-            return self.finding_about(reason, about, || unknown(key, name));
+        let is_it = |row: &&&Annotation| row.name.eq_ignore_ascii_case(name);
+        let Some(annotation) = TABLE.iter().find(is_it) else {
+            return self.warning(Reason::UnknownAnnotation, unknown(key, name));
         };
         if !annotation.is_read() {
             return;
@@ -270,32 +202,39 @@ impl<'a> AnnotationParser<'a> {
             ));
             return None;
         }
-        let service = self.service;
-        let index = self.ports.get_or_init(|| PortIndex::new(service));
-        if let Some(port) = index.find(suffix) {
-            if port.protocol == Protocol::Tcp {
-                return Some(port.port);
-            }
-            let reason = Reason::AnnotationWithoutEffect;
-            self.finding_about(reason, hash(&key), || {
-                let why = format!(
-                    "annotation {key} has no effect: port {} is {}, and Hetzner's load balancers take TCP only",
-                    shown(port),
-                    port.protocol.name()
-                );
-                Finding::warning(reason, why)
-            });
-            return None;
-        }
-        self.problem_about(hash(&key), || {
-            let there: Vec<String> = service.ports.iter().map(shown).collect();
-            format!(
+        let Some(port) = find_port(self.service, suffix) else {
+            let there: Vec<String> = self.service.ports.iter().map(shown).collect();
+            self.problem(format!(
                 "annotation {key}: the Service has no port {suffix:?}; it has {}",
                 text::some_of(&there)
-            )
-        });
+            ));
+            return None;
+        };
+        if port.protocol == Protocol::Tcp {
+            return Some(port.port);
+        }
+        let why = format!(
+            "annotation {key} has no effect: port {} is {}, and Hetzner's load balancers take TCP only",
+            shown(port),
+            port.protocol.name()
+        );
+        self.warning(Reason::AnnotationWithoutEffect, why);
         None
     }
+}
+
+/// By its name, else by its number. Of two with one number the TCP one is the load balancer's.
+fn find_port<'a>(service: &'a Service, suffix: &str) -> Option<&'a ServicePort> {
+    let mut ports = service.ports.iter();
+    let by_name = ports.find(|port| port.name.eq_ignore_ascii_case(suffix));
+    let number = suffix.parse::<u16>().ok();
+    let number = number.filter(|number| number.to_string() == suffix);
+    let by_number = || {
+        let ports = service.ports.iter();
+        let ports = ports.filter(|port| Some(port.port) == number);
+        ports.min_by_key(|port| port.protocol != Protocol::Tcp)
+    };
+    by_name.or_else(by_number)
 }
 
 /// Does a Service set it, for the whole or for a port?
@@ -320,19 +259,6 @@ pub(super) fn value_of<'a>(service: &'a Service, annotation: &Annotation) -> Opt
     Some(value.trim()).filter(|value| !value.is_empty())
 }
 
-/// Of what a problem or a finding is about.
-pub(super) fn hash(about: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    about.hash(&mut hasher);
-    hasher.finish()
-}
-
-fn known(name: &str) -> Option<&'static Annotation> {
-    let mut rows = TABLE.iter();
-    rows.find(|row| row.name.eq_ignore_ascii_case(name))
-        .copied()
-}
-
 /// `name (number)`, or the number alone.
 fn shown(port: &ServicePort) -> String {
     match port.name.as_str() {
@@ -341,14 +267,11 @@ fn shown(port: &ServicePort) -> String {
     }
 }
 
-fn unknown(key: &str, name: &str) -> Finding {
+fn unknown(key: &str, name: &str) -> String {
     let names = TABLE.iter().filter(|row| row.is_read()).map(|row| row.name);
     let meant = match nearest(&name.to_ascii_lowercase(), names) {
         Some(name) => format!("; did you mean {PREFIX}{name}?"),
         None => String::new(),
     };
-    Finding::warning(
-        Reason::UnknownAnnotation,
-        format!("annotation {key} is not one that is known{meant}"),
-    )
+    format!("annotation {key} is not one that is known{meant}")
 }

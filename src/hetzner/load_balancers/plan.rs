@@ -2,7 +2,7 @@
 
 use super::balancer::{BalancerType, LoadBalancer};
 use super::change::{Action, Change, Guard, Purpose};
-use super::context::{Context, Limits, Names, Observed, Snapshot};
+use super::context::{Context, Observed, Snapshot};
 use super::desired::{Desired, desired};
 use super::diff::{Diff, USUAL_TYPE, boxed, server_target};
 use super::find::{Found, asked_too_late, by_label, find, other_cluster, rests_on_services};
@@ -28,7 +28,7 @@ impl provider::Snapshot for Snapshot {
     /// By what was read last.
     fn needs(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster) -> Needs {
         let context = self.context(service, nodes, cluster);
-        if !self.covers(service) || context.limits.exceeded_by(service).is_some() {
+        if !self.covers(service) {
             return Needs::default();
         }
         let mut parser = AnnotationParser::new(service);
@@ -64,18 +64,11 @@ impl provider::Snapshot for Snapshot {
             return refused(plan, parser);
         }
         let context = self.context(service, nodes, cluster);
-        let for_people = |balancer: &LoadBalancer| status::for_people(balancer, context.names());
-        if let Some(why) = context.limits.exceeded_by(service) {
-            parser.problem(why);
-            let there = by_label(&self.observed.balancers, service).ok().flatten();
-            plan.found = there.map(for_people);
-            return refused(plan, parser);
-        }
         let mut desired = desired(&mut parser, &context);
         let found = match find(&context, desired.name.as_ref()) {
             Ok(found) => found,
             Err(why) => {
-                parser.problem(why.message());
+                parser.problem(why.message);
                 let mut plan = refused(plan, parser);
                 if let Some(obstacle) = &mut plan.obstacle {
                     obstacle.reason = why.reason;
@@ -92,7 +85,7 @@ impl provider::Snapshot for Snapshot {
         {
             parser.finding(not_adopted_beside(other, own));
         }
-        plan.found = there.map(for_people);
+        plan.found = there.map(|balancer| status::for_people(balancer, cluster));
         let kind = kind(&mut parser, &self.observed, &desired, there);
         check_services(&mut parser, &desired, kind, there);
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
@@ -129,12 +122,7 @@ impl provider::Snapshot for Snapshot {
         plan
     }
 
-    fn plan_removal(
-        &self,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan {
+    fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
         let balancer = match by_label(&self.observed.balancers, service) {
             Ok(Some(balancer)) => balancer,
@@ -144,8 +132,7 @@ impl provider::Snapshot for Snapshot {
                 return plan;
             }
         };
-        let context = self.context(service, nodes, cluster);
-        plan.found = Some(status::for_people(balancer, context.names()));
+        plan.found = Some(status::for_people(balancer, cluster));
         plan.is_labelled = true;
         if let Some(uid) = other_cluster(balancer, cluster) {
             plan.findings.push(left_to_its_cluster(balancer, uid));
@@ -154,16 +141,14 @@ impl provider::Snapshot for Snapshot {
         match end_with_service(balancer, service.created, cluster) {
             End::Delete if balancer.protection.delete => plan.findings.push(protected(balancer)),
             End::Delete => plan.changes.push(self.removal(balancer, Purpose::Usual)),
-            End::Release(why) => plan.changes = release(&context, balancer, &why),
+            End::Release(why) => {
+                plan.changes = release(&self.context(service, &[], cluster), balancer, &why)
+            }
         }
         plan
     }
 
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
-        let names = Names {
-            offered: &[],
-            cluster: None,
-        };
         let orphan = |balancer: &LoadBalancer| {
             let label = |name| balancer.labels.get(name).filter(|value| !value.is_empty());
             // A cluster whose UID could not be read has none.
@@ -175,7 +160,7 @@ impl provider::Snapshot for Snapshot {
             let stays = why_it_stays(balancer, cluster);
             let is_deleted = stays.is_none();
             Some(Orphan {
-                balancer: status::for_people(balancer, names),
+                balancer: status::for_people(balancer, cluster),
                 service: label(SERVICE).map_or("unknown", |name| name).to_owned(),
                 service_uid: service_uid.clone(),
                 removal: is_deleted.then(|| self.removal(balancer, Purpose::Orphan)),
@@ -201,7 +186,6 @@ impl Snapshot {
             nodes,
             cluster,
             certificates: Certificates::new(certificates),
-            limits: Limits::of(&self.observed),
         }
     }
 
@@ -284,7 +268,10 @@ fn release(
     }
     for (server, _) in balancer.server_targets() {
         if context.cluster.servers.contains_key(&InstanceId(server)) {
-            let line = format!("target {}: removed", context.names().of(server));
+            let line = format!(
+                "target {}: removed",
+                status::node_on(server, context.cluster)
+            );
             parts.push(part(Action::RemoveTarget, server_target(server), line));
         }
     }
@@ -410,15 +397,13 @@ fn report_deprecated<'a>(
     kind: &'a BalancerType,
 ) -> Option<&'a BalancerType> {
     if let Some(deprecation) = &kind.deprecation {
-        parser.finding(Finding::warning(
-            Reason::LoadBalancerTypeDeprecated,
-            format!(
-                "type {} of the load balancer is deprecated and ends after {}: choose another in annotation {}",
-                kind.name,
-                deprecation.unavailable_after,
-                annotations::TYPE.key()
-            ),
-        ));
+        let why = format!(
+            "type {} of the load balancer is deprecated and ends after {}: choose another in annotation {}",
+            kind.name,
+            deprecation.unavailable_after,
+            annotations::TYPE.key()
+        );
+        parser.warning(Reason::LoadBalancerTypeDeprecated, why);
     }
     Some(kind)
 }

@@ -1,13 +1,13 @@
 //! What a Service wants of each port of its load balancer, and of the port's health check.
 
 use super::annotations::{self as a, Annotation};
-use super::certificates::{Managed, certificate_type, issued};
+use super::certificates::{Managed, is_managed, issued};
 use super::context::{Context, Defaults, NODE_PORT, default_source};
-use super::listener::{Listener, PortField, PortField as F};
-use super::parser::{AnnotationParser, hash};
-use super::values::{self as v, CertificateType};
+use super::listener::{Listener, Part, PortField, PortField as F};
+use super::parser::AnnotationParser;
+use super::values as v;
 use crate::hetzner::certificates::Certificate;
-use crate::provider::{Finding, Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
+use crate::provider::{Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
 use crate::text::{self, did_you_mean};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -69,14 +69,6 @@ const PLACE: [&Annotation; 3] = [
 ];
 
 const INTERVALS: [PortField; 3] = [F::CheckInterval, F::CheckTimeout, F::CheckRetries];
-
-/// Only a health check by HTTP has them.
-const HTTP_CHECK_ONLY: [&Annotation; 4] = [
-    &a::HEALTH_CHECK_HTTP_DOMAIN,
-    &a::HEALTH_CHECK_HTTP_PATH,
-    &a::HTTP_STATUS_CODES,
-    &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE,
-];
 
 /// One port as it should be.
 #[derive(Clone, Debug)]
@@ -142,9 +134,12 @@ pub(super) fn ports(
     let mut ports = Vec::new();
     for port in &context.service.ports {
         if port.protocol != Protocol::Tcp {
-            parser.port_finding(Reason::UnsupportedProtocolConfigured, port, || {
-                unsupported(port)
-            });
+            let why = format!(
+                "port {} is {}: Hetzner's load balancers take TCP only, so it is left out",
+                port.port,
+                port.protocol.name()
+            );
+            parser.warning(Reason::UnsupportedProtocolConfigured, why);
         } else if let Some(node_port) = port.node_port {
             ports.push(wanted(parser, context, managed, port, node_port));
         } else {
@@ -157,11 +152,11 @@ pub(super) fn ports(
     }
     let mut all = context.service.ports.iter();
     if !all.any(|port| port.protocol == Protocol::Tcp) {
-        parser.finding(Finding::warning(
+        parser.warning(
             Reason::UnsupportedProtocolConfigured,
             "no port of the Service is TCP, so its load balancer serves nothing, and costs money all the same: give it a \
              TCP port, or another type than LoadBalancer",
-        ));
+        );
     }
     check_redirects(parser, &ports);
     report_unused(parser, &ports);
@@ -192,52 +187,50 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// An annotation, and whether plain `http` has it too.
-const HTTP_ONLY: [(&Annotation, bool); 10] = [
-    (&a::HTTP_COOKIE_NAME, true),
-    (&a::HTTP_COOKIE_LIFETIME, true),
-    (&a::HTTP_STICKY_SESSIONS, true),
-    (&a::HTTP_TIMEOUT_IDLE, true),
-    (&a::HTTP_REDIRECT_HTTP, false),
-    (&a::CERTIFICATE_TYPE, false),
-    (&a::HTTP_CERTIFICATES, false),
-    (&a::HTTP_MANAGED_CERTIFICATE_NAME, false),
-    (&a::HTTP_MANAGED_CERTIFICATE_DOMAINS, false),
-    (&a::HTTP_MANAGED_CERTIFICATE_ACME_STAGING, false),
+/// Annotations that have an effect only on ports with a certain part.
+const ONLY_WITH: [(Part, &Annotation); 14] = [
+    (Part::Http, &a::HTTP_COOKIE_NAME),
+    (Part::Http, &a::HTTP_COOKIE_LIFETIME),
+    (Part::Http, &a::HTTP_STICKY_SESSIONS),
+    (Part::Http, &a::HTTP_TIMEOUT_IDLE),
+    (Part::Https, &a::HTTP_REDIRECT_HTTP),
+    (Part::Https, &a::CERTIFICATE_TYPE),
+    (Part::Https, &a::HTTP_CERTIFICATES),
+    (Part::Https, &a::HTTP_MANAGED_CERTIFICATE_NAME),
+    (Part::Https, &a::HTTP_MANAGED_CERTIFICATE_DOMAINS),
+    (Part::Https, &a::HTTP_MANAGED_CERTIFICATE_ACME_STAGING),
+    (Part::HttpCheck, &a::HEALTH_CHECK_HTTP_DOMAIN),
+    (Part::HttpCheck, &a::HEALTH_CHECK_HTTP_PATH),
+    (Part::HttpCheck, &a::HTTP_STATUS_CODES),
+    (Part::HttpCheck, &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE),
 ];
 
-/// Reports annotations for `http` or `https` that are set for no such port.
+/// Reports those that are set although no port has that part.
 fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
     // With a problem nothing is changed: only that is reported. It may be in a value of these annotations.
-    if !parser.problems.is_empty() {
+    if !parser.problems.is_empty() || ports.is_empty() {
         return;
     }
-    for (annotation, in_http) in HTTP_ONLY {
-        let speaks = |port: &Port| match port.listener.protocol() {
-            "https" => true,
-            protocol => in_http && protocol == "http",
-        };
-        if ports.is_empty() || ports.iter().any(speaks) || !parser.asks(annotation) {
+    for (part, annotation) in ONLY_WITH {
+        if ports.iter().any(|port| port.listener.has(part)) || !parser.asks(annotation) {
             continue;
         }
-        let words = if in_http { "http or https" } else { "https" };
-        parser.finding(Finding::warning(
-            Reason::AnnotationWithoutEffect,
-            format!(
-                "annotation {} has no effect, because no port of the Service has protocol {words}: set {} to {words}",
-                annotation.key(),
-                a::PROTOCOL.key()
+        let (what, by, words) = match part {
+            Part::Https => ("protocol https", &a::PROTOCOL, "https"),
+            Part::HttpCheck => (
+                "health check protocol http",
+                &a::HEALTH_CHECK_PROTOCOL,
+                "http",
             ),
-        ));
+            _ => ("protocol http or https", &a::PROTOCOL, "http or https"),
+        };
+        let why = format!(
+            "annotation {} has no effect, because no port of the Service has {what}: set {} to {words}",
+            annotation.key(),
+            by.key()
+        );
+        parser.warning(Reason::AnnotationWithoutEffect, why);
     }
-}
-
-fn unsupported(port: &ServicePort) -> String {
-    format!(
-        "port {} is {}: Hetzner's load balancers take TCP only, so it is left out",
-        port.port,
-        port.protocol.name()
-    )
 }
 
 fn wanted(
@@ -331,12 +324,10 @@ impl PortReader<'_, '_> {
     /// is an `https` port without any, unless it may have one already.
     fn uploaded(&mut self) -> Option<Sourced<Vec<u64>>> {
         let context = self.context;
-        let kind = certificate_type(self.parser, context, Some(self.port));
-        if kind.is_some_and(|kind| kind.value == CertificateType::Managed) {
+        if is_managed(self.parser, context, self.port).is_some_and(|managed| managed.value) {
             return None;
         }
-        let at_most = context.limits.certificates;
-        let named = self.annotation(&a::HTTP_CERTIFICATES, |text| v::list(text, at_most));
+        let named = self.annotation(&a::HTTP_CERTIFICATES, v::certificates);
         if !self.wanted.listener.is_https() {
             return None;
         }
@@ -386,15 +377,7 @@ impl PortReader<'_, '_> {
         let usual = Some(usual).filter(|_| !self.context.planner.preserves_unset());
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
         self.check_tls(over_tls);
-        if !self.is_by_http() {
-            self.report_unused();
-        }
         self.name_unknown_settings(is_set);
-    }
-
-    fn is_by_http(&self) -> bool {
-        let protocol = self.wanted.listener.get(F::CheckProtocol);
-        protocol.is_some_and(|protocol| protocol == "http")
     }
 
     fn has(&self, annotation: &'static Annotation) -> bool {
@@ -413,8 +396,10 @@ impl PortReader<'_, '_> {
             && service.traffic_policy == TrafficPolicy::Local
             && service.health_check_node_port.is_some();
         // With an interval the check would speak the port's own protocol.
-        let may_follow_port =
-            !is_said && !is_set && self.wanted.listener.protocol() != "tcp" && !self.is_by_http();
+        let may_follow_port = !is_said
+            && !is_set
+            && self.wanted.listener.protocol() != "tcp"
+            && !self.wanted.listener.has(Part::HttpCheck);
         let rows = INTERVALS.into_iter().filter_map(row);
         let mut intervals = rows.map(|(annotation, ..)| default_source(annotation));
         let interval = intervals.find(|unset| may_follow_port && planner.holds_back(unset));
@@ -449,7 +434,10 @@ impl PortReader<'_, '_> {
     /// `tcp` or `http`. True: over TLS.
     fn check_protocol(&mut self, is_set: bool, is_local: bool) -> bool {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
-        let http_is_set = HTTP_CHECK_ONLY.iter().any(|one| self.has(one));
+        let mut of_http = ONLY_WITH
+            .iter()
+            .filter(|(part, _)| *part == Part::HttpCheck);
+        let http_is_set = of_http.any(|(_, one)| self.has(one));
         // Upstream reads those only when the check is HTTP.
         let follows_port = is_set || (http_is_set && !self.context.planner.preserves_unset());
         let own = self.wanted.listener.protocol().to_owned();
@@ -478,22 +466,6 @@ impl PortReader<'_, '_> {
         let by_protocol = Source::Rule("the protocol of the health check");
         self.set(F::CheckTls, set, over_tls, Some(by_protocol));
     }
-
-    fn report_unused(&mut self) {
-        for annotation in HTTP_CHECK_ONLY {
-            if self.has(annotation) {
-                self.parser.finding(Finding::warning(
-                    Reason::AnnotationWithoutEffect,
-                    format!(
-                        "annotation {} has no effect on port {}, whose health check is tcp: set {} to http",
-                        annotation.key(),
-                        self.port.port,
-                        a::HEALTH_CHECK_PROTOCOL.key()
-                    ),
-                ));
-            }
-        }
-    }
 }
 
 fn certificate<'a>(
@@ -505,15 +477,13 @@ fn certificate<'a>(
     let there = &context.certificates;
     let found = there.named(name);
     if found.is_none() {
-        let about = hash(&(source.to_string(), name));
-        parser.problem_about(about, || {
-            // Which others there are is the project's business: tenants read this.
-            let near = did_you_mean(name, there.names());
-            format!(
-                "{source}: there is no certificate {} in the project{near}",
-                text::quoted(name)
-            )
-        });
+        // Which others there are is the project's business: tenants read this.
+        let near = parser.has_room().then(|| did_you_mean(name, there.names()));
+        parser.problem(format!(
+            "{source}: there is no certificate {} in the project{}",
+            text::quoted(name),
+            near.unwrap_or_default()
+        ));
     }
     found
 }

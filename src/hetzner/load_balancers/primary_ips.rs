@@ -10,7 +10,7 @@ use super::context::Context;
 use super::desired::{ASKED_BY_FIELD, AskedIp, Desired};
 use super::parser::{AnnotationParser, has};
 use super::status;
-use crate::provider::{Field, Finding, Reason, Service, Sourced};
+use crate::provider::{Field, Reason, Service, Sourced};
 use crate::text::{did_you_mean, quoted};
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
@@ -100,7 +100,7 @@ pub(super) fn report(
     let mut by_field = asked.families.iter().filter(by_field);
     let gets = there.is_none() && by_field.any(|family| family.find(context).is_some());
     if !wanted.is_empty() && !has && !gets {
-        parser.finding(Finding::warning(
+        parser.warning(
             Reason::FieldIgnored,
             // The same before and after it is made: one warning for one wish.
             format!(
@@ -111,7 +111,7 @@ pub(super) fn report(
                 shown_address(wanted),
                 limited(context, " and")
             ),
-        ));
+        );
     }
 }
 
@@ -178,7 +178,9 @@ impl AskedIp {
                 key.collect::<String>()
             ));
         }
-        if let Some(id) = one.assignee_id {
+        // Of a manifest the holder may be the Service's own load balancer.
+        let holder = one.assignee_id;
+        if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");
             let mut balancers = context.observed.balancers.iter();
             let holder = balancers.find(|balancer| balancer.id == id);
@@ -214,8 +216,8 @@ impl AskedIp {
         };
         let net = &balancer.public_net;
         let (id, ip, range) = match self.kind {
-            "ipv4" => (net.ipv4.id, net.ipv4.ip.map(IpAddr::from), 32),
-            _ => (net.ipv6.id, net.ipv6.ip.map(IpAddr::from), 64),
+            "ipv4" => (net.ipv4.id, net.ipv4.ip, 32),
+            _ => (net.ipv6.id, net.ipv6.ip, 64),
         };
         let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
         let text = &asked.value;
@@ -234,7 +236,7 @@ impl AskedIp {
         } else if all.is_some() || !is_name {
             let text = quoted(text);
             let why = format!("{}: {text} has no effect on {ip}: {KEEPS}", asked.source);
-            parser.finding(Finding::warning(Reason::AnnotationWithoutEffect, why));
+            parser.warning(Reason::AnnotationWithoutEffect, why);
         }
     }
 }
@@ -274,14 +276,12 @@ fn place(
 /// Who chooses an address means to keep it.
 fn not_kept(parser: &mut AnnotationParser, one: &PrimaryIp) {
     if one.auto_delete {
-        parser.finding(Finding::warning(
-            Reason::AddressNotKept,
-            format!(
-                "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in the \
-                 console or with hcloud primary-ip update {} --auto-delete=false",
-                one.shown(),
-                one.name
-            ),
-        ));
+        let why = format!(
+            "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in the \
+             console or with hcloud primary-ip update {} --auto-delete=false",
+            one.shown(),
+            one.name
+        );
+        parser.warning(Reason::AddressNotKept, why);
     }
 }

@@ -1,10 +1,10 @@
 //! What a Service's status says of its load balancer, and what people read of it.
 
 use super::balancer::{HealthStatus, LoadBalancer, Target};
-use super::context::{Names, Planner};
+use super::context::Planner;
 use super::desired::Desired;
 use super::listener::PortField;
-use crate::provider::{self, Balancer, Health, Ingress, Source, Traffic};
+use crate::provider::{self, Balancer, Cluster, Health, Ingress, InstanceId, Source};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// `status.loadBalancer.ingress`: the host name alone, else the addresses in order. And of these those that are there
@@ -62,8 +62,8 @@ pub(super) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
 }
 
 /// For people; targets by the names of their nodes.
-pub(super) fn for_people(balancer: &LoadBalancer, names: Names) -> Balancer {
-    let targets = balancer.targets.iter().map(|one| target(one, names));
+pub(super) fn for_people(balancer: &LoadBalancer, cluster: &Cluster) -> Balancer {
+    let targets = balancer.targets.iter().map(|one| target(one, cluster));
     let targets: Vec<provider::Target> = targets.collect();
     Balancer {
         id: balancer.id,
@@ -75,19 +75,16 @@ pub(super) fn for_people(balancer: &LoadBalancer, names: Names) -> Balancer {
         total: targets.len(),
         targets,
         monthly_price: balancer.monthly_price(),
-        traffic: Traffic {
-            outgoing: balancer.outgoing_traffic,
-            ingoing: balancer.ingoing_traffic,
-            included: balancer.included_traffic,
-        },
+        outgoing_traffic: balancer.outgoing_traffic,
+        ingoing_traffic: balancer.ingoing_traffic,
+        included_traffic: balancer.included_traffic,
         usage: None,
     }
 }
 
 fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
     let public = &balancer.public_net;
-    let ipv4 = public.ipv4.ip.map(IpAddr::from);
-    ipv4.into_iter().chain(public.ipv6.ip.map(IpAddr::from))
+    public.ipv4.ip.into_iter().chain(public.ipv6.ip)
 }
 
 /// Its private IPs when it is attached as it should be; one that the API will choose is not known yet.
@@ -103,13 +100,19 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     }
 }
 
-fn target(target: &Target, names: Names) -> provider::Target {
+/// The name of the node on a server, else the server's number.
+pub(super) fn node_on(server: u64, cluster: &Cluster) -> String {
+    let known = cluster.servers.get(&InstanceId(server));
+    known.map_or_else(|| format!("server {server}"), String::clone)
+}
+
+fn target(target: &Target, cluster: &Cluster) -> provider::Target {
     let (name, health): (String, &[HealthStatus]) = match target {
         Target::Server {
             server,
             health_status,
             ..
-        } => (names.of(server.id), health_status),
+        } => (node_on(server.id, cluster), health_status),
         Target::Ip { ip, health_status } => (ip.ip.to_string(), health_status),
         Target::LabelSelector { label_selector, .. } => {
             (format!("servers with {}", label_selector.selector), &[])

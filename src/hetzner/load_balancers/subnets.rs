@@ -10,7 +10,6 @@ use super::{annotations as a, values as v};
 use crate::hetzner::api::{Api, Kept};
 use crate::hetzner::networks::{Network, Subnet};
 use crate::provider::{AddressKind, Error, OfferedNode, Service, TopologyLabel, Urgency};
-use crate::text::did_you_mean;
 use ipnet::Ipv4Net;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -119,28 +118,23 @@ pub(super) fn check(
              hcloud network add-subnet {network} --type cloud --network-zone {zone} --ip-range …"
         ));
     }
-    // Which others there are is the project's business: tenants read this.
-    let see = format!("; see hcloud network describe {network}");
-    let (value, range) = (ip.map(|ip| ip.value), range.map(|range| range.value));
+    let (value, exact) = (ip.map(|ip| ip.value), range.map(|range| range.value));
     let fits = |ip, range| there.iter().any(|one| takes(one, None, ip, range));
-    if let Some(asked) = &attach.range
-        && !fits(None, range)
-    {
-        let ranges: Vec<String> = there.iter().map(|one| one.ip_range.to_string()).collect();
-        parser.problem(format!(
-            "{}: Network {network} has no subnet {}{place} for load balancers{}{see}",
-            asked.source,
-            asked.value,
-            did_you_mean(&asked.value.to_string(), ranges.iter().map(String::as_str))
-        ));
-    } else if let Some(asked) = ip
-        && !fits(value, None)
-    {
-        parser.problem(format!(
-            "{}: {} is in no subnet of Network {network}{place} for load balancers{see}",
-            asked.source, asked.value
-        ));
-    }
+    let (source, asked) = match (range, ip) {
+        (Some(range), _) if !fits(None, exact) => (
+            &range.source,
+            format!("Network {network} has no subnet {}", range.value),
+        ),
+        (_, Some(ip)) if !fits(value, None) => (
+            &ip.source,
+            format!("{} is in no subnet of Network {network}", ip.value),
+        ),
+        _ => return,
+    };
+    // Which others there are is the project's business: tenants read this.
+    parser.problem(format!(
+        "{source}: {asked}{place} for load balancers; see hcloud network describe {network}"
+    ));
 }
 
 /// Who has the address, as far as it was read.

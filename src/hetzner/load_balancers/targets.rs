@@ -10,7 +10,8 @@ use super::change::{Action, Purpose};
 use super::context::Context;
 use super::desired::Desired;
 use super::diff::{Diff, server_target};
-use crate::provider::{Finding, OfferedNode, ProviderId, Reach, Reason, Source, Sourced};
+use super::status::node_on;
+use crate::provider::{OfferedNode, ProviderId, Reach, Reason, Source, Sourced};
 use crate::text;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -99,34 +100,66 @@ impl Ways {
         }
     }
 
-    /// The finding about servers without an address of the wanted kind, and what to do.
-    fn unreachable(&self, left: &[(u64, String)], and_so: &str) -> Finding {
+    /// Of servers without an address of the wanted kind, and what to do.
+    fn unreachable(&self, left: &[(u64, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
-        let names = text::some_of(&names);
-        let (servers, node, it) = match left {
-            [_] => ("the server of node", "the node", "it"),
-            _ => ("the servers of nodes", "the nodes", "them"),
-        };
-        let has = if left.len() == 1 { "has" } else { "have" };
-        let out = format!(
-            "leave {node} out with annotation {}",
-            a::NODE_SELECTOR.key()
-        );
-        let message = match self.by_private {
-            true => {
-                let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
+        let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
+        let (what, step) = match self.by_private {
+            true => (
+                format!("address in Network{network}"),
+                "attach each to the Network".to_owned(),
+            ),
+            false => (
+                "public IPv4 address".to_owned(),
                 format!(
-                    "{servers} {names} {has} no address in Network{network}, so {and_so}: attach {it} to the Network, or \
-                     {out}"
-                )
-            }
-            false => format!(
-                "{servers} {names} {has} no public IPv4 address, so {and_so}: give {it} one, use private addresses with \
-                 annotation {}, or {out}",
-                a::USE_PRIVATE_IP.key()
+                    "give each one, use private addresses with annotation {}",
+                    a::USE_PRIVATE_IP.key()
+                ),
             ),
         };
-        Finding::warning(Reason::TargetIgnored, message)
+        format!(
+            "no {what} on the server of {}, so {and_so}: {step}, or leave the node out with annotation {}",
+            text::some_of(&names),
+            a::NODE_SELECTOR.key()
+        )
+    }
+
+    /// Of the wanted ones, in their order, those that have room, and those that have not: the
+    /// ones that are targets already stay.
+    fn share(&self, wanted: &[(u64, String)], room: usize) -> (Vec<u64>, Vec<String>) {
+        let is_there = |one: &&(u64, String)| self.there.contains_key(&one.0);
+        let first = wanted.iter().filter(is_there);
+        let then = wanted.iter().filter(|one| !is_there(one));
+        let mut all = first.chain(then);
+        let fit = all.by_ref().take(room).map(|(server, _)| *server).collect();
+        (fit, all.map(|(_, name)| name.clone()).collect())
+    }
+
+    /// Adds before removals, but where the limit is reached, removals first. At last those that
+    /// are reached by the other of their addresses: a server can't be a target twice, so each
+    /// is removed and added again. `room`: for so many at a time.
+    fn steps(&self, fit: &[u64], room: usize) -> Vec<(Action, u64)> {
+        let set: BTreeSet<u64> = fit.iter().copied().collect();
+        let new = fit.iter().filter(|id| !self.there.contains_key(id));
+        let mut old = self.there.keys().filter(|id| !set.contains(id));
+        let mut count = self.there.len();
+        let mut steps = Vec::new();
+        for id in new {
+            if count >= room
+                && let Some(old) = old.next()
+            {
+                steps.push((Action::RemoveTarget, *old));
+                count -= 1;
+            }
+            steps.push((Action::AddTarget, *id));
+            count += 1;
+        }
+        steps.extend(old.map(|id| (Action::RemoveTarget, *id)));
+        let mut turned: Vec<u64> = set.iter().copied().collect();
+        turned.retain(|id| self.is_right(*id) == Some(false));
+        let turned = turned.into_iter();
+        steps.extend(turned.flat_map(|id| [(Action::RemoveTarget, id), (Action::AddTarget, id)]));
+        steps
     }
 }
 
@@ -156,28 +189,23 @@ impl Diff<'_, '_> {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let before = balancer.into_iter().flat_map(LoadBalancer::server_targets);
         let before: BTreeMap<u64, bool> = before.collect();
-        let ways = Ways::new(self.context, self.desired, balancer);
-        let (there, by_private) = (&ways.there, ways.by_private);
+        let mut ways = Ways::new(self.context, self.desired, balancer);
+        let by_private = ways.by_private;
         let (wanted, stuck) = self.reached(&ways);
-        let mut ours = there.clone();
-        ours.retain(|server, _| !stuck.contains(server));
-        let others = balancer.map_or(0, LoadBalancer::other_targets);
-        let room = Room {
-            there: &ours,
-            others: others + stuck.len(),
-            limit,
-            limit_now,
-        };
+        let needs_public = stuck
+            .iter()
+            .any(|server| ways.there.get(server) == Some(&false));
+        ways.there.retain(|server, _| !stuck.contains(server));
+        let others = balancer.map_or(0, LoadBalancer::other_targets) + stuck.len();
         self.report_foreign_targets();
-        let (fit, left) = room.share(&wanted);
+        let (fit, left) = ways.share(&wanted, limit.saturating_sub(others));
         if !left.is_empty() {
             let why = format!(
                 "the load balancer takes {limit} targets, and has no room for {}: choose a larger type in annotation {}",
                 text::some_of(&left),
                 a::TYPE.key()
             );
-            self.parser
-                .finding(Finding::warning(Reason::MaxTargetsReached, why));
+            self.parser.warning(Reason::MaxTargetsReached, why);
         }
         self.target_fields(by_private, &before, &fit, &stuck);
         let stays = |server: &u64| ways.is_right(*server) == Some(true);
@@ -185,29 +213,25 @@ impl Diff<'_, '_> {
             self.check_way_in(by_private);
         }
         let is_last = stuck.is_empty() && !fit.iter().any(stays);
-        for step in room.steps(&fit, |server| ways.wanted(server)) {
-            let (Step::Add(server) | Step::Remove(server)) = step;
+        for (action, server) in ways.steps(&fit, limit_now.saturating_sub(others)) {
             let mut body = server_target(server);
-            let (action, what) = match step {
-                Step::Remove(_) => (Action::RemoveTarget, "removed"),
-                Step::Add(_) => {
-                    body["use_private_ip"] = json!(by_private);
-                    let what = if by_private {
-                        "added, by private IP"
-                    } else {
-                        "added"
-                    };
-                    (Action::AddTarget, what)
-                }
+            let is_added = action == Action::AddTarget;
+            if is_added {
+                body["use_private_ip"] = json!(by_private);
+            }
+            let what = match is_added {
+                false => "removed",
+                true if by_private => "added, by private IP",
+                true => "added",
             };
-            let line = format!("target {}: {what}", self.context.names().of(server));
+            let line = format!("target {}: {what}", node_on(server, self.context.cluster));
             let mut change = self.new_change(action, body, line);
-            if is_last && action == Action::RemoveTarget {
+            if is_last && !is_added {
                 change.purpose = Purpose::LastTarget;
             }
             self.changes.push(change);
         }
-        stuck.iter().any(|server| there.get(server) == Some(&false))
+        needs_public
     }
 
     /// The wanted servers that can be targets in the wanted way, and those that are targets in the other one and would
@@ -231,7 +255,8 @@ impl Diff<'_, '_> {
         };
         for (servers, and_so) in [(&not_there, "they get no traffic"), (&there, and_so)] {
             if !servers.is_empty() {
-                self.parser.finding(ways.unreachable(servers, and_so));
+                let why = ways.unreachable(servers, and_so);
+                self.parser.warning(Reason::TargetIgnored, why);
             }
         }
         (can, there.into_iter().map(|(server, _)| server).collect())
@@ -274,7 +299,7 @@ impl Diff<'_, '_> {
                 None => Some((by(by_private), desired.targets.source.clone())),
             };
             let want = want.map(|(want, source)| Sourced::new(want.to_owned(), source));
-            let field = format!("target {}", self.context.names().of(*server));
+            let field = format!("target {}", node_on(*server, self.context.cluster));
             self.compare(&field, have.map(|private| by(*private).to_owned()), want);
         }
     }
@@ -287,8 +312,7 @@ impl Diff<'_, '_> {
                     "target {} is an address: dedicated servers are not supported yet, so it is left alone",
                     ip.ip
                 );
-                self.parser
-                    .finding(Finding::warning(Reason::TargetIgnored, why));
+                self.parser.warning(Reason::TargetIgnored, why);
             }
         }
     }
@@ -314,66 +338,5 @@ fn server_of(node: &OfferedNode) -> Option<u64> {
     match &node.provider_id {
         ProviderId::Ours(id) => Some(id.0),
         ProviderId::Foreign | ProviderId::Unknown(_) => None,
-    }
-}
-
-/// A step towards the wanted targets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Add(u64),
-    Remove(u64),
-}
-
-/// What there is, and how much more the load balancer takes.
-struct Room<'a> {
-    /// Servers that are targets, and whether by their private IP.
-    there: &'a BTreeMap<u64, bool>,
-    /// Targets that are not ours to touch; they count.
-    others: usize,
-    /// What the type takes at the end.
-    limit: usize,
-    /// What it takes until then: a smaller type comes last.
-    limit_now: usize,
-}
-
-impl Room<'_> {
-    /// Of the wanted ones, in their order, those that have room, and those that have not: the
-    /// ones that are targets already stay.
-    fn share(&self, wanted: &[(u64, String)]) -> (Vec<u64>, Vec<String>) {
-        let room = self.limit.saturating_sub(self.others);
-        let is_there = |one: &&(u64, String)| self.there.contains_key(&one.0);
-        let first = wanted.iter().filter(is_there);
-        let then = wanted.iter().filter(|one| !is_there(one));
-        let mut all = first.chain(then);
-        let fit = all.by_ref().take(room).map(|(server, _)| *server).collect();
-        (fit, all.map(|(_, name)| name.clone()).collect())
-    }
-
-    /// Adds before removals, but where the limit is reached, removals first. At last those that
-    /// are reached by the other of their addresses: a server can't be a target twice, so each
-    /// is removed and added again.
-    fn steps(&self, wanted: &[u64], by_private: impl Fn(u64) -> bool) -> Vec<Step> {
-        let set: BTreeSet<u64> = wanted.iter().copied().collect();
-        let new = wanted.iter().filter(|id| !self.there.contains_key(id));
-        let mut old = self.there.keys().filter(|id| !set.contains(id));
-        let mut count = self.others + self.there.len();
-        let mut steps = Vec::new();
-        for id in new {
-            if count >= self.limit_now
-                && let Some(old) = old.next()
-            {
-                steps.push(Step::Remove(*old));
-                count -= 1;
-            }
-            steps.push(Step::Add(*id));
-            count += 1;
-        }
-        steps.extend(old.map(|id| Step::Remove(*id)));
-        let turned = self
-            .there
-            .iter()
-            .filter(|(id, private)| set.contains(id) && **private != by_private(**id));
-        steps.extend(turned.flat_map(|(id, _)| [Step::Remove(*id), Step::Add(*id)]));
-        steps
     }
 }

@@ -7,13 +7,6 @@ use std::net::Ipv4Addr;
 
 pub(super) use crate::text::ip_range;
 
-/// Whose certificates an `https` port shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CertificateType {
-    Uploaded,
-    Managed,
-}
-
 pub(super) fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
@@ -50,12 +43,9 @@ pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {
     word(text, &words.map(|word| (word.name(), word)))
 }
 
-pub(super) fn certificate_type(text: &str) -> Result<CertificateType, String> {
-    let words = [
-        ("uploaded", CertificateType::Uploaded),
-        ("managed", CertificateType::Managed),
-    ];
-    word(text, &words)
+/// Does an `https` port show the Service's own certificate?
+pub(super) fn is_managed(text: &str) -> Result<bool, String> {
+    word(text, &[("uploaded", false), ("managed", true)])
 }
 
 pub(super) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
@@ -75,58 +65,55 @@ pub(super) fn port(text: &str) -> Result<u16, String> {
     }
 }
 
-/// As many names as Let's Encrypt puts on one certificate.
-const MOST_DOMAINS: usize = 100;
-
-/// With `?` and `*` a few say all.
-const MOST_STATUS_CODES: usize = 100;
+/// As many names as Let's Encrypt puts on one certificate; more certificates than any type takes, and with `?` and `*` a
+/// few status codes say all.
+const ITEMS_AT_MOST: usize = 100;
 
 /// Items with commas between them; empty ones count for nothing.
-pub(super) fn list(text: &str, at_most: usize) -> Result<Vec<String>, String> {
+fn list(text: &str, fits: impl Fn(&str) -> bool, form: &str) -> Result<Vec<String>, String> {
     let items = text.split(',').map(str::trim);
-    let items = items.filter(|item| !item.is_empty());
-    match items.clone().count() {
-        count if count > at_most => Err(format!(
-            "it has {count} items, and {at_most} at most are taken"
-        )),
-        _ => Ok(items.map(str::to_owned).collect()),
+    let items: Vec<&str> = items.filter(|item| !item.is_empty()).collect();
+    if items.len() > ITEMS_AT_MOST {
+        let count = items.len();
+        return Err(format!(
+            "it has {count} items, and {ITEMS_AT_MOST} at most are taken"
+        ));
     }
+    match items.iter().find(|item| !fits(item)) {
+        Some(item) => Err(format!("{} is no {form}", quoted(item))),
+        None => Ok(items.into_iter().map(str::to_owned).collect()),
+    }
+}
+
+/// IDs or names.
+pub(super) fn certificates(text: &str) -> Result<Vec<String>, String> {
+    list(text, |_| true, "")
 }
 
 /// Host names of a certificate; the first part may be a `*`.
 pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
-    let domains = list(text, MOST_DOMAINS)?;
     let is_part = |part: &str| {
         let mut bytes = part.bytes();
         !part.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
-    let is_domain = |domain: &String| {
+    let is_domain = |domain: &str| {
         let name = domain.strip_prefix("*.").unwrap_or(domain);
         name.contains('.') && name.split('.').all(is_part)
     };
-    match domains.iter().find(|domain| !is_domain(domain)) {
-        Some(domain) => Err(format!(
-            "{} is no domain; use e.g. example.com,*.example.com",
-            quoted(domain)
-        )),
-        None => Ok(domains),
-    }
+    list(
+        text,
+        is_domain,
+        "domain; use e.g. example.com,*.example.com",
+    )
 }
 
 /// What the API takes in a check: digits, `?` for one and `*` for several.
 pub(super) fn status_codes(text: &str) -> Result<Value, String> {
-    let codes = list(text, MOST_STATUS_CODES)?;
-    let is_code = |code: &String| {
+    let is_code = |code: &str| {
         let mut bytes = code.bytes();
         code.len() <= 3 && bytes.all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
     };
-    match codes.iter().find(|code| !is_code(code)) {
-        Some(code) => Err(format!(
-            "{} is no status code; use e.g. 2??,301",
-            quoted(code)
-        )),
-        None => Ok(codes.into()),
-    }
+    list(text, is_code, "status code; use e.g. 2??,301").map(Value::from)
 }
 
 pub(super) fn path(text: &str) -> Result<Value, String> {

@@ -2,6 +2,7 @@
 
 use super::super::secret::Secret;
 use crate::text::host_and_port;
+use percent_encoding::percent_decode_str;
 use std::fmt;
 
 /// The field of a kubeconfig that names a proxy.
@@ -62,31 +63,22 @@ impl Proxy {
             ));
         }
         let (login, address) = match authority.rsplit_once('@') {
-            Some((login, address)) => (Some(Login::parse(login)?), address),
+            Some((login, address)) => (Some(Login::parse(login)), address),
             None => (None, authority),
         };
         let (host, port) = host_and_port(address).map_err(|why| format!("{why}; {FORMS}"))?;
         Ok(Proxy {
             protocol,
             host: host.to_ascii_lowercase(),
-            port: port.unwrap_or(protocol.default_port()),
+            port: port.unwrap_or(protocol.scheme_and_port().1),
             login,
         })
-    }
-
-    /// As a URL of which only host and port count.
-    pub(super) fn address(&self) -> String {
-        format!("http://{}", authority(&self.host, self.port))
     }
 }
 
 impl fmt::Display for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.protocol {
-            Protocol::Http => "http",
-            Protocol::Https => "https",
-            Protocol::Socks5 => "socks5",
-        };
+        let (scheme, _) = self.protocol.scheme_and_port();
         write!(f, "{scheme}://{}", authority(&self.host, self.port))
     }
 }
@@ -98,28 +90,25 @@ impl fmt::Debug for Proxy {
 }
 
 impl Protocol {
-    fn default_port(self) -> u16 {
+    /// With the port where none is written.
+    fn scheme_and_port(self) -> (&'static str, u16) {
         match self {
-            Protocol::Http => 80,
-            Protocol::Https => 443,
-            Protocol::Socks5 => 1080,
+            Protocol::Http => ("http", 80),
+            Protocol::Https => ("https", 443),
+            Protocol::Socks5 => ("socks5", 1080),
         }
     }
 }
 
 impl Login {
-    fn parse(text: &str) -> Result<Login, String> {
+    /// A `%` that begins no escape is itself.
+    fn parse(text: &str) -> Login {
         let (user, password) = text.split_once(':').unwrap_or((text, ""));
-        let decode = |text: &str| {
-            unescaped(text).ok_or_else(|| {
-                "the user name or password has a % that is followed by no two hexadecimal digits; write it as %25"
-                    .to_owned()
-            })
-        };
-        Ok(Login {
-            user: decode(user)?,
-            password: Secret::exactly(decode(password)?),
-        })
+        let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        Login {
+            user: decode(user),
+            password: Secret::exactly(decode(password)),
+        }
     }
 }
 
@@ -129,20 +118,6 @@ pub(super) fn authority(host: &str, port: u16) -> String {
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),
     }
-}
-
-/// `%41` → `A`. None when it is no such text.
-fn unescaped(text: &str) -> Option<String> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        let (digits, rest) = part.split_at_checked(2)?;
-        // `from_str_radix` would take a sign.
-        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?);
-        bytes.extend(rest.as_bytes());
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -183,6 +158,12 @@ mod tests {
                 Some(("u", "a:b@c")),
             ),
             ("http://token@proxy", "http://proxy:80", Some(("token", ""))),
+            ("http://u:a%@proxy", "http://proxy:80", Some(("u", "a%"))),
+            (
+                "http://u:a%+1@proxy",
+                "http://proxy:80",
+                Some(("u", "a%+1")),
+            ),
         ] {
             let proxy = Proxy::parse(text).unwrap();
             assert_eq!(proxy.to_string(), shown, "{text}");
@@ -215,14 +196,6 @@ mod tests {
                 "its scheme is none of http, https, socks5 and socks5h",
             ),
             ("socks4://host", "its scheme is none of"),
-            (
-                "http://user:hunter2%@host",
-                "has a % that is followed by no",
-            ),
-            (
-                "http://user:hunter2%+1@host",
-                "has a % that is followed by no",
-            ),
             ("http://user:hunter2/3@host", "with one of / ? # in it"),
         ] {
             let why = Proxy::parse(text).unwrap_err();

@@ -53,18 +53,16 @@ impl Proxies {
         Route::Through(Box::new(Tunnel {
             proxy: proxy.clone(),
             named_by,
-            tls: (proxy.protocol == Protocol::Https)
-                .then(|| Encrypt::new(&for_proxy(tls), buffer_bytes)),
+            tls: (proxy.protocol == Protocol::Https).then(|| {
+                // A proxy is not the API: its certificate is signed by a public authority, and our credentials for the
+                // API are not for it.
+                let tls = Tls {
+                    more_authorities: tls.more_authorities.clone(),
+                    ..Tls::default()
+                };
+                Encrypt::new(&tls, buffer_bytes)
+            }),
         }))
-    }
-}
-
-/// A proxy is not the API: its certificate is signed by a public authority, and our credentials for the API are not
-/// for it.
-fn for_proxy(tls: &Tls) -> Tls {
-    Tls {
-        more_authorities: tls.more_authorities.clone(),
-        ..Tls::default()
     }
 }
 

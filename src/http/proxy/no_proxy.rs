@@ -4,16 +4,9 @@ use crate::text::host_and_port;
 use ipnet::IpNet;
 use std::net::IpAddr;
 
-/// Entries separated by commas, in the forms that Go takes.
+/// Entries separated by commas, in the forms that Go takes, each with its port; none: every port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NoProxy(Vec<Entry>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
-    hosts: Hosts,
-    /// None: every port.
-    port: Option<u16>,
-}
+pub(super) struct NoProxy(Vec<(Hosts, Option<u16>)>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Hosts {
@@ -30,7 +23,7 @@ enum Hosts {
 impl NoProxy {
     /// What is none of the forms means no host, as in Go.
     pub(super) fn parse(text: &str) -> NoProxy {
-        NoProxy(text.split(',').filter_map(Entry::parse).collect())
+        NoProxy(text.split(',').filter_map(Hosts::parse).collect())
     }
 
     /// A host's name or its address without brackets. This machine itself is always covered.
@@ -41,16 +34,15 @@ impl NoProxy {
             return true;
         }
         let mut entries = self.0.iter();
-        entries.any(|entry| entry.port.is_none_or(|own| own == port) && entry.covers(&host, ip))
+        entries.any(|(hosts, own)| own.is_none_or(|own| own == port) && hosts.covers(&host, ip))
     }
 }
 
-impl Entry {
-    fn parse(text: &str) -> Option<Entry> {
+impl Hosts {
+    fn parse(text: &str) -> Option<(Hosts, Option<u16>)> {
         let text = text.trim().to_ascii_lowercase();
         if text == "*" {
-            let (hosts, port) = (Hosts::All, None);
-            return Some(Entry { hosts, port });
+            return Some((Hosts::All, None));
         }
         let range = text.parse::<IpNet>().ok();
         let address = |text: &str| {
@@ -59,8 +51,7 @@ impl Entry {
                 .map(|ip| IpNet::from(ip.to_canonical()))
         };
         if let Some(range) = range.or_else(|| address(&text)) {
-            let (hosts, port) = (Hosts::Range(range), None);
-            return Some(Entry { hosts, port });
+            return Some((Hosts::Range(range), None));
         }
         let without_star = text.strip_prefix('*').filter(|rest| rest.starts_with('.'));
         let (host, port) = host_and_port(without_star.unwrap_or(&text)).ok()?;
@@ -69,11 +60,11 @@ impl Entry {
             None if host.starts_with('.') => Hosts::Below(host.to_owned()),
             None => Hosts::Domain(host.to_owned()),
         };
-        Some(Entry { hosts, port })
+        Some((hosts, port))
     }
 
     fn covers(&self, host: &str, ip: Option<IpAddr>) -> bool {
-        match (&self.hosts, ip) {
+        match (self, ip) {
             (Hosts::All, _) => true,
             (Hosts::Range(range), _) => ip.is_some_and(|ip| range.contains(&ip)),
             (_, Some(_)) => false,

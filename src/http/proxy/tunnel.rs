@@ -89,12 +89,9 @@ impl Tunnel {
         connect: impl Fn(&Uri) -> Result<Box<dyn Transport>, ureq::Error>,
         timeout: NextTimeout,
     ) -> Result<Box<dyn Transport>, ureq::Error> {
-        let uri: Uri = self
-            .proxy
-            .address()
-            .parse()
-            .map_err(ureq::http::Error::from)?;
-        let transport = connect(&uri)?;
+        // Only host and port count.
+        let uri = format!("http://{}", authority(&self.proxy.host, self.proxy.port));
+        let transport = connect(&uri.parse().map_err(ureq::http::Error::from)?)?;
         Ok(match &self.tls {
             Some(tls) => {
                 let name = certificate_name(&self.proxy.host)?;

@@ -3,9 +3,7 @@
 use crate::http::{Login, Proxy, TlsSource};
 use crate::text::{is_this_machine, leaves_unencrypted};
 use std::fmt;
-use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a credential plugin may take: so short that a thread that waits for one does not count as dead.
@@ -104,35 +102,4 @@ pub(super) fn server_url(text: &str) -> Result<String, String> {
         ));
     }
     Ok(text.trim_end_matches('/').to_owned())
-}
-
-/// What a file is that holds nothing.
-pub(super) const EMPTY: &str = "the file is empty";
-
-/// A file, whole or not at all; the error is for people.
-pub(super) fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
-    let bytes = read_perhaps_empty(path, limit_bytes)?;
-    match bytes.iter().all(u8::is_ascii_whitespace) {
-        true => Err(EMPTY.into()),
-        false => Ok(bytes),
-    }
-}
-
-/// The same, where nothing in it is no error.
-pub(super) fn read_perhaps_empty(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let outcome =
-        File::open(path).and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes));
-    match outcome {
-        Ok(_) if bytes.len() as u64 > limit_bytes => {
-            Err(format!("the file is longer than {} MiB", limit_bytes >> 20))
-        }
-        Ok(_) => Ok(bytes),
-        Err(error) => Err(match error.kind() {
-            ErrorKind::NotFound => "the file does not exist; correct the path".into(),
-            ErrorKind::PermissionDenied => "the file may not be read by this user".into(),
-            ErrorKind::IsADirectory => "this is a folder, not a file".into(),
-            _ => format!("the file can't be read: {error}"),
-        }),
-    }
 }

@@ -2,7 +2,8 @@
 //!
 //! No message repeats a value: it may be a secret, or become one when a line is missing.
 
-use super::access::{ConfigError, read_file};
+use super::access::ConfigError;
+use crate::http::read_file;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{DeserializeOwned, Visitor};
@@ -71,18 +72,14 @@ pub(super) struct User {
     pub(super) client_key_data: Option<Text>,
     pub(super) username: Option<Text>,
     pub(super) password: Option<Text>,
-    pub(super) exec: Option<Exec>,
+    pub(super) exec: Option<Mapping>,
     #[serde(rename = "extensions")]
     _extensions: Option<Value>,
 }
 
 /// `exec` of a user.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    rename_all = "camelCase",
-    expecting = "a mapping of fields"
-)]
+#[derive(PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Exec {
     pub(super) api_version: Option<Text>,
     pub(super) command: Option<Text>,
@@ -166,32 +163,32 @@ impl Deref for Text {
 }
 
 impl Entry<Mapping> {
-    /// Its fields by their types. What we can't honour is an error, never silently left out: it was set to make a
-    /// connection safe, or is a slip in the name of one that was.
+    /// Its fields by their types.
     pub(super) fn typed<T: DeserializeOwned>(&self) -> Result<Entry<T>, ConfigError> {
-        let mut fields = self.fields.clone();
-        remove_empty(&mut fields);
-        // Of the parsers only the one that reads text names the field of an error.
-        let text = serde_yaml::to_string(&fields);
-        let fields = text.and_then(|text| serde_yaml::from_str(&text));
-        let fields =
-            fields.map_err(|why| ConfigError(format!("{}: {}", self.place(), explained(&why))))?;
+        let fields = typed(&self.fields);
         Ok(Entry {
             kind: self.kind,
             name: self.name.clone(),
             file: self.file.clone(),
-            fields,
+            fields: fields.map_err(|(field, why)| self.error(&field, why))?,
         })
     }
 }
 
-fn remove_empty(fields: &mut Mapping) {
-    for (_, value) in fields.iter_mut() {
-        if let Value::Mapping(inner) = value {
-            remove_empty(inner);
+/// Fields by their types; the error: a field, and what is wrong with it. What we can't honour is an error, never
+/// silently left out: it was set to make a connection safe, or is a slip in the name of one that was.
+pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String, String)> {
+    let mut set = fields.clone();
+    set.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
+    // Each alone: the parser does not name the field of an error.
+    for (key, value) in &set {
+        let alone = Mapping::from_iter([(key.clone(), value.clone())]);
+        if let Err(error) = serde_yaml::from_value::<T>(alone.into()) {
+            let field = shown(key.as_str().unwrap_or_default());
+            return Err((field.trim_matches('"').to_owned(), explained(&error)));
         }
     }
-    fields.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
+    serde_yaml::from_value(set.into()).map_err(|error| (String::new(), explained(&error)))
 }
 
 impl<T> Entry<T> {
@@ -292,17 +289,13 @@ fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
 pub(super) fn explained(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").unwrap_or((&message, "")).0;
-    let path = |place: &str, field: &str| {
-        let field = shown(field.trim_end_matches('`'));
-        place.replace(": ", ".") + field.trim_matches('"')
-    };
     if let Some((place, field)) = message.split_once("missing field `") {
-        return format!("{}: not set", path(place, field));
+        return format!("{place}{}: not set", field.trim_end_matches('`'));
     }
     let (found, expected) = message.rsplit_once(", expected ").unwrap_or_default();
-    if let Some((place, field)) = found.split_once("unknown field `") {
+    if found.contains("unknown field `") {
         let known = expected.trim_start_matches("one of ").replace('`', "");
-        return format!("{}: unknown field; known are {known}", path(place, field));
+        return format!("unknown field; known are {known}");
     }
     match (found.split_once("invalid type: "), error.location()) {
         (Some((place, _)), _) => {

@@ -1,7 +1,8 @@
 //! The files of a kubeconfig: read with limits, then merged, the first that says something wins.
 
-use super::access::{ConfigError, EMPTY, read_perhaps_empty};
+use super::access::ConfigError;
 use super::entry::{Entry, Kind, Text, explained, shown};
+use crate::http::read_file;
 use crate::text;
 use serde::Deserialize;
 use serde_yaml::Mapping;
@@ -59,7 +60,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, ConfigError> {
         }
     }
     if let (false, Some(path)) = (read_any, empty) {
-        return Err(error(path, EMPTY));
+        return Err(error(path, "the file is empty"));
     }
     if !read_any {
         let list = list(paths);
@@ -149,7 +150,7 @@ fn error(path: &Path, why: impl std::fmt::Display) -> ConfigError {
 
 /// None: it says nothing.
 fn parse(path: &Path) -> Result<Option<File>, ConfigError> {
-    let bytes = read_perhaps_empty(path, LIMIT_BYTES).map_err(|why| error(path, why))?;
+    let bytes = read_file(path, LIMIT_BYTES).map_err(|why| error(path, why))?;
     let Ok(text) = String::from_utf8(bytes) else {
         return Err(error(path, "the file is not text (UTF-8)"));
     };

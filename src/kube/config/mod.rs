@@ -8,8 +8,8 @@ mod file;
 
 pub use access::{Access, ConfigError, EXEC_TIME_LIMIT, Options};
 
-use crate::http::{Roots, Tls, TlsSource, Token, parse_authorities};
-use access::{read_file, server_url, unencrypted};
+use crate::http::{Roots, Tls, TlsSource, Token, parse_authorities, read_file};
+use access::{server_url, unencrypted};
 use entry::shown;
 use std::path::Path;
 

@@ -62,7 +62,7 @@ fn reaching_it() {
             },
             "cluster",
             "fail",
-            &["/version: the answer has no gitVersion"],
+            &["/version: the answer is not what the API answers: missing field `gitVersion`"],
             "kubectl version",
         ),
         (

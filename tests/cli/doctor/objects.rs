@@ -103,8 +103,8 @@ fn nodes() {
             },
             "nodes",
             "fail",
-            &["another server has the node's name: worker-2"],
-            "kubectl delete node NAME",
+            &["worker-2: "],
+            "another server has the node's name. A provider ID can't be changed: kubectl delete node NODE",
         ),
         (
             "an ID that is no number",
@@ -217,10 +217,10 @@ fn services() {
             "services",
             "warn",
             &[
-                "warnings: default/web: annotation load-balancer.hetzner.cloud/prtocol is not one that is known; did you mean",
-                "(and 1 more warning)",
+                "default/web: annotation load-balancer.hetzner.cloud/prtocol is not one that is known; did you mean",
+                "default/web: annotation load-balancer.hetzner.cloud/http-cookie-name",
             ],
-            "ccm lb inspect NAMESPACE/NAME shows all of a Service's",
+            "ccm lb inspect NAMESPACE/NAME shows the Service",
         ),
         (
             "one that waits",

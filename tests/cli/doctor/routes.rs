@@ -116,7 +116,7 @@ fn what_somebody_has_to_mend() {
             "routes",
             "warn",
             &[
-                "network sandbox: the route 10.244.9.0/24 via",
+                "network/sandbox: the route 10.244.9.0/24 via",
                 "leads to server old, which is no node's",
             ],
             "ccm does not delete such a route",
@@ -133,7 +133,7 @@ fn what_somebody_has_to_mend() {
                 "alone: no route: server 1",
                 "is not attached to network sandbox",
             ],
-            "attach the servers to the Network",
+            "Attach the server to the Network",
         ),
         (
             "and what it says itself",
@@ -178,7 +178,7 @@ fn what_somebody_has_to_mend() {
             },
             "routes",
             "warn",
-            &["network sandbox: 90 or more of the 100 routes"],
+            &["network/sandbox: 90 or more of the 100 routes"],
             "overlay",
         ),
         (
@@ -187,7 +187,7 @@ fn what_somebody_has_to_mend() {
             "routes",
             "warn",
             &["--cluster-cidr=192.168.0.0/16 is not within its range"],
-            "within the Network's",
+            "a range within the Network's",
         ),
         (
             "two at once",

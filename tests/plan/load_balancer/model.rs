@@ -47,12 +47,12 @@ pub fn fresh(id: u64, name: &str, kind: &str) -> LoadBalancer {
             enabled: true,
             ipv4: PublicIp {
                 id: Some(id * 10 + 4),
-                ip: Some(Ipv4Addr::new(203, 0, 113, last)),
+                ip: Some(Ipv4Addr::new(203, 0, 113, last).into()),
                 dns_ptr: Some("static.example".into()),
             },
             ipv6: PublicIp {
                 id: Some(id * 10 + 6),
-                ip: Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last.into())),
+                ip: Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last.into()).into()),
                 dns_ptr: None,
             },
         },

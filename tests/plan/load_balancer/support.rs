@@ -124,17 +124,29 @@ impl World {
 
     pub fn plan(&self) -> LoadBalancerPlan {
         let snapshot = self.snapshot();
-        snapshot.plan(&self.service, &self.nodes, &self.cluster)
+        snapshot.plan(&self.service, &self.nodes, &self.all_nodes())
     }
 
     pub fn needs(&self) -> Needs {
         let snapshot = self.snapshot();
-        snapshot.needs(&self.service, &self.nodes, &self.cluster)
+        snapshot.needs(&self.service, &self.nodes, &self.all_nodes())
     }
 
     pub fn removal(&self) -> LoadBalancerPlan {
         let snapshot = self.snapshot();
-        snapshot.plan_removal(&self.service, &self.nodes, &self.cluster)
+        snapshot.plan_removal(&self.service, &self.all_nodes())
+    }
+
+    /// The cluster; nodes that are offered are among its nodes.
+    fn all_nodes(&self) -> Cluster {
+        let mut cluster = self.cluster.clone();
+        for node in &self.nodes {
+            if let ProviderId::Ours(id) = node.provider_id {
+                let name = || node.name.clone();
+                cluster.servers.entry(id).or_insert_with(name);
+            }
+        }
+        cluster
     }
 
     pub fn orphans(&self) -> Vec<Orphan> {

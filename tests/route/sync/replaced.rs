@@ -54,7 +54,7 @@ impl Compared {
     /// Another controller reads the nodes.
     fn read_nodes(&self) {
         let latest = ccm::cache::ReadFrom::Latest;
-        self.ccm.nodes(Duration::ZERO, latest).unwrap();
+        self.ccm.nodes.whole(Duration::ZERO, latest).unwrap();
     }
 
     fn edit(&self, change: impl FnOnce(&mut Value)) {

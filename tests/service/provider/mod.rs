@@ -214,6 +214,8 @@ fn one_target_that_is_refused_does_not_keep_the_rest() {
         provider_id: ProviderId::Ours(InstanceId(999_999)),
         ..world.nodes[0].clone()
     };
+    let servers = &mut world.cluster.servers;
+    servers.insert(InstanceId(999_999), gone.name.clone());
     world.nodes.push(gone);
     let made = world.settle();
     let failed: Vec<&String> = made.iter().filter(|line| line.contains(" ! ")).collect();

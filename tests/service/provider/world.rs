@@ -81,7 +81,7 @@ impl World {
     pub fn removal(&self) -> LoadBalancerPlan {
         let provider = self.hetzner.load_balancers().unwrap();
         let seen = provider.observe(&[], Urgency::Needed).unwrap();
-        seen.plan_removal(&self.service, &[], &self.cluster)
+        seen.plan_removal(&self.service, &self.cluster)
     }
 
     pub fn set(&mut self, annotations: &[(&str, &str)]) {

@@ -194,7 +194,9 @@ fn one_of_the_name_is_adopted_where_no_other_service_or_cluster_uses_it() {
                 "web",
                 "LoadBalancerNotAdopted",
                 &[
-                    "hcloud load-balancer add-label front ccm-from-scratch/adopt=default.web",
+                    &format!(
+                        "hcloud load-balancer add-label {id} ccm-from-scratch/adopt=default.web"
+                    ),
                     "choose another name",
                 ],
             );
@@ -338,8 +340,9 @@ fn what_another_program_made_is_left_unchanged_until_an_operator_says_so() {
         let before = cloud.load_balancer(id);
         let daemon = world.daemon(&[profile, OFTEN]);
         let uid = world.create("web", &[("name", "k8s-api")], &[80]);
-        let command = "hcloud load-balancer add-label k8s-api ccm-from-scratch/adopt=default.web";
-        world.tells("web", "LoadBalancerNotAdopted", &["6443", command]);
+        let command =
+            format!("hcloud load-balancer add-label {id} ccm-from-scratch/adopt=default.web");
+        world.tells("web", "LoadBalancerNotAdopted", &["6443", &command]);
         world.ticks(4);
         assert_eq!(cloud.load_balancer(id), before, "{profile}");
         assert_eq!(world.told("web", "LoadBalancerNotAdopted").len(), 1);
@@ -589,8 +592,9 @@ fn one_that_a_deleted_service_left_is_adopted_by_its_name_in_the_same_namespace_
         assert_eq!(adopted, is_adopted.then_some(id), "{of}: {ran:?}");
         if !is_adopted {
             assert_eq!(world.sandbox.cloud().load_balancer(id), before, "{of}");
-            let command = "hcloud load-balancer add-label front ccm-from-scratch/adopt=default.web";
-            world.tells("web", "LoadBalancerNotAdopted", &["team-a.web", command]);
+            let command =
+                format!("hcloud load-balancer add-label {id} ccm-from-scratch/adopt=default.web");
+            world.tells("web", "LoadBalancerNotAdopted", &["team-a.web", &command]);
         }
     });
 }

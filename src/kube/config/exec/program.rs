@@ -2,8 +2,9 @@
 //! long it takes are bounded, and nothing of it stays behind when we end it.
 
 use super::super::access::ConfigError;
-use super::super::entry::{Entry, Exec, User, may_be_secret, shown};
+use super::super::entry::{Entry, Exec, User, may_be_secret, shown, typed};
 use serde_json::json;
+use serde_yaml::Mapping;
 use socket2::SockRef;
 use std::ffi::OsStr;
 use std::io::{IsTerminal, Read};
@@ -41,10 +42,11 @@ pub(super) struct Program {
 impl Program {
     pub(super) fn of(
         user: &Entry<User>,
-        exec: &Exec,
+        exec: &Mapping,
         cluster_info: impl FnOnce() -> Result<serde_json::Value, ConfigError>,
     ) -> Result<Program, ConfigError> {
         let error = |field: &str, why: &str| user.error(&format!("exec.{field}"), why);
+        let exec: Exec = typed(exec).map_err(|(field, why)| error(&field, &why))?;
         let version = version(exec.api_version.as_deref());
         let version = version.map_err(|why| error("apiVersion", &why))?;
         check_interactive(exec.interactive_mode.as_deref(), version)
@@ -67,7 +69,7 @@ impl Program {
         Ok(Program {
             name: shown(name),
             path,
-            exec: exec.clone(),
+            exec,
             info: info.to_string(),
             version,
         })
