@@ -83,9 +83,10 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
         "name": "left", "type": "managed", "domain_names": ["a.example"], "labels": labels,
     });
     cloud.create_certificate(sandbox.project(), certificate);
-    let mut late = sandbox::hetzner::ServerSpec::default();
-    late.name = "late".into();
-    sandbox.join(late);
+    sandbox.join(sandbox::hetzner::ServerSpec {
+        name: "late".into(),
+        ..Default::default()
+    });
     common::services::edit(&sandbox, "web", |service| {
         let key = "load-balancer.hetzner.cloud/hostname";
         service["metadata"]["annotations"][key] = json!("web.example");
