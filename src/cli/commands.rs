@@ -1,6 +1,7 @@
 //! The table of commands. Dispatch, `ccm help`, `--help` and completions are made from it.
 //!
-//! A new command: a row here, its text in `src/help/commands`, and a line in `cli::run_command`. A command with flags is
+//! A new command: a row here, its text in `src/help/commands`, and a line in `cli::run_command`. A command with flags
+//! is
 //! also a row of [`Command`], which the rows of the settings name.
 
 use super::output::{Exit, Printer};

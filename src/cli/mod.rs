@@ -30,7 +30,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The image has a link of this name in `/bin`: a Deployment whose `command:` names it works with only the image changed.
+/// The image has a link of this name in `/bin`: a Deployment whose `command:` names it works with only the image
+/// changed.
 const DROP_IN: &str = "hcloud-cloud-controller-manager";
 
 /// Runs what the words say; the first is the name that the program was called by.

@@ -108,7 +108,8 @@ impl Context {
         }
     }
 
-    /// With the wrong profile no node is ours: every target would be removed, and a new node would get a provider ID that
+    /// With the wrong profile no node is ours: every target would be removed, and a new node would get a provider ID
+    /// that
     /// it keeps for ever. The error: the profile is only a default, and no node has it.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
         if !self.unknown.iter().any(|name| name == CLOUD_PROVIDER) {

@@ -1,5 +1,7 @@
-//! Data is written to stdout, everything else to stderr, each in one piece, without a control character and without what this
-//! process has shown to an API: what came from outside may hold anything. Whoever makes a line of such text makes it with
+//! Data is written to stdout, everything else to stderr, each in one piece, without a control character and without
+//! what this
+//! process has shown to an API: what came from outside may hold anything. Whoever makes a line of such text makes it
+//! with
 //! [`line`]: only our own line ends are any.
 
 use crate::controllers::Report;
@@ -77,7 +79,8 @@ pub(super) fn line(text: impl std::fmt::Display) -> String {
     one_line(&text.to_string()).into_owned() + "\n"
 }
 
-/// A text in lines of at most so many characters: `first` stands before the first one, `indent` spaces before the others.
+/// A text in lines of at most so many characters: `first` stands before the first one, `indent` spaces before the
+/// others.
 /// A word that is longer than a line, e.g. the path of an error, is cut into lines as well.
 pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str) -> String {
     let width = columns - indent;

@@ -20,8 +20,10 @@ pub(super) struct Columns {
 pub(super) type Yielding = (usize, usize);
 
 impl Columns {
-    /// Of rows with a cell for each column, the wide ones included. Within `COLUMNS` at a terminal, as far as the columns that
-    /// yield allow it; what is wide, in a pipe or in a file is not cut: whoever searches there for a name has to find it.
+    /// Of rows with a cell for each column, the wide ones included. Within `COLUMNS` at a terminal, as far as the
+    /// columns that
+    /// yield allow it; what is wide, in a pipe or in a file is not cut: whoever searches there for a name has to find
+    /// it.
     pub(super) fn table(&self, mut rows: Vec<Vec<String>>, is_wide: bool) -> String {
         if is_wide {
             return render(&[self.headings, self.wide].concat(), &rows);

@@ -115,7 +115,8 @@ impl Hetzner {
         }
     }
 
-    /// The Network of the settings, found if it was not yet; none: the settings name none. `is_checked`: this machine must
+    /// The Network of the settings, found if it was not yet; none: the settings name none. `is_checked`: this machine
+    /// must
     /// be attached to it.
     fn find_network(&self, is_checked: bool) -> Result<Option<&Network>, Error> {
         let Some(selector) = &self.network else {

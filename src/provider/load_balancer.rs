@@ -87,7 +87,7 @@ pub trait Change: fmt::Debug + Send + Sync {
         self.line()
     }
 
-    /// For programs: `{"change": "addTarget", …}`.
+    /// For programs: `{"change": "add_target", …}`.
     fn json(&self) -> serde_json::Value;
 
     /// For the events: what kind of change it is.
@@ -141,9 +141,9 @@ pub enum ChangeKind {
 pub struct LoadBalancerPlan {
     /// None: there is none yet, or none any more.
     pub found: Option<Balancer>,
-    /// What was found carries the Service's UID; else its name alone says that it is the Service's.
+    /// What was found carries the Service's UID; else its name, or the label `adopt`, says that it is the Service's.
     pub is_labelled: bool,
-    /// One after the other, each only after what the one before started has ended.
+    /// In their order, each after the actions of those before have ended, unless it may follow at once.
     pub changes: Vec<Box<dyn Change>>,
     /// Every field, with what there is, what should be, and what asks for it.
     pub fields: Vec<Field>,

@@ -20,7 +20,7 @@ pub struct Setting {
     pub group: Group,
     /// Its value is never shown.
     pub secret: bool,
-    /// Not shown in `--help` and of `ccm help settings`.
+    /// Not shown in `--help` nor in `ccm help settings`.
     pub hidden: bool,
     /// Never taken over by `--settings-from`: who runs the command decides.
     pub own: bool,
@@ -47,7 +47,7 @@ pub enum Variable {
 }
 
 /// The form of a value. It decides how flags are read and what help calls the value; the exact
-/// reading is the function that `resolve` names.
+/// reading is the function that the table names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A Go boolean. The bare flag is true and never takes the next word.

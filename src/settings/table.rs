@@ -1,6 +1,7 @@
 //! The settings: one row each, in the order in which people read about them.
 //!
-//! A row says what people see, the field of [`Settings`] with its type, and the function that reads it. Defaults of load
+//! A row says what people see, the field of [`Settings`] with its type, and the function that reads it. Defaults of
+//! load
 //! balancers are fields of `provider::LoadBalancerDefaults`.
 
 use super::effective::{Resolver, choice, kubeconfig, parsed, token};

@@ -1,6 +1,7 @@
 //! `ccm doctor`: checks everything that the daemon needs; reports what is wrong and the fix.
 //!
-//! `observe` makes every call, and each may fail by itself; the checks are pure functions of what it read. A new check is
+//! `observe` makes every call, and each may fail by itself; the checks are pure functions of what it read. A new check
+//! is
 //! a row of [`CHECKS`] and a function.
 //!
 //! | file | its job |

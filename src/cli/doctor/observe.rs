@@ -49,7 +49,8 @@ pub(super) struct Cluster {
     pub(super) workloads: Seen<Vec<Workload>>,
 }
 
-/// A verb, and the resource that the daemon uses it on, with its subresource behind a slash: a role must allow it. A test
+/// A verb, and the resource that the daemon uses it on, with its subresource behind a slash: a role must allow it. A
+/// test
 /// compares them with `manifests/`.
 pub(super) type Need = (&'static str, &'static str);
 

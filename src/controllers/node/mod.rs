@@ -342,8 +342,8 @@ impl NodeController {
         self.last_refresh.is_none_or(is_over)
     }
 
-    /// Since when a read of whole nodes counts: a refresh needs one made since it became due, or shortly before by
-    /// another controller.
+    /// How old a read of whole nodes may be: a refresh needs one made since it became due, or shortly before by another
+    /// controller.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.last_refresh.map(|last| now.duration_since(last));

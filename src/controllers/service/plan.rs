@@ -177,8 +177,10 @@ fn needs_of(observed: &Observed, service: &Service) -> Needs {
     }
 }
 
-/// Another project's token shows neither a Service's load balancer nor a server: a new load balancer there would take the
-/// traffic away, and a Service let go would leave the real one behind. So plans that rest on a load balancer having gone
+/// Another project's token shows neither a Service's load balancer nor a server: a new load balancer there would take
+/// the
+/// traffic away, and a Service let go would leave the real one behind. So plans that rest on a load balancer having
+/// gone
 /// are refused where the project holds no server of the cluster's nodes either. In a cluster without nodes of ours
 /// projects can't be distinguished.
 pub(super) fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {

@@ -17,8 +17,8 @@ pub struct LoadBalancer {
     /// When it was created; none: not known.
     #[serde(default, deserialize_with = "or_none")]
     pub created: Option<Timestamp>,
-    /// Like `protection`, `services` and `targets`: an answer without it is none. What has no labels would seem to be
-    /// free, what has no targets to be unused.
+    /// Like `protection`, `services` and `targets`: an answer without it is an error. Without labels a load
+    /// balancer would seem to be free, without targets to be unused.
     pub labels: BTreeMap<String, String>,
     pub load_balancer_type: BalancerType,
     pub location: Location,

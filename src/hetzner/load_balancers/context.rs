@@ -88,7 +88,7 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Ours, as they should be. `balancer`: none: a new one.
+    /// Ours, as they should be. No `balancer`: those of a new one.
     pub(super) fn labels(
         &self,
         balancer: Option<&LoadBalancer>,

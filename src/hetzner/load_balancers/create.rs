@@ -90,7 +90,8 @@ impl Diff<'_, '_> {
         body
     }
 
-    /// Settings that decide about a new one, and may be set otherwise for the daemon. The daemon corrects the others; but
+    /// Settings that decide about a new one, and may be set otherwise for the daemon. The daemon corrects the others;
+    /// but
     /// it can't correct the location, nor who could reach it until then.
     fn unknown_settings(&self) -> Vec<&'static str> {
         let desired = self.desired;

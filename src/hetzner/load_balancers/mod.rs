@@ -1,7 +1,9 @@
 //! Load balancers of Hetzner Cloud: from a Service's annotations to a plan, and one change at a time.
 //!
-//! The way from a Service to a write: `plan` (the contract's [`Snapshot`](crate::provider::Snapshot)) → `desired` →
-//! `ports` → `diff` (for a new one `create`; for targets `targets`) → `change`, which makes the call.
+//! The way from a Service to a write: `plan` (the contract's [`Snapshot`](crate::provider::Snapshot)), which finds the
+//! Service's load balancer with `find` → `desired` → `ports` → `diff` (with `targets`) → `change`, which makes the
+//! call.
+//! For a new load balancer `create` folds the changes of `diff` into one.
 //!
 //! | file | its one job |
 //! |---|---|
@@ -25,7 +27,7 @@
 //! | `change` | one write: the table of actions, the request, the call, its answer |
 //! | `observe` | what is read |
 //!
-//! All but `change` and `observe` is pure.
+//! All but `change`, `observe` and the reading in `subnets` is pure.
 
 pub mod annotations;
 mod balancer;

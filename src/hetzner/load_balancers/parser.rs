@@ -93,7 +93,8 @@ impl<'a> AnnotationParser<'a> {
         self.place(annotation, port).is_some()
     }
 
-    /// Does it ask for something, for all ports or for a single one? What is turned off has the effect that was asked for.
+    /// Does it ask for something, for all ports or for a single one? What is turned off has the effect that was asked
+    /// for.
     pub(super) fn asks(&self, annotation: &'static Annotation) -> bool {
         let name = annotation.name;
         let mut all = self.set.range((name, None)..=(name, Some(u16::MAX)));

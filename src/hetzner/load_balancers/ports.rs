@@ -265,7 +265,8 @@ fn wanted(
 }
 
 impl PortReader<'_, '_> {
-    /// The field's value: of the annotation, of the setting, or what the API takes when nothing is said. True: it is set.
+    /// The field's value: of the annotation, of the setting, or what the API takes when nothing is said. True: it is
+    /// set.
     fn read(&mut self, field: PortField) -> bool {
         let Some((annotation, parse, usual)) = row(field) else {
             return false;
