@@ -243,19 +243,15 @@ fn both(
     let mut unread: Vec<String> = unread
         .map(|(what, place)| format!("{what} in {place}"))
         .collect();
-    unread.extend(
-        container
-            .imports
-            .then(|| "variables of whole other objects".to_owned()),
-    );
-    let is_named = own.settings.settings_from.value.is_some();
+    if container.imports {
+        unread.push("variables of whole other objects".to_owned());
+    }
+    let what = format!("settings are those of {name}, unless set here");
     match unread.as_slice() {
-        [] if is_named => {}
-        [] => Printer::notice(format_args!(
-            "settings are those of {name}, unless set here"
-        )),
+        [] if own.settings.settings_from.value.is_some() => {}
+        [] => Printer::notice(what),
         unread => Printer::notice(format_args!(
-            "settings are those of {name}, unless set here; not read, so set it here: {}",
+            "{what}; not read, so set it here: {}",
             some_of(unread)
         )),
     }

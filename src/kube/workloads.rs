@@ -30,12 +30,10 @@ pub struct Container {
 }
 
 /// How a cloud-controller-manager's container is called.
-const NAMES: [&str; 2] = ["ccm", UPSTREAM];
-
-const UPSTREAM: &str = "hcloud-cloud-controller-manager";
+const NAMES: [&str; 2] = ["ccm", "hcloud-cloud-controller-manager"];
 
 /// Part of the names of a daemon's workload, container or image.
-const DAEMONS: [&str; 2] = ["ccm-from-scratch", UPSTREAM];
+const DAEMONS: [&str; 2] = ["ccm-from-scratch", NAMES[1]];
 
 /// Where a value may come from, and what that is called.
 const PLACES: [(&str, &str); 4] = [
@@ -159,15 +157,8 @@ pub fn container(workload: &Value) -> Result<Container, String> {
     for variable in items(&container["env"]) {
         read.variable(variable);
     }
-    let program = items(&container["command"]);
-    // Its own default; our program called by that name has the same.
-    if program
-        .first()
-        .is_some_and(|one| text(one).ends_with(UPSTREAM))
-    {
-        read.words.push("--cloud-provider=hcloud".to_owned());
-    }
-    for word in program.iter().skip(1).chain(items(&container["args"])) {
+    let program = items(&container["command"]).iter().skip(1);
+    for word in program.chain(items(&container["args"])) {
         read.word(text(word));
     }
     Ok(read)
