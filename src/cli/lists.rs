@@ -4,11 +4,11 @@ use super::objects::{Context, Planned, document};
 use super::output::{self, Exit, Printer};
 use super::table::{self, Columns};
 use super::{commands, wire};
+use crate::cache;
+use crate::controllers::{Failure, Report};
 use crate::daemon;
-use crate::http::without_known_secrets;
 use crate::provider::Kept;
 use crate::settings::{Output, Settings};
-use crate::text::lines;
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::thread::sleep;
@@ -29,6 +29,8 @@ pub(super) struct Table<Plans, Row> {
     pub(super) rows: fn(&mut Plans) -> &mut [Row],
     /// A cell for each column, those of `-o wide` last; true: with `-o wide`.
     pub(super) cells: fn(&Row, bool) -> Vec<String>,
+    /// The same while nothing of the cloud is known.
+    pub(super) without_cloud: fn(&Row, bool) -> Vec<String>,
     /// E.g. `service/default/web`.
     pub(super) name: fn(&Row) -> String,
 }
@@ -44,6 +46,8 @@ pub(super) struct List<Plans> {
     pub(super) kept: Option<Option<Vec<Kept>>>,
     /// On stderr, lines.
     pub(super) notes: String,
+    /// Why nothing of the cloud is known: the plans are what Kubernetes knows.
+    pub(super) outage: Option<String>,
 }
 
 impl<Plans> List<Plans> {
@@ -54,7 +58,43 @@ impl<Plans> List<Plans> {
             below: String::new(),
             kept: None,
             notes: String::new(),
+            outage: None,
         }
+    }
+
+    /// Where the cloud does not answer, what Kubernetes knows, and a line on stderr. The error: that does not answer either.
+    pub(super) fn read(
+        context: &Context,
+        empty: &str,
+        plans: impl FnOnce() -> Result<Plans, cache::Error>,
+        by_kubernetes: impl FnOnce() -> Result<Plans, cache::Error>,
+    ) -> Result<List<Plans>, Exit> {
+        let error = match plans() {
+            Ok(plans) => return Ok(List::new(plans, empty)),
+            Err(error) => error,
+        };
+        let failed = context.failed(&error);
+        if matches!(error, cache::Error::Kube(_)) {
+            return Err(failed);
+        }
+        let plans = by_kubernetes().map_err(|error| context.failed(&error))?;
+        Ok(List {
+            outage: Some(error.to_string()),
+            ..List::new(plans, empty)
+        })
+    }
+}
+
+/// The same failure of each object.
+fn failed<Plans: Planned>(plans: &Plans, why: &str) -> Report {
+    let failures = plans.proposals().into_iter().map(|proposal| Failure {
+        object: proposal.object,
+        why: why.to_owned(),
+        finding: None,
+    });
+    Report {
+        failures: failures.collect(),
+        ..Report::default()
     }
 }
 
@@ -81,9 +121,10 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
         }
         let mut list = fetch()?;
         let (text, nothing) = self.text(settings, &mut list);
+        let report = list.outage.as_ref().map(|why| failed(&list.plans, why));
         let document = || {
-            let mut document = document("List", &list.plans, None);
-            document.kept = list.kept.clone();
+            let mut document = document("List", &list.plans, report.as_ref());
+            (document.summary, document.kept) = (None, list.kept.clone());
             document
         };
         let exit = output::print(settings.output.value, document, |_| text);
@@ -91,7 +132,7 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
             Printer::stderr(&nothing);
         }
         Printer::stderr(&list.notes);
-        Ok(exit)
+        Ok(exit.fail_if(list.outage.is_some()))
     }
 
     /// Draws the list anew at a terminal; elsewhere prints the lines that were not there before. Ends with a signal.
@@ -106,18 +147,17 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
         let mut list = fetch()?;
         loop {
             let (text, nothing) = self.text(settings, &mut list);
-            let written = if table::is_terminal() {
-                write(CLEAR, &(text + &nothing))
+            if table::is_terminal() {
+                let _ = io::stdout().lock().write_all(CLEAR.as_bytes());
+                Printer::stdout(&(text + &nothing));
             } else {
                 // However wide its columns are.
                 let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
                 let new = text.lines().filter(|line| !before.contains(&cells(line)));
-                let new: String = new.map(|line| format!("{line}\n")).collect();
+                Printer::stdout(&new.map(|line| format!("{line}\n")).collect::<String>());
                 before = text.lines().map(cells).collect();
-                write("", &new)
-            };
-            // Its reader went away.
-            if written.is_err() {
+            }
+            if Printer::has_no_reader() {
                 return Ok(Exit::Done);
             }
             list = loop {
@@ -139,7 +179,11 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
             Some(selector) => format!("Nothing has labels that {:?} takes.\n", selector.as_str()),
             None => list.empty.clone(),
         };
-        let cells = Vec::from_iter(rows.iter().map(|row| (self.cells)(row, is_wide)));
+        let cells = match list.outage {
+            None => self.cells,
+            Some(_) => self.without_cloud,
+        };
+        let cells = Vec::from_iter(rows.iter().map(|row| cells(row, is_wide)));
         let text = match output {
             Output::Name => rows.iter().map(|row| (self.name)(row) + "\n").collect(),
             _ if cells.is_empty() => list.below.clone(),
@@ -152,13 +196,6 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
             _ => (text, nothing),
         }
     }
-}
-
-fn write(control: &str, text: &str) -> io::Result<()> {
-    let text = without_known_secrets(text);
-    let mut stdout = io::stdout().lock();
-    write!(stdout, "{control}{}", lines(&text))?;
-    stdout.flush()
 }
 
 /// The place of the column with this heading, written in any case.

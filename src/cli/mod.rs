@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod lb;
 mod leader;
+mod lint;
 mod lists;
 mod logging;
 mod names;
@@ -20,6 +21,7 @@ mod process;
 mod route;
 mod run;
 mod startup;
+mod status;
 mod table;
 mod topics;
 mod wire;
@@ -144,6 +146,8 @@ fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
         Kind::Flags(Command::RouteSync) => route::sync(words),
         Kind::Flags(Command::Config) => config::config(words),
         Kind::Flags(Command::Doctor) => doctor::doctor(words),
+        Kind::Flags(Command::Status) => status::status(words),
+        Kind::Flags(Command::Lint) => lint::lint(words),
         Kind::Explain => Ok(explain::explain(&words)),
         Kind::Completions => Ok(completions::completions(&words)),
         Kind::Help => Ok(help_on(&words)),

@@ -5,15 +5,17 @@ use super::names::{self, Known, Word};
 use super::objects::{
     Context, Item, Planned, error_of, field, finding, section, sides, warnings, would_do,
 };
-use super::output::{Exit, or_dash};
+use super::output::{Exit, line, or_dash, without};
 use super::table::{self, Columns};
 use super::{startup, wire};
 use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
-use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialised};
+use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
+use crate::kube::Node;
 use crate::provider::{Field, Finding, Instance, NodeAddress};
 use crate::settings::Command;
+use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -23,8 +25,12 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let context = &nodes.context;
     let selector = context.settings.selector.value.clone().unwrap_or_default();
     TABLE.show(context, || {
-        let mut plans = nodes.evaluate(&Selection::All)?;
-        plans.retain(|plan| {
+        let (plans, half) = (
+            || nodes.try_evaluate(&Selection::All),
+            || nodes.by_kubernetes(),
+        );
+        let mut list = List::read(context, "The cluster has no nodes.\n", plans, half)?;
+        list.plans.retain(|plan| {
             let labels = plan.node.node.metadata.labels.iter();
             selector.matches(
                 &labels
@@ -32,7 +38,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
                     .collect(),
             )
         });
-        Ok(List::new(plans, "The cluster has no nodes.\n"))
+        Ok(list)
     })
 }
 
@@ -126,13 +132,27 @@ impl Nodes {
     }
 
     fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Exit> {
+        let plans = self.try_evaluate(selection);
+        plans.map_err(|error| self.context.failed(&error))
+    }
+
+    fn try_evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, cache::Error> {
         let apis = &self.context.apis;
-        let plans = || {
-            let nodes = self.nodes.evaluate(apis, selection)?;
-            let lifecycle = self.lifecycle.evaluate(apis, selection)?;
-            Ok(together(nodes, lifecycle))
-        };
-        plans().map_err(|error: cache::Error| self.context.failed(&error))
+        let nodes = self.nodes.evaluate(apis, selection)?;
+        let lifecycle = self.lifecycle.evaluate(apis, selection)?;
+        Ok(together(nodes, lifecycle))
+    }
+
+    /// All nodes, without what is planned by their servers.
+    fn by_kubernetes(&self) -> Result<Vec<Plans>, cache::Error> {
+        let apis = &self.context.apis;
+        let nodes = self.nodes.nodes(apis, &Selection::All)?.value;
+        let mut plans = node::plan(&nodes, &[], &*apis.provider, Timestamp::MIN);
+        for plan in &mut plans {
+            plan.findings.clear();
+            plan.obstacle = None;
+        }
+        Ok(together(plans, Vec::new()))
     }
 }
 
@@ -212,6 +232,7 @@ impl Planned for Vec<Plans> {
                 changes: changes.chain(lifecycle).collect(),
                 held_back: None,
                 findings: plans.findings().collect(),
+                events: None,
                 error: error_of(report, &format!("node/{}", plans.node.object.name)),
             }
         });
@@ -248,8 +269,9 @@ impl Serialize for Object<'_> {
         map.serialize_entry("uid", &plan.object.uid)?;
         map.serialize_entry("providerID", &plan.node.spec.provider_id)?;
         map.serialize_entry("ready", &plan.node.is_ready())?;
-        map.serialize_entry("uninitialized", &is_uninitialised(&plan.node))?;
+        map.serialize_entry("uninitialized", &is_uninitialized(&plan.node))?;
         map.serialize_entry("addresses", &plan.node.status.addresses)?;
+        map.serialize_entry("taints", &plan.node.spec.taints)?;
         map.end()
     }
 }
@@ -272,7 +294,7 @@ impl Serialize for Cloud<'_> {
         map.serialize_entry("publicIpv4", &instance.public_ipv4)?;
         map.serialize_entry("publicIpv6", &instance.public_ipv6)?;
         map.serialize_entry("privateIps", &private.collect::<Vec<_>>())?;
-        map.serialize_entry("matchedBy", &matched_by.to_string())?;
+        map.serialize_entry("matchedBy", matched_by.word())?;
         map.end()
     }
 }
@@ -300,8 +322,11 @@ const TABLE: Table<Vec<Plans>, Plans> = Table {
     columns: COLUMNS,
     rows: |plans| plans,
     cells,
+    without_cloud: |plans, is_wide| without(&OF_CLOUD, cells(plans, is_wide)),
     name: |plans| plans.node.object.for_people(),
 };
+/// Those of them that are not known without the cloud: from the state on, addresses and provider ID aside.
+const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 
 fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     let plan = &plans.node;
@@ -332,7 +357,7 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
 }
 
 fn status(plan: &NodePlan) -> &'static str {
-    match (is_uninitialised(&plan.node), plan.node.is_ready()) {
+    match (is_uninitialized(&plan.node), plan.node.is_ready()) {
         (true, _) => "New",
         (false, true) => "Ready",
         (false, false) => "NotReady",
@@ -364,7 +389,7 @@ fn diff_cell(plans: &Plans) -> String {
     if let Some(finding) = plans.obstacles().next() {
         return format!("!{}", finding.reason.name());
     }
-    if is_uninitialised(&plan.node) && !plan.changes.is_empty() {
+    if is_uninitialized(&plan.node) && !plan.changes.is_empty() {
         return "initialise".into();
     }
     let differs = |fields: &[Field]| fields.iter().any(|field| field.have != field.want);
@@ -387,6 +412,7 @@ fn inspection(plans: &Plans) -> String {
     let findings: String = plans.findings().map(finding).collect();
     [
         both_sides(&plans.node),
+        taints(&plans.node.node),
         section(
             "\nVALUES (= as wanted, ~ differs)",
             &fields,
@@ -398,10 +424,19 @@ fn inspection(plans: &Plans) -> String {
     .concat()
 }
 
+fn taints(node: &Node) -> String {
+    let taints = node.spec.taints.iter();
+    let lines = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
+    match lines.collect::<String>() {
+        none if none.is_empty() => none,
+        lines => format!("\nTAINTS\n{lines}"),
+    }
+}
+
 fn both_sides(plan: &NodePlan) -> String {
     let node = &plan.node;
     let mut ready = if node.is_ready() { "Ready" } else { "NotReady" }.to_owned();
-    if is_uninitialised(node) {
+    if is_uninitialized(node) {
         ready += ", uninitialized";
     }
     let (mut name, mut place, mut addresses) = (Vec::new(), Vec::new(), Vec::new());

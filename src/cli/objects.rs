@@ -7,7 +7,7 @@ use super::table;
 use super::{leader, lists, wire};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::controllers::{Proposal, Report};
-use crate::kube::Node;
+use crate::kube::{Node, PastEvent};
 use crate::provider::{Field, Finding, ProviderId, Severity, Source};
 use crate::settings::Settings;
 use serde::Serialize;
@@ -47,6 +47,9 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<&'a [Field]>,
     pub(super) findings: Vec<Found>,
+    /// Of an inspection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) events: Option<Vec<&'a PastEvent>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<&'a str>,
 }

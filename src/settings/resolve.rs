@@ -59,7 +59,8 @@ pub fn parse_with_daemon(
     let (mut effective, mut problems) = (resolver.effective, resolver.problems);
     let place = |one: &Effective| TABLE.iter().position(|row| std::ptr::eq(*row, one.setting));
     effective.sort_by_key(place);
-    if settings.token.value.is_none() && !problems.iter().any(is_about_token) {
+    let needs_token = command != Command::Lint;
+    if needs_token && settings.token.value.is_none() && !problems.iter().any(is_about_token) {
         let message = "not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API \
                        (Hetzner Console → Security → API tokens)";
         problems.push(Problem::environment("HCLOUD_TOKEN", message));
@@ -207,7 +208,7 @@ fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
 /// What is shown, and how, fits together.
 fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     let output = settings.output.value;
-    let is_list = table::WATCH.is_for(command);
+    let is_list = table::SORT_BY.is_for(command);
     let is_document = matches!(output, Output::Json | Output::Yaml);
     let is_in_one = settings.namespace.value.is_some();
     [

@@ -21,7 +21,7 @@ use std::time::Duration;
 const DAEMON: &[Command] = &[Command::Run];
 
 /// What the daemon does at its start, and `doctor` checks.
-const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor];
+const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor, Command::Status];
 
 /// All but the daemon.
 const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
@@ -38,6 +38,8 @@ const WITH_LOAD_BALANCERS: &[Command] = &[
     Command::LbInspect,
     Command::LbSync,
     Command::Doctor,
+    Command::Status,
+    Command::Lint,
 ];
 
 /// Those that plan routes.
@@ -315,12 +317,13 @@ settings! {
         ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(|text| WorkloadName::parse(text).map(Some)) => {
+    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(WorkloadName::parse) => {
         flags: &["settings-from"],
         kind: Kind::Text("NAMESPACE/deployment/NAME"),
         help: "Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
                arguments and variables. Your own win. Values in Secrets and ConfigMaps are not read, \
-               but reported. Tokens, API addresses and output settings are always your own.",
+               but reported. Tokens, API addresses and output settings are always your own. Unset, and outside a pod: \
+               those of the only ccm or hcloud-cloud-controller-manager in kube-system. none: no daemon's.",
         ..Setting::of(Group::Cluster, TAKE_SETTINGS)
     }
 
@@ -575,14 +578,22 @@ settings! {
         ..Setting::of(Group::Output, LISTS)
     }
 
-    // Not with JSON and YAML.
+    // Of lists not with JSON and YAML.
     WATCH watch: bool = parsed(boolean) => {
         flags: &["watch"],
         short: Some('w'),
         default: Some("false"),
-        help: "Show the list until Ctrl-C: the cluster is read every 5 seconds, the Cloud API once a minute. At a terminal it \
-               is drawn anew, elsewhere the rows that changed are printed.",
-        ..Setting::of(Group::Output, LISTS)
+        help: "Show it again and again until Ctrl-C. The Cloud API is read once a minute; for a list, the cluster every 5 \
+               seconds: drawn anew at a terminal, elsewhere only rows that changed.",
+        ..Setting::of(Group::Output, &[Command::NodeList, Command::LbList, Command::RouteList, Command::Status])
+    }
+
+    FILES files: Vec<String> = parsed(|text| Ok(text.split(',').map(str::to_owned).collect())) => {
+        flags: &["filename"],
+        short: Some('f'),
+        kind: Kind::List("FILE"),
+        help: "Manifests to check, YAML or JSON, each at most 8 MiB; - is stdin. Folders are not read.",
+        ..Setting::of(Group::Output, &[Command::Lint])
     }
 
     // `Name` only for lists.

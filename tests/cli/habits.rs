@@ -260,7 +260,7 @@ fn a_watched_list_shows_what_changes() {
             .map_while(Result::ok)
             .for_each(|line| drop(sender.send(line)))
     });
-    let mut until = |what: &str| {
+    let until = |what: &str| {
         let mut seen = Vec::new();
         while !seen.iter().any(|line: &String| line.contains(what)) {
             seen.push(

@@ -2,7 +2,7 @@
 
 use super::plans::{Services, TURNED_OFF, targets_cell};
 use crate::cli::lists::{List, Table};
-use crate::cli::output::{Exit, Printer, or_dash, paragraph};
+use crate::cli::output::{Exit, Printer, or_dash, paragraph, without};
 use crate::cli::table::Columns;
 use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
@@ -24,31 +24,34 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let begun = Instant::now();
     TABLE.show(context, || {
         let selection = services.selection()?;
-        let mut plans = services.evaluate(&selection)?;
-        plans.extend(services.orphans(&plans, begun)?);
-        if let Some(selector) = &settings.selector.value {
-            let such = context.apis.kube.services_with(selector.as_str());
-            let such = such.map_err(|error| context.failed(&error.into()))?;
-            let such: HashSet<&str> = such.iter().map(|one| one.metadata.uid.as_str()).collect();
-            plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
-        }
-        // Certificates have neither a namespace nor labels of Services.
-        let is_whole = selection == Selection::All && settings.selector.value.is_none();
-        let kept =
-            (is_whole && !settings.watch.value).then(|| services.controller.kept(&context.apis));
-        if let Some(Err(error)) = &kept {
-            Printer::failure(&format!("what is kept could not be read: {error}"));
-        }
-        let kept = kept.map(Result::ok);
         let empty = match is_off {
             true => format!("{TURNED_OFF}.\n"),
             false => nothing(&settings.namespace.value),
         };
-        Ok(List {
-            below: kept_lines(kept.iter().flatten().flatten()),
-            kept,
-            ..List::new(plans, &empty)
-        })
+        let (controller, apis) = (&services.controller, &context.apis);
+        let plans = || controller.evaluate(apis, &selection);
+        let half = || controller.by_kubernetes(apis, &selection);
+        let mut list = List::read(context, &empty, plans, half)?;
+        if list.outage.is_none() {
+            list.plans.extend(services.orphans(&list.plans, begun)?);
+        }
+        if let Some(selector) = &settings.selector.value {
+            let such = context.apis.kube.services_with(selector.as_str());
+            let such = such.map_err(|error| context.failed(&error.into()))?;
+            let such: HashSet<&str> = such.iter().map(|one| one.metadata.uid.as_str()).collect();
+            list.plans
+                .retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
+        }
+        // Certificates have neither a namespace nor labels of Services.
+        let is_part = selection != Selection::All || settings.selector.value.is_some();
+        let is_left_out = is_part || settings.watch.value || list.outage.is_some();
+        let kept = (!is_left_out).then(|| controller.kept(apis));
+        if let Some(Err(error)) = &kept {
+            Printer::failure(&format!("what is kept could not be read: {error}"));
+        }
+        list.kept = kept.map(Result::ok);
+        list.below = kept_lines(list.kept.iter().flatten().flatten());
+        Ok(list)
     })
 }
 
@@ -85,6 +88,13 @@ const TABLE: Table<Vec<ServicePlan>, ServicePlan> = Table {
     columns: COLUMNS,
     rows: |plans| plans,
     cells,
+    without_cloud: |plan, is_wide| {
+        let mut row = without(&[1, 3, 4, 5, 6, 7], cells(plan, is_wide));
+        let mut status = plan.service.status.load_balancer.ingress.iter();
+        let address = status.find_map(|one| one.hostname.clone().or(one.ip.clone()));
+        row[2] = or_dash(&address.unwrap_or_default());
+        row
+    },
     name: ServicePlan::name,
 };
 
