@@ -114,7 +114,7 @@ const WORLDS: &[Broken] = &[
         ];
         create(&world.sandbox, LoadBalancerService::new("tls", &[80, 443]).with(&managed));
         for _ in 0..2 {
-            ccm(&world.env, &["lb", "sync"]);
+            ccm(&world.env, &["lb", "sync", "--settings-from=none"]);
         }
     }, cause: "service/default/tls:", fix: "certificate", lists: &[(SERVICES, "Certificate")] },
     Broken { what: "a load balancer is an orphan", break_it: |world| {
