@@ -62,6 +62,7 @@ const COMMANDS: &[Entry] = &[
     entry("route sync", Kind::Flags(Command::RouteSync), text!("route-sync")),
     entry("status", Kind::Flags(Command::Status), text!("status")),
     entry("doctor", Kind::Flags(Command::Doctor), text!("doctor")),
+    entry("lint", Kind::Flags(Command::Lint), text!("lint")),
     entry("config", Kind::Flags(Command::Config), text!("config")),
     entry("explain", Kind::Explain, text!("explain")),
     entry("completions", Kind::Completions, text!("completions")),
@@ -117,7 +118,7 @@ pub(super) fn version() -> String {
 }
 
 /// So many words are listed where none is near to the one that was typed.
-const LISTED_AT_MOST: usize = 14;
+const LISTED_AT_MOST: usize = 15;
 /// Of a word, in letters: fewer would be in too many.
 const SHORTEST_PART: usize = 3;
 

@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod lb;
 mod leader;
+mod lint;
 mod logging;
 mod node;
 mod objects;
@@ -108,6 +109,7 @@ fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
         Kind::Flags(Command::Config) => config::config(words),
         Kind::Flags(Command::Doctor) => doctor::doctor(words),
         Kind::Flags(Command::Status) => status::status(words),
+        Kind::Flags(Command::Lint) => lint::lint(words),
         Kind::Explain => Ok(explain::explain(&words)),
         Kind::Completions => Ok(completions::completions(&words)),
         Kind::Help => Ok(help_on(&words)),

@@ -9,7 +9,7 @@ use super::table::{self, Columns};
 use super::{startup, wire};
 use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
-use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialised};
+use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
 use crate::kube::Node;
 use crate::provider::{Field, Finding, Instance, NodeAddress};
@@ -204,6 +204,7 @@ impl Planned for Vec<Plans> {
                 changes: changes.chain(lifecycle).collect(),
                 held_back: None,
                 findings: plans.findings().collect(),
+                events: None,
                 error: error_of(report, &format!("node/{}", plans.node.object.name)),
             }
         });
@@ -240,7 +241,7 @@ impl Serialize for Object<'_> {
         map.serialize_entry("uid", &plan.object.uid)?;
         map.serialize_entry("providerID", &plan.node.spec.provider_id)?;
         map.serialize_entry("ready", &plan.node.is_ready())?;
-        map.serialize_entry("uninitialized", &is_uninitialised(&plan.node))?;
+        map.serialize_entry("uninitialized", &is_uninitialized(&plan.node))?;
         map.serialize_entry("addresses", &plan.node.status.addresses)?;
         map.serialize_entry("taints", &plan.node.spec.taints)?;
         map.end()
@@ -265,7 +266,7 @@ impl Serialize for Cloud<'_> {
         map.serialize_entry("publicIpv4", &instance.public_ipv4)?;
         map.serialize_entry("publicIpv6", &instance.public_ipv6)?;
         map.serialize_entry("privateIps", &private.collect::<Vec<_>>())?;
-        map.serialize_entry("matchedBy", &matched_by.to_string())?;
+        map.serialize_entry("matchedBy", matched_by.word())?;
         map.end()
     }
 }
@@ -321,7 +322,7 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
 }
 
 fn status(plan: &NodePlan) -> &'static str {
-    match (is_uninitialised(&plan.node), plan.node.is_ready()) {
+    match (is_uninitialized(&plan.node), plan.node.is_ready()) {
         (true, _) => "New",
         (false, true) => "Ready",
         (false, false) => "NotReady",
@@ -353,7 +354,7 @@ fn diff_cell(plans: &Plans) -> String {
     if let Some(finding) = plans.obstacles().next() {
         return format!("!{}", finding.reason.name());
     }
-    if is_uninitialised(&plan.node) && !plan.changes.is_empty() {
+    if is_uninitialized(&plan.node) && !plan.changes.is_empty() {
         return "initialise".into();
     }
     let differs = |fields: &[Field]| fields.iter().any(|field| field.have != field.want);
@@ -400,7 +401,7 @@ fn taints(node: &Node) -> String {
 fn both_sides(plan: &NodePlan) -> String {
     let node = &plan.node;
     let mut ready = if node.is_ready() { "Ready" } else { "NotReady" }.to_owned();
-    if is_uninitialised(node) {
+    if is_uninitialized(node) {
         ready += ", uninitialized";
     }
     let (mut name, mut place, mut addresses) = (Vec::new(), Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use super::startup::{CLOUD_PROVIDER, Started};
 use super::table;
 use crate::cache::{self, Apis, ReadFrom};
 use crate::controllers::{Failure, Proposal, Report};
-use crate::kube::Node;
+use crate::kube::{Node, PastEvent};
 use crate::provider::{Field, Finding, ProviderId, Severity, Source};
 use crate::settings::{Settings, all_nearest, one_of};
 use serde::Serialize;
@@ -50,6 +50,9 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<&'a [Field]>,
     pub(super) findings: Vec<Found>,
+    /// Of an inspection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) events: Option<Vec<&'a PastEvent>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<&'a str>,
 }

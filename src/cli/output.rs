@@ -169,7 +169,7 @@ impl<I> Document<I> {
         report: Option<&Report>,
     ) -> Document<I> {
         Document {
-            api_version: "ccm/v1",
+            api_version: "ccm/v2",
             kind: kind.into(),
             items,
             kept: None,

@@ -66,7 +66,7 @@ metrics! {
 
     /// A node is in one state: the first of these that holds.
     NODES: Gauge "ccm_nodes" ["state"],
-        "Nodes by state: foreign (a provider ID that is not ours), unmatched (tried, not initialised), uninitialised, shutdown (its server is off), ready, not_ready.";
+        "Nodes by state: foreign (a provider ID that is not ours), unmatched (tried, not initialised), uninitialized, shutdown (its server is off), ready, not_ready.";
 
     LOAD_BALANCERS: Gauge "ccm_load_balancers" ["state"],
         "Load balancers by state: managed (its Service has an address), pending (it has none yet), leaving (its Service needs none any more), orphaned (its Service does not exist).";

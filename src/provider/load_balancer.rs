@@ -23,6 +23,11 @@ pub trait LoadBalancers: Actions {
     fn kept(&self, _cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         Ok(Vec::new())
     }
+
+    /// What a load balancer does now: for people. Asks the cloud.
+    fn usage(&self, _id: u64) -> Result<Usage, Error> {
+        Ok(Usage::default())
+    }
 }
 
 /// Changes that run in the cloud after they were requested.
@@ -149,6 +154,8 @@ pub struct LoadBalancerPlan {
     pub findings: Vec<Finding>,
     /// Why nothing is changed; then `changes` is empty.
     pub obstacle: Option<Finding>,
+    /// What `obstacle` says, each problem by itself.
+    pub problems: Vec<String>,
     /// What the Service's status should say of what is there now; none: leave it as it is.
     pub status: Option<Vec<Ingress>>,
     /// Fields that differ, and are left as they are because the default that asks for them may not
@@ -180,17 +187,40 @@ pub struct Kept {
 }
 
 /// A load balancer, for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(tag = "kind", rename = "LoadBalancer", rename_all = "camelCase")]
 pub struct Balancer {
     pub id: u64,
     pub name: String,
     /// Name of its type, e.g. `lb11`.
+    #[serde(rename = "type")]
     pub kind: String,
     pub location: String,
     /// Public ones first.
     pub addresses: Vec<std::net::IpAddr>,
+    /// Of `targets`, those that are healthy on every port; and all.
+    pub healthy: usize,
+    pub total: usize,
     pub targets: Vec<Target>,
+    /// In the currency of the project's owner, without taxes; none: the cloud does not say.
+    pub monthly_price: Option<f64>,
+    /// Of this month, in bytes; none: the cloud does not say.
+    pub outgoing_traffic: Option<u64>,
+    pub ingoing_traffic: Option<u64>,
+    /// Outgoing traffic that the price covers.
+    pub included_traffic: Option<u64>,
+    /// Read only for an inspection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// None: the cloud does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    pub open_connections: Option<f64>,
+    pub connections_per_second: Option<f64>,
+    pub requests_per_second: Option<f64>,
 }
 
 /// Where a load balancer sends traffic.

@@ -107,6 +107,8 @@ named! {
         Doctor = "doctor",
         /// What `doctor` finds, on one screen.
         Status = "status",
+        /// Checks manifests without a cluster.
+        Lint = "lint",
     }
 }
 

@@ -39,6 +39,7 @@ const WITH_LOAD_BALANCERS: &[Command] = &[
     Command::LbSync,
     Command::Doctor,
     Command::Status,
+    Command::Lint,
 ];
 
 /// Those that plan routes.
@@ -309,12 +310,13 @@ settings! {
         ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(|text| WorkloadName::parse(text).map(Some)) => {
+    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(WorkloadName::parse) => {
         flags: &["settings-from"],
         kind: Kind::Text("NAMESPACE/deployment/NAME"),
         help: "Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
                arguments and variables. Your own win. Values in Secrets and ConfigMaps are not read, \
-               but reported. Tokens, API addresses and output settings are always your own.",
+               but reported. Tokens, API addresses and output settings are always your own. Unset, and outside a pod: \
+               those of the only ccm or hcloud-cloud-controller-manager in kube-system. none: no daemon's.",
         ..Setting::of(Group::Cluster, TAKE_SETTINGS)
     }
 
@@ -543,6 +545,14 @@ settings! {
         kind: Kind::Text("NAMESPACE"),
         help: "Namespace of Services that are named without one. lb list shows only this namespace.",
         ..Setting::of(Group::Output, LOAD_BALANCERS)
+    }
+
+    FILES files: Vec<String> = parsed(|text| Ok(text.split(',').map(str::to_owned).collect())) => {
+        flags: &["filename"],
+        short: Some('f'),
+        kind: Kind::List("FILE"),
+        help: "Manifests to check, YAML or JSON, each at most 8 MiB; - is stdin. Folders are not read.",
+        ..Setting::of(Group::Output, &[Command::Lint])
     }
 
     OUTPUT output: Output = choice => {

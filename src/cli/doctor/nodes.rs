@@ -3,7 +3,7 @@
 use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::lifecycle::SHUTDOWN;
-use crate::controllers::node::{NodePlan, Server, is_uninitialised};
+use crate::controllers::node::{NodePlan, Server, is_uninitialized};
 use crate::provider::{Finding, Reason};
 
 /// Nodes that we have to do with, and how many of them have their server in this project.
@@ -107,7 +107,7 @@ pub(super) fn servers(view: &View) -> Verdicts {
         Reason::UnknownProviderID,
     ];
     let decide = |plan: &NodePlan| {
-        let is_new = matches!(plan.server, Server::Matched(..)) && is_uninitialised(&plan.node);
+        let is_new = matches!(plan.server, Server::Matched(..)) && is_uninitialized(&plan.node);
         // What can't be initialised, or not be kept right.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
         match (blocked, find(plan, &without_server)) {
@@ -125,7 +125,7 @@ pub(super) fn servers(view: &View) -> Verdicts {
 /// ready and still have the taint of a server that is off.
 pub(super) fn ready(view: &View) -> Verdicts {
     let nodes = need(&view.nodes, "nodes")?;
-    let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialised(&plan.node);
+    let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);
     let down = nodes.iter().filter(is_down).count();
     let is_read = view.servers.is_ok();
     let decide = |plan: &NodePlan| {

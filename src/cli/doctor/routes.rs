@@ -75,7 +75,7 @@ fn blocked<'a>(view: &'a View, plan: &'a Plan) -> impl Iterator<Item = Outcome> 
 fn without_pod_cidr<'a>(view: &'a View) -> impl Iterator<Item = Outcome> + 'a {
     let without = |plan: &&node::NodePlan| {
         matches!(plan.server, Server::Matched(..))
-            && !node::is_uninitialised(&plan.node)
+            && !node::is_uninitialized(&plan.node)
             && plan.node.spec.pod_cidrs.is_empty()
     };
     let nodes = view.nodes.iter().flatten().filter(without);

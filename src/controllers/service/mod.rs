@@ -26,11 +26,11 @@ mod orphans;
 mod plan;
 mod sync;
 
-pub use events::{FailedTry, failed_tries};
+pub use events::{FailedTry, ago, failed_tries};
 pub use health::trouble;
 pub use observe::{NAME, Settings};
 pub use orphans::known_orphans;
-pub use plan::{ServicePlan, Want, want};
+pub use plan::{ServicePlan, Want, check, want};
 
 use super::controller::{self, Controller, Proposal, Selection};
 use super::executor::{Execution, Executor, Requests};

@@ -56,7 +56,7 @@ pub use super::certificates::{Certificate, CertificateError, CertificateStatus};
 pub use super::networks::Subnet;
 pub use crate::text::selector::Selector;
 pub use balancer::{
-    Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer,
+    Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, PriceOf,
     PrimaryIp, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, Target,
 };
 pub use context::{Defaults, Observed, Planner, Snapshot};
@@ -64,5 +64,5 @@ pub use listener::{Listener, PortField};
 pub use names::{ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
 
 pub(super) use certificates::left;
-pub(super) use observe::{Known, Types, observe};
+pub(super) use observe::{Known, Types, observe, usage};
 pub(super) use subnets::Subnets;

@@ -340,8 +340,11 @@ fn left_to_its_cluster(balancer: &LoadBalancer, uid: &str) -> Finding {
 fn refused(plan: LoadBalancerPlan, parser: AnnotationParser) -> LoadBalancerPlan {
     let (problems, findings) = parser.end();
     let is_compared = plan.status.is_some();
+    let why = problems.join("; ");
     LoadBalancerPlan {
-        obstacle: problems.map(|why| Finding::warning(Reason::SyncLoadBalancerFailed, why)),
+        obstacle: (!problems.is_empty())
+            .then(|| Finding::warning(Reason::SyncLoadBalancerFailed, why)),
+        problems,
         findings,
         fields: plan.fields.into_iter().filter(|_| is_compared).collect(),
         found: plan.found,
@@ -371,14 +374,14 @@ fn kind<'a>(
     let wanted = match (&desired.kind, has) {
         (None, Some(has)) => return report_deprecated(parser, has),
         (None, None) => {
-            parser.warning(
+            parser.finding(Finding::info(
                 Reason::LoadBalancerTypeUnconfigured,
                 format!(
-                    "no type of load balancer is set, so it is an {}; set annotation {}",
+                    "no type of load balancer is set, so it is an {}; annotation {} sets another",
                     USUAL_TYPE,
                     annotations::TYPE.key()
                 ),
-            );
+            ));
             USUAL_TYPE
         }
         (Some(wanted), _) => wanted.value.as_str(),
@@ -386,7 +389,8 @@ fn kind<'a>(
     if let Some(has) = has.filter(|has| has.name == wanted) {
         return report_deprecated(parser, has);
     }
-    let types = observed.types.as_deref().map_or(&[][..], Vec::as_slice);
+    // None: only a manifest is checked; see `covers`.
+    let types = observed.types.as_deref()?;
     if let Some(kind) = types.iter().find(|kind| kind.name == wanted) {
         return report_deprecated(parser, kind);
     }

@@ -343,7 +343,9 @@ impl PortReader<'_, '_> {
             return None;
         };
         let mut ids = Vec::new();
-        for name in &named.value {
+        // Only a manifest is checked.
+        let are_unread = context.observed.certificates.is_none();
+        for name in named.value.iter().filter(|_| !are_unread) {
             let found = certificate(self.parser, context, name, &named.source);
             let Some(one) = found else { continue };
             // The API takes none that is still to be issued, and refuses the whole port.

@@ -94,7 +94,7 @@ fn a_healthy_world_is_all_ok_and_nothing_is_written() {
     snapshot("doctor-wide.txt", &wide);
     let yaml = seen(&world, &["-o", "yaml"]);
     assert!(
-        yaml.contains("apiVersion: ccm/v1\nkind: Doctor\nitems:\n- check: settings\n"),
+        yaml.contains("apiVersion: ccm/v2\nkind: Doctor\nitems:\n- check: settings\n"),
         "{yaml}"
     );
 }

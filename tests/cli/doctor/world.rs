@@ -177,8 +177,10 @@ impl World {
     }
 
     /// In the folder of its kubeconfig, so that no path is shown.
+    /// With the settings of the environment alone, unless the words say otherwise.
     pub fn doctor(&self, words: &[&str]) -> Ran {
-        self.runs(&[&["doctor"], &self.flags[..], words].concat())
+        let alone = ["doctor", "--settings-from=none"];
+        self.runs(&[&alone, &self.flags[..], words].concat())
     }
 
     /// Any command.
