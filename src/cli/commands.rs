@@ -60,6 +60,7 @@ const COMMANDS: &[Entry] = &[
     entry("route", Kind::Group, text!("route")),
     entry("route list", Kind::Flags(Command::RouteList), text!("route-list")),
     entry("route sync", Kind::Flags(Command::RouteSync), text!("route-sync")),
+    entry("status", Kind::Flags(Command::Status), text!("status")),
     entry("doctor", Kind::Flags(Command::Doctor), text!("doctor")),
     entry("lint", Kind::Flags(Command::Lint), text!("lint")),
     entry("config", Kind::Flags(Command::Config), text!("config")),

@@ -19,6 +19,7 @@ mod process;
 mod route;
 mod run;
 mod startup;
+mod status;
 mod table;
 mod topics;
 mod wire;
@@ -107,6 +108,7 @@ fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
         Kind::Flags(Command::RouteSync) => route::sync(words),
         Kind::Flags(Command::Config) => config::config(words),
         Kind::Flags(Command::Doctor) => doctor::doctor(words),
+        Kind::Flags(Command::Status) => status::status(words),
         Kind::Flags(Command::Lint) => lint::lint(words),
         Kind::Explain => Ok(explain::explain(&words)),
         Kind::Completions => Ok(completions::completions(&words)),

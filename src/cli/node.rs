@@ -4,28 +4,40 @@ use super::objects::{
     Context, Item, Planned, error_of, field, finding, section, sides, unknown_name, warnings,
     would_do,
 };
-use super::output::{Exit, or_dash};
+use super::output::{Exit, line, or_dash, without};
 use super::table::{self, Columns};
 use super::{startup, wire};
 use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
+use crate::kube::Node;
 use crate::provider::{Field, Finding, Instance, NodeAddress};
 use crate::settings::Command;
+use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeList, words)?;
-    let plans = nodes.evaluate(&Selection::All)?;
-    let rows = plans.iter();
-    let text = |is_wide| match rows.len() {
+    let text = |plans: &Vec<Plans>, is_wide, of_cloud: &[usize]| match plans.len() {
         0 => "The cluster has no nodes.\n".to_owned(),
-        _ => COLUMNS.table(rows.map(|plan| cells(plan, is_wide)).collect(), is_wide),
+        _ => {
+            let rows = plans.iter();
+            let rows = rows.map(|plan| without(of_cloud, cells(plan, is_wide)));
+            COLUMNS.table(rows.collect(), is_wide)
+        }
     };
-    Ok(nodes.context.show("List", &plans, text))
+    let context = &nodes.context;
+    Ok(match nodes.try_evaluate(&Selection::All) {
+        Ok(plans) => context.show("List", &plans, |is_wide| text(&plans, is_wide, &[])),
+        Err(error) => context.show_without_cloud(
+            &error,
+            || nodes.by_kubernetes(),
+            |plans, is_wide| text(plans, is_wide, &OF_CLOUD),
+        )?,
+    })
 }
 
 pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -114,13 +126,27 @@ impl Nodes {
     }
 
     fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Exit> {
+        let plans = self.try_evaluate(selection);
+        plans.map_err(|error| self.context.failed(&error))
+    }
+
+    fn try_evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, cache::Error> {
         let apis = &self.context.apis;
-        let plans = || {
-            let nodes = self.nodes.evaluate(apis, selection)?;
-            let lifecycle = self.lifecycle.evaluate(apis, selection)?;
-            Ok(together(nodes, lifecycle))
-        };
-        plans().map_err(|error: cache::Error| self.context.failed(&error))
+        let nodes = self.nodes.evaluate(apis, selection)?;
+        let lifecycle = self.lifecycle.evaluate(apis, selection)?;
+        Ok(together(nodes, lifecycle))
+    }
+
+    /// All nodes, without what is planned by their servers.
+    fn by_kubernetes(&self) -> Result<Vec<Plans>, cache::Error> {
+        let apis = &self.context.apis;
+        let nodes = self.nodes.nodes(apis, &Selection::All)?.value;
+        let mut plans = node::plan(&nodes, &[], &*apis.provider, Timestamp::MIN);
+        for plan in &mut plans {
+            plan.findings.clear();
+            plan.obstacle = None;
+        }
+        Ok(together(plans, Vec::new()))
     }
 }
 
@@ -217,6 +243,7 @@ impl Serialize for Object<'_> {
         map.serialize_entry("ready", &plan.node.is_ready())?;
         map.serialize_entry("uninitialized", &is_uninitialized(&plan.node))?;
         map.serialize_entry("addresses", &plan.node.status.addresses)?;
+        map.serialize_entry("taints", &plan.node.spec.taints)?;
         map.end()
     }
 }
@@ -262,6 +289,9 @@ const COLUMNS: Columns = Columns {
     // Addresses, then names, then what differs.
     yielding: &[(4, 15), (0, 18), (5, 10)],
 };
+
+/// Those of them that are not known without the cloud: from the state on, addresses and provider ID aside.
+const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 
 fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     let plan = &plans.node;
@@ -347,6 +377,7 @@ fn inspection(plans: &Plans) -> String {
     let findings: String = plans.findings().map(finding).collect();
     [
         both_sides(&plans.node),
+        taints(&plans.node.node),
         section(
             "\nVALUES (= as wanted, ~ differs)",
             &fields,
@@ -356,6 +387,15 @@ fn inspection(plans: &Plans) -> String {
         would_do(&plans.proposal().lines, "change nothing"),
     ]
     .concat()
+}
+
+fn taints(node: &Node) -> String {
+    let taints = node.spec.taints.iter();
+    let lines = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
+    match lines.collect::<String>() {
+        none if none.is_empty() => none,
+        lines => format!("\nTAINTS\n{lines}"),
+    }
 }
 
 fn both_sides(plan: &NodePlan) -> String {

@@ -6,7 +6,7 @@ use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::startup::{CLOUD_PROVIDER, Started};
 use super::table;
 use crate::cache::{self, Apis, ReadFrom};
-use crate::controllers::{Proposal, Report};
+use crate::controllers::{Failure, Proposal, Report};
 use crate::kube::{Node, PastEvent};
 use crate::provider::{Field, Finding, ProviderId, Severity, Source};
 use crate::settings::{Settings, all_nearest, one_of};
@@ -143,6 +143,37 @@ impl Context {
         self.show_leader();
         let output = self.settings.output.value;
         output::print(output, || document(what, plans, None), text)
+    }
+
+    /// A list without the cloud: what Kubernetes knows, and the failure on stderr and in each item. `read`: its half. The
+    /// error: Kubernetes did not answer either.
+    pub(super) fn show_without_cloud<P: Planned>(
+        &self,
+        error: &cache::Error,
+        read: impl FnOnce() -> Result<P, cache::Error>,
+        text: impl FnOnce(&P, bool) -> String,
+    ) -> Result<Exit, Exit> {
+        let failed = self.failed(error);
+        if matches!(error, cache::Error::Kube(_)) {
+            return Err(failed);
+        }
+        let plans = read().map_err(|error| self.failed(&error))?;
+        let failures = plans.proposals().into_iter().map(|proposal| Failure {
+            object: proposal.object,
+            why: error.to_string(),
+            finding: None,
+        });
+        let report = Report {
+            failures: failures.collect(),
+            ..Report::default()
+        };
+        let document = || {
+            let mut document = document("List", &plans, Some(&report));
+            document.summary = None;
+            document
+        };
+        let output = self.settings.output.value;
+        Ok(output::print(output, document, |is_wide| text(&plans, is_wide)).fail_if(true))
     }
 
     /// `sync --dry-run`.

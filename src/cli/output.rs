@@ -11,6 +11,7 @@ use crate::settings::Output;
 use crate::text::{lines, one_line, wrapped};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Widest line of texts and tables, in characters.
 pub(super) const COLUMNS: usize = 80;
@@ -39,6 +40,8 @@ impl Exit {
 
 pub(super) struct Printer;
 
+static HAS_NO_READER: AtomicBool = AtomicBool::new(false);
+
 impl Printer {
     /// A reader that went away (`| head`) is not our failure; a full disk is.
     pub(super) fn stdout(text: &str) -> Exit {
@@ -49,11 +52,19 @@ impl Printer {
             .and_then(|()| stdout.flush())
         {
             Ok(()) => Exit::Done,
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                HAS_NO_READER.store(true, Ordering::Relaxed);
+                Exit::Done
+            }
             Err(error) => {
                 Printer::failure(&format!("the output can't be written to stdout: {error}"))
             }
         }
+    }
+
+    /// What is printed again and again ends then.
+    pub(super) fn has_no_reader() -> bool {
+        HAS_NO_READER.load(Ordering::Relaxed)
     }
 
     pub(super) fn stderr(text: &str) {
@@ -133,18 +144,18 @@ fn json(document: &impl Serialize) -> String {
 pub(super) struct Document<I> {
     api_version: &'static str,
     kind: String,
-    items: Vec<I>,
+    pub(super) items: Vec<I>,
     /// Of `lb list`, where it is looked for: what no Service wants any more, load balancers aside;
     /// null: it could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<Kept>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<Summary>,
+    pub(super) summary: Option<Summary>,
 }
 
 /// Counts of a `sync`.
 #[derive(Serialize)]
-struct Summary {
+pub(super) struct Summary {
     changed: usize,
     unchanged: usize,
     failed: usize,
@@ -169,6 +180,14 @@ impl<I> Document<I> {
             }),
         }
     }
+}
+
+/// A row of a list in which these columns were not read.
+pub(super) fn without(columns: &[usize], mut cells: Vec<String>) -> Vec<String> {
+    for column in columns {
+        cells[*column] = "?".to_owned();
+    }
+    cells
 }
 
 pub(super) fn or_dash(text: &str) -> String {

@@ -26,7 +26,7 @@ pub(super) struct Started {
     pub(super) settings: Settings,
     /// The words that are no flags.
     pub(super) words: Vec<String>,
-    /// Empty but for `doctor`, which reports them; for the others they end the command.
+    /// Empty but for `doctor` and `status`, which report them; for the others they end the command.
     pub(super) problems: Vec<settings::Problem>,
     /// Variables, and flags with their dashes, that are unset here and may be set for the daemon.
     pub(super) unknown: Vec<String>,
@@ -77,7 +77,7 @@ pub(super) fn parse(
         shown.any(|one| one.is_about(problem) && !one.setting.is_of_config())
     };
     let ends = |problem: &&Problem| match command {
-        Command::Doctor => problem.usage,
+        Command::Doctor | Command::Status => problem.usage,
         Command::Config => problem.usage && !is_shown(problem),
         _ => true,
     };
@@ -215,7 +215,7 @@ fn only_daemon(kube: &kube::Client) -> Option<Daemon> {
 }
 
 /// The settings with those of the daemon, and its container; a person is shown what was not read, and of a daemon that was
-/// not named. The error: what is wrong with them, as in those of another version; `doctor` reports that itself.
+/// not named. The error: what is wrong with them, as in those of another version; `doctor` and `status` report that themselves.
 fn both(
     command: Command,
     words: Vec<OsString>,
@@ -234,7 +234,7 @@ fn both(
     let both = settings::parse_with_daemon(command, words, &Process, Some(&daemon));
     let mut problems = both.problems.clone();
     problems.retain(|problem| !own.problems.contains(problem));
-    if !problems.is_empty() && command != Command::Doctor {
+    if !problems.is_empty() && !matches!(command, Command::Doctor | Command::Status) {
         return Err(joined(problems));
     }
     let unset = own.unset_names();

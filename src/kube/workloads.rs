@@ -14,6 +14,8 @@ pub struct Workload {
     pub images: Vec<String>,
     /// Ports that its probes ask at, by number.
     pub probed_ports: Vec<u64>,
+    /// How many pods are ready, and how many should be; none: its controller has not said it.
+    pub pods: Option<(u64, u64)>,
 }
 
 /// What a container is started with, as far as the object itself says it.
@@ -98,10 +100,22 @@ fn is_daemon(workload: &Value) -> bool {
 
 fn workload((resource, item): &(&str, Value)) -> Workload {
     let kind = resource.trim_end_matches('s');
+    let (spec, status) = (&item["spec"], &item["status"]);
+    let wanted = match *resource {
+        "daemonsets" => status["desiredNumberScheduled"].as_u64(),
+        _ => status["observedGeneration"]
+            .as_u64()
+            .and(spec["replicas"].as_u64()),
+    };
+    // Zero is left out.
+    let ready = ["readyReplicas", "numberReady"]
+        .iter()
+        .find_map(|name| status[name].as_u64());
     let mut workload = Workload {
         name: format!("{kind}/{}", text(&item["metadata"]["name"])),
         images: Vec::new(),
         probed_ports: Vec::new(),
+        pods: wanted.map(|wanted| (ready.unwrap_or(0), wanted)),
     };
     for container in containers(item) {
         workload.images.push(text(&container["image"]).to_owned());

@@ -9,7 +9,7 @@ use super::interned::Interned;
 use super::service::{Cluster, Ingress, OfferedNode, Service};
 use super::source::{Source, Sourced};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -59,6 +59,10 @@ pub trait Snapshot: Send + Sync {
 
     /// What deletes or releases it, found by its label alone. Pure.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
+
+    /// Each load balancer that carries the UID of one of these Services, of any where none are given: its name, and what
+    /// the health checks say. Pure.
+    fn health(&self, services: Option<&HashSet<&str>>) -> Vec<(String, BalancerHealth)>;
 
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
@@ -238,6 +242,16 @@ pub struct Health {
     /// Why it is not, in the cloud's word, where it says so.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
+    /// Why it fails, where that was found out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+}
+
+/// Why a target gets no traffic, for people.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Cause {
+    pub message: Interned,
+    pub remedy: &'static str,
 }
 
 /// One field of a load balancer. Values as people read them.
@@ -294,6 +308,27 @@ impl Field {
 impl Target {
     pub fn is_healthy(&self) -> bool {
         !self.health.is_empty() && self.health.iter().all(|health| health.status == "healthy")
+    }
+}
+
+/// What the health checks say of a load balancer's targets. Those that were added just now do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BalancerHealth {
+    All,
+    Some,
+    /// Or it has no target.
+    None,
+}
+
+impl Balancer {
+    pub fn health(&self) -> BalancerHealth {
+        let is_bad = |target: &Target| target.health.iter().any(|one| one.status == "unhealthy");
+        match self.targets.iter().any(is_bad) {
+            false if self.targets.is_empty() => BalancerHealth::None,
+            false => BalancerHealth::All,
+            true if self.targets.iter().any(Target::is_healthy) => BalancerHealth::Some,
+            true => BalancerHealth::None,
+        }
     }
 }
 

@@ -105,6 +105,8 @@ named! {
         RouteSync = "route sync",
         /// Checks everything and writes nothing.
         Doctor = "doctor",
+        /// What `doctor` finds, on one screen.
+        Status = "status",
         /// Checks manifests without a cluster.
         Lint = "lint",
     }
@@ -191,7 +193,7 @@ impl Setting {
         self.kind != Kind::Boolean
     }
 
-    /// Does the command take it? `config` and `doctor` take what the daemon takes.
+    /// Does the command take it? `config`, `doctor` and `status` take what the daemon takes.
     pub fn is_for(&self, command: Command) -> bool {
         let takes = |command| self.commands.contains(&command);
         takes(command) || (command.reads_daemon_arguments() && takes(Command::Run))
@@ -248,6 +250,9 @@ impl Command {
     /// The daemon's arguments may be those of hcloud-cloud-controller-manager: its flags are
     /// accepted, and words that are no flags are not.
     pub(super) fn reads_daemon_arguments(self) -> bool {
-        matches!(self, Command::Run | Command::Config | Command::Doctor)
+        matches!(
+            self,
+            Command::Run | Command::Config | Command::Doctor | Command::Status
+        )
     }
 }

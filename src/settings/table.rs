@@ -21,7 +21,7 @@ use std::time::Duration;
 const DAEMON: &[Command] = &[Command::Run];
 
 /// What the daemon does at its start, and `doctor` checks.
-const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor];
+const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor, Command::Status];
 
 /// All but the daemon.
 const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
@@ -38,6 +38,7 @@ const WITH_LOAD_BALANCERS: &[Command] = &[
     Command::LbInspect,
     Command::LbSync,
     Command::Doctor,
+    Command::Status,
     Command::Lint,
 ];
 
@@ -521,6 +522,14 @@ settings! {
         default: Some("false"),
         help: "Print the planned changes. Write nothing to either API.",
         ..Setting::of(Group::Controllers, &[Command::Run, Command::NodeSync, Command::LbSync, Command::RouteSync])
+    }
+
+    WATCH watch: bool = parsed(boolean) => {
+        own: true,
+        flags: &["watch"],
+        default: Some("false"),
+        help: "Show it again and again: the Cloud API is read once a minute.",
+        ..Setting::of(Group::Output, &[Command::Status])
     }
 
     DETAILED_EXITCODE detailed_exitcode: bool = parsed(boolean) => {

@@ -328,7 +328,8 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
     let services = checks.find(|one| one["check"] == "services").unwrap();
     assert_eq!(services["status"], "warn", "{services}");
     let message = services["message"].as_str().unwrap();
-    let says = "default/web: the load balancer takes 25 targets, and has no room for ";
+    assert_eq!(services["object"], "service/default/web");
+    let says = "the load balancer takes 25 targets, and has no room for ";
     assert!(message.starts_with(says), "{message}");
 }
 

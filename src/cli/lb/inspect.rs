@@ -234,6 +234,9 @@ fn health(plan: &ServicePlan) -> String {
 }
 
 fn why(health: &Health) -> String {
+    if let Some(cause) = &health.cause {
+        return cause.message.to_string();
+    }
     let code = health.http_status.map(|code| format!("HTTP {code}"));
     let parts = health.detail.iter().map(ToString::to_string).chain(code);
     parts.collect::<Vec<_>>().join(", ")
@@ -258,22 +261,13 @@ fn failed_lines(failed: &FailedTry) -> String {
 /// A target that gets no traffic is what most people come to look for.
 fn unhealthy(plan: &ServicePlan) -> Vec<String> {
     let targets = plan.cloud.found.iter().flat_map(|found| &found.targets);
-    targets
-        .flat_map(|target| {
-            let bad = target
-                .health
-                .iter()
-                .filter(|health| health.status == "unhealthy");
-            bad.map(|health| {
-                let why = match why(health) {
-                    why if why.is_empty() => String::new(),
-                    why => format!(": {why}"),
-                };
-                line(format_args!(
-                    "  ! target {} is unhealthy on port {}{why}",
-                    target.name, health.port
-                ))
-            })
+    let lines = targets.flat_map(|target| {
+        let failing = target.health.iter().filter(|health| health.cause.is_some());
+        failing.map(|health| {
+            let (name, port, why) = (&target.name, health.port, why(health));
+            let text = format!("target {name} is unhealthy on port {port}: {why}");
+            paragraph("  ! ", 4, &text)
         })
-        .collect()
+    });
+    lines.collect()
 }

@@ -45,6 +45,12 @@ pub enum Server {
     Unmatched,
 }
 
+impl Server {
+    pub fn is_off(&self) -> bool {
+        matches!(self, Server::Matched(instance, _) if instance.is_off)
+    }
+}
+
 /// Plans for all nodes, by all servers of the project. `overdue`: a new node that no server matches is reported as left
 /// over when it is not ready since before this.
 pub fn plan<N: Borrow<Node>>(

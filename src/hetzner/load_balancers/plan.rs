@@ -14,11 +14,11 @@ use super::targets::need_servers;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, Cluster, Finding, InstanceId, LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol,
-    ProviderId, Reason, Service,
+    self, BalancerHealth, Cluster, Finding, InstanceId, LoadBalancerPlan, Needs, OfferedNode,
+    Orphan, Protocol, ProviderId, Reason, Service,
 };
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 impl provider::Snapshot for Snapshot {
     fn covers(&self, service: &Service) -> bool {
@@ -146,6 +146,19 @@ impl provider::Snapshot for Snapshot {
             }
         }
         plan
+    }
+
+    fn health(&self, services: Option<&HashSet<&str>>) -> Vec<(String, BalancerHealth)> {
+        let is_ours = |uid: &String| match services {
+            Some(services) => services.contains(uid.as_str()),
+            None => !uid.is_empty(),
+        };
+        // Names do not count.
+        let names = &Cluster::default();
+        let balancers = self.observed.balancers.iter();
+        let ours = balancers.filter(|one| one.labels.get(SERVICE_UID).is_some_and(is_ours));
+        let health = |one| status::for_people(one, names).health();
+        ours.map(|one| (one.name.clone(), health(one))).collect()
     }
 
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {

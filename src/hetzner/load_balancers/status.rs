@@ -124,6 +124,7 @@ fn target(target: &Target, cluster: &Cluster) -> provider::Target {
         status: status.status.clone(),
         detail: status.detail.clone(),
         http_status: status.http_status_code,
+        cause: None,
     });
     provider::Target {
         name,

@@ -128,7 +128,7 @@ fn the_daemon_s_own_account_will_do() {
         }
     }
     let names: Vec<_> = skipped.iter().map(|(name, ..)| name.as_str()).collect();
-    assert_eq!(names, ["other-ccm", "probes"], "{skipped:?}");
+    assert_eq!(names, ["other-ccm", "probes", "daemon"], "{skipped:?}");
     assert!(skipped.iter().all(|(_, status, why)| status == "skipped"
         && why.contains("may not list Deployments")));
 }
