@@ -215,7 +215,7 @@ fn only_daemon(kube: &kube::Client) -> Option<Daemon> {
 }
 
 /// The settings with those of the daemon, and its container; a person is shown what was not read, and of a daemon that was
-/// not named. The error: what is wrong with them, as in those of another version; `doctor` and `status` report that themselves.
+/// not named. The error: what is wrong with them, as in those of another version; `doctor` and `status` report it.
 fn both(
     command: Command,
     words: Vec<OsString>,
