@@ -313,7 +313,7 @@ fn of_many_objects_ten_are_shown() {
 #[test]
 fn status_of_a_healthy_world() {
     let world = World::healthy();
-    let words = [&["status"], &world.flags[..]].concat();
+    let words = [&["status", "--settings-from=none"], &world.flags[..]].concat();
     let ran = world.runs(&words);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
     let mut lines: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
