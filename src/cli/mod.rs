@@ -19,6 +19,7 @@ mod route;
 mod run;
 mod startup;
 mod table;
+mod terminal;
 mod topics;
 mod wire;
 

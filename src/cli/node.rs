@@ -4,8 +4,9 @@ use super::objects::{
     Context, Item, Planned, error_of, field, finding, section, sides, unknown_name, warnings,
     would_do,
 };
-use super::output::{Exit, or_dash};
-use super::table::{self, Columns};
+use super::output::{Exit, Printer, or_dash};
+use super::table::Columns;
+use super::terminal::is_terminal;
 use super::{startup, wire};
 use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
@@ -22,7 +23,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let plans = nodes.evaluate(&Selection::All)?;
     let rows = plans.iter();
     let text = |is_wide| match rows.len() {
-        0 => "The cluster has no nodes.\n".to_owned(),
+        0 => Printer::none("The cluster has no nodes."),
         _ => COLUMNS.table(rows.map(|plan| cells(plan, is_wide)).collect(), is_wide),
     };
     Ok(nodes.context.show("List", &plans, text))
@@ -154,7 +155,8 @@ impl Plans {
     fn proposal(&self) -> Proposal {
         let mut proposal = self.node.proposal();
         for lifecycle in self.lifecycle.iter().map(LifecyclePlan::proposal) {
-            proposal.lines.extend(lifecycle.lines);
+            let all = [proposal.changes, lifecycle.changes];
+            proposal.changes = all.into_iter().collect();
             proposal.obstacle = proposal.obstacle.or(lifecycle.obstacle);
         }
         proposal
@@ -266,7 +268,7 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     let plan = &plans.node;
     let addresses = match is_wide {
         true => usize::MAX,
-        false if table::is_terminal() => 1,
+        false if is_terminal() => 1,
         false => 2,
     };
     let (id, state) = server(&plan.server);
@@ -349,10 +351,13 @@ fn inspection(plans: &Plans) -> String {
         section(
             "\nVALUES (= as wanted, ~ differs)",
             &fields,
-            "none: nothing is wanted of this node",
+            match plans.obstacles().next() {
+                Some(_) => "unknown: its desired state can't be computed, see FINDINGS",
+                None => "none: nothing is wanted of this node",
+            },
         ),
         section("\nFINDINGS", &findings, "none"),
-        would_do(&plans.proposal().lines, "change nothing"),
+        would_do(&plans.proposal().changes, "change nothing"),
     ]
     .concat()
 }

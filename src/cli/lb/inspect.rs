@@ -59,7 +59,7 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
     });
 
     let held_back = plan.held_back_lines().into_iter();
-    let held_back = held_back.map(|line| paragraph("  ", 6, &format!("hold back {line}")));
+    let held_back = held_back.map(|line| paragraph("  · ", 8, &format!("hold back {line}")));
     [
         section("FINDINGS", &findings.concat(), "none"),
         "\n".to_owned(),
@@ -71,7 +71,7 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
             "none: nothing is wanted of a load balancer",
         ),
         would_do(
-            &plan.lines(),
+            &plan.description(),
             match plan.cloud.obstacle {
                 None => "change nothing",
                 Some(_) => "change nothing, until what blocks it is fixed: see FINDINGS",

@@ -19,7 +19,6 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let begun = Instant::now();
     let mut plans = services.evaluate(&selection)?;
     plans.extend(services.orphans(&plans, begun)?);
-    context.show_leader();
     // A command that only reads warns and continues.
     let _ = context.check_profile();
     // Certificates have no namespace: the list of one namespace does not show them.
@@ -40,7 +39,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     };
     let text = |is_wide| {
         let table = match plans.len() {
-            _ if is_off => format!("{TURNED_OFF}.\n"),
+            _ if is_off => Printer::none(&format!("{TURNED_OFF}.")),
             0 => nothing(&context.settings.namespace.value),
             _ => {
                 let rows = plans.iter().map(|plan| cells(plan, is_wide));
@@ -71,7 +70,7 @@ fn nothing(namespace: &Option<String>) -> String {
         Some(namespace) => format!("Namespace {namespace}"),
         None => "The cluster".to_owned(),
     };
-    format!("{place} has no Service of type LoadBalancer.\n")
+    Printer::none(&format!("{place} has no Service of type LoadBalancer."))
 }
 
 const COLUMNS: Columns = Columns {

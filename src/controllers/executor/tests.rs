@@ -136,6 +136,7 @@ fn what_comes_of_one_services_changes() {
         let fake = Fake::default();
         let work = fake.run(vec![changes]).remove(0);
         assert_eq!(fake.sent(), sent, "{name}");
+        let lines: Vec<String> = lines.iter().map(|one| format!("{one}: added")).collect();
         assert_eq!(work.lines, lines, "{name}");
         assert_eq!(work.refused.len(), refused, "{name}: {:?}", work.refused);
         assert_eq!(
@@ -160,7 +161,7 @@ fn each_change_has_its_own_tries() {
         target("b", &[BUSY, BUSY, Answer::Done]),
     ]]);
     assert_eq!(works[0].refused.len(), 1, "{:?}", works[0].refused);
-    assert_eq!(works[0].lines, ["b"]);
+    assert_eq!(works[0].lines, ["b: added"]);
 }
 
 #[test]
@@ -358,7 +359,7 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
         over.sort_by_key(|one| one.subject);
         assert_eq!(
             (over[0].is_stopped, &over[0].lines[..]),
-            (true, &["a".to_owned()][..])
+            (true, &["a: added".to_owned()][..])
         );
         assert_eq!((over[1].is_stopped, over[1].lines.len()), (false, 2));
     });

@@ -211,8 +211,8 @@ impl Change for Planned {
         }
     }
 
-    fn line(&self) -> String {
-        self.step.name.clone()
+    fn description(&self) -> Description {
+        Description::new(Verb::Add, &self.step.name, "")
     }
 
     fn json(&self) -> serde_json::Value {
