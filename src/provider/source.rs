@@ -69,6 +69,16 @@ impl Source {
         }
     }
 
+    /// An operator or the owner of the object asks for it.
+    pub fn is_set(&self) -> bool {
+        match self {
+            Source::Annotation(_) | Source::Label(_) | Source::Environment(_) | Source::Flag(_) => {
+                true
+            }
+            Source::Default(_) | Source::Server { .. } | Source::Kept | Source::Rule(_) => false,
+        }
+    }
+
     pub fn is_default(&self) -> bool {
         matches!(self, Source::Default(_))
     }

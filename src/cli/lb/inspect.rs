@@ -17,8 +17,10 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let plans = services.evaluate(&services.selection()?)?;
     // A command that only reads warns and continues.
     let _ = context.check_profile();
-    let inspect = |plan| inspection(plan, failed_try(&context.apis, plan));
-    let text = |_| plans.iter().map(inspect).collect();
+    let text = |is_wide| {
+        let inspect = |plan| inspection(plan, failed_try(&context.apis, plan), is_wide);
+        plans.iter().map(inspect).collect()
+    };
     Ok(context.show("Inspection", &plans, text))
 }
 
@@ -36,7 +38,8 @@ fn failed_try(apis: &Apis, plan: &ServicePlan) -> Option<FailedTry> {
     }
 }
 
-fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
+/// `is_wide`: with every field, else with those that differ and those that are set.
+fn inspection(plan: &ServicePlan, failed: Option<FailedTry>, is_wide: bool) -> String {
     // What blocks it, what does not work, then warnings.
     let mut findings: Vec<String> = plan.cloud.obstacle.iter().map(finding).collect();
     findings.extend(gone(plan));
@@ -48,6 +51,14 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
 
     let mut fields: Vec<&Field> = plan.cloud.fields.iter().collect();
     fields.sort_by_key(|field| !field.differs());
+    let all = fields.len();
+    fields.retain(|field| is_wide || field.differs() || field.source.is_set());
+    let more = match all - fields.len() {
+        0 => String::new(),
+        more => line(format_args!(
+            "  {more} unset ones are as they should be: -o wide shows them"
+        )),
+    };
     let fields = fields.into_iter().map(|one| {
         field(
             &one.field,
@@ -67,8 +78,11 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
         health(plan),
         section(
             "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
-            &fields.collect::<String>(),
-            "none: nothing is wanted of a load balancer",
+            &(fields.collect::<String>() + &more),
+            match plan.cloud.obstacle {
+                None => "none: nothing is wanted of a load balancer",
+                Some(_) => "unknown: the desired state can't be computed, see FINDINGS",
+            },
         ),
         would_do(
             &plan.description(),

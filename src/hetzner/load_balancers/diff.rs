@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+/// Of a field that is left unchanged.
+const UNSET: Source = Source::Rule("unset");
+
 /// When no type is set.
 pub(super) const USUAL_TYPE: &str = "lb11";
 
@@ -117,7 +120,7 @@ impl Diff<'_, '_> {
         let (want, source) = match want {
             Some(want) => (Some(want.value), want.source),
             None if self.balancer.is_none() => return false,
-            None => (None, Source::Rule("unset")),
+            None => (None, UNSET),
         };
         let field = Field {
             field: name.to_owned(),
@@ -235,14 +238,20 @@ impl Diff<'_, '_> {
             return;
         };
         let place = &self.desired.place;
-        let wanted = match (&place.location, &place.zone) {
-            (Some(location), _) => Some((location, &is.name)),
-            (None, Some(zone)) => Some((zone, &is.network_zone)),
-            (None, None) => None,
+        let (field, is, wanted) = match (&place.location, &place.zone) {
+            (None, Some(zone)) => ("network zone", &is.network_zone, Some(zone)),
+            (location, _) => ("location", &is.name, location.as_ref()),
         };
-        self.compare("location", Some(is.name.clone()), None);
-        let differs = wanted.filter(|(wanted, is)| wanted.value != **is);
-        if let Some((wanted, is)) = differs
+        let differs = wanted.filter(|wanted| wanted.value != *is);
+        self.plan.fields.push(Field {
+            field: field.to_owned(),
+            have: Some(is.clone()),
+            want: wanted
+                .filter(|_| differs.is_none())
+                .map(|wanted| wanted.value.clone()),
+            source: wanted.map_or(UNSET, |wanted| wanted.source.clone()),
+        });
+        if let Some(wanted) = differs
             && let Source::Annotation(_) = wanted.source
         {
             let why = format!(

@@ -1,6 +1,7 @@
 //! A cloud that answers to each change what the change says.
 
 use super::super::*;
+use crate::provider::{Description, Verb};
 use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
