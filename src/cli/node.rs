@@ -6,7 +6,7 @@ use super::objects::{
 };
 use super::output::{Exit, Printer, or_dash};
 use super::table::Columns;
-use super::terminal::is_terminal;
+use super::terminal::{columns, is_terminal};
 use super::{startup, wire};
 use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
@@ -264,11 +264,14 @@ const COLUMNS: Columns = Columns {
     yielding: &[(4, 15), (0, 18), (5, 10)],
 };
 
+/// So many columns hold two addresses of each node.
+const ROOM_FOR_TWO: usize = 100;
+
 fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     let plan = &plans.node;
     let addresses = match is_wide {
         true => usize::MAX,
-        false if is_terminal() => 1,
+        false if is_terminal() && columns() < ROOM_FOR_TWO => 1,
         false => 2,
     };
     let (id, state) = server(&plan.server);

@@ -70,14 +70,10 @@ impl Printer {
         show_wait(None);
         let text = without_known_secrets(text);
         let text = lines(&text);
-        Printer::write_to_terminal(&match has_color(true) {
+        let text = match has_color(true) {
             true => colored(&text).into(),
             false => text,
-        });
-    }
-
-    /// To stderr as it is, with the codes that a terminal obeys.
-    pub(super) fn write_to_terminal(text: &str) {
+        };
         // There is nowhere left to complain to.
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }

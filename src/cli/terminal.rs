@@ -1,8 +1,7 @@
 //! What a person's terminal can show: how wide it is, and colour.
 
-use super::output::Printer;
 use crate::settings::Color;
-use std::io::{IsTerminal, stderr, stdout};
+use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Columns of texts where the width is unknown.
@@ -138,11 +137,16 @@ pub(super) fn show_wait(line: Option<&str>) {
     let mut is_shown = WAIT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(line) = line {
         let line: String = line.chars().take(columns() - 1).collect();
-        Printer::write_to_terminal(&format!("{ERASE_LINE}{line}"));
+        write(&format!("{ERASE_LINE}{line}"));
     } else if *is_shown {
-        Printer::write_to_terminal(ERASE_LINE);
+        write(ERASE_LINE);
     }
     *is_shown = line.is_some();
+}
+
+fn write(text: &str) {
+    // There is nowhere left to complain to.
+    let _ = stderr().lock().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

@@ -267,7 +267,7 @@ fn what_a_role_does_not_allow() {
     ]);
     check(&sandbox, &env_of("reader"), &[(LIST, &[], 0, "")]);
     let ran = ccm(&env_of("reader"), &["node", "sync", "worker-2"]);
-    let expected = "node/worker-2  failed: PATCH KUBERNETES/api/v1/nodes/worker-2/status: nodes \"worker-2\" is forbidden: \
+    let expected = "! node/worker-2  failed: PATCH KUBERNETES/api/v1/nodes/worker-2/status: nodes \"worker-2\" is forbidden: \
                     User \"reader\" cannot patch resource \"nodes/status\" in API group \"\" at the cluster scope \
                     (403 Forbidden); give this user a role that allows it\n";
     let told = complaints(&sandbox, &ran.stdout);

@@ -55,9 +55,7 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>, is_wide: bool) -> S
     fields.retain(|field| is_wide || field.differs() || field.source.is_set());
     let more = match all - fields.len() {
         0 => String::new(),
-        more => line(format_args!(
-            "  {more} unset ones are as they should be: -o wide shows them"
-        )),
+        more => line(format_args!("  {more} more, unset: -o wide shows them")),
     };
     let fields = fields.into_iter().map(|one| {
         field(

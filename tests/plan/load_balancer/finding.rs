@@ -473,7 +473,7 @@ fn by_label_before_any_name() {
         assert_eq!(world.balancer().labels["team"], "a");
         world.state.balancers.remove(1);
         let made = world.settle();
-        assert_eq!(lines(&made), ["name: old → front"]);
+        assert_eq!(lines(&made), ["name: changed, old → front"]);
     }
 }
 
