@@ -260,8 +260,8 @@ fn server(server: &Server) -> (String, String) {
 const COLUMNS: Columns = Columns {
     headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
     wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID"],
-    // Addresses, then names, then what differs.
-    yielding: &[(4, 15), (0, 18), (5, 10)],
+    // Addresses and what differs, then names.
+    yielding: &[(4, 15), (5, 20), (0, 18), (5, 10)],
 };
 
 /// So many columns hold two addresses of each node.

@@ -146,7 +146,7 @@ impl Context {
         let proposals = plans.proposals();
         let is_blocked = proposals.iter().any(|one| one.obstacle.is_some());
         let is_pending = proposals.iter().any(|one| !one.changes.is_empty());
-        let text = proposed(&proposals, plans.notes()) + &Totals::of(&proposals).to_string() + "\n";
+        let text = proposed(&proposals, plans.notes()) + &total(&proposals);
         match self.show_sync(plans, None, text).fail_if(is_blocked) {
             Exit::Done if self.settings.detailed_exitcode.value && is_pending => Exit::Pending,
             exit => exit,
@@ -236,45 +236,14 @@ pub(super) fn about(mark: char, object: &str, text: &str) -> String {
     }
 }
 
-/// How many objects a plan changes.
-#[derive(Default)]
-pub(super) struct Totals {
-    change: usize,
-    unchanged: usize,
-    blocked: usize,
-}
-
-impl Totals {
-    pub(super) fn of(proposals: &[Proposal]) -> Totals {
-        let mut totals = Totals::default();
-        totals.add(proposals);
-        totals
-    }
-
-    pub(super) fn add(&mut self, proposals: &[Proposal]) {
-        for proposal in proposals {
-            match (&proposal.obstacle, proposal.changes.is_empty()) {
-                (Some(_), _) => self.blocked += 1,
-                (None, true) => self.unchanged += 1,
-                (None, false) => self.change += 1,
-            }
-        }
-    }
-}
-
-/// `Plan: 1 to change, 4 unchanged, 1 blocked`.
-impl Display for Totals {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Totals {
-            change,
-            unchanged,
-            blocked,
-        } = self;
-        write!(
-            f,
-            "Plan: {change} to change, {unchanged} unchanged, {blocked} blocked"
-        )
-    }
+/// `Plan: 1 to change, 4 unchanged, 1 blocked`: objects.
+pub(super) fn total(proposals: &[Proposal]) -> String {
+    let count =
+        |such: fn(&Proposal) -> bool| proposals.iter().filter(|proposal| such(proposal)).count();
+    let change = count(|one| !one.changes.is_empty() && one.obstacle.is_none());
+    let blocked = count(|one| one.obstacle.is_some());
+    let unchanged = proposals.len() - change - blocked;
+    format!("Plan: {change} to change, {unchanged} unchanged, {blocked} blocked\n")
 }
 
 /// Those findings that are warnings, a line each: they do not block the sync.

@@ -189,7 +189,7 @@ fn pass(
 /// several controllers change is counted by each.
 fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
     let mut text = String::new();
-    let mut totals = objects::Totals::default();
+    let mut all = Vec::new();
     let mut exit = Exit::Done;
     for controller in controllers {
         match controller.propose(apis, &Selection::All) {
@@ -200,7 +200,7 @@ fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
                 text +=
                     &objects::section(&format!("{}:", controller.name()), &lines, "change nothing");
                 text += "\n";
-                totals.add(&proposals);
+                all.extend(proposals);
             }
             Err(error) => {
                 log::error!("{}: {error}", controller.name());
@@ -212,7 +212,7 @@ fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
         log::error!("{error}");
         exit = Exit::Failed;
     }
-    match Printer::text(&format!("{text}{totals}\n")) {
+    match Printer::text(&(text + &objects::total(&all))) {
         Exit::Done => exit,
         failed => failed,
     }

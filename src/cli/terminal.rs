@@ -107,11 +107,9 @@ fn colored_line(line: &str) -> String {
 
 /// `FIELDS (…)`, `NAME  STATUS`, and `service-lb-controller:`.
 fn is_heading(text: &str) -> bool {
-    let own = text.split(" (").next().unwrap_or_default();
-    let is_letter = |c: char| c.is_ascii_alphabetic();
-    let is_title = own.contains(is_letter) && !own.contains(|c: char| c.is_lowercase());
-    let is_title = is_title && own.chars().filter(|c| is_letter(*c)).count() > 2;
-    is_title && !own.contains(':')
+    let title = text.split(" (").next().unwrap_or_default().trim_start();
+    let is_title = title.len() > 2 && title.chars().all(|c| c.is_ascii_uppercase() || c == ' ');
+    is_title
         || text
             .strip_suffix(':')
             .is_some_and(|name| !name.contains(' '))
@@ -162,6 +160,7 @@ mod tests {
             ("~ a: b → c", color(YELLOW, "~ a: b → c")),
             ("! a  blocked: b", color(YELLOW, "! a  blocked: b")),
             ("      - → b", "      - → b".to_owned()),
+            ("      HCLOUD_TOKEN)", "      HCLOUD_TOKEN)".to_owned()),
             ("NAME  STATUS", color(BOLD, "NAME  STATUS")),
             ("FIELDS (= as wanted)", color(BOLD, "FIELDS (= as wanted)")),
             ("node-controller:", color(BOLD, "node-controller:")),

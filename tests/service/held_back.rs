@@ -183,7 +183,7 @@ fn without_the_daemon_s_settings_nothing_changes_and_all_of_it_is_named() {
     // With its own eyes the daemon sees nothing to do.
     let daemon = ccm(&world.daemon, &["run", "--dry-run", "--cluster-name=prod"]);
     assert!(
-        daemon.stdout.contains("Plan: 0 to change, 3 unchanged"),
+        daemon.stdout.contains("Plan: 0 to change, 5 unchanged"),
         "{daemon:?}"
     );
 }
