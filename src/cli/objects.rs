@@ -229,11 +229,13 @@ pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = S
 
 /// A line about an object. In lines of the terminal's width at one; whoever searches a pipe finds the whole line.
 pub(super) fn about(mark: char, object: &str, text: &str) -> String {
-    let text = format!("{object}  {text}");
-    match is_terminal() {
-        true => wrapped_in(columns(), &format!("{mark} "), 6, &text),
-        false => line(format_args!("{mark} {text}")),
+    if !is_terminal() {
+        return line(format_args!("{mark} {object}  {text}"));
     }
+    // Wrapping leaves one space between words: one column is for the second.
+    let text = format!("{object} {text}");
+    let lines = wrapped_in(columns() - 1, &format!("{mark} "), 6, &text);
+    lines.replacen(&format!("{object} "), &format!("{object}  "), 1)
 }
 
 /// `Plan: 1 to change, 4 unchanged, 1 blocked`: objects.

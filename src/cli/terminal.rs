@@ -80,6 +80,7 @@ fn colored_line(line: &str) -> String {
         Some("+ ") => GREEN,
         Some("~ ") => YELLOW,
         Some("- ") => RED,
+        Some("! ") if text.contains("  failed: ") => RED,
         Some("! ") => YELLOW,
         _ => "",
     };
@@ -92,14 +93,11 @@ fn colored_line(line: &str) -> String {
     // Cells of a table, and what stands before a message, are set off by two spaces at least.
     let mut colored = String::new();
     for cell in text.split_inclusive("  ") {
-        let word = cell.trim_end();
+        let word = cell.trim();
         let code = state(word.split_once(": ").map_or(word, |(word, _)| word));
         match code.is_empty() {
             true => colored += cell,
-            false => {
-                let (word, rest) = cell.split_at(word.len());
-                colored += &format!("\x1b[{code}m{word}\x1b[0m{rest}");
-            }
+            false => colored += &cell.replacen(word, &format!("\x1b[{code}m{word}\x1b[0m"), 1),
         }
     }
     colored + end
@@ -117,7 +115,7 @@ fn is_heading(text: &str) -> bool {
 
 /// The colour of a state.
 fn state(word: &str) -> &'static str {
-    match word.trim_start() {
+    match word {
         "ok" | "Ready" | "healthy" | "running" => GREEN,
         "warn" | "warning" | "blocked" | "held back" | "skipped" => YELLOW,
         "FAIL" | "failed" | "NotReady" | "unhealthy" | "missing" | "off" => RED,
@@ -159,6 +157,7 @@ mod tests {
             ("  - remove it", color(RED, "  - remove it")),
             ("~ a: b → c", color(YELLOW, "~ a: b → c")),
             ("! a  blocked: b", color(YELLOW, "! a  blocked: b")),
+            ("! a  failed: b", color(RED, "! a  failed: b")),
             ("      - → b", "      - → b".to_owned()),
             ("      HCLOUD_TOKEN)", "      HCLOUD_TOKEN)".to_owned()),
             ("NAME  STATUS", color(BOLD, "NAME  STATUS")),
