@@ -8,7 +8,7 @@
 //! | [`daemon`] | threads, ticks, the Lease, signals, health | what a controller does |
 //! | [`controllers`] | observe → plan → apply, on the contract | which provider is used |
 //! | [`cache`] | what both APIs answered, and when | what to do about it |
-//! | [`provider`] | the contract: traits and plain types, no I/O | who calls it, and who implements it |
+//! | [`provider`] | the contract: traits and plain types, no I/O | who calls it, and how it is implemented |
 //! | [`hetzner`] | the contract for Hetzner Cloud | controllers, Kubernetes |
 //! | [`kube`] | the Kubernetes API: configuration, client, the few types we use | providers |
 //! | [`http`] | one blocking JSON client for both APIs; redacts secrets | the objects of either API |
@@ -20,12 +20,13 @@
 //! `src/help/completions` the scripts for shells; all are embedded by [`cli`].
 //! Recipes ("add an annotation", "add a setting", …) are in `src/README.md`.
 //!
-//! A test reads the `use` lines and keeps the arrows in one direction:
-//! `main → cli → {daemon, controllers, hetzner, kube, settings, text}`,
+//! A test reads the `crate::` paths and keeps the arrows in one direction (`ARROWS` in `tests/plan/architecture.rs`):
+//! `main → cli → {daemon, controllers, cache, hetzner, kube, http, settings, text}`,
 //! `daemon → controllers → cache → {provider, kube}`, `controllers → text`, `hetzner → {provider, http, text}`,
 //! `kube → {provider, http, text}`, `settings → {provider, http, text}`, `http → {provider, text}`, `provider → text`;
-//! `daemon` reads and writes the Lease with `kube`. Every module may use `metrics` and `provider`: the gate that every
-//! write passes, the heartbeat of a thread, and the clocks are part of the contract.
+//! `daemon` reads and writes the Lease with `kube`. All but `text` and `metrics` may use `provider`: the gate that
+//! every
+//! write passes, the heartbeat of a thread, and the clocks are part of the contract. What counts uses `metrics`.
 //!
 //! Where to look when it is not obvious:
 //!
@@ -35,16 +36,17 @@
 //! | width and colour of a terminal | `cli/terminal.rs` |
 //! | what a change says before and after it is made | `provider/description.rs` |
 //! | secrets are redacted | `http/secret.rs` |
-//! | what is wrong with an annotation's value | `hetzner/load_balancers/values.rs` and `text`; `parser.rs` adds its name |
+//! | what is wrong with an annotation's value | `hetzner/load_balancers/values.rs` and `text`; `parser.rs` beside it adds its name |
 //! | a finding becomes log line, event, metric | `controllers/report.rs`; whether again: `kube/reported.rs` |
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
-//! | how old a list may be that a plan rests on | each controller's `observe` |
+//! | how old a list may be that a plan rests on | `controllers/node/mod.rs`, `lifecycle/observe.rs`, `service/sync.rs`, `route/sync.rs` |
 //! | an interval is scaled and passed on | `cli/wire.rs` |
-//! | a conflict (409) | `kube::retry_on_conflict`; a Service that changed meanwhile is planned again (`service/sync.rs`) |
+//! | a conflict (409) | `kube::retry_on_conflict`; a Service that changed meanwhile is planned again (`controllers/service/sync.rs`) |
 //!
 //! # The shape of a controller
 //!
-//! Its parts: `observe` reads, `plan` decides and is pure, `apply` (or `sync`, with the executor) writes. The daemon's tick,
+//! Its parts: `observe` reads, `plan` decides and is pure, `apply` (or `sync`, with the executor) writes. The daemon's
+//! tick,
 //! `run --once`, `sync`, `--dry-run` and `inspect` call the same functions. State is in the two APIs only: a
 //! process that is killed between any two writes and started again reaches the same end.
 //!

@@ -1,4 +1,5 @@
-//! A view and its age, or why there is none: a reader says how old a view it accepts. And when an API that does not answer is called again.
+//! A view and its age, or why there is none: a reader says how old a view it accepts. And when an API that does not
+//! answer is called again.
 
 use crate::kube;
 use crate::provider::{self, ErrorKind, heartbeat};
@@ -162,7 +163,7 @@ impl<T> View<T> {
         self.asked.elapsed()
     }
 
-    /// Since its answer came. As a limit on the age of another list it says: requested after this one was answered.
+    /// Since its answer came. A list that is younger than this was requested after the answer came.
     pub fn time_in_use(&self) -> Duration {
         self.answered.elapsed()
     }

@@ -111,7 +111,8 @@ impl NodeCache {
     }
 
     /// All nodes, for little: whole nodes were read at the last list, or when the table showed a change. It is answered
-    /// from the API server's cache: what is planned on it is guarded by each object's resourceVersion when it is written.
+    /// from the API server's cache: what is planned on it is guarded by each object's resourceVersion when it is
+    /// written.
     pub fn poll(&self, poll: Poll) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
@@ -157,7 +158,8 @@ impl NodeCache {
         }
     }
 
-    /// When this process first read this very node (by its UID), after the answer that held it; none: it is not known, or
+    /// When this process first read this very node (by its UID), after the answer that held it; none: it is not known,
+    /// or
     /// another one has its name.
     pub fn first_seen(&self, node: &Node) -> Option<Instant> {
         let state = turn(&self.state);

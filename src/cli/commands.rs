@@ -1,6 +1,7 @@
 //! The table of commands. Dispatch, `ccm help`, `--help` and completions are made from it.
 //!
-//! A new command: a row here, its text in `src/help/commands`, and a line in `cli::run_command`. A command with flags is
+//! A new command: a row here, its text in `src/help/commands`, and a line in `cli::run_command`. A command with flags
+//! is
 //! also a row of [`Command`], which the rows of the settings name.
 
 use super::output::{Exit, Printer};
@@ -59,7 +60,9 @@ const COMMANDS: &[Entry] = &[
     entry("route", Kind::Group, text!("route")),
     entry("route list", Kind::Flags(Command::RouteList), text!("route-list")),
     entry("route sync", Kind::Flags(Command::RouteSync), text!("route-sync")),
+    entry("status", Kind::Flags(Command::Status), text!("status")),
     entry("doctor", Kind::Flags(Command::Doctor), text!("doctor")),
+    entry("lint", Kind::Flags(Command::Lint), text!("lint")),
     entry("config", Kind::Flags(Command::Config), text!("config")),
     entry("explain", Kind::Explain, text!("explain")),
     entry("completions", Kind::Completions, text!("completions")),
@@ -115,7 +118,7 @@ pub(super) fn version() -> String {
 }
 
 /// So many words are listed where none is near to the one that was typed.
-const LISTED_AT_MOST: usize = 10;
+const LISTED_AT_MOST: usize = 15;
 /// Of a word, in letters: fewer would be in too many.
 const SHORTEST_PART: usize = 3;
 

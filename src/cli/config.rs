@@ -1,4 +1,5 @@
-//! `ccm config`: the effective settings of the daemon with these flags, this environment and its defaults, and the source
+//! `ccm config`: the effective settings of the daemon with these flags, this environment and its defaults, and the
+//! source
 //! of each. No call is made.
 
 use super::output::{self, Document, Exit, Printer, or_dash};

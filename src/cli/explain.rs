@@ -1,4 +1,5 @@
-//! `ccm explain WORD`: what the tables of the help pages say of an annotation, a setting, a check of the doctor, a reason
+//! `ccm explain WORD`: what the tables of the help pages say of an annotation, a setting, a check of the doctor, a
+//! reason
 //! or a metric.
 
 use super::commands;

@@ -77,11 +77,11 @@ pub(super) fn show(settings: &Settings, apis: &Apis) {
     }
 }
 
-/// How long ago it was renewed, by both hosts' clocks, which may differ: good enough for a line that decides nothing.
+/// How long ago it was renewed in seconds, by both hosts' clocks, which may differ: good enough for a line that decides nothing.
 /// None: it was never renewed.
 pub(super) fn age_s(spec: &LeaseSpec) -> Option<i64> {
     let renewed: Timestamp = spec.renew_time.parse().ok()?;
-    Some(Timestamp::now().as_second() - renewed.as_second())
+    Some((Timestamp::now().as_second() - renewed.as_second()).max(0))
 }
 
 pub(super) fn key(settings: &Settings) -> LeaseKey {

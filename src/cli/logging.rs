@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 pub(super) enum Reader {
     Daemon,
     Person,
-    /// A person at a terminal while load balancers or routes are changed, which takes long: each change is logged when it is
+    /// A person at a terminal while load balancers or routes are changed, which takes long: each change is logged when
+    /// it is
     /// made.
     Waiting,
 }

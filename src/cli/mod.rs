@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod lb;
 mod leader;
+mod lint;
 mod logging;
 mod node;
 mod objects;
@@ -18,6 +19,7 @@ mod process;
 mod route;
 mod run;
 mod startup;
+mod status;
 mod table;
 mod terminal;
 mod topics;
@@ -30,7 +32,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The image has a link of this name in `/bin`: a Deployment whose `command:` names it works with only the image changed.
+/// The image has a link of this name in `/bin`: a Deployment whose `command:` names it works with only the image
+/// changed.
 const DROP_IN: &str = "hcloud-cloud-controller-manager";
 
 /// Runs what the words say; the first is the name that the program was called by.
@@ -106,6 +109,8 @@ fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
         Kind::Flags(Command::RouteSync) => route::sync(words),
         Kind::Flags(Command::Config) => config::config(words),
         Kind::Flags(Command::Doctor) => doctor::doctor(words),
+        Kind::Flags(Command::Status) => status::status(words),
+        Kind::Flags(Command::Lint) => lint::lint(words),
         Kind::Explain => Ok(explain::explain(&words)),
         Kind::Completions => Ok(completions::completions(&words)),
         Kind::Help => Ok(help_on(&words)),

@@ -4,29 +4,41 @@ use super::objects::{
     Context, Item, Planned, error_of, field, finding, section, sides, unknown_name, warnings,
     would_do,
 };
-use super::output::{Exit, Printer, or_dash};
+use super::output::{Exit, Printer, line, or_dash, without};
 use super::table::Columns;
 use super::terminal::{columns, is_terminal};
 use super::{startup, wire};
 use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
-use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialised};
+use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
+use crate::kube::Node;
 use crate::provider::{Field, Finding, Instance, NodeAddress};
 use crate::settings::Command;
+use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeList, words)?;
-    let plans = nodes.evaluate(&Selection::All)?;
-    let rows = plans.iter();
-    let text = |is_wide| match rows.len() {
+    let text = |plans: &Vec<Plans>, is_wide, of_cloud: &[usize]| match plans.len() {
         0 => Printer::none("The cluster has no nodes."),
-        _ => COLUMNS.table(rows.map(|plan| cells(plan, is_wide)).collect(), is_wide),
+        _ => {
+            let rows = plans.iter();
+            let rows = rows.map(|plan| without(of_cloud, cells(plan, is_wide)));
+            COLUMNS.table(rows.collect(), is_wide)
+        }
     };
-    Ok(nodes.context.show("List", &plans, text))
+    let context = &nodes.context;
+    Ok(match nodes.try_evaluate(&Selection::All) {
+        Ok(plans) => context.show("List", &plans, |is_wide| text(&plans, is_wide, &[])),
+        Err(error) => context.show_without_cloud(
+            &error,
+            || nodes.by_kubernetes(),
+            |plans, is_wide| text(plans, is_wide, &OF_CLOUD),
+        )?,
+    })
 }
 
 pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -115,13 +127,27 @@ impl Nodes {
     }
 
     fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Exit> {
+        let plans = self.try_evaluate(selection);
+        plans.map_err(|error| self.context.failed(&error))
+    }
+
+    fn try_evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, cache::Error> {
         let apis = &self.context.apis;
-        let plans = || {
-            let nodes = self.nodes.evaluate(apis, selection)?;
-            let lifecycle = self.lifecycle.evaluate(apis, selection)?;
-            Ok(together(nodes, lifecycle))
-        };
-        plans().map_err(|error: cache::Error| self.context.failed(&error))
+        let nodes = self.nodes.evaluate(apis, selection)?;
+        let lifecycle = self.lifecycle.evaluate(apis, selection)?;
+        Ok(together(nodes, lifecycle))
+    }
+
+    /// All nodes, without what is planned by their servers.
+    fn by_kubernetes(&self) -> Result<Vec<Plans>, cache::Error> {
+        let apis = &self.context.apis;
+        let nodes = self.nodes.nodes(apis, &Selection::All)?.value;
+        let mut plans = node::plan(&nodes, &[], &*apis.provider, Timestamp::MIN);
+        for plan in &mut plans {
+            plan.findings.clear();
+            plan.obstacle = None;
+        }
+        Ok(together(plans, Vec::new()))
     }
 }
 
@@ -180,6 +206,7 @@ impl Planned for Vec<Plans> {
                 changes: changes.chain(lifecycle).collect(),
                 held_back: None,
                 findings: plans.findings().collect(),
+                events: None,
                 error: error_of(report, &format!("node/{}", plans.node.object.name)),
             }
         });
@@ -216,8 +243,9 @@ impl Serialize for Object<'_> {
         map.serialize_entry("uid", &plan.object.uid)?;
         map.serialize_entry("providerID", &plan.node.spec.provider_id)?;
         map.serialize_entry("ready", &plan.node.is_ready())?;
-        map.serialize_entry("uninitialized", &is_uninitialised(&plan.node))?;
+        map.serialize_entry("uninitialized", &is_uninitialized(&plan.node))?;
         map.serialize_entry("addresses", &plan.node.status.addresses)?;
+        map.serialize_entry("taints", &plan.node.spec.taints)?;
         map.end()
     }
 }
@@ -240,7 +268,7 @@ impl Serialize for Cloud<'_> {
         map.serialize_entry("publicIpv4", &instance.public_ipv4)?;
         map.serialize_entry("publicIpv6", &instance.public_ipv6)?;
         map.serialize_entry("privateIps", &private.collect::<Vec<_>>())?;
-        map.serialize_entry("matchedBy", &matched_by.to_string())?;
+        map.serialize_entry("matchedBy", matched_by.word())?;
         map.end()
     }
 }
@@ -266,6 +294,9 @@ const COLUMNS: Columns = Columns {
 
 /// So many columns hold two addresses of each node.
 const ROOM_FOR_TWO: usize = 100;
+
+/// Those of them that are not known without the cloud: from the state on, addresses and provider ID aside.
+const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 
 fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     let plan = &plans.node;
@@ -296,7 +327,7 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
 }
 
 fn status(plan: &NodePlan) -> &'static str {
-    match (is_uninitialised(&plan.node), plan.node.is_ready()) {
+    match (is_uninitialized(&plan.node), plan.node.is_ready()) {
         (true, _) => "New",
         (false, true) => "Ready",
         (false, false) => "NotReady",
@@ -328,7 +359,7 @@ fn diff_cell(plans: &Plans) -> String {
     if let Some(finding) = plans.obstacles().next() {
         return format!("!{}", finding.reason.name());
     }
-    if is_uninitialised(&plan.node) && !plan.changes.is_empty() {
+    if is_uninitialized(&plan.node) && !plan.changes.is_empty() {
         return "initialise".into();
     }
     let differs = |fields: &[Field]| fields.iter().any(|field| field.have != field.want);
@@ -351,6 +382,7 @@ fn inspection(plans: &Plans) -> String {
     let findings: String = plans.findings().map(finding).collect();
     [
         both_sides(&plans.node),
+        taints(&plans.node.node),
         section(
             "\nVALUES (= as wanted, ~ differs)",
             &fields,
@@ -365,10 +397,19 @@ fn inspection(plans: &Plans) -> String {
     .concat()
 }
 
+fn taints(node: &Node) -> String {
+    let taints = node.spec.taints.iter();
+    let lines = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
+    match lines.collect::<String>() {
+        none if none.is_empty() => none,
+        lines => format!("\nTAINTS\n{lines}"),
+    }
+}
+
 fn both_sides(plan: &NodePlan) -> String {
     let node = &plan.node;
     let mut ready = if node.is_ready() { "Ready" } else { "NotReady" }.to_owned();
-    if is_uninitialised(node) {
+    if is_uninitialized(node) {
         ready += ", uninitialized";
     }
     let (mut name, mut place, mut addresses) = (Vec::new(), Vec::new(), Vec::new());

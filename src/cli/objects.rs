@@ -7,8 +7,8 @@ use super::startup::{CLOUD_PROVIDER, Started};
 use super::table;
 use super::terminal::{columns, is_terminal};
 use crate::cache::{self, Apis, ReadFrom};
-use crate::controllers::{Proposal, Report};
-use crate::kube::Node;
+use crate::controllers::{Failure, Proposal, Report};
+use crate::kube::{Node, PastEvent};
 use crate::provider::{Description, Field, Finding, ProviderId, Severity, Source};
 use crate::settings::{Settings, all_nearest, one_of};
 use serde::Serialize;
@@ -51,6 +51,9 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<&'a [Field]>,
     pub(super) findings: Vec<Found>,
+    /// Of an inspection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) events: Option<Vec<&'a PastEvent>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<&'a str>,
 }
@@ -106,7 +109,8 @@ impl Context {
         }
     }
 
-    /// With the wrong profile no node is ours: every target would be removed, and a new node would get a provider ID that
+    /// With the wrong profile no node is ours: every target would be removed, and a new node would get a provider ID
+    /// that
     /// it keeps for ever. The error: the profile is only a default, and no node has it.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
         if !self.unknown.iter().any(|name| name == CLOUD_PROVIDER) {
@@ -139,6 +143,37 @@ impl Context {
     ) -> Exit {
         let output = self.settings.output.value;
         output::print(output, || document(what, plans, None), text)
+    }
+
+    /// A list without the cloud: what Kubernetes knows, and the failure on stderr and in each item. `read`: its half. The
+    /// error: Kubernetes did not answer either.
+    pub(super) fn show_without_cloud<P: Planned>(
+        &self,
+        error: &cache::Error,
+        read: impl FnOnce() -> Result<P, cache::Error>,
+        text: impl FnOnce(&P, bool) -> String,
+    ) -> Result<Exit, Exit> {
+        let failed = self.failed(error);
+        if matches!(error, cache::Error::Kube(_)) {
+            return Err(failed);
+        }
+        let plans = read().map_err(|error| self.failed(&error))?;
+        let failures = plans.proposals().into_iter().map(|proposal| Failure {
+            object: proposal.object,
+            why: error.to_string(),
+            finding: None,
+        });
+        let report = Report {
+            failures: failures.collect(),
+            ..Report::default()
+        };
+        let document = || {
+            let mut document = document("List", &plans, Some(&report));
+            document.summary = None;
+            document
+        };
+        let output = self.settings.output.value;
+        Ok(output::print(output, document, |is_wide| text(&plans, is_wide)).fail_if(true))
     }
 
     /// `sync --dry-run`.

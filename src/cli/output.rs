@@ -1,5 +1,7 @@
-//! Data is written to stdout, everything else to stderr, each in one piece, without a control character and without what this
-//! process has shown to an API: what came from outside may hold anything. Whoever makes a line of such text makes it with
+//! Data is written to stdout, everything else to stderr, each in one piece, without a control character and without
+//! what this
+//! process has shown to an API: what came from outside may hold anything. Whoever makes a line of such text makes it
+//! with
 //! [`line`]: only our own line ends are any.
 
 use super::terminal::{colored, columns, has_color, show_wait};
@@ -10,6 +12,7 @@ use crate::settings::Output;
 use crate::text::{lines, one_line, wrapped};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a command ended: its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +38,8 @@ impl Exit {
 
 pub(super) struct Printer;
 
+static HAS_NO_READER: AtomicBool = AtomicBool::new(false);
+
 impl Printer {
     /// A reader that went away (`| head`) is not our failure; a full disk is.
     pub(super) fn stdout(text: &str) -> Exit {
@@ -59,11 +64,19 @@ impl Printer {
             .and_then(|()| stdout.flush())
         {
             Ok(()) => Exit::Done,
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                HAS_NO_READER.store(true, Ordering::Relaxed);
+                Exit::Done
+            }
             Err(error) => {
                 Printer::failure(&format!("the output can't be written to stdout: {error}"))
             }
         }
+    }
+
+    /// What is printed again and again ends then.
+    pub(super) fn has_no_reader() -> bool {
+        HAS_NO_READER.load(Ordering::Relaxed)
     }
 
     pub(super) fn stderr(text: &str) {
@@ -101,7 +114,8 @@ pub(super) fn line(text: impl std::fmt::Display) -> String {
     one_line(&text.to_string()).into_owned() + "\n"
 }
 
-/// A text in lines of at most so many characters: `first` stands before the first one, `indent` spaces before the others.
+/// A text in lines of at most so many characters: `first` stands before the first one, `indent` spaces before the
+/// others.
 /// A word that is longer than a line, e.g. the path of an error, is cut into lines as well.
 pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str) -> String {
     let width = columns - indent;
@@ -156,18 +170,18 @@ fn json(document: &impl Serialize) -> String {
 pub(super) struct Document<I> {
     api_version: &'static str,
     kind: String,
-    items: Vec<I>,
+    pub(super) items: Vec<I>,
     /// Of `lb list`, where it is looked for: what no Service wants any more, load balancers aside;
     /// null: it could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<Kept>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<Summary>,
+    pub(super) summary: Option<Summary>,
 }
 
 /// Counts of a `sync`.
 #[derive(Serialize)]
-struct Summary {
+pub(super) struct Summary {
     changed: usize,
     unchanged: usize,
     failed: usize,
@@ -181,7 +195,7 @@ impl<I> Document<I> {
         report: Option<&Report>,
     ) -> Document<I> {
         Document {
-            api_version: "ccm/v1",
+            api_version: "ccm/v2",
             kind: kind.into(),
             items,
             kept: None,
@@ -192,6 +206,14 @@ impl<I> Document<I> {
             }),
         }
     }
+}
+
+/// A row of a list in which these columns were not read.
+pub(super) fn without(columns: &[usize], mut cells: Vec<String>) -> Vec<String> {
+    for column in columns {
+        cells[*column] = "?".to_owned();
+    }
+    cells
 }
 
 pub(super) fn or_dash(text: &str) -> String {

@@ -130,7 +130,12 @@ type RouteItem<'a> = Item<'a, Value, Value, Value, Value, Value>;
 fn route(row: &Row, changes: Vec<Value>) -> RouteItem<'_> {
     let gateway = |route: &Option<Route>| route.map(|route| route.gateway);
     let cloud = row.have.map(|have| {
-        json!({ "destination": have.destination, "gateway": have.gateway, "server": row.server })
+        json!({
+            "kind": "Route",
+            "destination": have.destination,
+            "gateway": have.gateway,
+            "server": row.server,
+        })
     });
     let differs = row.want.is_some() && row.want != row.have;
     let difference = json!({
@@ -144,7 +149,7 @@ fn route(row: &Row, changes: Vec<Value>) -> RouteItem<'_> {
             "kind": "Route",
             "destination": row.destination,
             "node": row.node,
-            "state": row.state.word(),
+            "state": row.state,
         }),
         cloud: cloud.unwrap_or_default(),
         differences: differs.then_some(difference).into_iter().collect(),
@@ -174,7 +179,7 @@ fn network(plan: &Plan) -> Option<RouteItem<'_>> {
     let network = plan.network.as_ref()?;
     let item = Item {
         object: json!({ "kind": network.kind, "name": network.name }),
-        cloud: json!({ "id": network.uid }),
+        cloud: json!({ "kind": network.kind, "id": network.uid }),
         findings: plan.findings.iter().map(|one| json!(one)).collect(),
         ..Item::default()
     };

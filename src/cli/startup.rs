@@ -5,14 +5,18 @@ use super::logging::{self, Reader};
 use super::output::{Exit, Printer, usage};
 use super::{commands, terminal, wire};
 use crate::cache::Apis;
+use crate::http;
 use crate::kube::{self, Container, container};
 use crate::provider::Gate;
 use crate::settings::{
     self, Command, DaemonSettings, Parsed, Problem, Process, Settings, WorkloadName,
 };
+use crate::text::some_of;
+use serde_json::Value;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The flag that decides which nodes are ours at all.
 pub(super) const CLOUD_PROVIDER: &str = "--cloud-provider";
@@ -22,41 +26,35 @@ pub(super) struct Started {
     pub(super) settings: Settings,
     /// The words that are no flags.
     pub(super) words: Vec<String>,
-    /// Empty but for `doctor`, which reports them; for the others they end the command.
+    /// Empty but for `doctor` and `status`, which report them; for the others they end the command.
     pub(super) problems: Vec<settings::Problem>,
     /// Variables, and flags with their dashes, that are unset here and may be set for the daemon.
     pub(super) unknown: Vec<String>,
     /// What its writes pass.
     gate: Arc<dyn Gate>,
-    /// The client that `--settings-from` needed.
+    /// The client that the daemon's settings needed.
     kube: Option<kube::Client>,
 }
 
-/// The daemon's workload, read.
-struct Found {
-    kube: kube::Client,
-    settings: DaemonSettings,
-    container: Container,
-}
+/// Where the daemon is looked for: no tenant may write there.
+const SYSTEM: &str = "kube-system";
+
+/// How long that may take.
+const LOOKED_FOR_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Reads the settings of a command. The error: the command ends here, all was printed.
 pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, Exit> {
     let mut parsed = parse(command, words.clone(), None)?;
     check_usage(command, &parsed)?;
     start_log(command, &parsed);
-    let mut found = None;
-    if let Some(name) = &parsed.settings.settings_from.value {
-        let daemon = read_daemon(command, &parsed, name)?;
-        parsed = parse(command, words, Some(&daemon.settings))?;
-        found = Some(daemon);
-    }
+    let (kube, container) = with_daemon(command, words, &mut parsed)?;
     Ok(Started {
         gate: wire::gate(command, &parsed.settings),
-        unknown: unknown(&parsed, found.as_ref()),
+        unknown: unknown(&parsed, container.as_ref()),
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
-        kube: found.map(|found| found.kube),
+        kube,
     })
 }
 
@@ -80,7 +78,7 @@ pub(super) fn parse(
         shown.any(|one| one.is_about(problem) && !one.setting.is_of_config())
     };
     let ends = |problem: &&Problem| match command {
-        Command::Doctor => problem.usage,
+        Command::Doctor | Command::Status => problem.usage,
         Command::Config => problem.usage && !is_shown(problem),
         _ => true,
     };
@@ -153,55 +151,129 @@ fn start_log(command: Command, parsed: &Parsed) {
     }
 }
 
-/// `--settings-from`: reads the daemon's workload. The error: the command ends here, all was printed.
-fn read_daemon(command: Command, parsed: &Parsed, name: &WorkloadName) -> Result<Found, Exit> {
+/// Adds the settings of the daemon of the cluster, where there are any to take. The client that read them, and what of the
+/// daemon's container was not read. The error: the command ends here, all was printed.
+fn with_daemon(
+    command: Command,
+    words: Vec<OsString>,
+    parsed: &mut Parsed,
+) -> Result<(Option<kube::Client>, Option<Container>), Exit> {
+    let settings = &parsed.settings;
+    let named = settings.settings_from.value.as_ref();
+    // The daemon and commands without a cluster have their own settings; in a pod the environment is the daemon's.
+    let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
+        || !settings.settings_from.source.is_default()
+        || is_in_pod(settings);
+    if named.is_none() && has_own {
+        return Ok((None, None));
+    }
+    // What is wrong with it is reported by the command's own client.
+    let Ok(kube) = wire::kube_client(settings, wire::gate(command, settings)) else {
+        return Ok((None, None));
+    };
     let failed = |why: String| Printer::failure(&format!("--settings-from: {why}"));
-    let gate = wire::gate(command, &parsed.settings);
-    let kube = wire::kube_client(&parsed.settings, gate).map_err(|why| Printer::failure(&why))?;
-    let origin = kube.origin();
-    let workload = kube
-        .workload(&format!("{}s", name.kind), &name.namespace, &name.name)
-        .map_err(|error| failed(format!("{error} ({origin})")))?
-        .ok_or_else(|| failed(format!("there is no {name} ({origin})")))?;
-    let mut container = container(&workload).map_err(|why| failed(format!("{name}: {why}")))?;
-    let unset = parsed.unset_names();
-    for (what, place) in &container.elsewhere {
-        if unset.contains(what) {
-            Printer::notice(format_args!(
-                "{what} of {name} is in {place}, which is not read: set it here"
-            ));
+    let found = match named {
+        Some(name) => Some(named_daemon(&kube, name).map_err(failed)?),
+        None => only_daemon(&kube),
+    };
+    let Some((name, workload)) = found else {
+        return Ok((Some(kube), None));
+    };
+    match both(command, words, parsed, &name, &workload) {
+        Ok((both, container)) => {
+            *parsed = both;
+            Ok((Some(kube), Some(container)))
+        }
+        Err(why) if named.is_some() => Err(failed(why)),
+        Err(why) => {
+            Printer::notice(format_args!("the daemon's settings are not used: {why}"));
+            Ok((Some(kube), None))
         }
     }
-    if container.imports {
-        Printer::notice(format_args!(
-            "{name} imports all variables of other objects, which are not read: set them here"
-        ));
-    }
-    let words = std::mem::take(&mut container.words);
+}
+
+type Daemon = (WorkloadName, Value);
+
+fn named_daemon(kube: &kube::Client, name: &WorkloadName) -> Result<Daemon, String> {
+    let origin = kube.origin();
+    let found = kube.workload(&format!("{}s", name.kind), &name.namespace, &name.name);
+    let found = found.map_err(|error| format!("{error} ({origin})"))?;
+    let workload = found.ok_or_else(|| format!("there is no {name} ({origin})"))?;
+    Ok((name.clone(), workload))
+}
+
+/// The only one of the cluster; none: there are several or none, they may not be listed, or the answer is late.
+fn only_daemon(kube: &kube::Client) -> Option<Daemon> {
+    let found = http::within(LOOKED_FOR_AT_MOST, || kube.only_daemon(SYSTEM));
+    let found = found.map_err(|error| log::debug!("{error}: the daemon's settings are unknown"));
+    let (kind, workload) = found.ok()??;
+    let name = WorkloadName {
+        namespace: SYSTEM.to_owned(),
+        kind,
+        name: workload["metadata"]["name"].as_str()?.to_owned(),
+    };
+    Some((name, workload))
+}
+
+/// The settings with those of the daemon, and its container; a person is shown what was not read, and of a daemon that was
+/// not named. The error: what is wrong with them, as in those of another version; `doctor` reports that itself.
+fn both(
+    command: Command,
+    words: Vec<OsString>,
+    own: &Parsed,
+    name: &WorkloadName,
+    workload: &Value,
+) -> Result<(Parsed, Container), String> {
+    let joined = |problems: Vec<Problem>| {
+        let problems: Vec<String> = problems.iter().map(Problem::to_string).collect();
+        problems.join("; ")
+    };
+    let mut container = container(workload).map_err(|why| format!("{name}: {why}"))?;
+    let arguments = std::mem::take(&mut container.words);
     let variables = std::mem::take(&mut container.variables);
-    let settings = DaemonSettings::new(name, words, variables).map_err(|problems| {
-        problems.iter().for_each(Printer::notice);
-        Exit::Failed
-    })?;
-    Ok(Found {
-        kube,
-        settings,
-        container,
-    })
+    let daemon = DaemonSettings::new(name, arguments, variables).map_err(joined)?;
+    let both = settings::parse_with_daemon(command, words, &Process, Some(&daemon));
+    let mut problems = both.problems.clone();
+    problems.retain(|problem| !own.problems.contains(problem));
+    if !problems.is_empty() && command != Command::Doctor {
+        return Err(joined(problems));
+    }
+    let unset = own.unset_names();
+    let elsewhere = container.elsewhere.iter();
+    let unread = elsewhere.filter(|(what, _)| unset.contains(what));
+    let mut unread: Vec<String> = unread
+        .map(|(what, place)| format!("{what} in {place}"))
+        .collect();
+    if container.imports {
+        unread.push("variables of whole other objects".to_owned());
+    }
+    let what = format!("settings are those of {name}, unless set here");
+    match unread.as_slice() {
+        [] if own.settings.settings_from.value.is_some() => {}
+        [] => Printer::notice(what),
+        unread => Printer::notice(format_args!(
+            "{what}; not read, so set it here: {}",
+            some_of(unread)
+        )),
+    }
+    Ok((both, container))
 }
 
 /// Names of settings that are unset here and may be set for the daemon, so that our default may be wrong. In a pod the
 /// environment counts as the daemon's own.
-fn unknown(parsed: &Parsed, found: Option<&Found>) -> Vec<String> {
+fn unknown(parsed: &Parsed, container: Option<&Container>) -> Vec<String> {
     let settings = &parsed.settings;
-    let is_in_pod = settings.kubeconfig.value.is_empty() && is_set_here("KUBERNETES_SERVICE_HOST");
     let mut names = parsed.unset_names();
-    names.retain(|name| match found {
+    names.retain(|name| match container {
         _ if settings.yes.value => false,
-        Some(found) => is_unread(name, &found.container),
-        None => !is_in_pod,
+        Some(container) => is_unread(name, container),
+        None => !is_in_pod(settings),
     });
     names
+}
+
+fn is_in_pod(settings: &Settings) -> bool {
+    settings.kubeconfig.value.is_empty() && is_set_here("KUBERNETES_SERVICE_HOST")
 }
 
 /// May it be in another object, which is not read?

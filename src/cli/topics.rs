@@ -1,5 +1,7 @@
-//! `ccm help TOPIC`: the pages of `src/help`, embedded, and printed as plain text. Of Markdown they use headings, fenced
-//! code, tables, lists and paragraphs, no links; each paragraph and each item of a list is one line. A table becomes a list of
+//! `ccm help TOPIC`: the pages of `src/help`, embedded, and printed as plain text. Of Markdown they use headings,
+//! fenced
+//! code, tables, lists and paragraphs, no links; each paragraph and each item of a list is one line. A table becomes a
+//! list of
 //! its rows.
 //!
 //! A new page: a file in `src/help`, and a row of `TOPICS`. Settings, annotations and metrics have tables that are

@@ -1,4 +1,5 @@
-//! From settings to the clients of both APIs and the settings of each controller: the one place that names the provider.
+//! From settings to the clients of both APIs and the settings of each controller: the one place that names the
+//! provider.
 
 use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};

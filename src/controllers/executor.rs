@@ -195,8 +195,8 @@ impl<T> Executor<T> {
         &self.executions
     }
 
-    /// Drops the changes that were not sent yet. The execution ends when its request and its actions have: the changes
-    /// before them are in their order, and any number of them may be the last, as when the process is killed.
+    /// Drops the changes that were not sent yet. The execution ends when the request under way is answered and its
+    /// actions have ended. It is safe after any change, as a killed process is.
     pub(super) fn stop(&mut self, is_stale: impl Fn(&Execution<T>) -> bool) {
         for execution in &mut self.executions {
             if is_stale(execution) {

@@ -223,6 +223,17 @@ fn ambiguous(node: &Node, candidates: &[(&Instance, IpAddr)]) -> Finding {
     Finding::warning(Reason::InstanceLookupFailed, message)
 }
 
+impl MatchedBy {
+    /// For programs.
+    pub fn word(&self) -> &'static str {
+        match self {
+            MatchedBy::ProviderId => "providerID",
+            MatchedBy::Name => "name",
+            MatchedBy::Address(_) => "address",
+        }
+    }
+}
+
 impl fmt::Display for MatchedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

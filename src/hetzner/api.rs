@@ -281,7 +281,8 @@ pub(super) fn permission(api: &Api) -> Permission {
     }
 }
 
-/// Counts the calls, in the forms that hcloud-go's users know. Called for every try. As there, what was not answered has no code and counts elsewhere.
+/// Counts the calls, in the forms that hcloud-go's users know. Called for every try. As there, what was not answered
+/// has no code and counts elsewhere.
 pub(super) fn watch(method: Method, path: &str, stage: Stage) {
     let method = &method.lower_name();
     match stage {

@@ -122,7 +122,7 @@ impl Body {
                 "; the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"
             }
             _ if http.status() == Some(429) => {
-                "; all tokens of the project share this limit: wait, or see who else uses it up"
+                "; all tokens of the project share this limit, and one call comes back each second: wait, or see who else uses it up"
             }
             ErrorKind::Forbidden => "; does the token have read & write permission?",
             _ => "",

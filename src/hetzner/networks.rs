@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use std::time::Instant;
 
-/// An answer that lacks one of these is none.
+/// An answer that lacks one of these is an error.
 #[derive(Deserialize)]
 pub(super) struct Network {
     pub(super) id: u64,

@@ -13,7 +13,7 @@ use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Description,
     Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancers,
     Metadata, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, Profile, Provider,
-    ProviderId, RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency,
+    ProviderId, RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage,
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
@@ -115,7 +115,8 @@ impl Hetzner {
         }
     }
 
-    /// The Network of the settings, found if it was not yet; none: the settings name none. `is_checked`: this machine must
+    /// The Network of the settings, found if it was not yet; none: the settings name none. `is_checked`: this machine
+    /// must
     /// be attached to it.
     fn find_network(&self, is_checked: bool) -> Result<Option<&Network>, Error> {
         let Some(selector) = &self.network else {
@@ -137,6 +138,48 @@ impl Hetzner {
 
     fn network_id(&self) -> Option<u64> {
         self.found.get().map(|network| network.id)
+    }
+}
+
+impl Hetzner {
+    /// What manifests are checked by, without a cluster: as if the project had no load balancer. `reads`: what the Services
+    /// name is read; else every name counts as right.
+    pub fn for_manifests(
+        &self,
+        services: &[&Service],
+        reads: bool,
+    ) -> Result<Arc<dyn Snapshot>, Error> {
+        let mut snapshot = match reads {
+            true => self.load_balancers_for(services, Urgency::Asked)?,
+            false => load_balancers::Snapshot {
+                planner: self.planner(None),
+                observed: load_balancers::Observed::default(),
+            },
+        };
+        snapshot.observed.balancers.clear();
+        snapshot.observed.is_for_manifests = true;
+        let planner = &mut snapshot.planner;
+        // One that was not read, or that the cluster may have.
+        let is_assumed = self.network.is_some() || planner.may_have_network();
+        planner.network = planner.network.or(is_assumed.then_some(0));
+        Ok(Arc::new(snapshot))
+    }
+
+    fn load_balancers_for(
+        &self,
+        services: &[&Service],
+        urgency: Urgency,
+    ) -> Result<load_balancers::Snapshot, Error> {
+        // Without the Network that the settings name, every plan would be wrong.
+        let network = self.find_network(true)?;
+        let planner = self.planner(network.map(|network| network.id));
+        let known = load_balancers::Known {
+            types: &self.types,
+            subnets: &self.subnets,
+            network,
+        };
+        let observed = load_balancers::observe(&self.api, &known, &planner, services, urgency)?;
+        Ok(load_balancers::Snapshot { planner, observed })
     }
 }
 
@@ -261,21 +304,16 @@ impl Actions for Hetzner {
 
 impl LoadBalancers for Hetzner {
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error> {
-        // Without the Network that the settings name, every plan would be wrong.
-        let network = self.find_network(true)?;
-        let planner = self.planner(network.map(|network| network.id));
-        let known = load_balancers::Known {
-            types: &self.types,
-            subnets: &self.subnets,
-            network,
-        };
-        let observed = load_balancers::observe(&self.api, &known, &planner, services, urgency)?;
-        Ok(Arc::new(load_balancers::Snapshot { planner, observed }))
+        Ok(Arc::new(self.load_balancers_for(services, urgency)?))
     }
 
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         let all = certificates::of_cluster(&self.api, load_balancers::CLUSTER_UID, &cluster.uid)?;
         Ok(load_balancers::left(&all, cluster))
+    }
+
+    fn usage(&self, id: u64) -> Result<Usage, Error> {
+        load_balancers::usage(&self.api, id)
     }
 }
 

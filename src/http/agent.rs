@@ -1,4 +1,5 @@
-//! The agents of ureq: made with our time-outs, buffers, connections and TLS, made anew when trust or client certificate
+//! The agents of ureq: made with our time-outs, buffers, connections and TLS, made anew when trust or client
+//! certificate
 //! change, and used for one request. A call that was refused asks for newer credentials.
 
 use super::auth::{Credentials, USER_AGENT};

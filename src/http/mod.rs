@@ -53,6 +53,12 @@ pub struct Client {
     is_reached: AtomicBool,
 }
 
+/// Reads of this thread in `work` end after this time, together and with their retries.
+pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
+    let _held = hold_deadline(Instant::now() + limit);
+    work()
+}
+
 impl Client {
     pub fn new(settings: Settings) -> Client {
         Client {
@@ -109,7 +115,8 @@ impl Client {
                 is_renewed = true;
                 continue;
             }
-            let Some(wait) = attempts.next(&error) else {
+            let wait = attempts.next(&error).filter(|_| !is_deadline_over());
+            let Some(wait) = wait else {
                 return Err(error);
             };
             log::debug!("{error}; trying again in {} ms", wait.as_millis());

@@ -1,4 +1,5 @@
-//! Files that may be replaced while we run: certificates, authorities and tokens are renewed. Why the new content of one
+//! Files that may be replaced while we run: certificates, authorities and tokens are renewed. Why the new content of
+//! one
 //! is not used is logged once; what was read before stays in use.
 
 use super::tls::Tls;

@@ -179,7 +179,8 @@ fn written(text: &str, secret: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// The character that a text beginning with `plain` means, and how many bytes say it: `k`, `%6b`, `\u006b`, `\x6b`, `\"`,
+/// The character that a text beginning with `plain` means, and how many bytes say it: `k`, `%6b`, `\u006b`, `\x6b`,
+/// `\"`,
 /// and with more backslashes what a JSON text in a JSON text has.
 fn unit(text: &str, plain: char) -> (char, usize) {
     let row = text.bytes().take(BACKSLASHES_AT_MOST);

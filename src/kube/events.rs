@@ -5,13 +5,13 @@
 
 use super::client::{Client, JSON, MERGE_PATCH, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
-use super::types::{ObjectMeta, ObjectReference};
+use super::types::{ObjectMeta, ObjectReference, null_as_default};
 use crate::http::{self, Method};
 use crate::provider::{Reason, Severity};
 use crate::text;
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -33,17 +33,25 @@ impl Event {
 }
 
 /// An event that was written, by us or by another controller.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastEvent {
+    #[serde(skip_serializing)]
     pub metadata: ObjectMeta,
+    #[serde(skip_serializing)]
     pub involved_object: Involved,
     #[serde(default)]
     pub reason: String,
     #[serde(default)]
     pub message: String,
+    /// `Normal` or `Warning`.
+    #[serde(default, rename = "type")]
+    pub kind: String,
+    /// How often; 0: its author does not count.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub count: u32,
     /// When it was last counted up; controllers that never count leave it out.
-    #[serde(default)]
+    #[serde(default, rename(serialize = "lastSeen"))]
     last_timestamp: Option<String>,
 }
 

@@ -14,6 +14,8 @@ pub struct Workload {
     pub images: Vec<String>,
     /// Ports that its probes ask at, by number.
     pub probed_ports: Vec<u64>,
+    /// How many pods are ready, and how many should be; none: its controller has not said it.
+    pub pods: Option<(u64, u64)>,
 }
 
 /// What a container is started with, as far as the object itself says it.
@@ -32,6 +34,9 @@ pub struct Container {
 /// How a cloud-controller-manager's container is called.
 const NAMES: [&str; 2] = ["ccm", "hcloud-cloud-controller-manager"];
 
+/// Part of the names of a daemon's workload, container or image.
+const DAEMONS: [&str; 2] = ["ccm-from-scratch", NAMES[1]];
+
 /// Where a value may come from, and what that is called.
 const PLACES: [(&str, &str); 4] = [
     ("secretKeyRef", "a Secret"),
@@ -43,17 +48,32 @@ const PLACES: [(&str, &str); 4] = [
 impl Client {
     /// Deployments and DaemonSets of a namespace, those scaled to nothing left out.
     pub fn workloads(&self, namespace: &str) -> Result<Vec<Workload>, Error> {
-        let mut workloads = Vec::new();
+        let running = self.running(namespace)?;
+        Ok(running.iter().map(workload).collect())
+    }
+
+    /// The same, whole, with their resource.
+    fn running(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, Error> {
+        let mut all = Vec::new();
         let namespace = percent_encoded(namespace);
         for resource in ["deployments", "daemonsets"] {
             // Without a limit everything comes in one answer; of these there are few.
             let path = format!("/apis/apps/v1/namespaces/{namespace}/{resource}");
-            let list = self.document(&path, "items")?;
-            let all = items(&list["items"]).iter();
-            let running = all.filter(|item| item["spec"]["replicas"] != 0);
-            workloads.extend(running.map(|item| workload(resource, item)));
+            let mut list = self.document(&path, "items")?;
+            if let Value::Array(items) = list["items"].take() {
+                let running = items.into_iter().filter(|one| one["spec"]["replicas"] != 0);
+                all.extend(running.map(|one| (resource, one)));
+            }
         }
-        Ok(workloads)
+        Ok(all)
+    }
+
+    /// The only cloud-controller-manager of a namespace, ours or upstream's: `deployment` or `daemonset`, and the object.
+    pub fn only_daemon(&self, namespace: &str) -> Result<Option<(&'static str, Value)>, Error> {
+        let mut all = self.running(namespace)?;
+        all.retain(|(_, one)| is_daemon(one));
+        let only = (all.len() == 1).then(|| all.pop()).flatten();
+        Ok(only.map(|(resource, one)| (resource.trim_end_matches('s'), one)))
     }
 
     /// An object of `apps/v1`, whole; none when the API server itself says that it is not there.
@@ -70,12 +90,32 @@ impl Client {
     }
 }
 
-fn workload(resource: &str, item: &Value) -> Workload {
+/// By its own name, or that of a container or its image.
+fn is_daemon(workload: &Value) -> bool {
+    let names = containers(workload).iter();
+    let names = names.flat_map(|one| [text(&one["name"]), text(&one["image"])]);
+    let mut names = names.chain([text(&workload["metadata"]["name"])]);
+    names.any(|name| DAEMONS.iter().any(|daemon| name.contains(daemon)))
+}
+
+fn workload((resource, item): &(&str, Value)) -> Workload {
     let kind = resource.trim_end_matches('s');
+    let (spec, status) = (&item["spec"], &item["status"]);
+    let wanted = match *resource {
+        "daemonsets" => status["desiredNumberScheduled"].as_u64(),
+        _ => status["observedGeneration"]
+            .as_u64()
+            .and(spec["replicas"].as_u64()),
+    };
+    // Zero is left out.
+    let ready = ["readyReplicas", "numberReady"]
+        .iter()
+        .find_map(|name| status[name].as_u64());
     let mut workload = Workload {
         name: format!("{kind}/{}", text(&item["metadata"]["name"])),
         images: Vec::new(),
         probed_ports: Vec::new(),
+        pods: wanted.map(|wanted| (ready.unwrap_or(0), wanted)),
     };
     for container in containers(item) {
         workload.images.push(text(&container["image"]).to_owned());

@@ -66,10 +66,17 @@ metrics! {
 
     /// A node is in one state: the first of these that holds.
     NODES: Gauge "ccm_nodes" ["state"],
-        "Nodes by state: foreign (a provider ID that is not ours), unmatched (tried, not initialised), uninitialised, shutdown (its server is off), ready, not_ready.";
+        "Nodes by state: foreign (a provider ID that is not ours), unmatched (tried, not initialised), uninitialized, shutdown (its server is off), ready, not_ready.";
 
     LOAD_BALANCERS: Gauge "ccm_load_balancers" ["state"],
         "Load balancers by state: managed (its Service has an address), pending (it has none yet), leaving (its Service needs none any more), orphaned (its Service does not exist).";
+
+    /// A target that was added just now counts for neither.
+    LOAD_BALANCERS_HEALTH: Gauge "ccm_load_balancers_health" ["state"],
+        "Load balancers of Services by their targets that are healthy, as of the last read: all, some, none.";
+
+    LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [],
+        "When that was read, in seconds since 1970.";
 
     ROUTES: Gauge "ccm_routes" ["state"],
         "Routes of the private Network by state, as in ccm route list; only where the route controller runs.";

@@ -142,7 +142,7 @@ reasons! {
     /// Another load balancer has the name.
     LoadBalancerNameTaken: WarningEvent;
     /// No type of load balancer is set.
-    LoadBalancerTypeUnconfigured: WarningEvent;
+    LoadBalancerTypeUnconfigured: NormalEvent;
     /// The cloud is going to take the type of load balancer away.
     LoadBalancerTypeDeprecated: WarningEvent;
     /// A port's protocol is none that the cloud's load balancers speak.

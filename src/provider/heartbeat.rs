@@ -1,7 +1,8 @@
 //! The heartbeat of a thread: shows that a long tick is work and not a hang.
 //!
 //! The daemon gives each of its threads a [`Heartbeat`] and watches it; code that may take long in
-//! such a thread – `http` after every call, a wait after every answer – calls [`beat`]. It is part of the contract, as the gate is, so that neither `http` nor a provider
+//! such a thread – `http` after every call, a wait after every answer – calls [`beat`]. It is part of the contract, as
+//! the gate is, so that neither `http` nor a provider
 //! has to know the daemon. On a thread without a heartbeat nothing happens: client commands and
 //! `run --once` have none.
 

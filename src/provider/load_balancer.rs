@@ -10,7 +10,7 @@ use super::interned::Interned;
 use super::service::{Cluster, Ingress, OfferedNode, Service};
 use super::source::{Source, Sourced};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -23,6 +23,11 @@ pub trait LoadBalancers: Actions {
     /// for people. Asks the cloud.
     fn kept(&self, _cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         Ok(Vec::new())
+    }
+
+    /// What a load balancer does now: for people. Asks the cloud.
+    fn usage(&self, _id: u64) -> Result<Usage, Error> {
+        Ok(Usage::default())
     }
 }
 
@@ -56,6 +61,10 @@ pub trait Snapshot: Send + Sync {
     /// What deletes or releases it, found by its label alone. Pure.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
+    /// Each load balancer that carries the UID of one of these Services, of any where none are given: its name, and what
+    /// the health checks say. Pure.
+    fn health(&self, services: Option<&HashSet<&str>>) -> Vec<(String, BalancerHealth)>;
+
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
 }
@@ -78,7 +87,7 @@ pub trait Change: fmt::Debug + Send + Sync {
     /// For people.
     fn description(&self) -> Description;
 
-    /// For programs: `{"change": "addTarget", …}`.
+    /// For programs: `{"change": "add_target", …}`.
     fn json(&self) -> serde_json::Value;
 
     /// For the events: what kind of change it is.
@@ -132,15 +141,17 @@ pub enum ChangeKind {
 pub struct LoadBalancerPlan {
     /// None: there is none yet, or none any more.
     pub found: Option<Balancer>,
-    /// What was found carries the Service's UID; else its name alone says that it is the Service's.
+    /// What was found carries the Service's UID; else its name, or the label `adopt`, says that it is the Service's.
     pub is_labelled: bool,
-    /// One after the other, each only after what the one before started has ended.
+    /// In their order, each after the actions of those before have ended, unless it may follow at once.
     pub changes: Vec<Box<dyn Change>>,
     /// Every field, with what there is, what should be, and what asks for it.
     pub fields: Vec<Field>,
     pub findings: Vec<Finding>,
     /// Why nothing is changed; then `changes` is empty.
     pub obstacle: Option<Finding>,
+    /// What `obstacle` says, each problem by itself.
+    pub problems: Vec<String>,
     /// What the Service's status should say of what is there now; none: leave it as it is.
     pub status: Option<Vec<Ingress>>,
     /// Fields that differ, and are left as they are because the default that asks for them may not
@@ -172,17 +183,40 @@ pub struct Kept {
 }
 
 /// A load balancer, for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(tag = "kind", rename = "LoadBalancer", rename_all = "camelCase")]
 pub struct Balancer {
     pub id: u64,
     pub name: String,
     /// Name of its type, e.g. `lb11`.
+    #[serde(rename = "type")]
     pub kind: String,
     pub location: String,
     /// Public ones first.
     pub addresses: Vec<std::net::IpAddr>,
+    /// Of `targets`, those that are healthy on every port; and all.
+    pub healthy: usize,
+    pub total: usize,
     pub targets: Vec<Target>,
+    /// In the currency of the project's owner, without taxes; none: the cloud does not say.
+    pub monthly_price: Option<f64>,
+    /// Of this month, in bytes; none: the cloud does not say.
+    pub outgoing_traffic: Option<u64>,
+    pub ingoing_traffic: Option<u64>,
+    /// Outgoing traffic that the price covers.
+    pub included_traffic: Option<u64>,
+    /// Read only for an inspection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// None: the cloud does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    pub open_connections: Option<f64>,
+    pub connections_per_second: Option<f64>,
+    pub requests_per_second: Option<f64>,
 }
 
 /// Where a load balancer sends traffic.
@@ -204,6 +238,16 @@ pub struct Health {
     /// Why it is not, in the cloud's word, where it says so.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
+    /// Why it fails, where that was found out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+}
+
+/// Why a target gets no traffic, for people.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Cause {
+    pub message: Interned,
+    pub remedy: &'static str,
 }
 
 /// One field of a load balancer. Values as people read them.
@@ -260,6 +304,27 @@ impl Field {
 impl Target {
     pub fn is_healthy(&self) -> bool {
         !self.health.is_empty() && self.health.iter().all(|health| health.status == "healthy")
+    }
+}
+
+/// What the health checks say of a load balancer's targets. Those that were added just now do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BalancerHealth {
+    All,
+    Some,
+    /// Or it has no target.
+    None,
+}
+
+impl Balancer {
+    pub fn health(&self) -> BalancerHealth {
+        let is_bad = |target: &Target| target.health.iter().any(|one| one.status == "unhealthy");
+        match self.targets.iter().any(is_bad) {
+            false if self.targets.is_empty() => BalancerHealth::None,
+            false => BalancerHealth::All,
+            true if self.targets.iter().any(Target::is_healthy) => BalancerHealth::Some,
+            true => BalancerHealth::None,
+        }
     }
 }
 

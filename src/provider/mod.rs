@@ -1,7 +1,7 @@
 //! The contract between the generic controllers and a cloud: traits and plain types, no I/O.
 //!
-//! Knows: what a controller asks of any cloud. Must never import anything else of ours.
-//! Annotations, addresses, labels and profiles belong to the provider behind the contract;
+//! Knows: what a controller asks of any cloud. Imports nothing of ours but `text`.
+//! What annotations, addresses and labels mean belongs to the provider behind the contract;
 //! taints, provided node IPs and guards belong to the controllers in front of it.
 
 mod clock;
@@ -29,8 +29,8 @@ pub use instance::{
 };
 pub use interned::Interned;
 pub use load_balancer::{
-    ActionId, Actions, Applied, Balancer, Change, ChangeKind, Field, Health, Kept,
-    LoadBalancerPlan, LoadBalancers, Needs, Orphan, Snapshot, Target,
+    ActionId, Actions, Applied, Balancer, BalancerHealth, Cause, Change, ChangeKind, Field, Health,
+    Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan, Snapshot, Target, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress};
 pub use options::{AddressFamily, Algorithm, LoadBalancerDefaults, NetworkSelector, Profile};

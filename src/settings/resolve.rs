@@ -64,7 +64,8 @@ pub fn parse_with_daemon(
     let (mut effective, mut problems) = (resolver.effective, resolver.problems);
     let place = |one: &Effective| TABLE.iter().position(|row| std::ptr::eq(*row, one.setting));
     effective.sort_by_key(place);
-    if settings.token.value.is_none() && !problems.iter().any(is_about_token) {
+    let needs_token = command != Command::Lint;
+    if needs_token && settings.token.value.is_none() && !problems.iter().any(is_about_token) {
         let message = "not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API \
                        (Hetzner Console → Security → API tokens)";
         problems.push(Problem::environment("HCLOUD_TOKEN", message));

@@ -20,7 +20,7 @@ pub struct Setting {
     pub group: Group,
     /// Its value is never shown.
     pub secret: bool,
-    /// Not shown in `--help` and of `ccm help settings`.
+    /// Not shown in `--help` nor in `ccm help settings`.
     pub hidden: bool,
     /// Never taken over by `--settings-from`: who runs the command decides.
     pub own: bool,
@@ -47,7 +47,7 @@ pub enum Variable {
 }
 
 /// The form of a value. It decides how flags are read and what help calls the value; the exact
-/// reading is the function that `resolve` names.
+/// reading is the function that the table names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A Go boolean. The bare flag is true and never takes the next word.
@@ -105,6 +105,10 @@ named! {
         RouteSync = "route sync",
         /// Checks everything and writes nothing.
         Doctor = "doctor",
+        /// What `doctor` finds, on one screen.
+        Status = "status",
+        /// Checks manifests without a cluster.
+        Lint = "lint",
     }
 }
 
@@ -189,7 +193,7 @@ impl Setting {
         self.kind != Kind::Boolean
     }
 
-    /// Does the command take it? `config` and `doctor` take what the daemon takes.
+    /// Does the command take it? `config`, `doctor` and `status` take what the daemon takes.
     pub fn is_for(&self, command: Command) -> bool {
         let takes = |command| self.commands.contains(&command);
         takes(command) || (command.reads_daemon_arguments() && takes(Command::Run))
@@ -246,6 +250,9 @@ impl Command {
     /// The daemon's arguments may be those of hcloud-cloud-controller-manager: its flags are
     /// accepted, and words that are no flags are not.
     pub(super) fn reads_daemon_arguments(self) -> bool {
-        matches!(self, Command::Run | Command::Config | Command::Doctor)
+        matches!(
+            self,
+            Command::Run | Command::Config | Command::Doctor | Command::Status
+        )
     }
 }

@@ -1,6 +1,7 @@
 //! The settings: one row each, in the order in which people read about them.
 //!
-//! A row says what people see, the field of [`Settings`] with its type, and the function that reads it. Defaults of load
+//! A row says what people see, the field of [`Settings`] with its type, and the function that reads it. Defaults of
+//! load
 //! balancers are fields of `provider::LoadBalancerDefaults`.
 
 use super::effective::{Resolver, choice, kubeconfig, parsed, token};
@@ -20,7 +21,7 @@ use std::time::Duration;
 const DAEMON: &[Command] = &[Command::Run];
 
 /// What the daemon does at its start, and `doctor` checks.
-const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor];
+const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor, Command::Status];
 
 /// All but the daemon.
 const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
@@ -37,6 +38,8 @@ const WITH_LOAD_BALANCERS: &[Command] = &[
     Command::LbInspect,
     Command::LbSync,
     Command::Doctor,
+    Command::Status,
+    Command::Lint,
 ];
 
 /// Those that plan routes.
@@ -307,12 +310,13 @@ settings! {
         ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(|text| WorkloadName::parse(text).map(Some)) => {
+    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(WorkloadName::parse) => {
         flags: &["settings-from"],
         kind: Kind::Text("NAMESPACE/deployment/NAME"),
         help: "Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
                arguments and variables. Your own win. Values in Secrets and ConfigMaps are not read, \
-               but reported. Tokens, API addresses and output settings are always your own.",
+               but reported. Tokens, API addresses and output settings are always your own. Unset, and outside a pod: \
+               those of the only ccm or hcloud-cloud-controller-manager in kube-system. none: no daemon's.",
         ..Setting::of(Group::Cluster, TAKE_SETTINGS)
     }
 
@@ -520,6 +524,14 @@ settings! {
         ..Setting::of(Group::Controllers, &[Command::Run, Command::NodeSync, Command::LbSync, Command::RouteSync])
     }
 
+    WATCH watch: bool = parsed(boolean) => {
+        own: true,
+        flags: &["watch"],
+        default: Some("false"),
+        help: "Show it again and again: the Cloud API is read once a minute.",
+        ..Setting::of(Group::Output, &[Command::Status])
+    }
+
     DETAILED_EXITCODE detailed_exitcode: bool = parsed(boolean) => {
         flags: &["detailed-exitcode"],
         default: Some("false"),
@@ -533,6 +545,14 @@ settings! {
         kind: Kind::Text("NAMESPACE"),
         help: "Namespace of Services that are named without one. lb list shows only this namespace.",
         ..Setting::of(Group::Output, LOAD_BALANCERS)
+    }
+
+    FILES files: Vec<String> = parsed(|text| Ok(text.split(',').map(str::to_owned).collect())) => {
+        flags: &["filename"],
+        short: Some('f'),
+        kind: Kind::List("FILE"),
+        help: "Manifests to check, YAML or JSON, each at most 8 MiB; - is stdin. Folders are not read.",
+        ..Setting::of(Group::Output, &[Command::Lint])
     }
 
     OUTPUT output: Output = choice => {

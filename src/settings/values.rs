@@ -214,7 +214,11 @@ pub struct WorkloadName {
 }
 
 impl WorkloadName {
-    pub(super) fn parse(text: &str) -> Result<WorkloadName, String> {
+    /// `none` is none.
+    pub(super) fn parse(text: &str) -> Result<Option<WorkloadName>, String> {
+        if text == "none" {
+            return Ok(None);
+        }
         let parts: Vec<&str> = text.split('/').collect();
         let [namespace, kind, name] = parts[..] else {
             return Err(SETTINGS_FROM_FORM.to_owned());
@@ -226,16 +230,16 @@ impl WorkloadName {
         if namespace.is_empty() || name.is_empty() {
             return Err(SETTINGS_FROM_FORM.to_owned());
         }
-        Ok(WorkloadName {
+        Ok(Some(WorkloadName {
             namespace: namespace.to_owned(),
             kind,
             name: name.to_owned(),
-        })
+        }))
     }
 }
 
 const SETTINGS_FROM_FORM: &str =
-    "use NAMESPACE/deployment/NAME, e.g. kube-system/deployment/ccm-from-scratch";
+    "use NAMESPACE/deployment/NAME, e.g. kube-system/deployment/ccm-from-scratch, or none";
 
 impl fmt::Display for WorkloadName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

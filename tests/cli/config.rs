@@ -89,7 +89,7 @@ fn every_value_and_who_said_so() {
     let document = ran.json();
     assert_eq!(
         (&document["apiVersion"], &document["kind"]),
-        (&"ccm/v1".into(), &"SettingList".into())
+        (&"ccm/v2".into(), &"SettingList".into())
     );
     let token_source = format!("HCLOUD_TOKEN_FILE ({file})");
     for (name, value, source) in [

@@ -121,7 +121,7 @@ fn usage() {
         (&["explain"], &[], 2, "explain takes one word: ccm explain protocol"),
         (&["explain", "a", "b"], &[], 2, "explain takes one word: ccm explain protocol"),
         (&["explain", "protcol"], &[], 2, "unknown word \"protcol\"; did you mean protocol?\nSee ccm help."),
-        (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, route, doctor, config, explain, completions, help, version\nSee ccm help."),
+        (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
         (&["--context", "foo", "node", "list"], &[], 2, "flags go after the command: ccm node list …"),
         (&["version", "extra"], &[], 2, "version takes no words and no flags"),
         (&["node", "lst"], &[], 2, "unknown command \"node lst\"; did you mean node list?\nSee ccm help."),
@@ -152,7 +152,7 @@ fn usage() {
         (&["route", "list", "x"], NO_CLUSTER, 2, "route list takes no name: it is about all routes"),
         (&["route", "sync", "--detailed-exitcode"], NO_CLUSTER, 2, "--detailed-exitcode needs --dry-run"),
         (&["node", "list", "\u{1b}[2J"], &[], 2, "node list takes no name; ccm node inspect \\u001b[2J shows one node"),
-        (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; there is run, node, lb, route, doctor, config, explain, completions, help, version\nSee ccm help."),
+        (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; there is run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
     ]);
     for name in ["worker-1", "worker-2", "worker-3"] {
         assert!(!common::is_initialised(&node(&sandbox, name)), "{name}");
@@ -171,7 +171,7 @@ fn answers_of_something_else() {
         (Half::Hetzner, Effect::other_json(), "the answer is not what the API answers: no networks with their page; nothing is done on an incomplete list"),
         (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete"),
         (Half::Hetzner, Effect::Reset, "the connection was reset"),
-        (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit: wait, or see who else uses it up"),
+        (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit, and one call comes back each second: wait, or see who else uses it up"),
         (Half::Hetzner, Effect::hetzner_error(503, "maintenance", "back soon"), "back soon (maintenance, ID)"),
         (Half::Kubernetes, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or a proxy's page?"),
         (Half::Kubernetes, Effect::proxy_not_found(), "HTTP status 404 without a Kubernetes Status; is this the API server's address, or a proxy in between?"),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// `web` is right, and there is one Service for each kind of trouble.
-fn cluster() -> Sandbox {
+pub fn cluster() -> Sandbox {
     let sandbox = common::builder()
         .nodes(3)
         .network("10.0.0.0/16")
@@ -251,6 +251,7 @@ fn lb_sync() {
     let yaml = ["lb", "sync", "-n", "default", "edited", "dns", "-o", "yaml"];
     // The first health checks of a new one may be over or not.
     let checked = seen(&sandbox, &yaml).replace("status: unknown", "status: healthy");
+    let checked = checked.replace("    healthy: 0\n", "    healthy: 3\n");
     snapshot("lb-sync.yaml", &checked);
     text += &(seen(&sandbox, &["lb", "sync"]) + "\n");
     text += &(seen(&sandbox, &["lb", "sync", "--yes"]) + "\n");
@@ -340,7 +341,8 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
     let services = checks.find(|one| one["check"] == "services").unwrap();
     assert_eq!(services["status"], "warn", "{services}");
     let message = services["message"].as_str().unwrap();
-    let says = "default/web: the load balancer takes 25 targets, and has no room for ";
+    assert_eq!(services["object"], "service/default/web");
+    let says = "the load balancer takes 25 targets, and has no room for ";
     assert!(message.starts_with(says), "{message}");
 }
 

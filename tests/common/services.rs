@@ -29,6 +29,11 @@ impl LoadBalancerService {
         self
     }
 
+    /// As it is sent.
+    pub fn json(&self) -> Value {
+        self.0.clone()
+    }
+
     /// With these fields of its `spec`.
     pub fn spec(mut self, fields: Value) -> LoadBalancerService {
         for (name, value) in fields.as_object().into_iter().flatten() {

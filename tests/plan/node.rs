@@ -4,7 +4,7 @@
 use crate::common::memory;
 use crate::common::random;
 
-use ccm::controllers::node::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialised, plan};
+use ccm::controllers::node::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
 use ccm::kube::Node;
 use ccm::provider::{
     AddressKind, Instance, InstanceId, NodeAddress, PrivateAddress, Reason, TopologyLabel,
@@ -578,7 +578,7 @@ fn what_is_written_rests_on_what_is_known_in_any_world() {
             .collect();
         for plan in plan_all(&nodes, &cloud) {
             let after = applied(&plan);
-            let lost_taint = is_uninitialised(&plan.node) && !is_uninitialised(&after);
+            let lost_taint = is_uninitialized(&plan.node) && !is_uninitialized(&after);
             if lost_taint {
                 assert!(
                     matches!(plan.server, Server::Matched(..)),

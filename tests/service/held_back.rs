@@ -6,7 +6,9 @@ use crate::common;
 use common::services::{LoadBalancerService, balancer_of, create, service};
 use common::{Env, Ran, ccm, with};
 use sandbox::Sandbox;
+use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 const FROM: &str = "--settings-from=kube-system/deployment/ccm-from-scratch";
 
@@ -124,6 +126,13 @@ impl World {
             }
             cluster.create(resource, Some("kube-system"), workload.clone());
         }
+    }
+
+    /// The Deployment alone.
+    fn with_one_daemon(self) -> World {
+        let cluster = self.sandbox.cluster();
+        cluster.delete("daemonsets", Some("kube-system"), "ccm-from-scratch");
+        self
     }
 
     fn sync(&self, flags: &[&str]) -> Ran {
@@ -286,6 +295,132 @@ fn with_the_daemon_s_settings_nothing_differs() {
     }
 }
 
+const USED: &str =
+    "ccm: settings are those of deployment kube-system/ccm-from-scratch, unless set here";
+
+#[test]
+fn the_only_daemon_s_settings_are_used_and_nothing_is_held_back() {
+    for profile in ["ccm-from-scratch", "hcloud"] {
+        let world = world(&format!("--cloud-provider={profile}"))
+            .with_one_daemon()
+            .with_network();
+        let before = world.shape();
+        world.sandbox.calls().clear();
+        let ran = world.sync(&[]);
+        let expected = (0, "0 changed, 3 unchanged, 0 failed\n", format!("{USED}\n"));
+        assert_eq!(
+            (ran.code, ran.stdout.as_str(), ran.stderr.clone()),
+            expected,
+            "{ran:?}"
+        );
+        let calls = world
+            .sandbox
+            .calls()
+            .count(|call| call.path.starts_with("/apis/apps/v1/"));
+        assert_eq!(calls, 2);
+        // Its endpoint answers nothing, its kubeconfig and its address for metrics are nonsense: none is used.
+        for words in [
+            &["node", "sync"][..],
+            &["lb", "list"],
+            &["route", "list"],
+            &["doctor"],
+        ] {
+            let ran = ccm(&world.shell, words);
+            assert!(ran.stderr.contains(USED), "{ran:?}");
+            assert!(!ran.stdout.contains("held back"), "{ran:?}");
+        }
+        assert_eq!(world.shape(), before);
+        let none = world.sync(&["--dry-run", "--settings-from=none"]);
+        assert!(!none.stderr.contains(USED), "{none:?}");
+        assert_eq!(none.code, 1, "{none:?}");
+    }
+    let world = world("--cloud-provider=hcloud").with_one_daemon();
+    let unread = world.sync(&["--dry-run"]);
+    let line = format!("{USED}; not read, so set it here: HCLOUD_NETWORK in a Secret\n");
+    assert!(unread.stderr.starts_with(&line), "{unread:?}");
+}
+
+/// As if there were none: several, none, none in that namespace, one that may not be listed, that is late, or not understood.
+#[test]
+fn without_one_clear_daemon_the_shell_has_its_own_settings() {
+    type Change = fn(&World);
+    let changes: [(&str, Change); 5] = [
+        ("several", |world| {
+            world.deploy_as(
+                "hcloud-cloud-controller-manager",
+                json!([{ "name": "x", "image": "y" }]),
+            )
+        }),
+        ("a tenant's", |world| {
+            let cluster = world.sandbox.cluster();
+            let mut one = cluster
+                .get("deployments", Some("kube-system"), "ccm-from-scratch")
+                .unwrap();
+            cluster.delete("deployments", Some("kube-system"), "ccm-from-scratch");
+            one["metadata"] = json!({ "name": "ccm-from-scratch" });
+            cluster.create("deployments", Some("default"), one);
+        }),
+        ("forbidden", |world| {
+            let forbidden =
+                Effect::kubernetes_status(403, "Forbidden", "deployments.apps is forbidden");
+            world
+                .sandbox
+                .faults()
+                .add(Rule::new(forbidden).path("/apis/apps/v1/**"));
+        }),
+        ("late", |world| {
+            world
+                .sandbox
+                .faults()
+                .add(Rule::new(Effect::Slow(Duration::from_secs(5))).path("/apis/apps/v1/**"));
+        }),
+        ("scaled to nothing", |world| {
+            let nothing = |one: &mut Value| one["spec"]["replicas"] = json!(0);
+            world.sandbox.cluster().edit(
+                "deployments",
+                Some("kube-system"),
+                "ccm-from-scratch",
+                nothing,
+            );
+        }),
+    ];
+    for (name, change) in changes {
+        let world = world("--cloud-provider=ccm-from-scratch").with_one_daemon();
+        change(&world);
+        let before = world.shape();
+        let begun = Instant::now();
+        let ran = world.sync(&[]);
+        assert!(begun.elapsed().as_secs() < 15, "{name}");
+        assert!(!ran.stderr.contains(USED), "{name}: {ran:?}");
+        assert!(ran.stdout.ends_with(", 3 held back\n"), "{name}: {ran:?}");
+        assert_eq!(world.shape(), before, "{name}");
+    }
+    let world = world("--cloud-provider=ccm-from-scratch").with_one_daemon();
+    for (args, why) in [
+        (
+            json!(["run", "--of-tomorrow=1"]),
+            "--of-tomorrow of deployment kube-system/ccm-from-scratch: unknown flag",
+        ),
+        (
+            json!(["run", "--cluster-name=_"]),
+            "--cluster-name of deployment kube-system/ccm-from-scratch: \"_\"",
+        ),
+    ] {
+        world.sandbox.cluster().edit(
+            "deployments",
+            Some("kube-system"),
+            "ccm-from-scratch",
+            |one| {
+                one["spec"]["template"]["spec"]["containers"][0]["args"] = args.clone();
+            },
+        );
+        let ran = world.sync(&[]);
+        let line = format!("ccm: the daemon's settings are not used: {why}");
+        assert!(ran.stderr.starts_with(&line), "{ran:?}");
+        assert!(ran.stdout.ends_with(", 3 held back\n"), "{ran:?}");
+    }
+}
+
 #[test]
 fn what_stands_elsewhere_is_told_and_still_held_back() {
     let world = world("--cloud-provider=ccm-from-scratch");
@@ -296,12 +431,10 @@ fn what_stands_elsewhere_is_told_and_still_held_back() {
     world.deploy(json!(["run", "--cluster-name=prod"]), more);
     let before = world.shape();
     let ran = world.sync(&[FROM, "--dry-run"]);
-    for told in [
-        "ccm: HCLOUD_NETWORK of deployment kube-system/ccm-from-scratch is in a Secret, which is not read: set it here",
-        "USES_PROXYPROTOCOL of deployment kube-system/ccm-from-scratch is in a ConfigMap",
-    ] {
-        assert!(ran.stderr.contains(told), "{told}: {ran:?}");
-    }
+    let line = format!(
+        "{USED}; not read, so set it here: HCLOUD_NETWORK in a Secret, {proxy} in a ConfigMap\n"
+    );
+    assert!(ran.stderr.starts_with(&line), "{ran:?}");
     assert!(!ran.stderr.contains("HCLOUD_TOKEN"), "{ran:?}");
     assert!(
         ran.stdout.contains("held back: port 80 proxy protocol"),
@@ -319,7 +452,7 @@ fn what_stands_elsewhere_is_told_and_still_held_back() {
     let ran = world.sync(&["--settings-from=kube-system/deployment/imports"]);
     assert!(
         ran.stderr
-            .contains("imports all variables of other objects"),
+            .contains("not read, so set it here: variables of whole other objects"),
         "{ran:?}"
     );
     assert!(

@@ -28,11 +28,11 @@ pub(super) fn token(view: &View) -> Verdict {
 }
 
 pub(super) fn api(view: &View) -> Verdict {
-    let count = view.servers.as_ref()?;
+    let servers = view.servers.as_ref()?;
     Ok(Outcome::ok(format!(
         "{} accepts the token; its project has {}",
         view.settings.endpoint.value.as_str(),
-        counted(*count, "server")
+        counted(servers.len(), "server")
     )))
 }
 

@@ -1,7 +1,7 @@
 //! The API server, what we may do there, who leads, and who else is at work.
 
 use super::observe::{COUNT_EVENTS, Cluster, View};
-use super::outcome::{Gap, Outcome, Status, Verdict, about, need};
+use super::outcome::{Gap, Outcome, Verdict, Verdicts, need, or_ok};
 use crate::cli::leader;
 use crate::kube::Workload;
 
@@ -89,10 +89,10 @@ pub(super) fn lease(view: &View) -> Verdict {
 
 /// Routes, nodes and load balancers may be as another one wants them.
 pub(super) fn is_another_at_work(view: &View) -> bool {
-    matches!(other_ccm(view), Ok(other) if matches!(other.status, Status::Fail | Status::Warn))
+    other_ccm(view).is_ok_and(|others| others.iter().any(Outcome::is_bad))
 }
 
-pub(super) fn other_ccm(view: &View) -> Verdict {
+pub(super) fn other_ccm(view: &View) -> Verdicts {
     let remedy = "let one of them work: scale the other one to 0 (kubectl -n NAMESPACE scale \
                   deployment/NAME --replicas=0); ccm help migrate shows how to move from one to the other";
     let cluster = cluster(view)?;
@@ -105,23 +105,27 @@ pub(super) fn other_ccm(view: &View) -> Verdict {
     };
     let namespace = &view.settings.lease_namespace.value;
     let others = workloads.iter().filter(|workload| is_other(workload));
-    let others =
-        others.map(|workload| format!("{} ({})", workload.name, workload.images.join(", ")));
-    let others = about(others, |others| {
-        Outcome::fail(
-            format!("{others} in {namespace} does the same work as ccm"),
-            remedy,
-        )
+    let others = others.map(|workload| {
+        let images = workload.images.join(", ");
+        let found = format!("{images} in {namespace} does the same work as ccm");
+        of_workload(Outcome::fail(found, remedy), workload)
     });
-    Ok(match (others, holder) {
-        (Some(others), _) => others,
-        // Only an image is certain: ours may run in a Deployment of that name.
-        (None, Some(holder)) if !workloads.iter().any(runs_us) => Outcome::warn(
-            format!("{holder} holds the Lease: by its name it is hcloud-cloud-controller-manager"),
-            remedy,
-        ),
-        (None, _) => Outcome::ok(format!("none in {namespace}")),
-    })
+    let mut others: Vec<Outcome> = others.collect();
+    // Only an image is certain: ours may run in a Deployment of that name.
+    if let (true, Some(holder)) = (others.is_empty(), holder)
+        && !workloads.iter().any(runs_us)
+    {
+        let found =
+            format!("{holder} holds the Lease: by its name it is hcloud-cloud-controller-manager");
+        others.push(Outcome::warn(found, remedy));
+    }
+    or_ok(others, || format!("none in {namespace}"))
+}
+
+/// Its name is `deployment/NAME`.
+fn of_workload(outcome: Outcome, workload: &Workload) -> Outcome {
+    let (kind, name) = workload.name.split_once('/').unwrap_or_default();
+    outcome.on(kind, name)
 }
 
 fn is_other(workload: &Workload) -> bool {
@@ -136,28 +140,43 @@ fn runs_us(workload: &Workload) -> bool {
         && (is_named(&workload.name) || workload.images.iter().any(|image| image.contains(OURS)))
 }
 
-pub(super) fn probes(view: &View) -> Verdict {
+/// Of our own, in the namespace of the Lease. The error: there are none, or they were not read.
+fn own<'a>(view: &'a View) -> Result<Vec<&'a Workload>, Gap> {
     let workloads = cluster(view)?.workloads.as_ref()?;
     let ours: Vec<&Workload> = workloads.iter().filter(|one| runs_us(one)).collect();
     if ours.is_empty() {
         let namespace = &view.settings.lease_namespace.value;
-        return Ok(Outcome::skipped(format!(
-            "ccm has no workload in {namespace}"
-        )));
+        let why = format!("ccm has no workload in {namespace}");
+        return Err(Gap::NotHere(why));
     }
-    let is_wrong = |one: &&Workload| one.probed_ports.contains(&SECURE_PORT);
-    let wrong = ours
-        .into_iter()
-        .filter(is_wrong)
-        .map(|one| one.name.clone());
-    let wrong = about(wrong, |names| {
-        Outcome::fail(
-            format!(
-                "probed on port {SECURE_PORT}, where nothing is served, so that pods are killed again \
-                 and again: {names}"
-            ),
+    Ok(ours)
+}
+
+pub(super) fn probes(view: &View) -> Verdicts {
+    let ours = own(view)?.into_iter();
+    let wrong = ours.filter(|one| one.probed_ports.contains(&SECURE_PORT));
+    let wrong = wrong.map(|one| {
+        let outcome = Outcome::fail(
+            format!("probed on port {SECURE_PORT}, where nothing is served, so that pods are killed again and again"),
             "let the probes ask /livez and /readyz on port 8233 (--metrics-address), over plain HTTP",
-        )
+        );
+        of_workload(outcome, one)
     });
-    Ok(wrong.unwrap_or_else(|| Outcome::ok("none asks at port 10258")))
+    or_ok(wrong.collect(), || "none asks at port 10258".into())
+}
+
+/// Pods of the daemon that do not stay up.
+pub(super) fn daemon(view: &View) -> Verdicts {
+    let namespace = &view.settings.lease_namespace.value;
+    let outcomes = own(view)?.into_iter().filter_map(|one| {
+        let (ready, wanted) = one.pods.filter(|(ready, wanted)| ready < wanted)?;
+        let found = format!("{ready} of {wanted} pods ready: they do not start, or end again and again");
+        let remedy = format!(
+            "kubectl -n {namespace} logs {} --previous: the last line says why (settings, rights, or a lost Lease); \
+             kubectl -n {namespace} get pods",
+            one.name
+        );
+        Some(of_workload(Outcome::bad(ready == 0, found, &remedy), one))
+    });
+    or_ok(outcomes.collect(), || "its pods are ready".into())
 }

@@ -1,6 +1,7 @@
 //! `ccm doctor`: checks everything that the daemon needs; reports what is wrong and the fix.
 //!
-//! `observe` makes every call, and each may fail by itself; the checks are pure functions of what it read. A new check is
+//! `observe` makes every call, and each may fail by itself; the checks are pure functions of what it read. A new check
+//! is
 //! a row of [`CHECKS`] and a function.
 //!
 //! | file | its job |
@@ -20,14 +21,22 @@ mod services;
 use super::output::{self, Document, Exit, paragraph};
 use super::startup;
 use crate::settings::Command;
-use observe::View;
-use outcome::{Outcome, Status, Verdict};
-use serde::Serialize;
+pub(super) use observe::{View, observe};
+pub(super) use outcome::{Gap, Outcome, Seen};
+use outcome::{Status, Verdict, Verdicts, or_ok};
 use std::ffi::OsString;
 
 /// One check: its name, what it looks at, the fix where that could not be read, and what decides.
-type Check = (Text, Text, Text, fn(&View) -> Verdict);
+type Check = (Text, Text, Text, Decide);
 type Text = &'static str;
+
+enum Decide {
+    /// Says one thing of the whole.
+    One(fn(&View) -> Verdict),
+    /// Says something of each object that has a problem.
+    Each(fn(&View) -> Verdicts),
+}
+use Decide::{Each, One};
 
 const SEE_ERROR: &str = "see what the error names";
 const SEE_API_SERVER: &str = "check the API server's own health";
@@ -35,130 +44,146 @@ const SEE_API_SERVER: &str = "check the API server's own health";
 #[rustfmt::skip] // What it is about, then what decides.
 const CHECKS: &[Check] = &[
     ("settings", "the environment: each variable that ccm reads",
-        "", settings),
+        "", Each(settings)),
     ("token", "HCLOUD_TOKEN, HCLOUD_TOKEN_FILE",
         "make one in the Hetzner Console (Security → API tokens, Read & Write) and set HCLOUD_TOKEN, or \
-         HCLOUD_TOKEN_FILE to its file", cloud::token),
+         HCLOUD_TOKEN_FILE to its file", One(cloud::token)),
     ("api", "GET /servers of the Cloud API, every page",
-        "a refused token: copy it anew or make another one; no answer: check HCLOUD_ENDPOINT, proxies, firewall and \
-         DNS from where ccm runs", cloud::api),
+        SEE_ERROR, One(cloud::api)),
     ("permission", "an empty change of a load balancer that can't exist: the answer shows whether the token may write",
-        "", cloud::permission),
+        "", One(cloud::permission)),
     ("project", "provider IDs, names and addresses of nodes beside the servers of the token's project",
-        "", nodes::project),
+        "", One(nodes::project)),
     ("rate-limit", "RateLimit headers of the Cloud API",
-        "", cloud::rate_limit),
+        "", One(cloud::rate_limit)),
     ("clock", "the Date header of the Cloud API beside this machine's clock",
-        "", cloud::clock),
+        "", One(cloud::clock)),
     ("network", "HCLOUD_NETWORK; GET /networks",
-        "", cloud::network),
+        "", One(cloud::network)),
     ("attached", "private-networks of the metadata service",
-        "", cloud::attached),
+        "", One(cloud::attached)),
     ("cluster", "kubeconfig or service account; GET /version; who the API server takes us for",
         "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same kubeconfig must work from here",
-        cluster::reached),
+        One(cluster::reached)),
     ("version", "GET /version of the API server",
-        "", cluster::version),
+        "", One(cluster::version)),
     ("rights", "a selfsubjectaccessreview for each verb that the daemon uses",
         "bind system:basic-user to system:authenticated, as it is by default: whoever is known may ask what they may do",
-        cluster::rights),
+        One(cluster::rights)),
     ("lease", "the Lease of leader election",
-        SEE_API_SERVER, cluster::lease),
+        SEE_API_SERVER, One(cluster::lease)),
     ("other-ccm", "images of Deployments and DaemonSets beside the Lease; who holds it",
-        "", cluster::other_ccm),
+        "", Each(cluster::other_ccm)),
     ("probes", "ports of the probes of ccm's own Deployment or DaemonSet",
-        "", cluster::probes),
+        "", Each(cluster::probes)),
+    ("daemon", "pods of ccm's own Deployment or DaemonSet",
+        "", Each(cluster::daemon)),
     ("provider-ids", "spec.providerID of each node",
-        "", nodes::provider_ids),
+        "", Each(nodes::provider_ids)),
     ("kubelets", "provider ID and uninitialized taint of each node",
-        "", nodes::kubelets),
+        "", Each(nodes::kubelets)),
     ("nodes", "each node and its server",
-        SEE_API_SERVER, nodes::servers),
+        SEE_API_SERVER, Each(nodes::servers)),
+    ("ready", "condition Ready of each node, and the taint shutdown",
+        "", Each(nodes::ready)),
+    ("powered", "each node's server; without the cluster all servers of the project",
+        "", Each(nodes::powered)),
     ("routes", "--cluster-cidr; the Network's routes beside the pod CIDRs and servers of nodes, as in ccm route list",
-        SEE_ERROR, routes::routes),
+        SEE_ERROR, Each(routes::routes)),
     ("pod-network", "condition NetworkUnavailable of each node",
-        "", routes::pod_network),
+        "", Each(routes::pod_network)),
     ("services", "each Service of type LoadBalancer, its load balancer, what the next sync would do, and events of what failed",
-        SEE_ERROR, services::services),
+        SEE_ERROR, Each(services::services)),
+    ("targets", "health checks of each load balancer's targets; servers and externalTrafficPolicy for the cause",
+        SEE_ERROR, Each(services::targets)),
     ("orphans", "load balancers with this cluster's label, and the Services that there are",
-        SEE_ERROR, services::orphans),
+        SEE_ERROR, Each(services::orphans)),
 ];
-
-/// A check and what came of it, for programs.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Item {
-    check: &'static str,
-    status: Status,
-    message: String,
-    looked_at: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    remedy: String,
-}
 
 pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Doctor, words)?;
-    let view = observe::observe(&started);
-    let mut items: Vec<Item> = CHECKS.iter().map(|check| item(check, &view)).collect();
-    items.sort_by_key(|item| item.status);
-    let is_failed = items.iter().any(|item| item.status == Status::Fail);
+    let all = outcomes(&observe(&started));
     let exit = output::print(
         started.settings.output.value,
-        || Document::new("Doctor", items.iter().collect(), None),
-        |is_wide| report(&items, is_wide),
+        || Document::new("Doctor", all.iter().collect(), None),
+        |is_wide| report(&all, is_wide) + &counts(&all),
     );
-    Ok(exit.fail_if(is_failed))
+    Ok(exit.fail_if(is_failed(&all)))
 }
 
-fn item((check, looked_at, if_unread, verdict): &Check, view: &View) -> Item {
-    let outcome = Outcome::of(verdict(view), if_unread);
-    Item {
-        check,
-        status: outcome.status,
-        message: outcome.message,
-        looked_at,
-        remedy: outcome.remedy,
+/// What every check says, the worst first.
+pub(super) fn outcomes(view: &View) -> Vec<Outcome> {
+    let mut all = Vec::new();
+    for (check, _, if_unread, decide) in CHECKS {
+        let outcomes = match decide {
+            One(decide) => decide(view).map(|one| vec![one]),
+            Each(decide) => decide(view),
+        };
+        let outcomes = outcomes.unwrap_or_else(|gap| vec![Outcome::unread(gap, if_unread)]);
+        all.extend(outcomes.into_iter().map(|one| Outcome { check, ..one }));
     }
+    all.sort_by_key(|one| one.status);
+    all
 }
 
-fn settings(view: &View) -> Verdict {
-    Ok(match view.problems.as_slice() {
-        [] => Outcome::ok("every setting has a value that it may have"),
-        problems => Outcome::fail(
-            problems.join("; "),
-            "correct them; until then the checks below rest on their defaults",
-        ),
+pub(super) fn is_failed(outcomes: &[Outcome]) -> bool {
+    outcomes.iter().any(|one| one.status == Status::Fail)
+}
+
+fn settings(view: &View) -> Verdicts {
+    let remedy = "correct it; until then the checks below rest on its default";
+    let problems = view.problems.iter();
+    let problems = problems.map(|problem| Outcome::fail(problem.as_str(), remedy));
+    or_ok(problems.collect(), || {
+        "every setting has a value that it may have".into()
     })
 }
 
 /// Where texts begin: after the status and the longest name of a check.
 const INDENT: usize = 22;
 
-/// For people, in 80 columns. `is_wide`: what was checked also where all is well.
-fn report(items: &[Item], is_wide: bool) -> String {
+/// So many objects of a check are shown, unless the output is wide.
+const OBJECTS_AT_MOST: usize = 10;
+
+/// For people. `is_wide`: every object, and what was checked. A fix that holds for several objects is below the last one.
+pub(super) fn report(outcomes: &[Outcome], is_wide: bool) -> String {
     let mut text = String::new();
-    for item in items {
-        let (word, is_bad) = match item.status {
-            Status::Fail => ("FAIL", true),
-            Status::Warn => ("warn", true),
-            Status::Skipped => ("skipped", false),
-            Status::Ok => ("ok", false),
+    for of_check in outcomes.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {
+        let at_most = if is_wide { usize::MAX } else { OBJECTS_AT_MOST };
+        let (shown, more) = of_check.split_at(of_check.len().min(at_most));
+        let (check, status) = (of_check[0].check, of_check[0].status.word());
+        let mut head = format!("{status:<8}{check}");
+        let mut add = |line: &str| {
+            let head = format!("{:<INDENT$}", std::mem::take(&mut head));
+            text += &paragraph(&head, INDENT, line);
         };
-        let mut below = vec![item.message.clone()];
-        if is_wide || is_bad {
-            below.push(format!("Checked: {}.", item.looked_at));
+        for with_one_fix in shown.chunk_by(|a, b| a.remedy == b.remedy) {
+            for one in with_one_fix {
+                let object = one.object.as_ref().map(|object| format!("{object}: "));
+                add(&(object.unwrap_or_default() + &one.message));
+            }
+            let remedy = &with_one_fix[0].remedy;
+            if !remedy.is_empty() {
+                add(&format!("Fix: {remedy}."));
+            }
         }
-        if !item.remedy.is_empty() {
-            below.push(format!("Fix: {}.", item.remedy));
+        if !more.is_empty() {
+            add(&format!(
+                "and {} more: ccm doctor -o wide shows all",
+                more.len()
+            ));
         }
-        let mut head = format!("{word:<8}{}", item.check);
-        for one in below {
-            let first = format!("{:<INDENT$}", std::mem::take(&mut head));
-            text += &paragraph(&first, INDENT, &one);
+        let looked_at = CHECKS.iter().find(|(name, ..)| is_wide && *name == check);
+        if let Some((_, looked_at, ..)) = looked_at {
+            add(&format!("Checked: {looked_at}."));
         }
     }
-    let count = |status| items.iter().filter(|item| item.status == status).count();
-    text + &format!(
+    text
+}
+
+fn counts(outcomes: &[Outcome]) -> String {
+    let count = |status| outcomes.iter().filter(|one| one.status == status).count();
+    format!(
         "{} failed, {} warnings, {} ok, {} skipped\n",
         count(Status::Fail),
         count(Status::Warn),

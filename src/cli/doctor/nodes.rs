@@ -1,9 +1,10 @@
-//! Nodes and their servers.
+//! Nodes and their servers. What Kubernetes alone says is shown without the Cloud API, and the other way round.
 
 use super::observe::View;
-use super::outcome::{Gap, Outcome, Verdict, about, counted, need, reported};
-use crate::controllers::node::{NodePlan, Server, is_uninitialised};
-use crate::provider::Reason;
+use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok, reported};
+use crate::controllers::lifecycle::SHUTDOWN;
+use crate::controllers::node::{NodePlan, Server, is_uninitialized};
+use crate::provider::{Finding, Reason};
 
 /// Nodes that we have to do with, and how many of them have their server in this project.
 fn own(nodes: &[NodePlan]) -> (usize, usize) {
@@ -13,17 +14,25 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own, nodes.iter().filter(is_matched).count())
 }
 
-/// The names of those of which that is true.
-fn such(nodes: &[NodePlan], is_such: impl Fn(&NodePlan) -> bool) -> impl Iterator<Item = String> {
-    let such = nodes.iter().filter(move |plan| is_such(plan));
-    such.map(|plan| plan.object.name.clone())
+/// What is decided of each; `ok` where that is nothing.
+fn each(
+    nodes: &[NodePlan],
+    decide: impl Fn(&NodePlan) -> Option<Outcome>,
+    ok: impl Into<String>,
+) -> Verdicts {
+    let outcomes = nodes
+        .iter()
+        .filter_map(|plan| Some(decide(plan)?.on("node", &plan.object.name)));
+    or_ok(outcomes.collect(), || ok.into())
 }
 
-fn has(plan: &NodePlan, reason: Reason) -> bool {
-    plan.all_findings().any(|finding| finding.reason == reason)
+fn find<'a>(plan: &'a NodePlan, reasons: &[Reason]) -> Option<&'a Finding> {
+    let mut findings = plan.all_findings();
+    findings.find(|finding| reasons.contains(&finding.reason))
 }
 
 pub(super) fn project(view: &View) -> Verdict {
+    need(&view.servers, "api")?;
     let nodes = need(&view.nodes, "nodes")?;
     let (own, matched) = own(nodes);
     let count = counted(own, "node");
@@ -54,94 +63,132 @@ pub(super) fn need_project(view: &View) -> Result<(), Gap> {
     }
 }
 
-pub(super) fn provider_ids(view: &View) -> Verdict {
+pub(super) fn provider_ids(view: &View) -> Verdicts {
     let nodes = need(&view.nodes, "nodes")?;
-    let prefix = view.settings.cloud_provider.value.name();
-    let foreign = nodes.iter().filter(|plan| plan.server == Server::Foreign);
-    let count = foreign.clone().count();
-    let ids = foreign.map(|plan| format!("{} ({})", plan.object.name, plan.node.spec.provider_id));
     let is_hcloud = |plan: &NodePlan| plan.node.spec.provider_id.starts_with("hcloud://");
-    let outcome = about(ids, |ids| {
-        let found =
-            format!("another provider's, and left alone (ours begin with {prefix}://): {ids}");
-        if prefix != "hcloud" && nodes.iter().any(is_hcloud) {
-            let remedy = "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud; \
-                          a provider ID can't be changed";
-            return Outcome::fail(found, remedy);
-        }
-        let remedy = "check --cloud-provider; a provider ID can't be changed: if they run on this project's \
-                      servers, drain them, delete the nodes and let them join anew; else it is as it should be";
-        match count == nodes.len() {
-            true => Outcome::fail(found, remedy),
-            false => Outcome::warn(found, remedy),
-        }
-    });
-    Ok(outcome.unwrap_or_else(|| Outcome::ok("none is another provider's")))
+    let is_ours_hcloud = view.settings.cloud_provider.value.name() == "hcloud";
+    let (is_all, more) = match !is_ours_hcloud && nodes.iter().any(is_hcloud) {
+        true => (
+            true,
+            "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud",
+        ),
+        false => (
+            nodes.iter().all(|plan| plan.server == Server::Foreign),
+            "where the node runs on a server of this project, drain it, delete it and let it join anew",
+        ),
+    };
+    let outcome = if is_all { Outcome::fail } else { Outcome::warn };
+    let decide = |plan: &NodePlan| {
+        let finding = find(plan, &[Reason::UnknownProviderIDPrefix])?;
+        Some(reported(outcome, finding, more))
+    };
+    each(nodes, decide, "none is another provider's")
 }
 
-pub(super) fn kubelets(view: &View) -> Verdict {
-    let nodes = need(&view.nodes, "nodes")?;
-    let wrong = such(nodes, |plan| has(plan, Reason::NotExternal));
-    let wrong = about(wrong, |names| {
-        Outcome::fail(
-            format!(
-                "without provider ID and without uninitialized taint: {names}; a kubelet without \
-                 --cloud-provider=external makes such nodes, and they never become targets"
-            ),
-            "give the kubelet --cloud-provider=external; drain the node, delete it and let it join anew",
-        )
-    });
-    Ok(wrong.unwrap_or_else(|| Outcome::ok("each runs with --cloud-provider=external")))
+pub(super) fn kubelets(view: &View) -> Verdicts {
+    let decide = |plan: &NodePlan| {
+        let finding = find(plan, &[Reason::NotExternal])?;
+        Some(reported(Outcome::fail, finding, SEE_NODE))
+    };
+    let ok = "each runs with --cloud-provider=external";
+    each(need(&view.nodes, "nodes")?, decide, ok)
 }
 
-pub(super) fn servers(view: &View) -> Verdict {
+/// The worst of each node.
+pub(super) fn servers(view: &View) -> Verdicts {
     let nodes = view.nodes.as_ref()?;
+    need(&view.servers, "api")?;
     if matches!(own(nodes), (1.., 0)) {
         return Err(Gap::Needs("project"));
     }
-    // Those that can't be initialised, or not be kept right.
-    let blocked = nodes.iter().filter_map(|plan| {
-        let mut findings = plan.all_findings();
-        let replaced = findings.find(|finding| finding.reason == Reason::ServerReplaced);
-        let finding = replaced.or(plan.obstacle.as_ref())?;
-        Some((plan.object.name.clone(), finding))
-    });
-    let more = "ccm node inspect NAME shows what was tried";
-    let outcome = Outcome::of_all(reported(Outcome::fail, blocked, more))
-        .or_else(|| without_server(nodes))
-        .or_else(|| new(nodes));
-    Ok(outcome.unwrap_or_else(|| {
-        let count = counted(own(nodes).0, "node");
-        Outcome::ok(format!("{count}, none without its server"))
-    }))
+    let without_server = [
+        Reason::ServerNotFound,
+        Reason::ServerClaimedTwice,
+        Reason::UnknownProviderID,
+    ];
+    let decide = |plan: &NodePlan| {
+        let is_new = matches!(plan.server, Server::Matched(..)) && is_uninitialized(&plan.node);
+        // What can't be initialised, or not be kept right.
+        let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
+        match (blocked, find(plan, &without_server)) {
+            (Some(finding), _) => Some(reported(Outcome::fail, finding, SEE_NODE)),
+            (None, Some(finding)) => Some(reported(Outcome::warn, finding, SEE_NODE)),
+            (None, None) if is_new => Some(Outcome::warn("waiting to be initialised", SOON)),
+            (None, None) => None,
+        }
+    };
+    let count = counted(own(nodes).0, "node");
+    each(nodes, decide, format!("{count}, none without its server"))
 }
 
-fn without_server(nodes: &[NodePlan]) -> Option<Outcome> {
-    let is_without = |plan: &NodePlan| {
-        let mut reasons = plan.findings.iter().map(|finding| finding.reason);
-        matches!(plan.server, Server::Gone(_) | Server::Unknown)
-            || reasons.any(|reason| {
-                [Reason::ServerNotFound, Reason::ServerClaimedTwice].contains(&reason)
-            })
+/// Nodes that are not ready for another reason than their server, which `powered` and `nodes` report; and those that are
+/// ready and still have the taint of a server that is off.
+pub(super) fn ready(view: &View) -> Verdicts {
+    let nodes = need(&view.nodes, "nodes")?;
+    let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);
+    let down = nodes.iter().filter(is_down).count();
+    let is_read = view.servers.is_ok();
+    let decide = |plan: &NodePlan| {
+        let is_tainted = plan.node.taint(SHUTDOWN).is_some();
+        let (found, remedy) = match &plan.server {
+            server if is_read && (server.is_off() || matches!(server, Server::Gone(_))) => {
+                return None;
+            }
+            _ if !is_down(&plan) => {
+                let found = "ready, and still has the taint shutdown: nothing is scheduled there";
+                return is_tainted.then(|| Outcome::warn(found, SOON));
+            }
+            _ if !is_read && is_tainted => (
+                "not ready; its server was off: it has the taint shutdown",
+                ON,
+            ),
+            Server::Matched(..) => ("not ready; its server runs", KUBELET),
+            _ => ("not ready; whether its server runs is not known", KUBELET),
+        };
+        Some(Outcome::bad(down == nodes.len(), found, remedy))
     };
-    about(such(nodes, is_without), |names| {
-        Outcome::warn(
-            format!("without a server in this project, or without one that is known: {names}"),
-            "ccm node inspect NAME says what it is; the daemon deletes a node when its server is \
-             surely gone and it is not ready",
-        )
-    })
+    let ok = match down {
+        0 => "each node is ready, or still to be initialised".to_owned(),
+        down => format!(
+            "{} not ready because of their servers: see powered and nodes",
+            counted(down, "node")
+        ),
+    };
+    each(nodes, decide, ok)
 }
 
-fn new(nodes: &[NodePlan]) -> Option<Outcome> {
-    let is_new = |plan: &NodePlan| {
-        matches!(plan.server, Server::Matched(..)) && is_uninitialised(&plan.node)
+const SEE_NODE: &str = "ccm node inspect NAME shows what was tried";
+const SOON: &str =
+    "the daemon does that within seconds: see lease whether one runs; ccm node sync does it now";
+const ON: &str = "switch the server on (hcloud server poweron NAME); when it is not needed, delete it, and the daemon \
+                  deletes its node";
+const KUBELET: &str = "kubectl describe node NAME shows the kubelet's last words; on the server: systemctl status kubelet, \
+                       journalctl -u kubelet";
+
+/// Servers that are off: those of nodes; without a cluster all of the project.
+pub(super) fn powered(view: &View) -> Verdicts {
+    let servers = need(&view.servers, "api")?;
+    let ok = "no server of a node is off";
+    let is_all = servers.iter().all(|one| one.is_off);
+    let Ok(nodes) = &view.nodes else {
+        let off = servers.iter().filter(|one| one.is_off);
+        let off = off.map(|one| {
+            let found = format!("server {} is off; its node was not read", one.id);
+            Outcome::bad(is_all, found, ON).on("server", &one.name)
+        });
+        return or_ok(off.collect(), || ok.to_owned());
     };
-    about(such(nodes, is_new), |names| {
-        Outcome::warn(
-            format!("waiting to be initialised: {names}"),
-            "the daemon does that within seconds: see lease whether one runs; ccm node sync does \
-             it now",
-        )
-    })
+    let is_all = nodes.iter().all(|plan| plan.server.is_off());
+    let decide = |plan: &NodePlan| match &plan.server {
+        Server::Matched(server, _) if server.is_off => {
+            let effect = match plan.node.is_ready() {
+                true => "the node still says that it is ready",
+                false => "the node is not ready",
+            };
+            let found = format!("its server {} is off; {effect}", server.id);
+            Some(Outcome::bad(is_all, found, ON))
+        }
+        _ => None,
+    };
+    each(nodes, decide, ok)
 }

@@ -9,49 +9,59 @@ use crate::controllers::node::{self, NodePlan};
 use crate::controllers::route::{self, RouteController};
 use crate::controllers::service::{self, FailedTry, ServiceController, ServicePlan};
 use crate::hetzner::Hetzner;
-use crate::kube::{self, LeaseKey, LeaseSpec, Verb, Version, Workload};
-use crate::provider::{Checkup, ErrorKind, Instance, Orphan, Provider, Urgency};
+use crate::http::Token;
+use crate::kube::{self, LeaseKey, LeaseSpec, Service, Verb, Version, Workload};
+use crate::provider::{
+    self, BalancerHealth, Checkup, ErrorKind, Instance, Orphan, Provider, Urgency,
+};
 use crate::settings::{Command, Controller, Settings};
 use jiff::Timestamp;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What was read for the checks, or why it was not.
-pub(super) struct View<'a> {
-    pub(super) settings: &'a Settings,
+pub(in crate::cli) struct View<'a> {
+    pub(in crate::cli) settings: &'a Settings,
     /// What is wrong with the settings, the token's aside.
-    pub(super) problems: Vec<String>,
+    pub(in crate::cli) problems: Vec<String>,
     /// How many characters the token has.
-    pub(super) token: Seen<usize>,
-    /// How many servers the project has.
-    pub(super) servers: Seen<usize>,
+    pub(in crate::cli) token: Seen<usize>,
+    /// All of the project.
+    pub(in crate::cli) servers: Seen<Arc<Vec<Instance>>>,
     /// What it says of a call that failed counts as well.
-    pub(super) checkup: Checkup,
-    pub(super) cluster: Seen<Cluster>,
-    pub(super) nodes: Seen<Vec<NodePlan>>,
-    pub(super) routes: Seen<route::Plan>,
-    pub(super) services: Seen<Vec<ServicePlan>>,
+    pub(in crate::cli) checkup: Checkup,
+    pub(in crate::cli) cluster: Seen<Cluster>,
+    /// Where the servers were not read, only what Kubernetes alone shows counts of each.
+    pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
+    pub(in crate::cli) routes: Seen<route::Plan>,
+    /// Of type LoadBalancer, by Kubernetes alone.
+    pub(in crate::cli) listed: Seen<Arc<Vec<Arc<Service>>>>,
+    pub(in crate::cli) services: Seen<Vec<ServicePlan>>,
+    /// Only where there is no cluster: load balancers of the project, of any cluster.
+    pub(in crate::cli) balancers: Seen<Vec<(String, BalancerHealth)>>,
     /// By UID of the Service.
-    pub(super) failed_tries: Seen<HashMap<String, FailedTry>>,
-    pub(super) orphans: Seen<Vec<Orphan>>,
+    pub(in crate::cli) failed_tries: Seen<HashMap<String, FailedTry>>,
+    pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
 }
 
 /// An API server that answers.
-pub(super) struct Cluster {
+pub(in crate::cli) struct Cluster {
     /// Its address, and what named it.
-    pub(super) at: String,
-    pub(super) version: Version,
+    pub(in crate::cli) at: String,
+    pub(in crate::cli) version: Version,
     /// What the user that we log in as may not do.
-    pub(super) missing: Seen<Vec<Need>>,
+    pub(in crate::cli) missing: Seen<Vec<Need>>,
     /// None: there is none.
-    pub(super) lease: Seen<Option<LeaseSpec>>,
+    pub(in crate::cli) lease: Seen<Option<LeaseSpec>>,
     /// Beside us, in the namespace of the Lease.
-    pub(super) workloads: Seen<Vec<Workload>>,
+    pub(in crate::cli) workloads: Seen<Vec<Workload>>,
 }
 
-/// A verb, and the resource that the daemon uses it on, with its subresource behind a slash: a role must allow it. A test
+/// A verb, and the resource that the daemon uses it on, with its subresource behind a slash: a role must allow it. A
+/// test
 /// compares them with `manifests/`.
-pub(super) type Need = (&'static str, &'static str);
+pub(in crate::cli) type Need = (&'static str, &'static str);
 
 const NEEDS: &[Need] = &[
     ("list", "nodes"),
@@ -100,7 +110,7 @@ const OF_NODES: [&str; 2] = ["HCLOUD_NETWORK", "HCLOUD_INSTANCES_ADDRESS_FAMILY"
 
 /// Makes every call. Changes of load balancers that follow only from a setting that may be set for the daemon are not
 /// reported as missing.
-pub(super) fn observe(started: &Started) -> View<'_> {
+pub(in crate::cli) fn observe(started: &Started) -> View<'_> {
     let begun = Instant::now();
     let settings = &started.settings;
     let (of_token, problems): (Vec<_>, Vec<_>) = started
@@ -109,51 +119,70 @@ pub(super) fn observe(started: &Started) -> View<'_> {
         .partition(|problem| problem.setting.starts_with("HCLOUD_TOKEN"));
     let token = match (&settings.token.value, of_token.last()) {
         (Some(token), _) => Ok(token.length()),
-        (None, Some(problem)) => Err(Gap::Failed(problem.to_string())),
-        (None, None) => Err(Gap::Failed("it is not set".into())),
+        (None, Some(problem)) => Err(failed(problem.to_string())),
+        (None, None) => Err(failed("it is not set".into())),
     };
     let (kube, cluster) = split(read_cluster(settings));
+    let mut unknown = started.unknown.clone();
+    unknown.retain(|name| !OF_NODES.contains(&name.as_str()));
+    let provider = provider(settings, unknown);
     let mut checkup = Checkup::default();
-    let cloud = need(&token, "token").and_then(|_| {
-        let mut unknown = started.unknown.clone();
-        unknown.retain(|name| !OF_NODES.contains(&name.as_str()));
-        read_cloud(settings, unknown, &mut checkup)
+    let asked = Instant::now();
+    let servers = need(&token, "token").and_then(|_| {
+        let provider = provider.as_ref().map_err(Gap::from)?;
+        read_servers(provider, &mut checkup)
     });
-    let (cloud, servers) = split(cloud.map(|cloud| {
-        let count = cloud.servers.len();
-        (cloud, count)
-    }));
-    let read_both = || -> Seen<_> {
-        let kube = kube.ok_or(Gap::Needs("cluster"))?;
-        let cloud = cloud.ok_or(Gap::Needs("api"))?;
-        let apis = wire::together(settings, kube, cloud.provider);
-        let instances = apis.instances_listed(cloud.servers, cloud.asked).value;
+    let balancers = match (&kube, &provider, &servers) {
+        (None, Ok(provider), Ok(_)) => balancers(provider),
+        (None, ..) => Err(Gap::Needs("api")),
+        (Some(_), ..) => Err(Gap::Needs("services")),
+    };
+    let apis = match (kube, provider) {
+        (Some(kube), Ok(provider)) => Ok(wire::together(settings, kube, provider)),
+        (None, _) => Err(Gap::Needs("cluster")),
+        (_, Err(gap)) => Err(gap),
+    };
+    let servers = servers.map(|servers| match &apis {
+        Ok(apis) => apis.instances_listed(servers, asked).value,
+        Err(_) => Arc::new(servers),
+    });
+    let apis = apis.as_ref().map_err(Gap::from);
+    let read = apis.clone().and_then(|apis| {
         let nodes = apis
             .nodes
             .whole(ONE_LOOK, ReadFrom::Latest)
             .map_err(gap)?
             .value;
-        Ok((apis, instances, nodes))
-    };
-    let read = read_both();
-    // Neither routes nor load balancers are planned without the private Network that is named.
-    let planned = || match (need(&read, "nodes")?, &checkup.network) {
-        (_, Some(Err(_))) => Err(Gap::Needs("network")),
-        ((apis, ..), _) => Ok(apis),
+        Ok((apis, nodes))
+    });
+    let listed = apis.and_then(|apis| {
+        let listed = apis.load_balancer_services(ONE_LOOK, ReadFrom::Latest);
+        Ok(listed.map_err(gap)?.value)
+    });
+    // Neither routes nor load balancers are planned without the servers and the private Network that is named.
+    let planned = || match (
+        need(&read, "nodes")?,
+        need(&servers, "api")?,
+        &checkup.network,
+    ) {
+        (_, _, Some(Err(_))) => Err(Gap::Needs("network")),
+        ((apis, _), ..) => Ok(*apis),
     };
     let routes = planned().and_then(|apis| route_plan(settings, apis));
     let services = planned().and_then(|apis| service_plans(settings, apis));
-    let failed_tries = match (&services, planned()) {
-        (Ok(plans), Ok(apis)) if !plans.is_empty() => failed_tries(apis),
+    let failed_tries = match (&listed, &read) {
+        (Ok(services), Ok((apis, _))) if !services.is_empty() => failed_tries(apis),
         _ => Ok(HashMap::new()),
     };
     let orphans = need(&services, "services").and_then(|_| {
         let apis = planned()?;
-        service::known_orphans(apis, begun).map_err(|error| Gap::Failed(error.to_string()))
+        service::known_orphans(apis, begun).map_err(|error| failed(error.to_string()))
     });
-    let nodes = read.map(|(apis, instances, nodes)| {
-        node::plan(&nodes, &instances, &*apis.provider, Timestamp::MIN)
-    });
+    let instances = servers
+        .as_ref()
+        .map_or(&[][..], |servers| servers.as_slice());
+    let nodes =
+        read.map(|(apis, nodes)| node::plan(&nodes, instances, &*apis.provider, Timestamp::MIN));
     View {
         problems: problems.iter().map(ToString::to_string).collect(),
         settings,
@@ -162,7 +191,9 @@ pub(super) fn observe(started: &Started) -> View<'_> {
         cluster,
         nodes,
         routes,
+        listed,
         services,
+        balancers,
         failed_tries,
         orphans,
         checkup,
@@ -180,15 +211,15 @@ fn read_cluster(settings: &Settings) -> Seen<(kube::Client, Cluster)> {
     let key = leader::key(settings);
     let has_lease = settings.leader_elect.value;
     let kube =
-        wire::kube_client(settings, wire::gate(Command::Doctor, settings)).map_err(Gap::Failed)?;
-    let unreached = |error: kube::Error| Gap::Failed(format!("{error} ({})", kube.origin()));
+        wire::kube_client(settings, wire::gate(Command::Doctor, settings)).map_err(failed)?;
+    let unreached = |error: kube::Error| failed(format!("{error} ({})", kube.origin()));
     let version = kube.version().map_err(unreached)?;
     let missing = match missing(&kube, &key, has_lease) {
         // Anybody may ask for the version: only now it is known that they do not know us.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
-        answer => answer.map_err(|error| Gap::Failed(error.to_string())),
+        answer => answer.map_err(|error| failed(error.to_string())),
     };
     let lease = match has_lease {
         true => lease(&kube, &key),
@@ -226,18 +257,16 @@ fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Option<LeaseSpec>> {
     Ok(lease.map_err(gap)?.map(|lease| lease.spec()))
 }
 
-/// The provider, and all servers as they were then.
-struct Cloud {
-    provider: Hetzner,
-    servers: Vec<Instance>,
-    asked: Instant,
+/// Without a token it plans nothing, and still knows whose a provider ID is: it is asked for nothing else then.
+fn provider(settings: &Settings, unknown: Vec<String>) -> Seen<Hetzner> {
+    let mut settings = settings.clone();
+    settings.token.value.get_or_insert_with(Token::none);
+    let gate = wire::gate(Command::Doctor, &settings);
+    let provider = wire::provider(&settings, gate, wire::metadata(&settings), unknown);
+    provider.map_err(failed)
 }
 
-fn read_cloud(settings: &Settings, unknown: Vec<String>, checkup: &mut Checkup) -> Seen<Cloud> {
-    let gate = wire::gate(Command::Doctor, settings);
-    let provider = wire::provider(settings, gate, wire::metadata(settings), unknown);
-    let provider = provider.map_err(Gap::Failed)?;
-    let asked = Instant::now();
+fn read_servers(provider: &Hetzner, checkup: &mut Checkup) -> Seen<Vec<Instance>> {
     let servers = provider
         .instances()
         .map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
@@ -246,11 +275,34 @@ fn read_cloud(settings: &Settings, unknown: Vec<String>, checkup: &mut Checkup) 
     if !matches!(&servers, Err(error) if error.kind == ErrorKind::Unavailable) {
         *checkup = provider.checkup();
     }
-    Ok(Cloud {
-        servers: servers.map_err(|error| Gap::Failed(error.message))?,
-        provider,
-        asked,
-    })
+    servers.map_err(cloud_gap)
+}
+
+fn balancers(provider: &Hetzner) -> Seen<Vec<(String, BalancerHealth)>> {
+    let Some(balancers) = provider.load_balancers() else {
+        return Err(Gap::Needs("services"));
+    };
+    let snapshot = provider
+        .prepare()
+        .and_then(|()| balancers.observe(&[], Urgency::Needed));
+    Ok(snapshot.map_err(cloud_gap)?.health(None))
+}
+
+fn cloud_gap(error: provider::Error) -> Gap {
+    let fix = match error.kind {
+        ErrorKind::Unauthorized | ErrorKind::Forbidden => {
+            "copy the token anew, or make another one in the Hetzner Console (Security → API tokens, Read & Write), \
+             and set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE"
+        }
+        ErrorKind::RateLimited { .. } => {
+            "wait: calls come back one each second; see who else uses the project's API up (autoscaler, CSI driver, \
+             Terraform)"
+        }
+        _ => {
+            "check HCLOUD_ENDPOINT, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com"
+        }
+    };
+    Gap::Failed(error.message, Some(fix))
 }
 
 fn service_plans(settings: &Settings, apis: &Apis) -> Seen<Vec<ServicePlan>> {
@@ -300,8 +352,13 @@ fn unlisted(error: kube::Error, what: &str) -> Gap {
 fn gap(error: cache::Error) -> Gap {
     match error {
         cache::Error::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
-        error => Gap::Failed(error.to_string()),
+        cache::Error::Cloud(error) => cloud_gap(error),
+        error => failed(error.to_string()),
     }
+}
+
+fn failed(why: String) -> Gap {
+    Gap::Failed(why, None)
 }
 
 #[cfg(test)]

@@ -1,15 +1,14 @@
 //! What comes of a check, and why something could not be read for it.
 
 use crate::cli::topics;
-use crate::provider::{Finding, Reason};
+use crate::provider::Finding;
 use crate::text;
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// The result of a check. Problems are listed first, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Status {
+pub(in crate::cli) enum Status {
     /// The daemon can't do its work, or not all of it.
     Fail,
     /// The daemon works, and a person should read it.
@@ -19,8 +18,23 @@ pub(super) enum Status {
     Ok,
 }
 
-/// Result, message and fix of a check.
-pub(super) struct Outcome {
+impl Status {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Status::Fail => "FAIL",
+            Status::Warn => "warn",
+            Status::Skipped => "skipped",
+            Status::Ok => "ok",
+        }
+    }
+}
+
+/// What a check says of one object, or of the whole; the form for programs.
+#[derive(Serialize)]
+pub(in crate::cli) struct Outcome {
+    pub(in crate::cli) check: &'static str,
+    /// E.g. `node/worker-1`, `service/default/web`; null: the whole.
+    pub(super) object: Option<String>,
     pub(super) status: Status,
     /// What was found, and what it means.
     pub(super) message: String,
@@ -31,25 +45,28 @@ pub(super) struct Outcome {
 /// What a check returns. The error: what it rests on was not read.
 pub(super) type Verdict = Result<Outcome, Gap>;
 
+/// The same of a check that says something of each object.
+pub(super) type Verdicts = Result<Vec<Outcome>, Gap>;
+
 /// Something that was read.
-pub(super) type Seen<T> = Result<T, Gap>;
+pub(in crate::cli) type Seen<T> = Result<T, Gap>;
 
 /// Why it was not read.
 #[derive(Clone, Debug)]
-pub(super) enum Gap {
+pub(in crate::cli) enum Gap {
     /// It rests on another check, which did not pass: the name of that one.
     Needs(&'static str),
     /// It does not exist here, or may not be read, and that is no fault.
     NotHere(String),
-    /// It was tried; the error.
-    Failed(String),
+    /// It was tried; the error, and the fix where the error shows it.
+    Failed(String, Option<&'static str>),
 }
 
 /// For a check that rests on what another one reports.
 pub(super) fn need<'a, T>(seen: &'a Seen<T>, check: &'static str) -> Result<&'a T, Gap> {
     seen.as_ref().map_err(|gap| match gap {
         Gap::NotHere(why) => Gap::NotHere(why.clone()),
-        Gap::Needs(_) | Gap::Failed(_) => Gap::Needs(check),
+        Gap::Needs(_) | Gap::Failed(..) => Gap::Needs(check),
     })
 }
 
@@ -77,31 +94,36 @@ impl Outcome {
         Outcome::new(Status::Skipped, message, "")
     }
 
-    /// Of a verdict; `remedy` is the fix for what was tried and could not be read.
-    pub(super) fn of(verdict: Verdict, remedy: &str) -> Outcome {
-        verdict.unwrap_or_else(|gap| match gap {
+    /// `remedy` is the fix for what was tried and could not be read.
+    pub(super) fn unread(gap: Gap, remedy: &str) -> Outcome {
+        match gap {
             Gap::Needs(check) => Outcome::skipped(format!("not checked: see {check}")),
             Gap::NotHere(why) => Outcome::skipped(why),
-            Gap::Failed(why) => Outcome::fail(why, remedy),
-        })
+            Gap::Failed(why, fix) => Outcome::fail(why, fix.unwrap_or(remedy)),
+        }
     }
 
-    /// Several at once: as bad as the worst, which comes first. None: there is none.
-    pub(super) fn of_all(mut all: Vec<Outcome>) -> Option<Outcome> {
-        all.sort_by_key(|one| one.status != Status::Fail);
-        let status = all.first()?.status;
-        let mut remedies: Vec<&str> = all.iter().map(|one| one.remedy.as_str()).collect();
-        remedies.dedup();
-        let messages: Vec<&str> = all.iter().map(|one| one.message.as_str()).collect();
-        Some(Outcome::new(
-            status,
-            messages.join("; "),
-            remedies.join("; "),
-        ))
+    /// `is_all`: it is so of every object of its kind, and that is a failure.
+    pub(super) fn bad(is_all: bool, message: impl Into<String>, remedy: &str) -> Outcome {
+        let status = if is_all { Status::Fail } else { Status::Warn };
+        Outcome::new(status, message, remedy)
+    }
+
+    pub(in crate::cli) fn is_bad(&self) -> bool {
+        matches!(self.status, Status::Fail | Status::Warn)
+    }
+
+    pub(super) fn on(self, kind: &str, name: &str) -> Outcome {
+        Outcome {
+            object: Some(format!("{kind}/{name}")),
+            ..self
+        }
     }
 
     fn new(status: Status, message: impl Into<String>, remedy: impl Into<String>) -> Outcome {
         Outcome {
+            check: "",
+            object: None,
             status,
             message: message.into(),
             remedy: remedy.into(),
@@ -109,45 +131,30 @@ impl Outcome {
     }
 }
 
-/// Of one message, in characters: several may stand in one check.
+/// Of one message, in characters.
 const LONGEST_MESSAGE: usize = 300;
 
-/// What plans report of objects, an outcome for each reason. The fix is what the help page says of it, and `more`.
-pub(super) fn reported<'a>(
+/// What a plan reports of an object. The fix is what the help page says of its reason, and `more`.
+pub(super) fn reported(
     outcome: fn(String, String) -> Outcome,
-    findings: impl IntoIterator<Item = (String, &'a Finding)>,
+    finding: &Finding,
     more: &str,
-) -> Vec<Outcome> {
-    let mut by_reason: BTreeMap<Reason, Vec<String>> = BTreeMap::new();
-    for (object, finding) in findings {
-        let message = text::cut(&finding.message, LONGEST_MESSAGE);
-        let messages = by_reason.entry(finding.reason).or_default();
-        messages.push(format!("{object}: {message}"));
-    }
-    let outcomes = by_reason.into_iter().map(|(reason, messages)| {
-        let fix = topics::meaning(reason.name());
-        outcome(some(&messages), format!("{fix}; {more}"))
-    });
-    outcomes.collect()
+) -> Outcome {
+    let fix = topics::meaning(finding.reason.name());
+    let message = text::cut(&finding.message, LONGEST_MESSAGE);
+    outcome(message.into_owned(), format!("{fix}; {more}"))
 }
 
-/// The outcome for these names, the first of which it gets; none without any.
-pub(super) fn about(
-    names: impl IntoIterator<Item = String>,
-    outcome: impl FnOnce(String) -> Outcome,
-) -> Option<Outcome> {
-    let names: Vec<String> = names.into_iter().collect();
-    (!names.is_empty()).then(|| outcome(some(&names)))
+/// Those, or where there are none, that all is well.
+pub(super) fn or_ok(outcomes: Vec<Outcome>, ok: impl FnOnce() -> String) -> Verdicts {
+    Ok(match outcomes.is_empty() {
+        true => vec![Outcome::ok(ok())],
+        false => outcomes,
+    })
 }
 
 /// `1 node`, `2 nodes`.
 pub(super) fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
-}
-
-/// `a, b, c and 2 more`.
-pub(super) fn some(names: &[String]) -> String {
-    const SHOWN: usize = 3;
-    text::first_of(names, SHOWN)
 }

@@ -2,144 +2,169 @@
 
 use super::nodes;
 use super::observe::View;
-use super::outcome::{Gap, Outcome, Verdict, about, counted, reported};
-use crate::controllers::service::{ServicePlan, Want};
-use crate::provider::Orphan;
+use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
+use crate::controllers::service::{ServicePlan, Want, trouble, want};
+use crate::kube::Service;
+use crate::provider::BalancerHealth;
 
 const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
                           NAMESPACE/NAME shows it, ccm lb sync does it now";
 
-const SEE_SERVICE: &str = "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service \
-                           beside its load balancer";
+const SEE_SERVICE: &str = "the message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its load \
+                           balancer";
 
-/// What a Service may lack, the worst first, and the fix.
-const LACKS: [(&str, &str); 3] = [
-    (
-        "gone, whatever the status says: the load balancer of",
-        "the daemon makes a new one, with another address unless a Primary IP is asked for: see lease \
-         whether one runs; ccm lb sync, with the daemon's settings, does it now",
-    ),
-    ("without an address:", LEFT_TO_DO),
-    ("not as wanted:", LEFT_TO_DO),
-];
-
-pub(super) fn services(view: &View) -> Verdict {
-    let plans = view.services.as_ref()?;
-    nodes::need_project(view)?;
-    let name = |plan: &ServicePlan| plan.service.full_name();
-    let blocked = plans.iter();
-    let blocked = blocked.filter_map(|plan| Some((name(plan), plan.cloud.obstacle.as_ref()?)));
-    let warnings = plans.iter();
-    let warnings = warnings.flat_map(|plan| plan.warnings().map(move |one| (name(plan), one)));
-    let mut outcomes = reported(Outcome::fail, blocked, SEE_SERVICE);
-    outcomes.extend(lacking(view, plans));
-    outcomes.extend(reported(Outcome::warn, warnings, SEE_SERVICE));
-    Ok(Outcome::of_all(outcomes).unwrap_or_else(|| {
-        Outcome::ok(match plans.len() {
-            0 => "there is no Service of type LoadBalancer".to_owned(),
-            count => format!("{}, with nothing to be done", counted(count, "Service")),
-        })
-    }))
-}
-
-/// Those that a sync would do something for; what failed first.
-fn lacking(view: &View, plans: &[ServicePlan]) -> Vec<Outcome> {
-    let tried = |plan: &ServicePlan| {
-        let tries = view.failed_tries.as_ref().ok()?;
-        tries.get(&plan.service.metadata.uid)
+pub(super) fn services(view: &View) -> Verdicts {
+    let plans = match &view.services {
+        Err(Gap::Needs(check @ ("api" | "network"))) => return unplanned(view, check),
+        plans => plans.as_ref()?,
     };
-    let mut refused = Vec::new();
-    let mut waiting: [Vec<String>; LACKS.len()] = Default::default();
+    nodes::need_project(view)?;
+    let mut outcomes = Vec::new();
     for plan in plans {
-        let Some((lack, why)) = lacks(plan) else {
-            continue;
-        };
-        match tried(plan) {
-            Some(tried) => refused.push(format!("{why}, {}: {}", tried.ago(), tried.message)),
-            None => waiting[lack].push(why),
-        }
-    }
-    let refused = about(refused, |refused| {
-        Outcome::fail(
-            format!("refused at the last try: {refused}"),
-            "fix what the message names; then the daemon tries again, and ccm lb sync does it at once",
-        )
-    });
-    let mut outcomes: Vec<Outcome> = refused.into_iter().collect();
-    for ((what, remedy), names) in LACKS.iter().zip(waiting) {
-        outcomes.extend(about(names, |names| {
-            Outcome::warn(format!("{what} {names}"), *remedy)
-        }));
+        let blocked = plan.cloud.obstacle.iter();
+        let blocked = blocked.map(|one| reported(Outcome::fail, one, SEE_SERVICE));
+        let warned = plan
+            .warnings()
+            .map(|one| reported(Outcome::warn, one, SEE_SERVICE));
+        let all = blocked.chain(lacking(view, plan)).chain(warned);
+        outcomes.extend(all.map(|one| on(&plan.service, one)));
     }
     if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
         outcomes.push(Outcome::warn(why.as_str(), LEFT_TO_DO));
     }
-    outcomes
+    or_ok(outcomes, || match plans.len() {
+        0 => "there is no Service of type LoadBalancer".to_owned(),
+        count => format!("{}, with nothing to be done", counted(count, "Service")),
+    })
 }
 
-/// Which of [`LACKS`], and the Service with what stands between it and that.
-fn lacks(plan: &ServicePlan) -> Option<(usize, String)> {
-    let name = plan.service.full_name();
-    let has_address = !plan.service.status.load_balancer.ingress.is_empty();
-    let has_writes = plan.has_writes();
-    match (plan.want, &plan.cloud.found) {
-        _ if plan.cloud.obstacle.is_some() => None,
-        (Want::Ensure, _) if plan.has_lost_its_own() => Some((0, name)),
-        (Want::Ensure, found) if !has_address => {
-            let why = match found {
-                None => "its load balancer is not made yet",
-                Some(_) if has_writes => "its load balancer is there, and not all is done",
-                Some(_) => "its settings leave every address out",
-            };
-            Some((1, format!("{name} ({why})")))
-        }
-        (Want::Remove, _) if has_writes => {
-            Some((2, format!("{name} (it was deleted, and not all is done)")))
-        }
-        (Want::Ensure, _) if has_writes => Some((
-            2,
-            match plan.writes() {
-                1 => format!("{name} (1 change is due)"),
-                count => format!("{name} ({count} changes are due)"),
-            },
-        )),
-        _ => None,
+fn on(service: &Service, outcome: Outcome) -> Outcome {
+    outcome.on("service", &service.full_name())
+}
+
+/// What Kubernetes alone says, where the cloud was not read: see `check`.
+fn unplanned(view: &View, check: &'static str) -> Verdicts {
+    let services = need(&view.listed, "cluster")?;
+    let waits = |service: &&Service| {
+        want(service) == Want::Ensure && service.status.load_balancer.ingress.is_empty()
+    };
+    let services = services.iter().map(|service| &**service);
+    let outcomes = services.filter(waits).map(|service| {
+        let found = format!(
+            "without an address{}",
+            last_try(view, service).unwrap_or_default()
+        );
+        let remedy = format!("fix what {check} reports; then the daemon does what is left to do");
+        on(service, Outcome::warn(found, remedy))
+    });
+    let outcomes: Vec<Outcome> = outcomes.collect();
+    match outcomes.is_empty() {
+        true => Err(Gap::Needs(check)),
+        false => Ok(outcomes),
     }
 }
 
-pub(super) fn orphans(view: &View) -> Verdict {
-    let shown = |orphan: &Orphan| {
+/// `; the last try failed 5 min ago: …`.
+fn last_try(view: &View, service: &Service) -> Option<String> {
+    let tried = view
+        .failed_tries
+        .as_ref()
+        .ok()?
+        .get(&service.metadata.uid)?;
+    Some(format!(
+        "; refused at the last try, {}: {}",
+        tried.ago(),
+        tried.message
+    ))
+}
+
+/// A sync would do something for it.
+fn lacking(view: &View, plan: &ServicePlan) -> Option<Outcome> {
+    let (lack, remedy) = lacks(plan)?;
+    Some(match last_try(view, &plan.service) {
+        Some(tried) => Outcome::fail(
+            lack + &tried,
+            "fix what the message names; then the daemon tries again, and ccm lb sync does it at once",
+        ),
+        None => Outcome::warn(lack, remedy),
+    })
+}
+
+fn lacks(plan: &ServicePlan) -> Option<(String, &'static str)> {
+    let has_address = !plan.service.status.load_balancer.ingress.is_empty();
+    let has_writes = plan.has_writes();
+    let (lack, remedy) = match (plan.want, &plan.cloud.found) {
+        _ if plan.cloud.obstacle.is_some() => return None,
+        (Want::Ensure, _) if plan.has_lost_its_own() => (
+            "its load balancer does not exist, whatever the status says",
+            "the daemon makes a new one, with another address unless a Primary IP is asked for: see lease whether one \
+             runs; ccm lb sync, with the daemon's settings, does it now",
+        ),
+        (Want::Ensure, found) if !has_address => (
+            match found {
+                None => "without an address: its load balancer is not made yet",
+                Some(_) if has_writes => {
+                    "without an address: its load balancer is there, and not all is done"
+                }
+                Some(_) => "without an address: its settings leave every address out",
+            },
+            LEFT_TO_DO,
+        ),
+        (Want::Remove, _) if has_writes => ("it was deleted, and not all is done", LEFT_TO_DO),
+        (Want::Ensure, _) if has_writes => {
+            let due = counted(plan.writes(), "change");
+            return Some((format!("not as wanted: {due} to be made"), LEFT_TO_DO));
+        }
+        _ => return None,
+    };
+    Some((lack.to_owned(), remedy))
+}
+
+/// Load balancers whose targets get no traffic; without a cluster those of every cluster in the project.
+pub(super) fn targets(view: &View) -> Verdicts {
+    if let Ok(balancers) = &view.balancers {
+        let outcomes = balancers.iter().filter_map(|(name, health)| {
+            let (is_all, what) = match health {
+                BalancerHealth::All => return None,
+                BalancerHealth::Some => (false, "not every target is healthy"),
+                BalancerHealth::None => (true, "no target is healthy"),
+            };
+            let outcome = Outcome::bad(
+                is_all,
+                what,
+                "once the cluster answers, ccm doctor names the cause",
+            );
+            Some(outcome.on("load-balancer", name))
+        });
+        return or_ok(outcomes.collect(), || "each target is healthy".into());
+    }
+    let plans = need(&view.services, "services")?;
+    let outcomes = plans.iter().filter_map(|plan| {
+        let (is_all, message, remedy) = trouble(plan)?;
+        Some(on(&plan.service, Outcome::bad(is_all, message, remedy)))
+    });
+    or_ok(outcomes.collect(), || {
+        "each target is healthy, was added just now, or has no pod (externalTrafficPolicy: Local)"
+            .into()
+    })
+}
+
+pub(super) fn orphans(view: &View) -> Verdicts {
+    let outcomes = view.orphans.as_ref()?.iter().map(|orphan| {
         let balancer = &orphan.balancer;
         let service = orphan.service.replacen('.', "/", 1);
-        let stays = orphan.stays.as_ref().map(|why| format!(": {why}"));
-        let stays = stays.unwrap_or_default();
-        format!(
-            "{} ({}, of Service {service}{stays})",
-            balancer.name, balancer.id
-        )
-    };
-    let groups = [
-        (
-            true,
-            "no Service wants these, and they cost money",
-            "ccm lb sync --delete-orphans lists them, asks, and deletes them",
-        ),
-        (
-            false,
-            "no Service wants these, they cost money, and ccm does not delete them",
-            "only you can delete them, when they are not needed; a protected one after hcloud load-balancer \
-             disable-protection NAME delete",
-        ),
-    ];
-    let orphans = view.orphans.as_ref()?;
-    let groups = groups.into_iter();
-    let outcomes = groups.filter_map(|(is_removable, what, remedy)| {
-        let such = orphans.iter();
-        let such = such.filter(|one| one.removal.is_some() == is_removable);
-        let found = |names| Outcome::warn(format!("{what}: {names}"), remedy);
-        about(such.map(shown), found)
+        let what = format!("load balancer {} of Service {service}, which does not exist, costs money", balancer.id);
+        let outcome = match &orphan.stays {
+            None => Outcome::warn(what, "ccm lb sync --delete-orphans lists them, asks, and deletes them"),
+            Some(why) => Outcome::warn(
+                format!("{what}; ccm does not delete it: {why}"),
+                "only you can delete it, when it is not needed; a protected one after hcloud load-balancer \
+                 disable-protection NAME delete",
+            ),
+        };
+        outcome.on("load-balancer", &balancer.name)
     });
-    let outcome = Outcome::of_all(outcomes.collect());
-    let ok = || Outcome::ok("each load balancer of this cluster has its Service");
-    Ok(outcome.unwrap_or_else(ok))
+    or_ok(outcomes.collect(), || {
+        "each load balancer of this cluster has its Service".into()
+    })
 }

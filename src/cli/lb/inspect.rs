@@ -3,39 +3,64 @@
 use super::plans::{Services, targets_cell};
 use crate::cache::Apis;
 use crate::cli::objects::{field, finding, section, sides, would_do};
-use crate::cli::output::{Exit, line, or_dash, paragraph};
+use crate::cli::output::{Exit, Printer, line, or_dash, paragraph};
 use crate::cli::table;
 use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
-use crate::kube::ServicePort;
+use crate::kube::{PastEvent, ServicePort};
 use crate::provider::{Balancer, Field, Finding, Health, Severity};
 use crate::settings::Command;
+use std::cmp::Reverse;
 use std::ffi::OsString;
 
 pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbInspect, words)?;
     let context = &services.context;
-    let plans = services.evaluate(&services.selection()?)?;
+    let mut plans = services.evaluate(&services.selection()?)?;
     // A command that only reads warns and continues.
     let _ = context.check_profile();
+    plans
+        .iter_mut()
+        .for_each(|plan| read_more(&context.apis, plan));
     let text = |is_wide| {
-        let inspect = |plan| inspection(plan, failed_try(&context.apis, plan), is_wide);
+        let inspect = |plan| inspection(plan, failed_try(plan), is_wide);
         plans.iter().map(inspect).collect()
     };
     Ok(context.show("Inspection", &plans, text))
 }
 
-/// What came of the last try, where something is left to do; one call, and none where nothing is.
-fn failed_try(apis: &Apis, plan: &ServicePlan) -> Option<FailedTry> {
-    if !plan.has_writes() {
-        return None;
-    }
+const TIB: f64 = (1_u64 << 40) as f64;
+
+/// So many events of a Service are shown.
+const EVENTS_SHOWN: usize = 10;
+
+/// Events, and what the load balancer does now: a call each. What can't be read is left out.
+fn read_more(apis: &Apis, plan: &mut ServicePlan) {
     match apis.kube.service_events(Some(&plan.object)) {
-        Ok(events) => service::failed_tries(&events).remove(&plan.object.uid),
-        Err(error) => {
-            log::debug!("events of {}: {error}", plan.name());
-            None
+        Ok(mut events) => {
+            // Times are whole seconds; versions grow with each write.
+            let version = |event: &PastEvent| event.metadata.resource_version.parse::<u64>();
+            events.sort_by_key(|event| Reverse((event.at(), version(event).unwrap_or_default())));
+            plan.events = Some(events);
         }
+        // The daemon's role does not allow it.
+        Err(error) if error.is_forbidden() => log::debug!("{error}"),
+        Err(error) => Printer::notice(format_args!("events can't be read: {error}")),
     }
+    if let (Some(found), Some(cloud)) = (&mut plan.cloud.found, apis.provider.load_balancers()) {
+        let usage = cloud.usage(found.id);
+        let usage = usage.map_err(|error| {
+            Printer::notice(format_args!(
+                "connections and requests can't be read: {error}"
+            ));
+        });
+        found.usage = usage.ok();
+    }
+}
+
+/// What came of the last try, where something is left to do.
+fn failed_try(plan: &ServicePlan) -> Option<FailedTry> {
+    let events = plan.events.as_ref().filter(|_| plan.has_writes())?;
+    service::failed_tries(events).remove(&plan.object.uid)
 }
 
 /// `is_wide`: with every field, else with those that differ and those that are set.
@@ -73,6 +98,7 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>, is_wide: bool) -> S
         section("FINDINGS", &findings.concat(), "none"),
         "\n".to_owned(),
         both_sides(plan),
+        plan.cloud.found.as_ref().map(usage).unwrap_or_default(),
         health(plan),
         section(
             "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
@@ -90,8 +116,54 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>, is_wide: bool) -> S
             },
         ),
         held_back.collect(),
+        events(plan),
     ]
     .concat()
+}
+
+/// What the load balancer costs, carried this month, and does now; what is not known is left out.
+fn usage(found: &Balancer) -> String {
+    let usage = found.usage.unwrap_or_default();
+    let price = found
+        .monthly_price
+        .map(|price| format!("{price:.2} a month, without VAT"));
+    let tib = |bytes: u64| bytes as f64 / TIB;
+    let outgoing = found.outgoing_traffic.zip(found.included_traffic);
+    let carried = outgoing.zip(found.ingoing_traffic);
+    let carried = carried.map(|((out, included), ingoing)| {
+        let (out, included, ingoing) = (tib(out), tib(included), tib(ingoing));
+        format!("this month {out:.3} TiB out of {included:.0} included, and {ingoing:.3} in")
+    });
+    let rates = usage.connections_per_second.zip(usage.requests_per_second);
+    let now = usage.open_connections.zip(rates);
+    let now = now.map(|(open, (connections, requests))| {
+        format!("{open:.0} open connections, {connections:.1} new ones and {requests:.1} requests a second")
+    });
+    let rows = [("price", price), ("traffic", carried), ("now", now)];
+    let lines = rows
+        .into_iter()
+        .filter_map(|(name, text)| Some(format!("  {name:<9}{}\n", text?)));
+    section("\nUSAGE", &lines.collect::<String>(), "not known")
+}
+
+/// The newest first; they are at the end, because what is to be done comes first.
+fn events(plan: &ServicePlan) -> String {
+    let Some(events) = &plan.events else {
+        return String::new();
+    };
+    let lines = events.iter().take(EVENTS_SHOWN).map(|event| {
+        let often = match event.count {
+            0 | 1 => String::new(),
+            count => format!(", {count} times"),
+        };
+        let when = service::ago(event.at());
+        let first = line(format_args!(
+            "  {} {}, {when}{often}",
+            event.kind, event.reason
+        ));
+        first + &paragraph("    ", 4, &event.message)
+    });
+    section("\nEVENTS", &lines.collect::<String>(), "none")
 }
 
 fn both_sides(plan: &ServicePlan) -> String {
@@ -171,6 +243,9 @@ fn health(plan: &ServicePlan) -> String {
 }
 
 fn why(health: &Health) -> String {
+    if let Some(cause) = &health.cause {
+        return cause.message.to_string();
+    }
     let code = health.http_status.map(|code| format!("HTTP {code}"));
     let parts = health.detail.iter().map(ToString::to_string).chain(code);
     parts.collect::<Vec<_>>().join(", ")
@@ -195,22 +270,13 @@ fn failed_lines(failed: &FailedTry) -> String {
 /// A target that gets no traffic is what most people come to look for.
 fn unhealthy(plan: &ServicePlan) -> Vec<String> {
     let targets = plan.cloud.found.iter().flat_map(|found| &found.targets);
-    targets
-        .flat_map(|target| {
-            let bad = target
-                .health
-                .iter()
-                .filter(|health| health.status == "unhealthy");
-            bad.map(|health| {
-                let why = match why(health) {
-                    why if why.is_empty() => String::new(),
-                    why => format!(": {why}"),
-                };
-                line(format_args!(
-                    "  ! target {} is unhealthy on port {}{why}",
-                    target.name, health.port
-                ))
-            })
+    let lines = targets.flat_map(|target| {
+        let failing = target.health.iter().filter(|health| health.cause.is_some());
+        failing.map(|health| {
+            let (name, port, why) = (&target.name, health.port, why(health));
+            let text = format!("target {name} is unhealthy on port {port}: {why}");
+            paragraph("  ! ", 4, &text)
         })
-        .collect()
+    });
+    lines.collect()
 }

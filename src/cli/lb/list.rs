@@ -2,7 +2,7 @@
 
 use super::plans::{Services, TURNED_OFF, targets_cell};
 use crate::cli::objects::document;
-use crate::cli::output::{self, Exit, Printer, or_dash, paragraph};
+use crate::cli::output::{self, Exit, Printer, or_dash, paragraph, without};
 use crate::cli::table::Columns;
 use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
@@ -17,7 +17,26 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let context = &services.context;
     let selection = services.selection()?;
     let begun = Instant::now();
-    let mut plans = services.evaluate(&selection)?;
+    let mut plans = match services.controller.evaluate(&context.apis, &selection) {
+        Ok(plans) => plans,
+        Err(error) => {
+            return context.show_without_cloud(
+                &error,
+                || services.controller.by_kubernetes(&context.apis, &selection),
+                |plans, is_wide| {
+                    let row = |plan: &ServicePlan| {
+                        let mut row = without(&[1, 3, 4, 5, 6, 7], cells(plan, is_wide));
+                        let mut status = plan.service.status.load_balancer.ingress.iter();
+                        let address =
+                            status.find_map(|one| one.hostname.clone().or(one.ip.clone()));
+                        row[2] = or_dash(&address.unwrap_or_default());
+                        row
+                    };
+                    COLUMNS.table(plans.iter().map(row).collect(), is_wide)
+                },
+            );
+        }
+    };
     plans.extend(services.orphans(&plans, begun)?);
     // A command that only reads warns and continues.
     let _ = context.check_profile();

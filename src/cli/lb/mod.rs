@@ -1,4 +1,5 @@
-//! `ccm lb list | inspect | sync`: what the service controller sees and would do, for people. With `--delete-orphans`, load
+//! `ccm lb list | inspect | sync`: what the service controller sees and would do, for people. With `--delete-orphans`,
+//! load
 //! balancers of this cluster whose Service does not exist are shown, asked about, and deleted.
 
 mod inspect;

@@ -153,7 +153,7 @@ impl Planned for Vec<ServicePlan> {
 
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
         let items = self.iter().map(|plan| {
-            let fields = plan.cloud.fields.iter();
+            let (fields, events) = (plan.cloud.fields.iter(), plan.events.as_ref());
             Item {
                 object: (!plan.is_orphan()).then_some(Object(plan)),
                 cloud: plan.cloud.found.as_ref(),
@@ -161,6 +161,7 @@ impl Planned for Vec<ServicePlan> {
                 changes: report.map_or_else(|| plan.json(), |_| plan.made.clone()),
                 held_back: Some(&plan.cloud.held_back),
                 findings: plan.all_findings().collect(),
+                events: events.map(|all| all.iter().map(|one| &**one).collect()),
                 error: error_of(report, &plan.name()),
             }
         });

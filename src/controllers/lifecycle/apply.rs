@@ -1,4 +1,5 @@
-//! One change, one write, on a node that was read just before. A conflict means: read it again, plan again; but a node is
+//! One change, one write, on a node that was read just before. A conflict means: read it again, plan again; but a node
+//! is
 //! never deleted at once after one.
 
 use super::plan::{Change, Facts, LifecyclePlan, plan};
@@ -33,7 +34,8 @@ pub(super) fn apply(
         // The facts are this tick's: a server that was deleted does not come back, its number is never used again.
         change = plan(&node, facts, &*apis.provider, guard).change;
         match &change {
-            // Its kubelet wrote to it in this moment: a refused deletion is not tried again before its back-off is over.
+            // Its kubelet wrote to it in this moment: a refused deletion is not tried again before its back-off is
+            // over.
             Some(change @ Change::DeleteNode { .. }) => Ok(write(apis, &node, change)),
             Some(change) => write(apis, &node, change).map(Ok),
             None => Ok(Ok(())),

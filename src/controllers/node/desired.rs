@@ -1,6 +1,7 @@
 //! The addresses and labels a node should have.
 //!
-//! Addresses are the server's, ordered by the IP that the kubelet was given. The rules are those of k8s.io/cloud-provider's node helpers: a provided IP must be one
+//! Addresses are the server's, ordered by the IP that the kubelet was given. The rules are those of
+//! k8s.io/cloud-provider's node helpers: a provided IP must be one
 //! of the server's, comes first, and is the only one of its type; the rest follow.
 
 use crate::kube::Node;

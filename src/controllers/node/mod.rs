@@ -13,7 +13,7 @@ mod plan;
 
 pub use apply::NAME;
 pub use desired::PROVIDED_NODE_IP;
-pub use plan::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialised, plan};
+pub use plan::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
 
 use super::backoff::Backoff;
 use super::controller::{self, Controller, Outage, Proposal, Report, Selection};
@@ -295,7 +295,7 @@ impl NodeController {
             (None, None) => None,
         };
         let plan_node = applied.plan.as_ref().map(|plan| &plan.node);
-        let is_new = plan_node.is_some_and(is_uninitialised);
+        let is_new = plan_node.is_some_and(is_uninitialized);
         match failure {
             None => {
                 self.backoff.succeeded(uid);
@@ -342,8 +342,8 @@ impl NodeController {
         self.last_refresh.is_none_or(is_over)
     }
 
-    /// Since when a read of whole nodes counts: a refresh needs one made since it became due, or shortly before by
-    /// another controller.
+    /// How old a read of whole nodes may be: a refresh needs one made since it became due, or shortly before by another
+    /// controller.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.last_refresh.map(|last| now.duration_since(last));
@@ -357,7 +357,7 @@ impl NodeController {
     /// cloud, gets nothing: no call is made for it.
     fn is_due(&self, node: &Node, apis: &Apis, now: Instant) -> bool {
         let uid = &node.metadata.uid;
-        let is_new = is_uninitialised(node)
+        let is_new = is_uninitialized(node)
             && node.metadata.deletion_timestamp.is_none()
             && !has_foreign_id(node, &*apis.provider);
         self.backoff.is_retry_due(uid, now) || (is_new && !self.backoff.is_waiting(uid, now))
@@ -382,8 +382,8 @@ fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff)
     // The first that fits.
     let state = |node: &Node| match node {
         _ if has_foreign_id(node, provider) => "foreign",
-        _ if is_uninitialised(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",
-        _ if is_uninitialised(node) => "uninitialised",
+        _ if is_uninitialized(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",
+        _ if is_uninitialized(node) => "uninitialized",
         _ if node.taint(SHUTDOWN).is_some() => "shutdown",
         _ if node.is_ready() => "ready",
         _ => "not_ready",
@@ -392,7 +392,7 @@ fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff)
     let all = [
         "foreign",
         "unmatched",
-        "uninitialised",
+        "uninitialized",
         "shutdown",
         "ready",
         "not_ready",

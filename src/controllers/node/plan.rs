@@ -45,6 +45,12 @@ pub enum Server {
     Unmatched,
 }
 
+impl Server {
+    pub fn is_off(&self) -> bool {
+        matches!(self, Server::Matched(instance, _) if instance.is_off)
+    }
+}
+
 /// Plans for all nodes, by all servers of the project. `overdue`: a new node that no server matches is reported as left
 /// over when it is not ready since before this.
 pub fn plan<N: Borrow<Node>>(
@@ -59,7 +65,7 @@ pub fn plan<N: Borrow<Node>>(
     nodes.map(plan).collect()
 }
 
-pub fn is_uninitialised(node: &Node) -> bool {
+pub fn is_uninitialized(node: &Node) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
@@ -207,7 +213,7 @@ impl NodePlan {
         self.warn_if_not_external();
         let since = self.node.not_ready_since();
         self.block_if_new(match since.filter(|since| *since < overdue) {
-            Some(since) if is_uninitialised(&self.node) => self.left_over(&finding, since),
+            Some(since) if is_uninitialized(&self.node) => self.left_over(&finding, since),
             _ => finding,
         });
     }
@@ -226,7 +232,7 @@ impl NodePlan {
 
     /// A new node has to wait because of it; for the others it is a finding.
     fn block_if_new(&mut self, finding: Finding) {
-        match is_uninitialised(&self.node) {
+        match is_uninitialized(&self.node) {
             true => self.obstacle = Some(finding),
             false => self.findings.push(finding),
         }
@@ -254,7 +260,7 @@ impl NodePlan {
     }
 
     fn warn_if_not_external(&mut self) {
-        if self.node.spec.provider_id.is_empty() && !is_uninitialised(&self.node) {
+        if self.node.spec.provider_id.is_empty() && !is_uninitialized(&self.node) {
             self.warn(
                 Reason::NotExternal,
                 "neither a provider ID nor the uninitialized taint: its kubelet runs without \
@@ -284,7 +290,7 @@ impl NodePlan {
             Ok(wanted) => self.set_addresses(wanted),
             Err(finding) => return self.blocked(finding),
         }
-        match is_uninitialised(&self.node) {
+        match is_uninitialized(&self.node) {
             true => self.initialise(&metadata),
             false => self.follow_twin_labels(),
         }
@@ -298,7 +304,7 @@ impl NodePlan {
 
     /// Of an initialised node: nothing else of it is kept in order but its addresses.
     fn follow_twin_labels(&mut self) {
-        if is_uninitialised(&self.node) || self.node.spec.provider_id.is_empty() {
+        if is_uninitialized(&self.node) || self.node.spec.provider_id.is_empty() {
             return;
         }
         let labels = self.labels_to_set(desired::labels_afterwards(&self.node));

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `due` | which nodes there are, and whether they are to be compared with the network |
 //! | `observe` | what both APIs say, what earlier comparisons showed |
-//! | `planner` | which node wants which routes, what should be done: pure |
-//! | `plan` | a plan as data and in words |
+//! | `planner` | which node wants which routes, what should be done: decides, and is pure |
+//! | `plan` | the types of a plan, and its words; decides nothing |
 //! | `sync` | reads again, plans again, makes that by the executor, and sets the nodes' conditions |
 //!
 //! The network may have routes of others, and the kubeconfig may be another cluster's: see `planner` for what keeps
@@ -39,7 +39,7 @@ pub struct RouteController {
     settings: Settings,
     schedule: Schedule,
     memory: Memory,
-    /// What was read of the network before is older than what was written to it.
+    /// When routes were written last: what was read of the Network before it is too old.
     last_sync: Option<Instant>,
 }
 

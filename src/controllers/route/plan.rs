@@ -4,6 +4,7 @@ use crate::controllers::Proposal;
 use crate::kube::{Node, ObjectReference};
 use crate::provider::{Description, Error, Finding, Reason, Route, RouteChange};
 use ipnet::Ipv4Net;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -49,7 +50,8 @@ pub struct Row {
     pub step: Step,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum State {
     Ok,
     /// Wanted, and not there.

@@ -57,15 +57,16 @@ pub(super) struct Sync<'a> {
     conditions: Vec<(String, Description, Value)>,
     /// Nodes whose condition was written or is right, by UID.
     said: HashSet<String>,
-    /// No other condition is written: the API server does not answer, or none may start any more (none).
+    /// No other condition is written. With the error of the API server that does not answer; without: the gate is
+    /// closed.
     mute: Option<Option<Error>>,
     /// Changes of this plan that were refused, and why.
     refused: Vec<(RouteChange, provider::Error)>,
-    /// Those that were wanted still by a plan made later: not tried again in this sync.
+    /// Refused changes that a later plan wanted again: not tried again in this sync.
     blocked: Vec<(RouteChange, provider::Error)>,
     /// Destinations whose route this sync deleted, or may have deleted.
     deleted: HashSet<Ipv4Net>,
-    /// No more is done: an API does not answer (the error), or no write may start any more (none).
+    /// No more is done. With the error of the API that does not answer; without: the gate is closed.
     stopped: Option<Option<Error>>,
     synced: Synced,
 }

@@ -124,13 +124,17 @@ pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<String, FailedTry> {
 }
 
 impl FailedTry {
-    /// `12 s ago`, `5 min ago`.
     pub fn ago(&self) -> String {
-        let seconds = |at: Timestamp| Timestamp::now().as_second() - at.as_second();
-        match self.at.map(seconds) {
-            None => "some time ago".to_owned(),
-            Some(seconds) if seconds < 120 => format!("{} s ago", seconds.max(0)),
-            Some(seconds) => format!("{} min ago", seconds / 60),
-        }
+        ago(self.at)
+    }
+}
+
+/// `12 s ago`, `5 min ago`.
+pub fn ago(at: Option<Timestamp>) -> String {
+    let seconds = |at: Timestamp| Timestamp::now().as_second() - at.as_second();
+    match at.map(seconds) {
+        None => "some time ago".to_owned(),
+        Some(seconds) if seconds < 120 => format!("{} s ago", seconds.max(0)),
+        Some(seconds) => format!("{} min ago", seconds / 60),
     }
 }

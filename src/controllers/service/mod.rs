@@ -11,6 +11,7 @@
 //! | `plan` | what should be done: pure |
 //! | `sync` | from a plan to its end, for all Services of a tick |
 //! | `events` | what is reported |
+//! | `health` | why targets get no traffic |
 //! | `orphans` | load balancers whose Service does not exist |
 //!
 //! What a load balancer should look like is the provider's business; here is what Kubernetes
@@ -19,24 +20,27 @@
 
 mod due;
 mod events;
+mod health;
 mod observe;
 mod orphans;
 mod plan;
 mod sync;
 
-pub use events::{FailedTry, failed_tries};
+pub use events::{FailedTry, ago, failed_tries};
+pub use health::trouble;
 pub use observe::{NAME, Settings};
 pub use orphans::known_orphans;
-pub use plan::{ServicePlan, Want, want};
+pub use plan::{ServicePlan, Want, check, want};
 
 use super::controller::{self, Controller, Proposal, Selection};
 use super::executor::{Execution, Executor, Requests};
 use super::report::{Outage, Report};
 use crate::cache::{Apis, Error};
 use crate::kube::Service;
-use crate::metrics::LOAD_BALANCERS;
-use crate::provider::{Kept, LoadBalancers, Urgency};
+use crate::metrics::{LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ};
+use crate::provider::{BalancerHealth, Kept, LoadBalancerPlan, LoadBalancers, Urgency};
 use due::{Due, Fingerprint};
+use jiff::Timestamp;
 use observe::{Observed, Polled};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -113,7 +117,25 @@ impl ServiceController {
         let mut plans = plan::plan(&observed, true);
         plan::refuse_in_wrong_project(&observed, &mut plans);
         plan::refuse_second_claims(&mut plans);
+        health::explain(apis, &polled.nodes, &mut plans);
         Ok(plans)
+    }
+
+    /// The Services that are asked for, where the cloud was not read: nothing is planned.
+    pub fn by_kubernetes(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+    ) -> Result<Vec<ServicePlan>, Error> {
+        let polled = self.state.poll(apis, selection, Instant::now())?;
+        let services = polled.services.iter();
+        let ours =
+            services.filter(|one| want(one) != Want::Nothing && selection.names(&one.full_name()));
+        let plan = |one: &Arc<Service>| {
+            let cloud = LoadBalancerPlan::default();
+            ServicePlan::new(one.object(), Arc::clone(one), want(one), cloud)
+        };
+        Ok(ours.map(plan).collect())
     }
 
     /// What is kept in the cloud of Services that do not exist any more.
@@ -269,6 +291,7 @@ impl Sync<'_> {
         }
         let observed = state.observe_due(apis, selection, &polled, nodes);
         let proposals = observed.map_err(waiting)?;
+        measure_health(&polled, proposals.as_ref());
         let proposals = proposals.map(|observed| plan::plan(&observed, self.for_people));
         let proposals = proposals.unwrap_or_default();
         state.remember(&polled, nodes);
@@ -371,6 +394,33 @@ fn measure(polled: &Polled) {
             .filter(|service| state(service) == one);
         LOAD_BALANCERS.set(&[one], services.count() as f64);
     }
+}
+
+/// The same, by what was read of the load balancers for the plans. It stays as it is until the next read.
+fn measure_health(polled: &Polled, observed: Option<&Observed>) {
+    let wanted = polled
+        .services
+        .iter()
+        .filter(|one| want(one) == Want::Ensure);
+    let wanted: HashSet<&str> = wanted.map(|one| &*one.metadata.uid).collect();
+    let health = match observed {
+        Some(observed) => observed.snapshot.health(Some(&wanted)),
+        None if wanted.is_empty() => Vec::new(),
+        None => return,
+    };
+    for (state, health_of_state) in [
+        ("all", BalancerHealth::All),
+        ("some", BalancerHealth::Some),
+        ("none", BalancerHealth::None),
+    ] {
+        let such = health
+            .iter()
+            .filter(|(_, health)| *health == health_of_state);
+        LOAD_BALANCERS_HEALTH.set(&[state], such.count() as f64);
+    }
+    let age = observed.map_or(Duration::ZERO, |observed| observed.answered.elapsed());
+    let read = Timestamp::now().as_second() as f64 - age.as_secs_f64();
+    LOAD_BALANCERS_READ.set(&[], read.floor());
 }
 
 fn waiting(polled: &Polled) -> String {

@@ -129,7 +129,7 @@ pub(super) struct Observed {
     pub(super) cluster: Cluster,
     pub(super) snapshot: Arc<dyn Snapshot>,
     /// When the load balancers were all listed.
-    answered: Instant,
+    pub(super) answered: Instant,
     /// Does the project have a server of the cluster's nodes, by a list that was requested after that of the load
     /// balancers? None: there is no such list.
     pub(super) has_own_servers: Option<bool>,

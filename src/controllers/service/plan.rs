@@ -2,10 +2,10 @@
 
 use super::observe::Observed;
 use crate::controllers::controller::Proposal;
-use crate::kube::{ObjectReference, Service};
+use crate::kube::{ObjectReference, PastEvent, Service};
 use crate::provider::{
-    Change, Description, Field, Finding, Ingress, LoadBalancerPlan, Needs, Reason, Severity,
-    Snapshot, Source, Sourced, Verb,
+    Change, Cluster, Description, Field, Finding, Ingress, LoadBalancerPlan, Needs, Reason,
+    Severity, Snapshot, Source, Sourced, Verb,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -38,6 +38,8 @@ pub struct ServicePlan {
     pub findings: Vec<Finding>,
     /// Of a pass that a person reads: every write that was made, for programs.
     pub made: Vec<Value>,
+    /// Read only for an inspection: the last ones, the newest first.
+    pub events: Option<Vec<Arc<PastEvent>>>,
 }
 
 /// One write to a Service itself.
@@ -115,6 +117,23 @@ fn plan_service(
     plan
 }
 
+/// What is wrong with the manifest of a Service, which need not be in any cluster; none where it wants no load balancer
+/// from us. `snapshot`: as if the project had no load balancer.
+pub fn check(service: &Service, snapshot: &dyn Snapshot) -> Option<Vec<Finding>> {
+    if want(service) != Want::Ensure {
+        return None;
+    }
+    if let Some(obstacle) = too_large(service, Want::Ensure) {
+        return Some(vec![obstacle]);
+    }
+    let plan = snapshot.plan(&service.for_cloud(), &[], &Cluster::default());
+    let problems = plan.problems.into_iter();
+    let problems = problems.map(|why| Finding::warning(Reason::SyncLoadBalancerFailed, why));
+    let warnings = plan.findings.into_iter();
+    let warnings = warnings.filter(|finding| finding.severity == Severity::Warning);
+    Some(problems.chain(warnings).collect())
+}
+
 /// Of a Service that is larger than is read too little is known: its load balancer stays as it is. Its end needs its
 /// finalizers alone.
 fn too_large(service: &Service, want: Want) -> Option<Finding> {
@@ -158,8 +177,10 @@ fn needs_of(observed: &Observed, service: &Service) -> Needs {
     }
 }
 
-/// Another project's token shows neither a Service's load balancer nor a server: a new load balancer there would take the
-/// traffic away, and a Service let go would leave the real one behind. So plans that rest on a load balancer having gone
+/// Another project's token shows neither a Service's load balancer nor a server: a new load balancer there would take
+/// the
+/// traffic away, and a Service let go would leave the real one behind. So plans that rest on a load balancer having
+/// gone
 /// are refused where the project holds no server of the cluster's nodes either. In a cluster without nodes of ours
 /// projects can't be distinguished.
 pub(super) fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
@@ -275,6 +296,7 @@ impl ServicePlan {
             status: None,
             findings: Vec::new(),
             made: Vec::new(),
+            events: None,
         }
     }
 

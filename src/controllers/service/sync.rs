@@ -38,7 +38,7 @@ pub(super) struct State {
     pub(super) known: BTreeSet<FullName>,
     /// There is no Service that has or wants a load balancer of ours.
     pub(super) has_no_services: bool,
-    /// Before that, what was read of load balancers is older than what was written to them.
+    /// When a load balancer was written to last: a list that was requested before it is too old.
     pub(super) last_write: Option<Instant>,
 }
 
@@ -64,8 +64,8 @@ pub(super) struct Task {
     /// being made.
     since: Instant,
     plans: u32,
-    /// So many creations were refused in part: the next plan rests on a list of servers that is read for it, and the one
-    /// after that creates without what may be refused.
+    /// So many creations were refused in part. After the first the servers are read anew for the next plan; after the
+    /// second the load balancer is created without what may be refused.
     refused: u32,
     /// What kind of change was begun in the cloud, where one was.
     kind: Option<ChangeKind>,
@@ -534,7 +534,8 @@ impl Sync<'_> {
     }
 }
 
-/// A merge patch through the status, which is all that the official role allows. It names the version it was planned on.
+/// A merge patch through the status, which is all that the official role allows. It names the version it was planned
+/// on.
 fn patch(service: &Service, write: &ServiceWrite) -> Value {
     let own = LOAD_BALANCER_FINALIZER;
     let finalizers = service.metadata.finalizers.iter().map(String::as_str);

@@ -18,13 +18,13 @@ pub struct Settings {
     pub key: LeaseKey,
     /// `<hostname>_<uuid>`; another one for each process.
     pub identity: String,
-    /// What we write as `leaseDurationSeconds`: not shorter than the lease.
+    /// What we write as `leaseDurationSeconds`: not shorter than `lease_duration`.
     pub lease_seconds: u32,
     /// What one second of `leaseDurationSeconds`, in any holder's Lease, lasts: a second; tests shorten it.
     pub second: Duration,
     /// A renewal lasts that long, counted from before it was sent.
     pub lease_duration: Duration,
-    /// Without a renewal for that long, another process may lead.
+    /// Without a renewal for that long, this process gives its leadership up.
     pub renew_deadline: Duration,
     /// Between two tries.
     pub retry_period: Duration,
@@ -217,7 +217,8 @@ fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Durati
     since_renewal.saturating_add(write_timeout) <= lease_duration
 }
 
-/// Who we are to the others: `<hostname>_<uuid>`, as client-go's users write it. Another one each time: a daemon that was started again is another candidate.
+/// Who we are to the others: `<hostname>_<uuid>`, as client-go's users write it. Another one each time: a daemon that
+/// was started again is another candidate.
 pub fn identity() -> String {
     // A fresh RandomState is std's source of randomness.
     let random = || RandomState::new().build_hasher().finish();

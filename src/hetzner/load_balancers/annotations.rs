@@ -16,7 +16,8 @@ pub struct Annotation {
     pub per_port: bool,
     /// A longer value is refused, in bytes: each port may carry it, and messages and requests repeat it.
     pub longest: usize,
-    /// For `ccm help annotations`; whole sentences. Empty: upstream documents it as written by itself, and no program reads
+    /// For `ccm help annotations`; whole sentences. Empty: upstream documents it as written by itself, and no program
+    /// reads
     /// it.
     pub meaning: &'static str,
 }

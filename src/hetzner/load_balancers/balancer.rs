@@ -17,8 +17,8 @@ pub struct LoadBalancer {
     /// When it was created; none: not known.
     #[serde(default, deserialize_with = "or_none")]
     pub created: Option<Timestamp>,
-    /// Like `protection`, `services` and `targets`: an answer without it is none. What has no labels would seem to be
-    /// free, what has no targets to be unused.
+    /// Like `protection`, `services` and `targets`: an answer without it is an error. Without labels a load
+    /// balancer would seem to be free, without targets to be unused.
     pub labels: BTreeMap<String, String>,
     pub load_balancer_type: BalancerType,
     pub location: Location,
@@ -29,6 +29,10 @@ pub struct LoadBalancer {
     pub private_net: Vec<PrivateNet>,
     pub services: Vec<super::listener::Listener>,
     pub targets: Vec<Target>,
+    /// Of this month, in bytes.
+    pub outgoing_traffic: Option<u64>,
+    pub ingoing_traffic: Option<u64>,
+    pub included_traffic: Option<u64>,
 }
 
 /// What a type of load balancer can hold.
@@ -41,9 +45,22 @@ pub struct BalancerType {
     pub max_assigned_certificates: usize,
     #[serde(default)]
     pub deprecation: Option<Deprecation>,
-    /// Where it can be had; empty: not read.
-    #[serde(skip)]
-    pub locations: Vec<String>,
+    /// One wherever it can be had; empty: not read.
+    #[serde(default)]
+    pub prices: Vec<PriceOf>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct PriceOf {
+    pub location: Interned,
+    #[serde(default)]
+    pub price_monthly: Monthly,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Monthly {
+    /// A decimal number.
+    pub net: Interned,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -215,6 +232,13 @@ impl LoadBalancer {
     /// `name (id)`, as messages write it.
     pub fn shown(&self) -> String {
         format!("{} ({})", self.name, self.id)
+    }
+
+    /// Of its type where it is, without taxes.
+    pub fn monthly_price(&self) -> Option<f64> {
+        let mut prices = self.load_balancer_type.prices.iter();
+        let price = prices.find(|one| *one.location == *self.location.name)?;
+        price.price_monthly.net.parse().ok()
     }
 
     /// How many of its type's targets are taken by what is not ours to touch.

@@ -50,6 +50,10 @@ impl Planner {
         matches!(source, Source::Default(setting) if self.is_unknown(setting))
     }
 
+    pub(in crate::hetzner) fn may_have_network(&self) -> bool {
+        self.is_unknown(NETWORK)
+    }
+
     /// The setting may be set for the daemon.
     pub(super) fn is_unknown(&self, setting: &str) -> bool {
         self.defaults.unknown.iter().any(|one| one == setting)
@@ -69,6 +73,8 @@ pub struct Observed {
     pub primary_ips: Option<Vec<PrimaryIp>>,
     /// Of the private Network; none: there is none, or they were not read.
     pub subnets: Option<Arc<Vec<Subnet>>>,
+    /// There is no cluster and no load balancer; what was not read counts as there: see `Hetzner::for_manifests`.
+    pub is_for_manifests: bool,
 }
 
 /// What the plan of one Service rests on.
@@ -82,7 +88,7 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Ours, as they should be. `balancer`: none: a new one.
+    /// Ours, as they should be. No `balancer`: those of a new one.
     pub(super) fn labels(
         &self,
         balancer: Option<&LoadBalancer>,

@@ -90,7 +90,8 @@ impl Diff<'_, '_> {
         body
     }
 
-    /// Settings that decide about a new one, and may be set otherwise for the daemon. The daemon corrects the others; but
+    /// Settings that decide about a new one, and may be set otherwise for the daemon. The daemon corrects the others;
+    /// but
     /// it can't correct the location, nor who could reach it until then.
     fn unknown_settings(&self) -> Vec<&'static str> {
         let desired = self.desired;
@@ -137,10 +138,12 @@ impl Diff<'_, '_> {
             Some(_) => None,
             None => zone.or_else(|| most(TopologyLabel::Region)),
         };
-        let there = &self.kind.locations;
-        let is_there = |one: &Sourced<String>| there.is_empty() || there.contains(&one.value);
+        let prices = self.kind.prices.iter();
+        let there: Vec<&str> = prices.map(|price| &*price.location).collect();
+        let is_there =
+            |one: &Sourced<String>| there.is_empty() || there.contains(&one.value.as_str());
         match &location {
-            None if zone.is_none() => {
+            None if zone.is_none() && !self.context.observed.is_for_manifests => {
                 self.parser.problem(format!(
                     "the load balancer has no location: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
                      \"eu-central\"), or HCLOUD_LOAD_BALANCERS_LOCATION",

@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 pub(super) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
-/// The whole; where there is a choice, none means: as it is found.
+/// The whole load balancer. A field that is none is left unchanged.
 pub(super) struct Desired {
     /// From the annotation alone: a default name renames nothing.
     pub(super) name: Option<Sourced<String>>,

@@ -109,7 +109,8 @@ impl Diff<'_, '_> {
         self.changes.extend(late);
     }
 
-    /// Adds a field to the plan. True: it is to be changed, because it differs and is not held back. `want`: none: it is
+    /// Adds a field to the plan. True: it is to be changed, because it differs and is not held back. `want`: none: it
+    /// is
     /// left unchanged.
     pub(super) fn compare(
         &mut self,

@@ -222,7 +222,8 @@ pub(super) fn by_label<'a>(
     }
 }
 
-/// Is it another cluster's, although it carries the UID of one of our Services, as in a copy of a cluster? Not where all
+/// Is it another cluster's, although it carries the UID of one of our Services, as in a copy of a cluster? Not where
+/// all
 /// its targets are nodes of this cluster: then the cluster was restored, and its UID is new.
 pub(super) fn other_cluster<'a>(
     balancer: &'a LoadBalancer,

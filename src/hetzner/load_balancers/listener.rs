@@ -123,7 +123,8 @@ impl PortField {
         self.row().name
     }
 
-    /// The value as people read it; equal texts are equal values. None where the protocol has no such field, or it is the
+    /// The value as people read it; equal texts are equal values. None where the protocol has no such field, or it is
+    /// the
     /// API's to choose.
     pub fn of(self, listener: &Listener) -> Option<String> {
         let row = self.row();

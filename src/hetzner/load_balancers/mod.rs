@@ -1,7 +1,9 @@
 //! Load balancers of Hetzner Cloud: from a Service's annotations to a plan, and one change at a time.
 //!
-//! The way from a Service to a write: `plan` (the contract's [`Snapshot`](crate::provider::Snapshot)) → `desired` →
-//! `ports` → `diff` (for a new one `create`; for targets `targets`) → `change`, which makes the call.
+//! The way from a Service to a write: `plan` (the contract's [`Snapshot`](crate::provider::Snapshot)), which finds the
+//! Service's load balancer with `find` → `desired` → `ports` → `diff` (with `targets`) → `change`, which makes the
+//! call.
+//! For a new load balancer `create` folds the changes of `diff` into one.
 //!
 //! | file | its one job |
 //! |---|---|
@@ -25,7 +27,7 @@
 //! | `change` | one write: the table of actions, the request, the call, its answer |
 //! | `observe` | what is read |
 //!
-//! All but `change` and `observe` is pure.
+//! All but `change`, `observe` and the reading in `subnets` is pure.
 
 pub mod annotations;
 mod balancer;
@@ -54,7 +56,7 @@ pub use super::certificates::{Certificate, CertificateError, CertificateStatus};
 pub use super::networks::Subnet;
 pub use crate::text::selector::Selector;
 pub use balancer::{
-    Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer,
+    Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, PriceOf,
     PrimaryIp, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, Target,
 };
 pub use context::{Defaults, Observed, Planner, Snapshot};
@@ -62,5 +64,5 @@ pub use listener::{Listener, PortField};
 pub use names::{ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
 
 pub(super) use certificates::left;
-pub(super) use observe::{Known, Types, observe};
+pub(super) use observe::{Known, Types, observe, usage};
 pub(super) use subnets::Subnets;

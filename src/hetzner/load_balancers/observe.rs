@@ -10,8 +10,10 @@ use super::primary_ips;
 use super::subnets::{self, Subnets};
 use crate::hetzner::api::{Api, Kept, Resource};
 use crate::hetzner::networks::Network;
-use crate::provider::{Error, Service, Urgency};
+use crate::provider::{Error, Service, Urgency, Usage};
+use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,9 +73,10 @@ pub(in crate::hetzner) fn observe(
 
 /// Does it hold what plans for this Service rest on?
 pub(super) fn covers(observed: &Observed, planner: &Planner, service: &Service) -> bool {
-    (observed.types.is_some() || !needs_types(&observed.balancers, planner, service))
-        && (observed.certificates.is_some() || !needs_certificates(service))
-        && (observed.primary_ips.is_some() || !needs_primary_ips(&observed.balancers, service))
+    observed.is_for_manifests
+        || (observed.types.is_some() || !needs_types(&observed.balancers, planner, service))
+            && (observed.certificates.is_some() || !needs_certificates(service))
+            && (observed.primary_ips.is_some() || !needs_primary_ips(&observed.balancers, service))
 }
 
 /// A load balancer says itself what its own type can hold.
@@ -118,7 +121,7 @@ fn types(
         is_good,
         || {
             let types = api.list::<NumberedType>("", urgency)?.into_iter();
-            Ok(types.map(NumberedType::kind).collect())
+            Ok(types.map(|one| one.kind).collect())
         },
     )
 }
@@ -128,24 +131,28 @@ struct NumberedType {
     id: u64,
     #[serde(flatten)]
     kind: BalancerType,
-    #[serde(default)]
-    prices: Vec<Price>,
 }
 
-/// It has one wherever it can be had.
-#[derive(Deserialize)]
-struct Price {
-    location: String,
-}
+/// How far back the last sample of a metric may be.
+const RECENT: Duration = Duration::from_secs(300);
 
-impl NumberedType {
-    fn kind(self) -> BalancerType {
-        let prices = self.prices.into_iter();
-        BalancerType {
-            locations: prices.map(|price| price.location).collect(),
-            ..self.kind
-        }
-    }
+/// What a load balancer does now.
+pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, Error> {
+    let now = Timestamp::now();
+    let [start, end] = [now - RECENT, now].map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ"));
+    let types = "open_connections,connections_per_second,requests_per_second";
+    let path = format!("/load_balancers/{id}/metrics?type={types}&start={start}&end={end}&step=60");
+    let answer: Value = api.get(&path, Urgency::Asked)?;
+    // Each sample is a time and a decimal number.
+    let last = |name: &str| {
+        let series = &answer["metrics"]["time_series"][name]["values"];
+        series.as_array()?.last()?[1].as_str()?.parse().ok()
+    };
+    Ok(Usage {
+        open_connections: last("open_connections"),
+        connections_per_second: last("connections_per_second"),
+        requests_per_second: last("requests_per_second"),
+    })
 }
 
 impl Resource for LoadBalancer {

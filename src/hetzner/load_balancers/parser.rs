@@ -93,7 +93,8 @@ impl<'a> AnnotationParser<'a> {
         self.place(annotation, port).is_some()
     }
 
-    /// Does it ask for something, for all ports or for a single one? What is turned off has the effect that was asked for.
+    /// Does it ask for something, for all ports or for a single one? What is turned off has the effect that was asked
+    /// for.
     pub(super) fn asks(&self, annotation: &'static Annotation) -> bool {
         let name = annotation.name;
         let mut all = self.set.range((name, None)..=(name, Some(u16::MAX)));
@@ -122,8 +123,8 @@ impl<'a> AnnotationParser<'a> {
         self.finding(Finding::warning(reason, message));
     }
 
-    /// All problems in one message, where there are any, and all findings.
-    pub(super) fn end(mut self) -> (Option<String>, Vec<Finding>) {
+    /// All problems, and all findings.
+    pub(super) fn end(mut self) -> (Vec<String>, Vec<Finding>) {
         if let Some(more @ 1..) = self.problems.len().checked_sub(SAID_AT_MOST) {
             self.problems.truncate(SAID_AT_MOST);
             self.problems.push(format!("and {more} more problems"));
@@ -143,8 +144,7 @@ impl<'a> AnnotationParser<'a> {
                 findings.push(Finding::warning(reason, message).by_provider());
             }
         }
-        let has_problems = !self.problems.is_empty();
-        (has_problems.then(|| self.problems.join("; ")), findings)
+        (self.problems, findings)
     }
 
     /// That of the port alone wins.

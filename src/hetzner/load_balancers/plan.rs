@@ -14,11 +14,11 @@ use super::targets::need_servers;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, Cluster, Description, Finding, InstanceId, LoadBalancerPlan, Needs, OfferedNode, Orphan,
-    Protocol, ProviderId, Reason, Service, Verb,
+    self, BalancerHealth, Cluster, Description, Finding, InstanceId, LoadBalancerPlan, Needs,
+    OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
 };
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 impl provider::Snapshot for Snapshot {
     fn covers(&self, service: &Service) -> bool {
@@ -146,6 +146,19 @@ impl provider::Snapshot for Snapshot {
             }
         }
         plan
+    }
+
+    fn health(&self, services: Option<&HashSet<&str>>) -> Vec<(String, BalancerHealth)> {
+        let is_ours = |uid: &String| match services {
+            Some(services) => services.contains(uid.as_str()),
+            None => !uid.is_empty(),
+        };
+        // Names do not count.
+        let names = &Cluster::default();
+        let balancers = self.observed.balancers.iter();
+        let ours = balancers.filter(|one| one.labels.get(SERVICE_UID).is_some_and(is_ours));
+        let health = |one| status::for_people(one, names).health();
+        ours.map(|one| (one.name.clone(), health(one))).collect()
     }
 
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
@@ -336,8 +349,11 @@ fn left_to_its_cluster(balancer: &LoadBalancer, uid: &str) -> Finding {
 fn refused(plan: LoadBalancerPlan, parser: AnnotationParser) -> LoadBalancerPlan {
     let (problems, findings) = parser.end();
     let is_compared = plan.status.is_some();
+    let why = problems.join("; ");
     LoadBalancerPlan {
-        obstacle: problems.map(|why| Finding::warning(Reason::SyncLoadBalancerFailed, why)),
+        obstacle: (!problems.is_empty())
+            .then(|| Finding::warning(Reason::SyncLoadBalancerFailed, why)),
+        problems,
         findings,
         fields: plan.fields.into_iter().filter(|_| is_compared).collect(),
         found: plan.found,
@@ -367,14 +383,14 @@ fn kind<'a>(
     let wanted = match (&desired.kind, has) {
         (None, Some(has)) => return report_deprecated(parser, has),
         (None, None) => {
-            parser.warning(
+            parser.finding(Finding::info(
                 Reason::LoadBalancerTypeUnconfigured,
                 format!(
-                    "no type of load balancer is set, so it is an {}; set annotation {}",
+                    "no type of load balancer is set, so it is an {}; annotation {} sets another",
                     USUAL_TYPE,
                     annotations::TYPE.key()
                 ),
-            );
+            ));
             USUAL_TYPE
         }
         (Some(wanted), _) => wanted.value.as_str(),
@@ -382,7 +398,8 @@ fn kind<'a>(
     if let Some(has) = has.filter(|has| has.name == wanted) {
         return report_deprecated(parser, has);
     }
-    let types = observed.types.as_deref().map_or(&[][..], Vec::as_slice);
+    // None: only a manifest is checked; see `covers`.
+    let types = observed.types.as_deref()?;
     if let Some(kind) = types.iter().find(|kind| kind.name == wanted) {
         return report_deprecated(parser, kind);
     }

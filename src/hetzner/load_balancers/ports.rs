@@ -265,7 +265,8 @@ fn wanted(
 }
 
 impl PortReader<'_, '_> {
-    /// The field's value: of the annotation, of the setting, or what the API takes when nothing is said. True: it is set.
+    /// The field's value: of the annotation, of the setting, or what the API takes when nothing is said. True: it is
+    /// set.
     fn read(&mut self, field: PortField) -> bool {
         let Some((annotation, parse, usual)) = row(field) else {
             return false;
@@ -342,7 +343,9 @@ impl PortReader<'_, '_> {
             return None;
         };
         let mut ids = Vec::new();
-        for name in &named.value {
+        // Only a manifest is checked.
+        let are_unread = context.observed.certificates.is_none();
+        for name in named.value.iter().filter(|_| !are_unread) {
             let found = certificate(self.parser, context, name, &named.source);
             let Some(one) = found else { continue };
             // The API takes none that is still to be issued, and refuses the whole port.

@@ -178,7 +178,9 @@ impl AskedIp {
                 key.collect::<String>()
             ));
         }
-        if let Some(id) = one.assignee_id {
+        // Of a manifest the holder may be the Service's own load balancer.
+        let holder = one.assignee_id;
+        if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");
             let mut balancers = context.observed.balancers.iter();
             let holder = balancers.find(|balancer| balancer.id == id);

@@ -63,17 +63,22 @@ pub(super) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
 
 /// For people; targets by the names of their nodes.
 pub(super) fn for_people(balancer: &LoadBalancer, cluster: &Cluster) -> Balancer {
+    let targets = balancer.targets.iter().map(|one| target(one, cluster));
+    let targets: Vec<provider::Target> = targets.collect();
     Balancer {
         id: balancer.id,
         name: balancer.name.clone(),
         kind: balancer.load_balancer_type.name.clone(),
         location: balancer.location.name.clone(),
         addresses: addresses(balancer),
-        targets: balancer
-            .targets
-            .iter()
-            .map(|t| target(t, cluster))
-            .collect(),
+        healthy: targets.iter().filter(|one| one.is_healthy()).count(),
+        total: targets.len(),
+        targets,
+        monthly_price: balancer.monthly_price(),
+        outgoing_traffic: balancer.outgoing_traffic,
+        ingoing_traffic: balancer.ingoing_traffic,
+        included_traffic: balancer.included_traffic,
+        usage: None,
     }
 }
 
@@ -119,6 +124,7 @@ fn target(target: &Target, cluster: &Cluster) -> provider::Target {
         status: status.status.clone(),
         detail: status.detail.clone(),
         http_status: status.http_status_code,
+        cause: None,
     });
     provider::Target {
         name,

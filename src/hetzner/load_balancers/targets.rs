@@ -1,4 +1,5 @@
-//! Targets: which servers can be targets, which of them become targets, and in which order, so that traffic always has a
+//! Targets: which servers can be targets, which of them become targets, and in which order, so that traffic always has
+//! a
 //! target.
 //!
 //! A server without an address of the wanted kind would be refused by the API. An existing target that would have to be
@@ -163,7 +164,7 @@ impl Ways {
     }
 }
 
-/// See `Needs::servers`; `balancer`: none: one is created.
+/// See `Needs::servers`. No `balancer`: one is to be created.
 pub(super) fn need_servers(
     context: &Context,
     desired: &Desired,
@@ -262,7 +263,8 @@ impl Diff<'_, '_> {
         (can, there.into_iter().map(|(server, _)| server).collect())
     }
 
-    /// Targets are to be added: one that is removed for it could not come back, and a new one not come. Nothing is begun.
+    /// Targets are to be added: one that is removed for it could not come back, and a new one not come. Nothing is
+    /// begun.
     fn check_way_in(&mut self, by_private: bool) {
         let Some(balancer) = self.balancer else {
             return;

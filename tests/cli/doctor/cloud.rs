@@ -31,7 +31,7 @@ fn tokens() {
             "api",
             "fail",
             &["/servers", "unauthorized"],
-            "copy it anew",
+            "copy the token anew",
         ),
         (
             "read-only",

@@ -247,7 +247,7 @@ fn others_beside_us_and_probes() {
             "probes",
             "fail",
             &[
-                "probed on port 10258, where nothing is served, so that pods are killed again and again: deployment/mine",
+                "deployment/mine: probed on port 10258, where nothing is served, so that pods are killed again and again",
             ],
             "/readyz",
         ),

@@ -7,3 +7,4 @@ mod objects;
 mod report;
 mod routes;
 mod world;
+mod worlds;

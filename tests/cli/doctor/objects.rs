@@ -29,7 +29,10 @@ fn nodes() {
             },
             "provider-ids",
             "fail",
-            &["worker-2 (hcloud://42)", "ccm-from-scratch://"],
+            &[
+                "node/worker-2: provider ID \"hcloud://42\"",
+                "ccm-from-scratch://",
+            ],
             "--cloud-provider=hcloud",
         ),
         (
@@ -41,7 +44,7 @@ fn nodes() {
             },
             "provider-ids",
             "warn",
-            &["left alone", "worker-2 (aws:///a/i-0)"],
+            &["left alone", "node/worker-2: provider ID \"aws:///a/i-0\""],
             "join anew",
         ),
         (
@@ -52,7 +55,7 @@ fn nodes() {
             },
             "kubelets",
             "fail",
-            &["without provider ID and without uninitialized taint: plain"],
+            &["node/plain: neither a provider ID nor the uninitialized taint"],
             "--cloud-provider=external",
         ),
         (
@@ -78,8 +81,8 @@ fn nodes() {
             },
             "nodes",
             "warn",
-            &["without a server in this project, or without one that is known: worker-2"],
-            "surely gone",
+            &["node/worker-2: provider ID"],
+            "ccm node inspect NAME",
         ),
         (
             "a node whose server was made anew under its name",
@@ -103,7 +106,7 @@ fn nodes() {
             },
             "nodes",
             "fail",
-            &["worker-2: "],
+            &["node/worker-2: "],
             "another server has the node's name. A provider ID can't be changed: kubectl delete node NODE",
         ),
         (
@@ -132,7 +135,7 @@ fn nodes() {
             },
             "nodes",
             "warn",
-            &["waiting to be initialised: new"],
+            &["node/new: waiting to be initialised"],
             "ccm node sync",
         ),
     ]);
@@ -170,7 +173,7 @@ fn services() {
             "services",
             "fail",
             &["default/odd: ", "algorithm-type"],
-            "each message says what to change",
+            "the message says what to change",
         ),
         (
             "two load balancers with one label, a Service without node ports, and one that waits",
@@ -197,10 +200,9 @@ fn services() {
                 "default/web: load balancers ",
                 "remove it from the wrong one",
                 "default/closed: port 80 has no node port",
-                "without an address: default/new (",
+                "service/default/new: without an address: ",
             ],
-            "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its \
-             load balancer; the daemon does what is left to do",
+            "the message says what to change",
         ),
         (
             "one that asks for what it does not get",
@@ -217,8 +219,8 @@ fn services() {
             "services",
             "warn",
             &[
-                "default/web: annotation load-balancer.hetzner.cloud/prtocol is not one that is known; did you mean",
-                "default/web: annotation load-balancer.hetzner.cloud/http-cookie-name",
+                "service/default/web: annotation load-balancer.hetzner.cloud/prtocol is not one that is known; did you mean",
+                "service/default/web: annotation load-balancer.hetzner.cloud/http-cookie-name",
             ],
             "ccm lb inspect NAMESPACE/NAME shows the Service",
         ),
@@ -230,7 +232,7 @@ fn services() {
             },
             "services",
             "warn",
-            &["without an address: default/new (its load balancer is not made yet)"],
+            &["service/default/new: without an address: its load balancer is not made yet"],
             "ccm lb sync",
         ),
         (
@@ -239,7 +241,7 @@ fn services() {
             "services",
             "fail",
             &[
-                "refused at the last try: default/new (its load balancer is not made yet), ",
+                "service/default/new: without an address: its load balancer is not made yet; refused at the last try, ",
                 " ago: ",
                 "resource_limit_exceeded",
             ],
@@ -254,7 +256,7 @@ fn services() {
             "services",
             "warn",
             &[
-                "without an address: default/new (its load balancer is not made yet)",
+                "service/default/new: without an address: its load balancer is not made yet",
                 "this user may not list events",
             ],
             "ccm lb sync",
@@ -273,7 +275,7 @@ fn services() {
             },
             "services",
             "warn",
-            &["not as wanted: default/new (2 changes are due)"],
+            &["service/default/new: not as wanted: 2 changes to be made"],
             "ccm lb sync",
         ),
         (
@@ -284,7 +286,7 @@ fn services() {
             },
             "services",
             "warn",
-            &["gone, whatever the status says: the load balancer of default/web"],
+            &["service/default/web: its load balancer does not exist, whatever the status says"],
             "another address",
         ),
         (
@@ -296,7 +298,7 @@ fn services() {
             },
             "services",
             "warn",
-            &["not as wanted: default/web (2 changes are due)"],
+            &["service/default/web: not as wanted: 2 changes to be made"],
             "ccm lb sync",
         ),
         (
@@ -320,7 +322,7 @@ fn services() {
             },
             "services",
             "warn",
-            &["not as wanted: default/web (it was deleted, and not all is done)"],
+            &["service/default/web: it was deleted, and not all is done"],
             "ccm lb sync",
         ),
         (
@@ -328,7 +330,10 @@ fn services() {
             orphaned,
             "orphans",
             "warn",
-            &["kubernetes-default-web (", "of Service default/web)"],
+            &[
+                "load-balancer/kubernetes-default-web: load balancer ",
+                "of Service default/web, which does not exist",
+            ],
             "ccm lb sync --delete-orphans",
         ),
         (
@@ -342,10 +347,10 @@ fn services() {
             "orphans",
             "warn",
             &[
-                "no Service wants these, they cost money, and ccm does not delete them: kubernetes-default-web (",
-                "of Service default/web: it is protected from being deleted)",
+                "load-balancer/kubernetes-default-web: load balancer ",
+                "ccm does not delete it: it is protected from being deleted",
             ],
-            "only you can delete them, when they are not needed",
+            "only you can delete it, when it is not needed",
         ),
         (
             "turned off",

@@ -94,7 +94,7 @@ fn a_healthy_world_is_all_ok_and_nothing_is_written() {
     snapshot("doctor-wide.txt", &wide);
     let yaml = seen(&world, &["-o", "yaml"]);
     assert!(
-        yaml.contains("apiVersion: ccm/v1\nkind: Doctor\nitems:\n- check: settings\n"),
+        yaml.contains("apiVersion: ccm/v2\nkind: Doctor\nitems:\n- check: settings\n"),
         "{yaml}"
     );
 }
@@ -128,7 +128,7 @@ fn the_daemon_s_own_account_will_do() {
         }
     }
     let names: Vec<_> = skipped.iter().map(|(name, ..)| name.as_str()).collect();
-    assert_eq!(names, ["other-ccm", "probes"], "{skipped:?}");
+    assert_eq!(names, ["other-ccm", "probes", "daemon"], "{skipped:?}");
     assert!(skipped.iter().all(|(_, status, why)| status == "skipped"
         && why.contains("may not list Deployments")));
 }

@@ -74,7 +74,7 @@ fn what_the_next_pass_mends() {
             },
             "routes",
             "warn",
-            &["1 missing (10.244.", "/24 of worker-2)"],
+            &["route/10.244.", "/24: missing, of worker-2"],
             "ccm route sync does it now",
         ),
         (
@@ -82,7 +82,7 @@ fn what_the_next_pass_mends() {
             |world| set_route(world, "10.244.9.0/24", NOBODY),
             "routes",
             "warn",
-            &["1 blackhole (10.244.9.0/24 via 10.0.0.250)"],
+            &["route/10.244.9.0/24: blackhole, via 10.0.0.250"],
             "the daemon does that",
         ),
         (
@@ -90,7 +90,7 @@ fn what_the_next_pass_mends() {
             |world| set_route(world, &pods(world, "worker-2"), NOBODY),
             "routes",
             "warn",
-            &["1 wrong gateway (10.244.", "via 10.0.0.250)"],
+            &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"],
             "see lease",
         ),
         (
@@ -98,7 +98,7 @@ fn what_the_next_pass_mends() {
             |world| says(world, "worker-2", "True"),
             "pod-network",
             "warn",
-            &["NetworkUnavailable=True, so that nothing new is scheduled there: worker-2"],
+            &["node/worker-2: NetworkUnavailable=True, so that nothing new is scheduled there"],
             "ccm route sync does it now",
         ),
     ]);
@@ -144,7 +144,7 @@ fn what_somebody_has_to_mend() {
             },
             "pod-network",
             "warn",
-            &["scheduled there: alone"],
+            &["node/alone: NetworkUnavailable=True"],
             "fix what the check routes reports",
         ),
         (
@@ -155,7 +155,7 @@ fn what_somebody_has_to_mend() {
             },
             "routes",
             "warn",
-            &["without spec.podCIDR, so that no route leads to their pods: bare"],
+            &["node/bare: without spec.podCIDR, so that no route leads to its pods"],
             "--allocate-node-cidrs",
         ),
         (
@@ -198,7 +198,7 @@ fn what_somebody_has_to_mend() {
             },
             "routes",
             "fail",
-            &["alone: no route", "; 1 blackhole (10.244.9.0/24"],
+            &["node/alone: no route", "; route/10.244.9.0/24: blackhole"],
             "now; the daemon does that",
         ),
     ]);

@@ -74,7 +74,9 @@ impl World {
         }
         // By a clock that is ahead, so that it is young however long a test takes.
         world.leads("worker-1_4711", -600);
-        let deployment = manifests("deployment.yaml").remove(0);
+        let mut deployment = manifests("deployment.yaml").remove(0);
+        let replicas = deployment["spec"]["replicas"].clone();
+        deployment["status"] = json!({ "observedGeneration": 1, "readyReplicas": replicas });
         world
             .sandbox
             .cluster()
@@ -175,8 +177,15 @@ impl World {
     }
 
     /// In the folder of its kubeconfig, so that no path is shown.
+    /// With the settings of the environment alone, unless the words say otherwise.
     pub fn doctor(&self, words: &[&str]) -> Ran {
-        let output = command(&self.env, &[&["doctor"], &self.flags[..], words].concat())
+        let alone = ["doctor", "--settings-from=none"];
+        self.runs(&[&alone, &self.flags[..], words].concat())
+    }
+
+    /// Any command.
+    pub fn runs(&self, words: &[&str]) -> Ran {
+        let output = command(&self.env, words)
             .current_dir(self.sandbox.folder())
             .output()
             .unwrap();
@@ -210,20 +219,48 @@ impl World {
     }
 }
 
+/// What each check says of all its objects: the worst status, and every message as `OBJECT: MESSAGE`.
 pub fn checks(ran: &Ran) -> Vec<(String, Check)> {
     let report = ran.json();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let items = report["items"].as_array().unwrap().iter();
-    let check = |item: &Value| {
-        assert!(!text(&item["lookedAt"]).is_empty(), "{item}");
-        let check = Check {
-            status: text(&item["status"]),
-            message: text(&item["message"]),
-            remedy: text(&item["remedy"]),
+    let mut checks: Vec<(String, Check)> = Vec::new();
+    for item in report["items"].as_array().unwrap() {
+        let keys: Vec<&str> = item
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(
+            keys,
+            ["check", "message", "object", "remedy", "status"],
+            "{item}"
+        );
+        let message = match item["object"].as_str() {
+            Some(object) => format!("{object}: {}", text(&item["message"])),
+            None => text(&item["message"]),
         };
-        (text(&item["check"]), check)
-    };
-    items.map(check).collect()
+        let remedy = text(&item["remedy"]);
+        let name = text(&item["check"]);
+        match checks.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, check)) => {
+                check.message += &format!("; {message}");
+                if !check.remedy.contains(&remedy) {
+                    check.remedy += &format!("; {remedy}");
+                }
+            }
+            None => {
+                let status = text(&item["status"]);
+                let check = Check {
+                    status,
+                    message,
+                    remedy,
+                };
+                checks.push((name, check));
+            }
+        }
+    }
+    checks
 }
 
 /// What is broken, how, the check that must say so, how bad that is, and what it must say: parts
@@ -275,4 +312,4 @@ pub fn unchanged(before: &[Value], after: &[Value]) {
 }
 
 /// However broken a world is, the report is whole.
-pub const CHECKS: usize = 22;
+pub const CHECKS: usize = 26;

@@ -2,7 +2,7 @@
 
 use ccm::hetzner::load_balancers::{
     AlgorithmOf, BalancerType, Certificate, CertificateStatus, Listener, LoadBalancer, Location,
-    Observed, PortField, PrivateNet, PublicIp, PublicNet, Reference, Target,
+    Observed, PortField, PriceOf, PrivateNet, PublicIp, PublicNet, Reference, Target,
 };
 use ccm::provider::Change;
 use serde_json::{Value, json};
@@ -18,8 +18,11 @@ pub fn types() -> Vec<BalancerType> {
         max_services: services,
         max_assigned_certificates: certificates,
         deprecation: None,
-        locations: ["ash", "fsn1", "hel1", "hil", "nbg1", "sin"]
-            .map(str::to_owned)
+        prices: ["ash", "fsn1", "hel1", "hil", "nbg1", "sin"]
+            .map(|location| PriceOf {
+                location: location.into(),
+                ..PriceOf::default()
+            })
             .into(),
     };
     vec![
@@ -371,5 +374,6 @@ pub fn state(balancers: Vec<LoadBalancer>) -> Observed {
         certificates: Some(Vec::new()),
         primary_ips: Some(Vec::new()),
         subnets: None,
+        is_for_manifests: false,
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::metrics::family;
 use crate::metrics::story::STORY;
+use ccm::controllers::route::State;
 use ccm::metrics::{Kind, TABLE};
 use ccm::provider::Reason;
 use serde_json::Value;
@@ -137,6 +138,7 @@ fn is_said(value: &str) -> bool {
     };
     moves.any(|(series, _)| series.contains(&quoted))
         || helps.any(is_in)
+        || State::ALL.iter().any(|state| state.word() == value)
         || value.parse::<u16>().is_ok_and(|status| status < 600)
         || Reason::ALL.iter().any(|reason| reason.name() == value)
 }

@@ -117,6 +117,8 @@ pub const STORY: &[Chapter] = &[
         sandbox.cluster().delete("services", Some("default"), "lost");
     }, &[
         ("ccm_load_balancers{state=\"orphaned\"}", Is(1.0)),
+        ("ccm_load_balancers_health{state=\"none\"}", Rises),
+        ("ccm_load_balancers_health_timestamp_seconds", Rises),
         ("ccm_findings_total{controller=\"service-lb-controller\",reason=\"OrphanedLoadBalancer\"}", Rises),
     ]),
     ("a load balancer is refused", |sandbox| {

@@ -7,6 +7,8 @@ use crate::metrics::film::Film;
 use crate::metrics::story::{fails, node, server};
 use sandbox::Half;
 use sandbox::faults::Effect;
+use sandbox::hetzner::{Health, Machine, ServerSpec};
+use sandbox::kubelet::NodeSpec;
 use std::time::Duration;
 
 /// Panels by row and title, and which labels; what they show of these changes after the cause.
@@ -67,6 +69,7 @@ pub const WORLDS: &[World] = &[
         film
     }, fires: &[], may: &[], moves: &[
         ("State: Up for", &[]),
+        ("State: Health read", &[]),
         ("Kubernetes API and process: Processor", &[]),
         ("Kubernetes API and process: Memory", &[]),
         ("Hetzner Cloud API: Requests", &[("method", "get"), ("api_endpoint", "/servers")]),
@@ -224,6 +227,35 @@ pub const WORLDS: &[World] = &[
         ("What it does: Findings", &[("result", "written")]),
         ("Controllers: Ticks", &[("controller", "cloud-node-controller"), ("result", "failed")]),
         ("Hetzner Cloud API: Errors", &[("code", "403")]),
+    ] },
+    World { name: "no target is reached, and a route can't be made", film: || {
+        let sandbox = builder().nodes(2).heartbeats(false).network("10.0.0.0/8").start();
+        let mut film = Film::of(sandbox, &["--cluster-cidr=10.244.0.0/16", RESYNC]);
+        services::create(&film.sandbox, LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]));
+        is(&film, "ccm_load_balancers_health{state=\"all\"}", 1.0);
+        film.roll(BEFORE);
+        film.cause();
+        let (cloud, project) = (film.sandbox.cloud(), film.sandbox.project());
+        let alone = ServerSpec { name: "alone".into(), ..ServerSpec::default() };
+        let alone = cloud.create_server(project, alone);
+        let balancer = services::balancer_of(&film.sandbox, "web");
+        let unhealthy = Some(Health::unhealthy("layer4_timeout"));
+        for id in [server(&film.sandbox, "worker-1"), server(&film.sandbox, "worker-2"), alone] {
+            cloud.set_health(balancer, Machine::Server(id), None, unhealthy.clone());
+        }
+        film.sandbox.register_node(NodeSpec {
+            name: "alone".into(),
+            server: Some(alone),
+            pod_cidrs: vec!["10.244.77.0/24".into()],
+            ..NodeSpec::default()
+        });
+        is(&film, "ccm_load_balancers_health{state=\"none\"}", 1.0);
+        is(&film, "ccm_routes{state=\"missing\"}", 1.0);
+        film.roll(SOME);
+        film
+    }, fires: &["CcmLoadBalancerUnhealthy", "CcmRoutesWrong"], may: &["CcmTicksFail", "CcmPlanStuck", "CcmChangesFail"], moves: &[
+        ("State: Healthy targets", &[("state", "none")]),
+        ("State: Routes", &[("state", "missing")]),
     ] },
     World { name: "the token is another project's", film: || {
         let mut film = Film::of(quiet(3), &[]);

@@ -129,7 +129,7 @@ fn create(tour: &mut Tour) -> u64 {
         "/load_balancers".to_owned(),
         "/load_balancers?name=web&label_selector=a=b&sort=id&page=1&per_page=50".into(),
         format!(
-            "/load_balancers/{id}/metrics?type=open_connections,bandwidth\
+            "/load_balancers/{id}/metrics?type=open_connections&type=bandwidth\
              &start=2026-11-22T10:00:00Z&end=2026-11-22T10:10:00Z&step=60"
         ),
         format!("/load_balancers/{id}/metrics?type=nonsense"),

@@ -1,6 +1,6 @@
 //! What a sandbox holds when it has started, and what is left when it has ended.
 
-use std::net::{Ipv6Addr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -207,7 +207,11 @@ fn a_user_that_is_added_has_a_kubeconfig_too() {
 
 #[test]
 fn a_half_that_was_stopped_comes_back_where_it_was() {
-    let sandbox = Sandbox::builder().heartbeats(false).start();
+    // An address of its own: no other test can get the port meanwhile.
+    let sandbox = Sandbox::builder()
+        .address(Ipv4Addr::new(127, 0, 0, 9).into())
+        .heartbeats(false)
+        .start();
     for half in [Half::Hetzner, Half::Kubernetes] {
         let address = sandbox.address(half);
         assert!(TcpStream::connect(address).is_ok());

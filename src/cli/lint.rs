@@ -1,0 +1,272 @@
+//! `ccm lint`: what is wrong with manifests of Services, before there is a cluster. The findings are those of the service
+//! controller's plan; with a token, names and limits are checked by reading the project.
+
+use super::output::{self, Document, Exit, Printer, line, usage};
+use super::startup::{self, Started};
+use super::wire;
+use crate::controllers::service;
+use crate::http::{Secret, Token, read_file};
+use crate::kube::Service;
+use crate::provider::{Finding, Reason, Snapshot};
+use crate::settings::Command;
+use serde::Serialize;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value, json};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Of one file; what `helm template` makes of large charts is some megabytes.
+const FILE_BYTES_AT_MOST: u64 = 8 << 20;
+
+/// Of one file with its aliases resolved: text, and so much for each value. A few lines of YAML can stand for gigabytes.
+const RESOLVED_BYTES_AT_MOST: usize = 256 << 20;
+const BYTES_OF_A_VALUE: usize = 64;
+
+/// Where the API server allocates a number.
+const ALLOCATED_PORT: u16 = 30000;
+
+/// What the API server sets, or another tool; of the name that is missing the API server complains.
+const COMPLETED: [(&str, &str); 4] = [
+    ("namespace", "default"),
+    ("name", "unnamed"),
+    ("uid", "unknown"),
+    ("resourceVersion", "0"),
+];
+
+/// One Service of a file, and what is wrong with it.
+#[derive(Serialize)]
+struct Checked {
+    file: String,
+    object: Value,
+    findings: Vec<Finding>,
+    #[serde(skip)]
+    service: Option<Service>,
+}
+
+pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let mut started = startup::start(Command::Lint, words)?;
+    let files = [&started.settings.files.value[..], &started.words].concat();
+    if files.is_empty() {
+        return Err(usage(
+            "lint needs files: ccm lint -f FILE, or -f - for stdin",
+        ));
+    }
+    let mut is_unreadable = false;
+    let mut all = Vec::new();
+    for file in files {
+        match services(&file) {
+            Ok(services) => all.extend(services.into_iter().map(|one| checked(&file, one))),
+            Err(why) => {
+                is_unreadable = true;
+                Printer::notice(format_args!("{file}: {why}"));
+            }
+        }
+    }
+    let snapshot = snapshot(&mut started, &all).map_err(|why| Printer::failure(&why))?;
+    all.retain_mut(|one| {
+        let found = one
+            .service
+            .as_ref()
+            .map(|service| service::check(service, &*snapshot));
+        one.findings
+            .extend(found.iter().flatten().flatten().cloned());
+        found.is_none_or(|found| found.is_some())
+    });
+    let document = || Document::new("ManifestList", all.iter().collect(), None);
+    let text = |_| all.iter().flat_map(lines).collect();
+    let exit = output::print(started.settings.output.value, document, text);
+    let s = if all.len() == 1 { "" } else { "s" };
+    let found = match all.iter().filter(|one| !one.findings.is_empty()).count() {
+        0 => "nothing wrong".to_owned(),
+        wrong => format!("{wrong} with problems"),
+    };
+    Printer::notice(format_args!("{} Service{s}, {found}", all.len()));
+    match is_unreadable {
+        true => Err(Exit::Usage),
+        false => Ok(exit.fail_if(all.iter().any(|one| !one.findings.is_empty()))),
+    }
+}
+
+fn lines(checked: &Checked) -> Vec<String> {
+    let Checked { file, object, .. } = checked;
+    let (namespace, name) = (text(&object["namespace"]), text(&object["name"]));
+    let findings = checked.findings.iter().map(|finding| &finding.message);
+    let lines = findings.map(|why| line(format_args!("{file}: service/{namespace}/{name}: {why}")));
+    lines.collect()
+}
+
+/// Without a token no call is made.
+fn snapshot(started: &mut Started, all: &[Checked]) -> Result<Arc<dyn Snapshot>, String> {
+    let settings = &mut started.settings;
+    let services = all.iter().filter_map(|one| one.service.as_ref());
+    let services: Vec<_> = services.map(Service::for_cloud).collect();
+    let reads = settings.token.value.is_some() && !services.is_empty();
+    let unused = || Token::fixed(Secret::new("unused"));
+    settings.token.value.get_or_insert_with(unused);
+    settings.load_balancers_enabled.value = true;
+    let gate = wire::gate(Command::Lint, settings);
+    let hetzner = wire::provider(settings, gate, None, started.unknown.clone())?;
+    let snapshot = hetzner.for_manifests(&services.iter().collect::<Vec<_>>(), reads);
+    snapshot.map_err(|error| error.to_string())
+}
+
+/// The Services of a file.
+fn services(file: &str) -> Result<Vec<Value>, String> {
+    let path = if file == "-" { "/dev/stdin" } else { file };
+    let bytes = read_file(Path::new(path), FILE_BYTES_AT_MOST)?;
+    let mut left = RESOLVED_BYTES_AT_MOST;
+    let mut services = Vec::new();
+    for document in serde_yaml::Deserializer::from_slice(&bytes) {
+        let document = Bounded(&mut left).deserialize(document);
+        let mut rest = vec![document.map_err(|error| error.to_string())?];
+        while let Some(mut document) = rest.pop() {
+            let kind = text(&document["kind"]);
+            if kind == "Service" && document["apiVersion"] == "v1" {
+                services.push(document);
+            } else if kind.ends_with("List")
+                && let Some(Value::Array(items)) = document.get_mut("items").map(Value::take)
+            {
+                rest.extend(items.into_iter().rev());
+            }
+        }
+    }
+    Ok(services)
+}
+
+/// As it would be in a cluster.
+fn checked(file: &str, mut document: Value) -> Checked {
+    let mut problems = Vec::new();
+    if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
+        for (name, usual) in COMPLETED {
+            metadata.entry(name).or_insert(json!(usual));
+        }
+        metadata.remove("deletionTimestamp");
+        let annotations = metadata
+            .get_mut("annotations")
+            .and_then(Value::as_object_mut);
+        for (key, value) in annotations
+            .into_iter()
+            .flatten()
+            .filter(|(_, one)| !one.is_string())
+        {
+            problems.push(format!(
+                "annotation {key}: {value} is not a text, and Kubernetes refuses it: put it in quotes"
+            ));
+            *value = json!(value.to_string());
+        }
+    }
+    document
+        .get_mut("spec")
+        .and_then(Value::as_object_mut)
+        .map(allocate);
+    let service = Service::deserialize(&document);
+    let service = service.map_err(|error| problems.push(format!("no valid Service: {error}")));
+    let metadata = &document["metadata"];
+    let finding = |why| Finding::warning(Reason::SyncLoadBalancerFailed, why);
+    Checked {
+        file: file.to_owned(),
+        object: json!({
+            "kind": "Service", "namespace": metadata["namespace"], "name": metadata["name"],
+        }),
+        service: service.ok(),
+        findings: problems.into_iter().map(finding).collect(),
+    }
+}
+
+/// Adds the ports of nodes that the API server allocates.
+fn allocate(spec: &mut Map<String, Value>) {
+    let allocated = || json!(ALLOCATED_PORT);
+    if spec
+        .get("externalTrafficPolicy")
+        .is_some_and(|policy| policy == "Local")
+    {
+        spec.entry("healthCheckNodePort").or_insert_with(allocated);
+    }
+    if spec
+        .get("allocateLoadBalancerNodePorts")
+        .is_none_or(|is_on| is_on != false)
+    {
+        let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
+        for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
+            port.entry("nodePort").or_insert_with(allocated);
+        }
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Reads a document of at most so many bytes. What is null is unset.
+struct Bounded<'a>(&'a mut usize);
+
+impl Bounded<'_> {
+    fn counted<E: Error>(self, value: Value) -> Result<Value, E> {
+        let left = self.0.checked_sub(BYTES_OF_A_VALUE + text(&value).len());
+        *self.0 = left.ok_or_else(|| E::custom("its aliases stand for too much"))?;
+        Ok(value)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+/// Values without parts.
+macro_rules! scalars {
+    ($($visit:ident($type:ty);)*) => {
+        $(fn $visit<E: Error>(self, value: $type) -> Result<Value, E> {
+            self.counted(value.into())
+        })*
+    };
+}
+
+impl<'de> Visitor<'de> for Bounded<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object of Kubernetes")
+    }
+
+    scalars! {
+        visit_bool(bool);
+        visit_i64(i64);
+        visit_u64(u64);
+        visit_f64(f64);
+        visit_str(&str);
+    }
+
+    // A document without content.
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        self.counted(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element_seed(Bounded(self.0))? {
+            items.push(item);
+        }
+        self.counted(items.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(key) = map.next_key_seed(Bounded(self.0))? {
+            let value = map.next_value_seed(Bounded(self.0))?;
+            if let (Value::String(key), false) = (key, value.is_null()) {
+                fields.insert(key, value);
+            }
+        }
+        self.counted(fields.into())
+    }
+}

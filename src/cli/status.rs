@@ -1,0 +1,172 @@
+//! `ccm status`: everything on one screen: who leads, both APIs, counts, and what needs attention. It shows what `doctor`
+//! read and found.
+
+use super::doctor::{self, Gap, Outcome, Seen, View};
+use super::output::{self, Document, Exit, Printer, line, paragraph};
+use super::{leader, startup};
+use crate::controllers::route::State;
+use crate::controllers::service::Want;
+use crate::settings::{Command, Output};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// With `--watch`: both APIs are read once in this time.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// So many of the worst items are shown.
+const ITEMS_AT_MOST: usize = 8;
+
+/// Where texts begin.
+const INDENT: usize = 16;
+
+pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let started = startup::start(Command::Status, words)?;
+    let settings = &started.settings;
+    loop {
+        let exit = show(&doctor::observe(&started), settings.output.value);
+        if !settings.watch.value || Printer::has_no_reader() {
+            return Ok(exit);
+        }
+        let scale = settings.test_time_scale.value.clamp(0.0, 1.0);
+        std::thread::sleep(INTERVAL.mul_f64(scale));
+    }
+}
+
+fn show(view: &View, output: Output) -> Exit {
+    let all = doctor::outcomes(view);
+    let screen = Screen::new(view, &all);
+    let text = |is_wide| screen.text(view, &all, is_wide);
+    output::print(output, || &screen, text).fail_if(doctor::is_failed(&all))
+}
+
+/// The form for programs. Null: not known, or there is none; the items say why.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Screen<'a> {
+    /// What is wrong, the worst first.
+    #[serde(flatten)]
+    document: Document<&'a Outcome>,
+    /// Who holds the Lease, and since when it is not renewed.
+    leader: Option<&'a str>,
+    lease_age_seconds: Option<i64>,
+    /// Version of the API server.
+    kubernetes: Option<&'a str>,
+    /// Calls left of the project's in an hour, and how many there are.
+    calls_left: Option<u64>,
+    calls_an_hour: Option<u64>,
+    nodes: Option<Count>,
+    load_balancers: Option<Count>,
+    routes: Option<Count>,
+}
+
+/// How many are as they should be.
+#[derive(Serialize)]
+struct Count {
+    good: usize,
+    total: usize,
+}
+
+impl<'a> Screen<'a> {
+    fn new(view: &'a View, all: &'a [Outcome]) -> Screen<'a> {
+        let cluster = view.cluster.as_ref().ok();
+        let lease = cluster.and_then(|cluster| cluster.lease.as_ref().ok()?.as_ref());
+        let lease = lease.filter(|spec| !spec.holder.is_empty());
+        let bad = all.iter().filter(|one| one.is_bad());
+        let (calls_an_hour, calls_left) = view.checkup.rate_limit.unzip();
+        let nodes = view.nodes.as_ref().ok();
+        let routes = view.routes.as_ref().ok();
+        Screen {
+            document: Document::new("Status", bad.collect(), None),
+            leader: lease.map(|spec| &*spec.holder),
+            lease_age_seconds: lease.and_then(leader::age_s),
+            kubernetes: cluster.map(|cluster| &*cluster.version.name),
+            calls_left,
+            calls_an_hour,
+            nodes: nodes.map(|nodes| Count {
+                good: nodes.iter().filter(|plan| plan.node.is_ready()).count(),
+                total: nodes.len(),
+            }),
+            load_balancers: load_balancers(view, all),
+            routes: routes.map(|plan| {
+                let all = plan.rows.iter().map(|row| row.state);
+                let ours = all.filter(|state| !matches!(state, State::LeftAlone | State::NotOurs));
+                Count {
+                    good: ours.clone().filter(|state| *state == State::Ok).count(),
+                    total: ours.count(),
+                }
+            }),
+        }
+    }
+
+    fn text(&self, view: &View, all: &[Outcome], is_wide: bool) -> String {
+        let leader = match (self.leader, self.lease_age_seconds, &view.cluster) {
+            (Some(leader), Some(age_s), _) => format!("{leader}, renewed its Lease {age_s} s ago"),
+            (_, _, Ok(cluster)) => gap(&cluster.lease).map_or("none".into(), unread),
+            (_, _, Err(gap)) => unread(gap),
+        };
+        let kubernetes = match &view.cluster {
+            Ok(cluster) => format!("{}, {}", cluster.version.name, cluster.at),
+            Err(gap) => unread(gap),
+        };
+        let cloud = match (self.calls_left.zip(self.calls_an_hour), gap(&view.servers)) {
+            (Some((left, limit)), _) => format!("{left} of {limit} calls an hour left"),
+            (None, gap) => gap.map_or("answers".into(), unread),
+        };
+        let count = |count: &Option<Count>, word: &str, why: Option<&Gap>| match count {
+            Some(Count { good, total }) => format!("{good} of {total} {word}"),
+            None => why.map_or("?".into(), unread),
+        };
+        let balancers = count(&self.load_balancers, "healthy", gap(&view.services));
+        let rows = [
+            ("LEADER", leader),
+            ("KUBERNETES", kubernetes),
+            ("CLOUD API", cloud),
+            ("NODES", count(&self.nodes, "ready", gap(&view.nodes))),
+            ("LOAD BALANCERS", balancers),
+            ("ROUTES", count(&self.routes, "right", gap(&view.routes))),
+        ];
+        let rows = rows.map(|(name, text)| paragraph(&format!("{name:<INDENT$}"), INDENT, &text));
+        let bad = self.document.items.len();
+        let shown = if is_wide { bad } else { bad.min(ITEMS_AT_MOST) };
+        let rest = match bad - shown {
+            _ if bad == 0 => line("Nothing needs attention."),
+            0 => String::new(),
+            more => line(format_args!("and {more} more: ccm doctor shows everything")),
+        };
+        // The worst come first.
+        let items = doctor::report(&all[..shown], is_wide);
+        format!("{}\n{items}{rest}", rows.concat())
+    }
+}
+
+fn gap<T>(seen: &Seen<T>) -> Option<&Gap> {
+    seen.as_ref().err()
+}
+
+/// In few words: the items below have the whole.
+fn unread(gap: &Gap) -> String {
+    match gap {
+        Gap::Needs(check) => format!("not known: see {check}"),
+        Gap::NotHere(why) => why.clone(),
+        Gap::Failed(..) => "not known: see below".to_owned(),
+    }
+}
+
+/// Of Services that want one. Without a cluster those of the project that carry a Service's label.
+fn load_balancers(view: &View, all: &[Outcome]) -> Option<Count> {
+    let (there, total) = match (&view.services, &view.balancers) {
+        (Ok(plans), _) => {
+            let wanted = plans.iter().filter(|plan| plan.want == Want::Ensure);
+            let there = wanted.clone().filter(|plan| plan.cloud.found.is_some());
+            (there.count(), wanted.count())
+        }
+        (_, Ok(balancers)) => (balancers.len(), balancers.len()),
+        (Err(_), Err(_)) => return None,
+    };
+    let sick = all
+        .iter()
+        .filter(|one| one.is_bad() && one.check == "targets");
+    let good = there.saturating_sub(sick.count());
+    Some(Count { good, total })
+}

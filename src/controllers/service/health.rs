@@ -1,0 +1,134 @@
+//! Why the targets of a load balancer get no traffic. The cloud says how a health check failed; server and traffic policy
+//! say why.
+
+use super::plan::{ServicePlan, Want};
+use crate::cache::Apis;
+use crate::controllers::matching::server_of;
+use crate::kube::Node;
+use crate::provider::{BalancerHealth, Cause, Health, InstanceId, Urgency};
+use crate::text;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Targets of a Service that is younger were not checked often enough to count.
+const GRACE: SignedDuration = SignedDuration::from_mins(3);
+
+/// Of targets with one cause.
+const NAMES_SHOWN: usize = 3;
+
+const UNHEALTHY: &str = "unhealthy";
+
+const NO_POD: &str = "no pod on this node (externalTrafficPolicy: Local)";
+
+/// Notes the cause with each health check that fails. Servers were mostly read for the plans; where nothing is wrong no
+/// call is made, and where they can't be read no server counts as off.
+pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan]) {
+    let mut found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
+    if found.all(|balancer| balancer.health() == BalancerHealth::All) {
+        return;
+    }
+    let servers = apis.instances(Duration::MAX, Urgency::Asked);
+    let servers = servers.map(|view| view.value).unwrap_or_default();
+    let off = servers.iter().filter(|server| server.is_off);
+    let off: HashSet<InstanceId> = off.map(|server| server.id).collect();
+    let is_off = |node: &&Arc<Node>| {
+        let server = server_of(node, &*apis.provider);
+        server.is_some_and(|id| off.contains(&id))
+    };
+    let off: HashSet<&str> = nodes
+        .iter()
+        .filter(is_off)
+        .map(|node| node.name())
+        .collect();
+    for plan in plans {
+        let is_local = plan.service.spec.external_traffic_policy == "Local";
+        let targets = plan
+            .cloud
+            .found
+            .iter_mut()
+            .flat_map(|found| &mut found.targets);
+        for target in targets {
+            let is_off = off.contains(target.name.as_str());
+            let checks = target.health.iter_mut();
+            checks
+                .filter(|health| health.status == UNHEALTHY)
+                .for_each(|health| health.cause = Some(cause(health, is_local, is_off)));
+        }
+    }
+}
+
+/// Of a health check that fails, by the words of Hetzner's API: `detail` and `http_status_code`.
+fn cause(health: &Health, is_local: bool, is_off: bool) -> Cause {
+    let detail = health.detail.as_deref().unwrap_or_default();
+    let (message, remedy) = match (detail, health.http_status) {
+        _ if is_off => (
+            "its server is off",
+            "switch the server on (hcloud server poweron NAME); when it is not needed, delete it, and the daemon deletes \
+             its node",
+        ),
+        ("layer4_no_connection" | "layer4_timeout", _) | (_, Some(503)) if is_local => (
+            NO_POD,
+            "let pods of the Service run on the nodes that are targets, or set externalTrafficPolicy: Cluster",
+        ),
+        ("layer4_timeout", _) => (
+            "no answer: firewall? (layer4_timeout)",
+            "let the load balancer reach the node ports: Hetzner firewall (hcloud firewall list), firewall of the node, \
+             network policies; ccm lb inspect NAMESPACE/NAME shows each check",
+        ),
+        ("layer4_no_connection", _) => (
+            "the node port is closed (layer4_no_connection)",
+            "check that the Service has ready pods (kubectl get endpointslices) and that kube-proxy or the CNI runs on \
+             the node",
+        ),
+        (_, status) => {
+            let message = match (status, detail) {
+                (Some(status), _) => &format!("answers {status}"),
+                (None, "layer7_timeout") => {
+                    "connects, and does not answer in time (layer7_timeout)"
+                }
+                (None, _) => "its health check fails",
+            };
+            return Cause {
+                message: message.into(),
+                remedy: "check the pods (kubectl get endpointslices, kubectl logs), and what they are asked: annotations \
+                         health-check-http-path, health-check-http-status-codes, uses-proxyprotocol",
+            };
+        }
+    };
+    let message = message.into();
+    Cause { message, remedy }
+}
+
+/// What is wrong with the targets of a Service: is it so of all, what, and the fix of the most frequent cause. None: each
+/// target is healthy, or was added just now; or the others have no pod, and should not be.
+pub fn trouble(plan: &ServicePlan) -> Option<(bool, String, &'static str)> {
+    let found = plan.cloud.found.as_ref()?;
+    let created = plan.service.metadata.creation_timestamp;
+    let is_young = created.is_some_and(|at| Timestamp::now().duration_since(at) < GRACE);
+    if plan.want != Want::Ensure || is_young {
+        return None;
+    }
+    let mut by_cause: BTreeMap<&Cause, Vec<&str>> = BTreeMap::new();
+    for target in &found.targets {
+        if let Some(cause) = target
+            .health
+            .iter()
+            .find_map(|health| health.cause.as_ref())
+        {
+            by_cause.entry(cause).or_default().push(&target.name);
+        }
+    }
+    let is_all = found.health() == BalancerHealth::None;
+    let is_by_policy = !is_all && by_cause.keys().all(|cause| cause.message == NO_POD);
+    let (most, _) = by_cause.iter().max_by_key(|(_, names)| names.len())?;
+    let causes = by_cause
+        .iter()
+        .map(|(cause, names)| format!("{}: {}", text::first_of(names, NAMES_SHOWN), cause.message));
+    let causes = causes.collect::<Vec<_>>().join("; ");
+    let healthy = found.targets.iter().filter(|one| one.is_healthy()).count();
+    let total = found.targets.len();
+    let message = format!("{healthy} of {total} targets healthy; {causes}");
+    (!is_by_policy).then_some((is_all, message, most.remedy))
+}

@@ -1,0 +1,400 @@
+//! Twelve broken worlds, as an operator meets them: `status`, `doctor` and the lists name cause and fix on the first screen.
+
+use crate::common::services::{LoadBalancerService, balancer_of, create};
+use crate::common::{Ran, ccm, snapshot};
+use crate::doctor::world::{KUBE_SYSTEM, World, unchanged};
+use sandbox::Half;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::{Health, Machine};
+use sandbox::kubelet::NodeSpec;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Lines that a person sees without scrolling.
+const SCREEN: usize = 24;
+
+struct Broken {
+    what: &'static str,
+    break_it: fn(&mut World),
+    /// On the first screen of `status` and of `doctor`.
+    cause: &'static str,
+    fix: &'static str,
+    /// Commands beside, and what the first screen of stdout and stderr holds.
+    lists: &'static [(&'static [&'static str], &'static str)],
+}
+
+const NODES: &[&str] = &["node", "list"];
+const SERVICES: &[&str] = &["lb", "list"];
+
+fn server(world: &World, name: &str) -> u64 {
+    let servers = world.sandbox.cloud().servers(world.sandbox.project());
+    let server = servers.iter().find(|server| server["name"] == name);
+    server.unwrap()["id"].as_u64().unwrap()
+}
+
+fn not_ready(world: &World, name: &str) {
+    world.edit_node(name, |node| {
+        for one in node["status"]["conditions"].as_array_mut().unwrap() {
+            if one["type"] == "Ready" {
+                one["status"] = json!("Unknown");
+            }
+        }
+    });
+}
+
+/// Not just made.
+fn grown_up(world: &World, name: &str) {
+    let cluster = world.sandbox.cluster();
+    cluster.edit("services", Some("default"), name, |service| {
+        service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+}
+
+fn unhealthy(world: &World, node: &str, health: Health) {
+    grown_up(world, "web");
+    let balancer = balancer_of(&world.sandbox, "web");
+    let machine = Machine::Server(server(world, node));
+    world
+        .sandbox
+        .cloud()
+        .set_health(balancer, machine, None, Some(health));
+}
+
+#[rustfmt::skip] // A world is a paragraph.
+const WORLDS: &[Broken] = &[
+    Broken { what: "all servers are off", break_it: |world| {
+        for name in ["worker-1", "worker-2"] {
+            world.sandbox.cloud().set_power(server(world, name), false);
+            not_ready(world, name);
+        }
+        unhealthy(world, "worker-1", Health::unhealthy("layer4_timeout"));
+        unhealthy(world, "worker-2", Health::unhealthy("layer4_timeout"));
+    }, cause: "is off; the node is not ready", fix: "hcloud server poweron",
+        lists: &[(NODES, "NotReady"), (NODES, " off "), (SERVICES, "0/2"), (&["lb", "inspect", "default/web"], "its server is off")] },
+    Broken { what: "half the targets are unhealthy", break_it: |world| {
+        unhealthy(world, "worker-2", Health::unhealthy("layer4_timeout"));
+    }, cause: "service/default/web: 1 of 2 targets healthy; worker-2: no answer: firewall? (layer4_timeout)",
+        fix: "let the load balancer reach the node ports",
+        lists: &[(SERVICES, "1/2"), (&["lb", "inspect", "default/web"], "worker-2 is unhealthy on port 80: no answer: firewall? (layer4_timeout)")] },
+    Broken { what: "the token is refused", break_it: |world| {
+        let token = world.sandbox.projects().token.clone();
+        world.sandbox.cloud().remove_token(&token);
+    }, cause: "(unauthorized", fix: "copy the token anew",
+        lists: &[(NODES, "worker-1 Ready"), (NODES, " ? "), (NODES, "(unauthorized"), (SERVICES, "default/web ?"), (SERVICES, "(unauthorized")] },
+    Broken { what: "the budget is used up", break_it: |world| {
+        world.sandbox.faults().add(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
+    }, cause: "one call comes back each second", fix: "Fix: wait:",
+        lists: &[(NODES, "worker-1 Ready"), (NODES, "one call comes back each second"), (SERVICES, "one call comes back each second")] },
+    Broken { what: "the cluster is unreachable", break_it: |world| world.sandbox.stop(Half::Kubernetes),
+        cause: "connection refused", fix: "kubectl version with the same kubeconfig must work",
+        lists: &[(NODES, "connection refused"), (&["status"], "calls an hour left"), (&["status"], "1 of 1 healthy")] },
+    Broken { what: "there is no leader", break_it: |world| world.leads("", 5),
+        cause: "no leader, so nothing is done", fix: "start the daemon", lists: &[(&["status"], "LEADER none")] },
+    Broken { what: "the daemon ends again and again", break_it: |world| {
+        world.sandbox.cluster().edit("deployments", KUBE_SYSTEM, "ccm-from-scratch", |deployment| {
+            deployment["status"]["readyReplicas"] = json!(0);
+        });
+    }, cause: "deployment/ccm-from-scratch: 0 of 1 pods ready", fix: "logs deployment/ccm-from-scratch --previous", lists: &[] },
+    Broken { what: "the Network is missing", break_it: |world| world.set("HCLOUD_NETWORK", "4711"),
+        cause: "there is no Network 4711", fix: "set HCLOUD_NETWORK to the ID or the name",
+        lists: &[(NODES, "there is no Network 4711"), (SERVICES, "there is no Network 4711"), (SERVICES, "default/web ?")] },
+    Broken { what: "a node has no server", break_it: |world| {
+        world.sandbox.register_node(NodeSpec { name: "stray".into(), ..NodeSpec::default() });
+    }, cause: "node/stray: no server is named \"stray\"", fix: "Rename the server",
+        lists: &[(NODES, "stray"), (NODES, "!ServerNotFound")] },
+    Broken { what: "a Service has a bad annotation", break_it: |world| {
+        let wrong = [("location", "fsn1"), ("algorithm-type", "fastest")];
+        create(&world.sandbox, LoadBalancerService::new("odd", &[80]).with(&wrong));
+    }, cause: "service/default/odd: annotation load-balancer.hetzner.cloud/algorithm-type", fix: "the message says what to change",
+        lists: &[(SERVICES, "!SyncLoadBalancerFailed")] },
+    Broken { what: "a certificate failed", break_it: |world| {
+        let managed = [
+            ("location", "fsn1"), ("type", "lb11"), ("protocol.p443", "https"), ("certificate-type", "managed"),
+            ("http-managed-certificate-domains", "failed.example.org"),
+        ];
+        create(&world.sandbox, LoadBalancerService::new("tls", &[80, 443]).with(&managed));
+        for _ in 0..2 {
+            ccm(&world.env, &["lb", "sync"]);
+        }
+    }, cause: "service/default/tls:", fix: "certificate", lists: &[(SERVICES, "Certificate")] },
+    Broken { what: "a load balancer is an orphan", break_it: |world| {
+        let cluster = world.sandbox.cluster();
+        cluster.edit("services", Some("default"), "web", |service| service["metadata"]["finalizers"] = json!([]));
+        assert!(cluster.delete("services", Some("default"), "web"));
+    }, cause: "of Service default/web, which does not exist, costs money", fix: "ccm lb sync --delete-orphans",
+        lists: &[(SERVICES, "orphan")] },
+];
+
+/// The first screen, with one space where the text has several or a line ends.
+fn first_screen(ran: &Ran) -> String {
+    let both = format!("{}\n{}", ran.stderr, ran.stdout);
+    let lines: Vec<&str> = both.lines().take(SCREEN).collect();
+    let words: Vec<&str> = lines
+        .iter()
+        .flat_map(|line| line.split_whitespace())
+        .collect();
+    words.join(" ")
+}
+
+#[test]
+fn each_broken_world_is_explained_on_the_first_screen() {
+    let mut wrong = Vec::new();
+    for broken in WORLDS {
+        let mut world = World::healthy();
+        (broken.break_it)(&mut world);
+        let before = world.everything();
+        for command in ["status", "doctor"] {
+            let ran = world.runs(&[&[command], &world.flags[..]].concat());
+            let screen = first_screen(&ran);
+            for part in [broken.cause, broken.fix] {
+                if !screen.contains(part) {
+                    wrong.push(format!(
+                        "{}: {command}: {part:?}\n{}",
+                        broken.what, ran.stdout
+                    ));
+                }
+            }
+        }
+        for (words, part) in broken.lists {
+            let flags = if words[0] == "status" {
+                &world.flags[..]
+            } else {
+                &[]
+            };
+            let ran = world.runs(&[*words, flags].concat());
+            if !format!(" {} ", first_screen(&ran)).contains(part) {
+                wrong.push(format!("{}: {words:?}: {part:?}\n{ran:?}", broken.what));
+            }
+        }
+        let after = world.everything();
+        unchanged(&before, &after);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// With `externalTrafficPolicy: Local` it should be so, while some node has a pod.
+#[test]
+fn causes_of_unhealthy_targets() {
+    let answers = |status| Health {
+        http_status_code: Some(status),
+        ..Health::unhealthy("unexpected_http_status")
+    };
+    // Policy, health of both targets → status, what it says.
+    for (policy, health, status, says) in [
+        (
+            "Cluster",
+            [Some(answers(503)), None],
+            "warn",
+            "worker-1: answers 503",
+        ),
+        (
+            "Local",
+            [Some(answers(503)), None],
+            "ok",
+            "or has no pod (externalTrafficPolicy: Local)",
+        ),
+        (
+            "Local",
+            [
+                Some(Health::unhealthy("layer4_no_connection")),
+                Some(answers(503)),
+            ],
+            "fail",
+            "0 of 2 targets healthy; worker-1, worker-2: no pod on this node (externalTrafficPolicy: Local)",
+        ),
+        (
+            "Local",
+            [Some(answers(500)), None],
+            "warn",
+            "worker-1: answers 500",
+        ),
+        (
+            "Cluster",
+            [
+                Some(Health::unhealthy("layer4_no_connection")),
+                Some(Health::unhealthy("layer7_timeout")),
+            ],
+            "fail",
+            "worker-2: connects, and does not answer in time (layer7_timeout); worker-1: the node port is closed",
+        ),
+    ] {
+        let world = World::healthy();
+        let cluster = world.sandbox.cluster();
+        for (name, health) in ["worker-1", "worker-2"].iter().zip(health) {
+            if let Some(health) = health {
+                unhealthy(&world, name, health);
+            }
+        }
+        cluster.edit("services", Some("default"), "web", |service| {
+            service["spec"]["externalTrafficPolicy"] = json!(policy);
+        });
+        let ran = world.doctor(&["-o", "json"]);
+        let checks = crate::doctor::world::checks(&ran);
+        let (_, check) = checks.iter().find(|(name, _)| name == "targets").unwrap();
+        assert_eq!(check.status, status, "{says}: {check:?}");
+        assert!(check.message.contains(says), "{says}: {check:?}");
+    }
+}
+
+#[test]
+fn targets_of_a_new_service_are_given_time() {
+    let world = World::healthy();
+    let balancer = balancer_of(&world.sandbox, "web");
+    for name in ["worker-1", "worker-2"] {
+        let machine = Machine::Server(server(&world, name));
+        let health = Some(Health::unhealthy("layer4_timeout"));
+        world
+            .sandbox
+            .cloud()
+            .set_health(balancer, machine, None, health);
+    }
+    let ran = world.doctor(&["-o", "json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+/// A check that is about many objects shows ten; for programs it shows all.
+#[test]
+fn of_many_objects_ten_are_shown() {
+    let world = World::healthy();
+    for number in 0..15 {
+        let name = format!("stray-{number}");
+        world.sandbox.register_node(NodeSpec {
+            name,
+            ..NodeSpec::default()
+        });
+    }
+    let shown = |words: &[&str]| world.doctor(words).stdout.matches("node/stray-").count();
+    assert_eq!(shown(&[]), 10);
+    assert!(
+        world
+            .doctor(&[])
+            .stdout
+            .contains("and 5 more: ccm doctor -o wide shows all")
+    );
+    assert_eq!(shown(&["-o", "wide"]), 15);
+    assert_eq!(shown(&["-o", "json"]), 15);
+    let status = world.runs(&["status", crate::doctor::world::CIDR]);
+    assert_eq!(
+        status.stdout.matches("node/stray-").count(),
+        8,
+        "{status:?}"
+    );
+    assert!(status.stdout.contains("more: ccm doctor shows everything"));
+}
+
+#[test]
+fn status_of_a_healthy_world() {
+    let world = World::healthy();
+    let words = [&["status"], &world.flags[..]].concat();
+    let ran = world.runs(&words);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
+    let mut lines: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
+    lines[1] = "KUBERNETES      VERSION, ADDRESS".to_owned();
+    lines.retain(|line| !line.starts_with("                "));
+    let left = lines.iter_mut().find(|line| line.starts_with("CLOUD API"));
+    *left.unwrap() = "CLOUD API       N of 3600 calls an hour left".to_owned();
+    snapshot("status.txt", &(lines.join("\n") + "\n"));
+    let json = world.runs(&[&words[..], &["-o", "json"]].concat()).json();
+    assert_eq!(json["kind"], "Status");
+    assert_eq!(json["items"], json!([]));
+    assert_eq!(json["nodes"], json!({ "good": 2, "total": 2 }));
+    assert_eq!(json["loadBalancers"], json!({ "good": 1, "total": 1 }));
+    assert_eq!(json["routes"], json!({ "good": 2, "total": 2 }));
+    assert_eq!(json["leader"], "worker-1_4711");
+}
+
+/// The first screen, and after its time the second; a reader that has enough ends it.
+#[test]
+fn status_watches() {
+    let world = World::healthy();
+    let mut command = crate::common::command(&world.env, &["status", "--watch"]);
+    let mut child = command
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut screens =
+        std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let begun = Instant::now();
+    let is_screen = |line: &std::io::Result<String>| line.as_ref().unwrap().starts_with("LEADER");
+    assert!(screens.by_ref().filter(is_screen).nth(1).is_some());
+    // A minute, by the sandbox's hundredth.
+    assert!(
+        begun.elapsed() >= Duration::from_millis(600),
+        "{:?}",
+        begun.elapsed()
+    );
+    drop(screens);
+    let ended = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        child.try_wait().unwrap().is_some()
+    });
+    if !ended {
+        child.kill().unwrap();
+    }
+    child.wait().unwrap();
+    assert!(ended, "it goes on without a reader");
+}
+
+/// A large cluster costs no more calls than its pages; what is computed beside them takes at most three seconds, even in a
+/// build without optimisation.
+#[test]
+fn status_of_a_thousand_nodes_and_two_hundred_services() {
+    let sandbox = sandbox::Sandbox::builder()
+        .nodes(1000)
+        .scale(0.01)
+        .heartbeats(false)
+        .start();
+    let env = crate::common::env(&sandbox);
+    sandbox
+        .cloud()
+        .set_load_balancer_limit(sandbox.project(), 300);
+    for number in 0..200 {
+        let service = LoadBalancerService::new(&format!("lb-{number}"), &[80]);
+        let one_node = ("node-selector", "kubernetes.io/hostname=worker-1");
+        create(&sandbox, service.with(&[("location", "fsn1"), one_node]));
+    }
+    for words in [["node", "sync"], ["lb", "sync"]] {
+        let synced = ccm(
+            &env,
+            &[words[0], words[1], "--yes"][..if words[0] == "lb" { 3 } else { 2 }],
+        );
+        assert_eq!(synced.code, 0, "{synced:?}");
+    }
+    let mark = sandbox.calls().mark();
+    let ran = ccm(&env, &["status", "-o", "json"]);
+    let screen = ran.json();
+    assert_eq!(
+        screen["nodes"],
+        json!({ "good": 1000, "total": 1000 }),
+        "{ran:?}"
+    );
+    assert_eq!(
+        screen["loadBalancers"],
+        json!({ "good": 200, "total": 200 })
+    );
+    let calls = sandbox.calls().calls_since(mark);
+    let cloud = calls
+        .iter()
+        .filter(|call| call.half == Half::Hetzner)
+        .count();
+    assert!(cloud <= 30, "{cloud} calls of the Cloud API");
+    let timed = std::process::Command::new("sh")
+        .args(["-c", "\"$0\" status >/dev/null; times"])
+        .arg(crate::common::binary())
+        .envs(env.iter().cloned())
+        .output()
+        .unwrap();
+    // Of the shell, then of its children; user and system: `0m0.510s 0m0.030s`.
+    let timed = String::from_utf8(timed.stdout).unwrap();
+    let seconds = timed.lines().last().unwrap().split(' ').map(|time| {
+        let (minutes, seconds) = time.split_once('m').unwrap();
+        minutes.parse::<f64>().unwrap() * 60.0
+            + seconds.trim_end_matches('s').parse::<f64>().unwrap()
+    });
+    let seconds: f64 = seconds.sum();
+    println!(
+        "{cloud} calls of the Cloud API, {} of Kubernetes, {seconds:.2} s",
+        calls.len() - cloud
+    );
+    assert!(seconds <= 3.0, "{seconds} s");
+}

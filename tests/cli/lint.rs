@@ -1,0 +1,330 @@
+//! `ccm lint`: one table of Services and their problems, for the manifest alone and for the plan in a cluster.
+
+use crate::common;
+
+use common::services::{LoadBalancerService, create};
+use common::{Env, Ran, ccm, command, env};
+use sandbox::Sandbox;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+/// Ports, annotations, fields of the spec; then the problems, in their order: a part of each.
+type Case = (
+    &'static [u16],
+    &'static [(&'static str, &'static str)],
+    fn() -> Value,
+    &'static [&'static str],
+);
+
+const LONG: &str = "0123456789012345678901234567890123456789012345678901234567890123456789";
+
+fn plain() -> Value {
+    json!({})
+}
+
+#[rustfmt::skip] // A case is a line or two.
+const CASES: &[Case] = &[
+    (&[80], &[], plain, &[]),
+    (&[80], &[("location", "fsn1"), ("type", "lb11"), ("name", "x")], plain, &[]),
+    (&[80], &[("health-check-http-domain", "a.example")], || json!({ "externalTrafficPolicy": "Local" }), &[]),
+    (&[80], &[("private-ipv4", "10.0.0.200"), ("use-private-ip", "true")], plain, &[]),
+    (&[443], &[("protocol", "https"), ("http-certificates", "one")], plain, &[]),
+    // Unknown and misspelt.
+    (&[80], &[("protcol", "http")], plain, &["annotation load-balancer.hetzner.cloud/protcol is not one that is known; did you mean load-balancer.hetzner.cloud/protocol?"]),
+    (&[80], &[("whatever", "x")], plain, &["whatever is not one that is known"]),
+    (&[80], &[("protocol.htpp", "http")], plain, &["no port \"htpp\"; it has p80 (80)"]),
+    (&[80], &[("type.p80", "lb11")], plain, &["type is about the whole load balancer"]),
+    // Wrong values.
+    (&[80], &[("protocol", "ftp"), ("algorithm-type", "random"), ("use-private-ip", "maybe")], plain,
+        &["use-private-ip: \"maybe\"", "algorithm-type: \"random\": use round_robin or least_connections", "protocol: \"ftp\": use tcp, http or https"]),
+    (&[80], &[("http-timeout-idle", "10s"), ("health-check-retries", "0")], plain, &["use 30s to 300s", "health-check-retries: \"0\""]),
+    (&[80], &[("hostname", "Foo_Bar.example")], plain, &["hostname: \"Foo_Bar.example\": use a host name"]),
+    (&[80], &[("node-selector", "a in b")], plain, &["node-selector: \"a in b\""]),
+    (&[80], &[("private-ipv4", "10.0.0")], plain, &["use an IPv4 address"]),
+    // Contradictions.
+    (&[80], &[("protocol.p80", "http"), ("protocol.80", "tcp")], plain, &["are about the same and differ; remove one"]),
+    (&[80], &[("disable-public-network", "true")], plain, &["with the public interface off"]),
+    (&[80], &[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")], plain, &["contradicts"]),
+    (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["remove port 80 from the Service"]),
+    (&[443], &[("protocol", "https")], plain, &["protocol https needs a certificate"]),
+    (&[443], &[("protocol", "https"), ("certificate-type", "managed")], plain, &["the managed certificate of port 443 has no domains"]),
+    // Without effect.
+    (&[80], &[("http-sticky-sessions", "true")], plain, &["http-sticky-sessions has no effect"]),
+    (&[80], &[("health-check-http-path", "/x"), ("health-check-protocol", "tcp")], plain, &["health-check-http-path has no effect"]),
+    // Limits.
+    (&[], &[], || json!({ "ports": (1..=251).map(|n| json!({ "name": format!("p{n}"), "port": n })).collect::<Vec<_>>() }), &["it has 251 ports: 250 are read at most"]),
+    (&[80], &[("http-status-codes", LONG)], plain, &["is no status code"]),
+    // Fields and protocols that can't be honoured.
+    (&[80], &[], || json!({ "loadBalancerSourceRanges": ["10.0.0.0/8"] }), &["spec.loadBalancerSourceRanges (10.0.0.0/8) restricts nothing"]),
+    (&[80], &[], || json!({ "sessionAffinity": "ClientIP" }), &["spec.sessionAffinity: ClientIP can't be honoured"]),
+    (&[], &[], || json!({ "ports": [{ "name": "dns", "port": 53, "protocol": "UDP" }] }), &["port 53 is UDP", "no port of the Service is TCP"]),
+    (&[80], &[], || json!({ "allocateLoadBalancerNodePorts": false }), &["port 80 has no node port"]),
+    // Another controller's, or of another type.
+    (&[80], &[("protcol", "http")], || json!({ "loadBalancerClass": "example.com/other" }), &[]),
+    (&[80], &[("protcol", "http")], || json!({ "type": "ClusterIP" }), &[]),
+];
+
+fn manifest(number: usize, case: &Case) -> LoadBalancerService {
+    let (ports, annotations, spec, _) = case;
+    let name = format!("case-{number}");
+    LoadBalancerService::new(&name, ports)
+        .with(annotations)
+        .spec(spec())
+}
+
+fn lint(env: &Env, flags: &[&str], stdin: &str) -> Ran {
+    let words = [&["lint", "-f", "-"], flags].concat();
+    let mut command = command(env, &words);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // It may refuse before it has read all.
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Messages of the warnings of a Service in a document, joined as an obstacle's problems are.
+fn warnings(document: &Value, name: &str) -> Vec<String> {
+    let items = document["items"].as_array().unwrap();
+    let item = items.iter().find(|item| item["object"]["name"] == name);
+    let findings = item.and_then(|item| item["findings"].as_array());
+    let warnings = findings
+        .into_iter()
+        .flatten()
+        .filter(|one| one["severity"] == "warning");
+    let mut obstacle = Vec::new();
+    let mut others = Vec::new();
+    for one in warnings {
+        let message = one["message"].as_str().unwrap().to_owned();
+        match one["reason"] == "SyncLoadBalancerFailed" {
+            true => obstacle.push(message),
+            false => others.push(message),
+        }
+    }
+    others.extend((!obstacle.is_empty()).then(|| obstacle.join("; ")));
+    others
+}
+
+fn cluster() -> Sandbox {
+    let sandbox = common::builder()
+        .nodes(1)
+        .network("10.0.0.0/16")
+        .heartbeats(false)
+        .start();
+    let certificate = json!({ "name": "one", "type": "managed", "domain_names": ["one.example"] });
+    sandbox
+        .cloud()
+        .create_certificate(sandbox.project(), certificate);
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    sandbox
+}
+
+#[test]
+fn a_manifest_shows_what_the_plan_in_a_cluster_shows_and_no_other() {
+    let sandbox = cluster();
+    let mut file = String::new();
+    for (number, case) in CASES.iter().enumerate() {
+        let created = create(&sandbox, manifest(number, case));
+        assert!(created["metadata"]["uid"].is_string(), "{created}");
+        file += &format!("---\n{}\n", manifest(number, case).json());
+    }
+    let alone = lint(&vec![], &["-o", "json"], &file);
+    assert_eq!(alone.code, 1, "{alone:?}");
+    let planned = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]);
+    let with_token = lint(&env(&sandbox), &["-o", "json"], &file);
+    for (number, (.., problems)) in CASES.iter().enumerate() {
+        let name = format!("case-{number}");
+        let shown = warnings(&alone.json(), &name);
+        let text = shown.join("; ");
+        let mut rest = text.as_str();
+        for problem in *problems {
+            let found = rest.split_once(problem);
+            rest = found
+                .unwrap_or_else(|| panic!("{name}: {problem:?} is not in {text}"))
+                .1;
+        }
+        assert_eq!(problems.is_empty(), text.is_empty(), "{name}: {text}");
+        assert_eq!(warnings(&planned.json(), &name), shown, "{name}");
+        assert_eq!(warnings(&with_token.json(), &name), shown, "{name}");
+    }
+}
+
+#[test]
+fn each_problem_is_a_line_and_the_exit_code_says_whether_there_is_one() {
+    let good = LoadBalancerService::new("good", &[80]).json();
+    let bad =
+        LoadBalancerService::new("bad", &[80]).with(&[("protcol", "http"), ("protocol", "ftp")]);
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": [good, bad.json(), { "kind": "Secret" }] });
+    for (file, code, stdout, stderr) in [
+        (good.to_string(), 0, "", "ccm: 1 Service, nothing wrong\n"),
+        (String::new(), 0, "", "ccm: 0 Services, nothing wrong\n"),
+        ("apiVersion: serving.knative.dev/v1\nkind: Service\n---\n1: x\n---\nnull\n".into(), 0, "", "ccm: 0 Services, nothing wrong\n"),
+        (
+            list.to_string(),
+            1,
+            "-: service/default/bad: annotation load-balancer.hetzner.cloud/protocol: \"ftp\": use tcp, http or https\n\
+             -: service/default/bad: annotation load-balancer.hetzner.cloud/protcol is not one that is known; did you mean \
+             load-balancer.hetzner.cloud/protocol?\n",
+            "ccm: 2 Services, 1 with problems\n",
+        ),
+        (
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations: {a: true}\nspec: {type: LoadBalancer}\n".into(),
+            1,
+            "-: service/default/web: annotation a: true is not a text, and Kubernetes refuses it: put it in quotes\n\
+             -: service/default/web: no port of the Service is TCP, so its load balancer serves nothing, and costs money \
+             all the same: give it a TCP port, or another type than LoadBalancer\n",
+            "ccm: 1 Service, 1 with problems\n",
+        ),
+        (
+            "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: 5}\n".into(),
+            1,
+            "-: service/default/web: no valid Service: invalid type: integer `5`, expected a sequence\n",
+            "ccm: 1 Service, 1 with problems\n",
+        ),
+    ] {
+        let ran = lint(&vec![], &[], &file);
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (code, stdout, stderr), "{file}");
+    }
+}
+
+#[test]
+fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
+    let large = " ".repeat((8 << 20) + 1);
+    let mut bomb = "a: &a [x]\n".to_owned();
+    for level in 'b'..='z' {
+        let before = (level as u8 - 1) as char;
+        bomb += &format!(
+            "{level}: &{level} [*{before},*{before},*{before},*{before},*{before},*{before}]\n"
+        );
+    }
+    let text = format!(
+        "a: &a {LONG}{}\nb: [{}]\n",
+        "x".repeat(1 << 20),
+        "*a,".repeat(1 << 10)
+    );
+    for (file, why) in [
+        ("a: [", "did not find"),
+        (large.as_str(), "the file is longer than 8 MiB"),
+        (bomb.as_str(), ""),
+        (text.as_str(), "its aliases stand for too much"),
+        ("\0", ""),
+    ] {
+        let ran = lint(&vec![], &[], file);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+        assert!(
+            ran.stderr.starts_with("ccm: -: ") && ran.stderr.contains(why),
+            "{ran:?}"
+        );
+    }
+    let folder = std::env::temp_dir().join(format!("ccm-lint-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("bad.yaml");
+    let bad = LoadBalancerService::new("bad", &[80]).with(&[("protcol", "http")]);
+    std::fs::write(&file, bad.json().to_string()).unwrap();
+    let [folder, file] = [folder, file].map(|path: PathBuf| path.display().to_string());
+    let ran = ccm(&vec![], &["lint", "-f", &folder, &file, "/does/not/exist"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(
+        ran.stdout
+            .starts_with(&format!("{file}: service/default/bad: annotation")),
+        "{ran:?}"
+    );
+    for part in [
+        "this is a folder, not a file",
+        "/does/not/exist: the file does not exist",
+        "1 Service, 1 with problems",
+    ] {
+        assert!(ran.stderr.contains(part), "{ran:?}");
+    }
+    let none = ccm(&vec![], &["lint"]);
+    assert_eq!(
+        (none.code, none.stderr.as_str()),
+        (
+            2,
+            "ccm: lint needs files: ccm lint -f FILE, or -f - for stdin\n"
+        )
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn with_a_token_names_and_limits_are_read() {
+    let sandbox = cluster();
+    for (annotations, problem) in [
+        (
+            &[("type", "lb99")][..],
+            "there is no type \"lb99\"; use lb11, lb21 or lb31",
+        ),
+        (&[("location", "fsn9")], "there is no location \"fsn9\""),
+        (
+            &[("protocol", "https"), ("http-certificates", "on")],
+            "there is no certificate \"on\" in the project; did you mean one?",
+        ),
+        (
+            &[("public-net-ipv4", "mine")],
+            "the project has no Primary IP \"mine\"",
+        ),
+        (&[("private-ipv4", "192.168.0.5")], "192.168.0.5"),
+    ] {
+        let service = LoadBalancerService::new("web", &[80])
+            .with(annotations)
+            .json()
+            .to_string();
+        let alone = lint(&vec![], &[], &service);
+        assert_eq!(alone.code, 0, "{alone:?}");
+        let read = lint(&env(&sandbox), &[], &service);
+        assert_eq!(read.code, 1, "{read:?}");
+        assert!(read.stdout.contains(problem), "{problem}: {read:?}");
+    }
+    let six = LoadBalancerService::new("web", &[1, 2, 3, 4, 5, 6])
+        .json()
+        .to_string();
+    let read = lint(&env(&sandbox), &[], &six);
+    assert!(
+        read.stdout
+            .contains("6 TCP ports, and a load balancer of type lb11 takes 5"),
+        "{read:?}"
+    );
+    let no_network = common::with(env(&sandbox), &[("HCLOUD_NETWORK", "nowhere")]);
+    let failed = lint(&no_network, &[], &six);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(failed.stderr.contains("nowhere"), "{failed:?}");
+    assert!(!sandbox.calls().calls().iter().any(|call| call.is_write()
+        && call.caller == "ccm"
+        && call.path.contains("load_balancers")));
+}
+
+/// What README and examples show is right.
+#[test]
+fn our_own_examples_have_no_problem() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let first = readme.split("## The first Service").nth(1).unwrap();
+    let first = first
+        .split("```")
+        .nth(1)
+        .unwrap()
+        .trim_start_matches("yaml");
+    let ran = lint(&vec![], &[], first);
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (0, "ccm: 1 Service, nothing wrong\n"),
+        "{ran:?}"
+    );
+    for file in std::fs::read_dir(root.join("manifests/examples")).unwrap() {
+        let file = file.unwrap().path().display().to_string();
+        if file.ends_with(".yaml") {
+            let ran = ccm(&vec![], &["lint", &file]);
+            assert_eq!(ran.code, 0, "{file}: {ran:?}");
+        }
+    }
+}

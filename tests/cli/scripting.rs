@@ -1,0 +1,249 @@
+//! Documents for scripts: `ccm help scripting` is their schema.
+
+use crate::common;
+use crate::lb::cluster;
+
+use common::{Env, ccm, env, with};
+use sandbox::Sandbox;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+const SUBJECTS: [&str; 4] = ["Node", "LoadBalancer", "Route", "Manifest"];
+
+/// Every path to a value that is no list and no object; below a change only its name.
+fn paths(value: &Value, at: &str, all: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            let is_change = at == "items[].changes[]";
+            for (name, value) in fields
+                .iter()
+                .filter(|(name, _)| !is_change || *name == "change")
+            {
+                let dot = if at.is_empty() { "" } else { "." };
+                paths(value, &format!("{at}{dot}{name}"), all);
+            }
+        }
+        Value::Array(items) => items
+            .iter()
+            .for_each(|one| paths(one, &format!("{at}[]"), all)),
+        _ => drop(all.insert(at.to_owned())),
+    }
+}
+
+/// By what a kind begins with: the paths in the tables of the help page, whose first heading says below what they are.
+fn listed() -> BTreeMap<&'static str, BTreeSet<String>> {
+    let page = include_str!("../../src/help/scripting.md");
+    let mut all: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let mut below = None;
+    for row in page.lines() {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        match cells[..] {
+            [_, heading, "of", ..] => below = heading.strip_prefix("field"),
+            [_, fields, of, ..] => {
+                let Some(below) = below else { continue };
+                let below = below
+                    .strip_prefix(" of ")
+                    .map_or_else(String::new, |place| format!("{place}."));
+                for subject in SUBJECTS
+                    .iter()
+                    .filter(|name| of == "all" || of.contains(*name))
+                {
+                    let fields = fields.split('`').skip(1).step_by(2);
+                    let fields = fields.map(|field| format!("{below}{field}"));
+                    all.entry(subject).or_default().extend(fields);
+                }
+            }
+            _ => below = None,
+        }
+    }
+    all
+}
+
+/// Of a person who may do everything, and has no settings of the daemon.
+fn admin(sandbox: &Sandbox) -> Env {
+    let admin = sandbox
+        .env()
+        .into_iter()
+        .find(|(name, _)| name == "KUBECONFIG");
+    with(env(sandbox), &[("KUBECONFIG", &admin.unwrap().1)])
+}
+
+#[test]
+fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_document() {
+    let sandbox = cluster();
+    let cloud = sandbox.cloud();
+    let identity = sandbox
+        .cluster()
+        .get("services", Some("default"), "kubernetes")
+        .unwrap();
+    let labels = json!({
+        "ccm-from-scratch/cluster-uid": identity["metadata"]["uid"], "hcloud-ccm/service-uid": "gone",
+    });
+    let certificate = json!({
+        "name": "left", "type": "managed", "domain_names": ["a.example"], "labels": labels,
+    });
+    cloud.create_certificate(sandbox.project(), certificate);
+    sandbox.join(sandbox::hetzner::ServerSpec {
+        name: "late".into(),
+        ..Default::default()
+    });
+    common::services::edit(&sandbox, "web", |service| {
+        let key = "load-balancer.hetzner.cloud/hostname";
+        service["metadata"]["annotations"][key] = json!("web.example");
+    });
+    let env = admin(&sandbox);
+    let cidr = "--cluster-cidr=10.244.0.0/16";
+    let manifest = std::env::temp_dir().join(format!("ccm-scripting-{}.yaml", std::process::id()));
+    std::fs::write(
+        &manifest,
+        common::services::LoadBalancerService::new("x", &[80])
+            .with(&[("typ", "x")])
+            .json()
+            .to_string(),
+    )
+    .unwrap();
+    let manifest = manifest.display().to_string();
+    let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for words in [
+        &["node", "list"][..],
+        &["node", "inspect", "late"],
+        &["lb", "list"],
+        &["lb", "inspect", "default/sick"],
+        &["lb", "sync"],
+        &["lb", "inspect", "default/web"],
+        &["lb", "inspect", "default/edited"],
+        &["route", "list", cidr],
+        &["route", "sync", cidr],
+        &["node", "sync"],
+        &["route", "list", cidr, "--settings-from=none"],
+        &["lint", &manifest],
+    ] {
+        let document = ccm(&env, &[words, &["-o", "json"]].concat()).json();
+        assert_eq!(document["apiVersion"], "ccm/v2");
+        let kind = document["kind"].as_str().unwrap();
+        let subject = SUBJECTS
+            .iter()
+            .find(|name| kind.starts_with(*name))
+            .unwrap();
+        paths(&document, "", found.entry(subject).or_default());
+    }
+    std::fs::remove_file(&manifest).unwrap();
+    let listed = listed();
+    for subject in SUBJECTS {
+        let (listed, found) = (&listed[subject], &found[subject]);
+        // Where there is nothing, the whole is null.
+        let is_whole = |path: &String| {
+            listed.iter().any(|one| {
+                one.starts_with(&format!("{path}.")) || one.starts_with(&format!("{path}["))
+            })
+        };
+        let unlisted: Vec<&String> = found
+            .difference(listed)
+            .filter(|path| !is_whole(path))
+            .collect();
+        assert!(
+            unlisted.is_empty(),
+            "{subject}: not in ccm help scripting: {unlisted:?}"
+        );
+    }
+    // What is listed for all is in one of them.
+    let every: BTreeSet<&String> = found.values().flatten().collect();
+    let missing: Vec<&String> = listed
+        .values()
+        .flatten()
+        .filter(|path| !every.contains(path))
+        .collect();
+    assert!(missing.is_empty(), "in no document: {missing:?}");
+}
+
+/// Words for programs have no spaces.
+#[test]
+fn words_have_no_spaces() {
+    let sandbox = cluster();
+    let env = admin(&sandbox);
+    let words = [
+        "kind",
+        "state",
+        "wants",
+        "matchedBy",
+        "severity",
+        "reason",
+        "status",
+        "type",
+        "change",
+    ];
+    fn each(value: &Value, check: &mut dyn FnMut(&str, &str)) {
+        match value {
+            Value::Object(fields) => fields.iter().for_each(|(name, value)| match value {
+                Value::String(text) => check(name, text),
+                value => each(value, check),
+            }),
+            Value::Array(items) => items.iter().for_each(|one| each(one, check)),
+            _ => {}
+        }
+    }
+    for command in [
+        &["node", "list"][..],
+        &["lb", "list"],
+        &["route", "list", "--cluster-cidr=10.244.0.0/16"],
+    ] {
+        let document = ccm(&env, &[command, &["-o", "json"]].concat()).json();
+        let mut count = 0;
+        each(&document, &mut |name, text| {
+            if words.contains(&name) {
+                count += 1;
+                assert!(!text.contains(' '), "{command:?}: {name}: {text}");
+            }
+        });
+        assert!(count > 3, "{document}");
+    }
+}
+
+#[test]
+fn an_inspection_shows_price_traffic_what_goes_on_and_events() {
+    let sandbox = cluster();
+    let id = common::services::balancer_of(&sandbox, "web");
+    let cloud = sandbox.cloud();
+    cloud.edit_load_balancer(id, |one| {
+        one["outgoing_traffic"] = json!(1_649_267_441_664_u64);
+        one["ingoing_traffic"] = json!(3_221_225_472_u64);
+    });
+    cloud.set_metric(id, "open_connections", 12.0);
+    cloud.set_metric(id, "connections_per_second", 3.5);
+    cloud.set_metric(id, "requests_per_second", 40.25);
+    let words = ["lb", "inspect", "default/web"];
+    let ran = ccm(&admin(&sandbox), &words);
+    for part in [
+        "price    5.39 a month, without VAT\n",
+        "traffic  this month 1.500 TiB out of 20 included, and 0.003 in\n",
+        "now      12 open connections, 3.5 new ones and 40.2 requests a second\n",
+        "\nEVENTS\n  Normal EnsuredLoadBalancer, ",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    let json = ccm(&admin(&sandbox), &[&words[..], &["-o", "json"]].concat()).json();
+    let found = &json["items"][0]["cloud"];
+    assert_eq!(found["outgoingTraffic"], json!(1_649_267_441_664_u64));
+    assert_eq!(found["includedTraffic"], json!(21_990_232_555_520_u64));
+    assert_eq!(
+        found["usage"],
+        json!({ "openConnections": 12.0, "connectionsPerSecond": 3.5, "requestsPerSecond": 40.25 })
+    );
+    assert_eq!((&found["healthy"], &found["total"]), (&json!(3), &json!(3)));
+    // The rest is shown when it can't be read.
+    let refused = sandbox::faults::Effect::hetzner_error(503, "unavailable", "later");
+    sandbox
+        .faults()
+        .add(sandbox::faults::Rule::new(refused).path("/v1/load_balancers/*/metrics"));
+    let ran = ccm(&admin(&sandbox), &words);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.stderr
+            .contains("connections and requests can't be read: "),
+        "{ran:?}"
+    );
+    assert!(
+        ran.stdout.contains("price    5.39 a month") && !ran.stdout.contains("\n  now "),
+        "{ran:?}"
+    );
+}
