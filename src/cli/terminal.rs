@@ -69,10 +69,8 @@ pub(super) fn colored(text: &str) -> String {
 }
 
 fn colored_line(line: &str) -> String {
-    let (text, end) = match line.strip_suffix('\n') {
-        Some(text) => (text, "\n"),
-        None => (line, ""),
-    };
+    let text = line.trim_end_matches('\n');
+    let end = &line[text.len()..];
     let rest = text.trim_start_matches(' ');
     let indent = text.len() - rest.len();
     // What is further in continues a line.

@@ -71,12 +71,8 @@ impl Source {
 
     /// An operator or the owner of the object asks for it.
     pub fn is_set(&self) -> bool {
-        match self {
-            Source::Annotation(_) | Source::Label(_) | Source::Environment(_) | Source::Flag(_) => {
-                true
-            }
-            Source::Default(_) | Source::Server { .. } | Source::Kept | Source::Rule(_) => false,
-        }
+        use Source::{Annotation, Environment, Flag, Label};
+        matches!(self, Annotation(_) | Label(_) | Environment(_) | Flag(_))
     }
 
     pub fn is_default(&self) -> bool {
