@@ -2,7 +2,8 @@
 
 use super::objects::{Context, Planned, document};
 use super::output::{self, Exit, Printer};
-use super::table::{self, Columns};
+use super::table::Columns;
+use super::terminal::is_terminal;
 use super::{commands, wire};
 use crate::cache;
 use crate::controllers::{Failure, Report};
@@ -147,14 +148,14 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
         let mut list = fetch()?;
         loop {
             let (text, nothing) = self.text(settings, &mut list);
-            if table::is_terminal() {
+            if is_terminal() {
                 let _ = io::stdout().lock().write_all(CLEAR.as_bytes());
-                Printer::stdout(&(text + &nothing));
+                Printer::text(&(text + &nothing));
             } else {
                 // However wide its columns are.
                 let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
                 let new = text.lines().filter(|line| !before.contains(&cells(line)));
-                Printer::stdout(&new.map(|line| format!("{line}\n")).collect::<String>());
+                Printer::text(&new.map(|line| format!("{line}\n")).collect::<String>());
                 before = text.lines().map(cells).collect();
             }
             if Printer::has_no_reader() {

@@ -2,8 +2,8 @@
 //! destination, and one for each node with a condition to set or with something in its way.
 
 use super::lists::{List, Table};
-use super::objects::{Context, Item, Planned, error_of, warnings};
-use super::output::{Exit, Printer, line, or_dash};
+use super::objects::{Context, Item, Planned, about, error_of, warnings};
+use super::output::{Exit, Printer, or_dash};
 use super::table::Columns;
 use super::{startup, wire};
 use crate::controllers::route::{NodePlan, Plan, RouteController, Row, Step, condition_json};
@@ -23,7 +23,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let mut notes = plans.notes();
         notes.extend(plans.plan.nodes.iter().filter_map(|node| {
             let why = &node.obstacle.as_ref()?.message;
-            Some(line(format_args!("{}  blocked: {why}", node.name())))
+            Some(about('!', &node.name(), &format!("blocked: {why}")))
         }));
         let empty = "The Network has no routes, and no node asks for one.\n";
         Ok(List {

@@ -80,8 +80,8 @@ fn nothing(namespace: &Option<String>) -> String {
 const COLUMNS: Columns = Columns {
     headings: &["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"],
     wide: &["ID", "TYPE", "LOCATION"],
-    // The load balancer's name, which follows from the Service's, then the Service's, then what differs.
-    yielding: &[(1, 13), (0, 17), (4, 10)],
+    // What differs, then the load balancer's name, which follows from the Service's, then the Service's.
+    yielding: &[(4, 24), (1, 13), (0, 17), (4, 10)],
 };
 
 const TABLE: Table<Vec<ServicePlan>, ServicePlan> = Table {
