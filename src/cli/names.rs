@@ -143,13 +143,9 @@ impl<'a> Word<'a> {
         let names = || names.iter().copied();
         let mut near = all_nearest(self.bare(), names());
         if near.is_empty() {
-            // In another namespace, or it is misspelt as well.
-            let short = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
-            let shorts: Vec<String> = names().map(short).collect();
-            let meant = all_nearest(last(self.bare()), shorts.iter().map(String::as_str));
-            near = names()
-                .filter(|name| meant.contains(&short(name).as_str()))
-                .collect();
+            // In another namespace.
+            let meant = all_nearest(last(self.bare()), names().map(last));
+            near = names().filter(|name| meant.contains(&last(name))).collect();
         }
         near.truncate(NEAREST_AT_MOST);
         let hint = match near.as_slice() {

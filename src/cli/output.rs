@@ -91,12 +91,6 @@ impl Printer {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
-    /// There is nothing to show: no data, and a line that says so.
-    pub(super) fn none(what: &str) -> String {
-        Printer::stderr(&format!("{what}\n"));
-        String::new()
-    }
-
     /// `ccm: …` on stderr, one line.
     pub(super) fn notice(message: impl std::fmt::Display) {
         Printer::stderr(&line(format_args!("ccm: {message}")));
