@@ -121,7 +121,7 @@ pub(super) fn servers(view: &View) -> Verdicts {
     each(nodes, decide, format!("{count}, none without its server"))
 }
 
-/// Nodes that are not ready for another reason than their server, which `powered` and `nodes` report; and those that are
+/// Nodes that are not ready for another reason than their server, which `servers` and `nodes` report; and those that are
 /// ready and still have the taint of a server that is off.
 pub(super) fn ready(view: &View) -> Verdicts {
     let nodes = need(&view.nodes, "nodes")?;
@@ -150,7 +150,7 @@ pub(super) fn ready(view: &View) -> Verdicts {
     let ok = match down {
         0 => "each node is ready, or still to be initialised".to_owned(),
         down => format!(
-            "{} not ready because of their servers: see powered and nodes",
+            "{} not ready because of their servers: see servers and nodes",
             counted(down, "node")
         ),
     };
@@ -166,7 +166,7 @@ const KUBELET: &str = "kubectl describe node NAME shows the kubelet's last words
                        journalctl -u kubelet";
 
 /// Servers that are off: those of nodes; without a cluster all of the project.
-pub(super) fn powered(view: &View) -> Verdicts {
+pub(super) fn off(view: &View) -> Verdicts {
     let servers = need(&view.servers, "api")?;
     let ok = "no server of a node is off";
     let is_all = servers.iter().all(|one| one.is_off);

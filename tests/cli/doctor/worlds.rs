@@ -1,7 +1,7 @@
 //! Twelve broken worlds, as an operator meets them: `status`, `doctor` and the lists name cause and fix on the first screen.
 
 use crate::common::services::{LoadBalancerService, balancer_of, create};
-use crate::common::{Ran, ccm, snapshot};
+use crate::common::{Ran, ccm, snapshot, wait_until};
 use crate::doctor::world::{KUBE_SYSTEM, World, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
@@ -112,11 +112,15 @@ const WORLDS: &[Broken] = &[
             ("location", "fsn1"), ("type", "lb11"), ("protocol.p443", "https"), ("certificate-type", "managed"),
             ("http-managed-certificate-domains", "failed.example.org"),
         ];
+        let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+        cloud.set_dns_zones(project, &["example.com"]);
         create(&world.sandbox, LoadBalancerService::new("tls", &[80, 443]).with(&managed));
-        for _ in 0..2 {
-            ccm(&world.env, &["lb", "sync"]);
-        }
-    }, cause: "service/default/tls:", fix: "certificate", lists: &[(SERVICES, "Certificate")] },
+        ccm(&world.env, &["lb", "sync", "--settings-from=none"]);
+        wait_until("a failed certificate", || {
+            cloud.certificates(project).iter().any(|one| one["status"]["issuance"] == "failed")
+        });
+    }, cause: "DNS zone of failed.example.org not found", fix: "A certificate can't be issued or renewed",
+        lists: &[(SERVICES, "CertificateFailed")] },
     Broken { what: "a load balancer is an orphan", break_it: |world| {
         let cluster = world.sandbox.cluster();
         cluster.edit("services", Some("default"), "web", |service| service["metadata"]["finalizers"] = json!([]));
@@ -252,6 +256,30 @@ fn targets_of_a_new_service_are_given_time() {
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
+/// What is not known is not shown as missing: the exit code says it, and each item.
+#[test]
+fn lists_without_the_cloud_for_programs() {
+    let world = World::healthy();
+    world.sandbox.stop(Half::Hetzner);
+    for (words, name) in [(NODES, "worker-1"), (SERVICES, "web")] {
+        let ran = world.runs(&[words, &["-o", "json"]].concat());
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+        let item = &ran.json()["items"][0];
+        assert_eq!(item["object"]["name"], name, "{item}");
+        assert_eq!(item["cloud"], json!(null), "{item}");
+        assert!(
+            item["error"].as_str().unwrap().contains("refused"),
+            "{item}"
+        );
+        assert_eq!(
+            [&item["changes"], &item["findings"]],
+            [&json!([]), &json!([])]
+        );
+        assert!(ran.json()["summary"].is_null(), "{ran:?}");
+    }
+}
+
 /// A check that is about many objects shows ten; for programs it shows all.
 #[test]
 fn of_many_objects_ten_are_shown() {
@@ -285,7 +313,7 @@ fn of_many_objects_ten_are_shown() {
 #[test]
 fn status_of_a_healthy_world() {
     let world = World::healthy();
-    let words = [&["status"], &world.flags[..]].concat();
+    let words = [&["status", "--settings-from=none"], &world.flags[..]].concat();
     let ran = world.runs(&words);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
     let mut lines: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
