@@ -215,7 +215,7 @@ fn only_daemon(kube: &kube::Client) -> Option<Daemon> {
 }
 
 /// The settings with those of the daemon, and its container; a person is shown what was not read, and of a daemon that was
-/// not named. The error: what is wrong with them, as in those of another version; `doctor` reports that itself.
+/// not named. The error: what is wrong with them, as in those of another version; `doctor` and `status` report it.
 fn both(
     command: Command,
     words: Vec<OsString>,
@@ -234,7 +234,7 @@ fn both(
     let both = settings::parse_with_daemon(command, words, &Process, Some(&daemon));
     let mut problems = both.problems.clone();
     problems.retain(|problem| !own.problems.contains(problem));
-    if !problems.is_empty() && command != Command::Doctor {
+    if !problems.is_empty() && !matches!(command, Command::Doctor | Command::Status) {
         return Err(joined(problems));
     }
     let unset = own.unset_names();

@@ -36,12 +36,27 @@ pub fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
     for service in &all {
         for port in service["spec"]["ports"].as_array().unwrap() {
             if let Some(port) = port["nodePort"].as_u64() {
-                text = text.replace(&port.to_string(), "NPORT");
+                text = without_number(&text, &port.to_string(), "NPORT");
             }
         }
     }
     text.replace(&sandbox.kubernetes_url(), "KUBERNETES")
         .replace(&sandbox.hetzner_url(), "HETZNER")
+}
+
+/// A number that is part of a longer one is another number.
+fn without_number(text: &str, number: &str, mask: &str) -> String {
+    let mut masked = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(number) {
+        let (before, after) = (&rest[..at], &rest[at + number.len()..]);
+        let is_part = before.ends_with(|c: char| c.is_ascii_digit())
+            || after.starts_with(|c: char| c.is_ascii_digit());
+        masked += before;
+        masked += if is_part { number } else { mask };
+        rest = after;
+    }
+    masked + rest
 }
 
 /// Tables and texts for people fit a terminal of 80 columns. What was done to an object, or failed, is one line however

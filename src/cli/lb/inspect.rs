@@ -122,11 +122,14 @@ fn usage(found: &Balancer) -> String {
         let (out, included, ingoing) = (tib(out), tib(included), tib(ingoing));
         format!("this month {out:.3} TiB out of {included:.0} included, and {ingoing:.3} in")
     });
-    let rates = usage.connections_per_second.zip(usage.requests_per_second);
-    let now = usage.open_connections.zip(rates);
-    let now = now.map(|(open, (connections, requests))| {
-        format!("{open:.0} open connections, {connections:.1} new ones and {requests:.1} requests a second")
-    });
+    let now = [
+        (usage.open_connections, "open connections"),
+        (usage.connections_per_second, "new ones a second"),
+        (usage.requests_per_second, "requests a second"),
+    ];
+    let now = now.map(|(value, what)| Some(format!("{:.1} {what}", value?)));
+    let now: Vec<String> = now.into_iter().flatten().collect();
+    let now = (!now.is_empty()).then(|| now.join(", "));
     let rows = [("price", price), ("traffic", carried), ("now", now)];
     let lines = rows
         .into_iter()

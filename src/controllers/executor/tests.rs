@@ -284,7 +284,7 @@ fn a_slow_request_holds_up_no_other_one() {
 #[test]
 fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     let fake = Fake::default();
-    let long = vec![step("a", &[Answer::Runs(60)]), step("b", &[Answer::Done])];
+    let long = vec![step("a", &[Answer::Runs(90)]), step("b", &[Answer::Done])];
     let mut executor = fake.executor(vec![long]);
     let mut ended = Vec::new();
     let mut ticks = 0;

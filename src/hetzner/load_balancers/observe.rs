@@ -140,8 +140,8 @@ const RECENT: Duration = Duration::from_secs(300);
 pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, Error> {
     let now = Timestamp::now();
     let [start, end] = [now - RECENT, now].map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ"));
-    let types = "open_connections,connections_per_second,requests_per_second";
-    let path = format!("/load_balancers/{id}/metrics?type={types}&start={start}&end={end}&step=60");
+    let types = "type=open_connections&type=connections_per_second&type=requests_per_second";
+    let path = format!("/load_balancers/{id}/metrics?{types}&start={start}&end={end}&step=60");
     let answer: Value = api.get(&path, Urgency::Asked)?;
     // Each sample is a time and a decimal number.
     let last = |name: &str| {

@@ -179,13 +179,15 @@ impl World {
     /// In the folder of its kubeconfig, so that no path is shown.
     /// With the settings of the environment alone, unless the words say otherwise.
     pub fn doctor(&self, words: &[&str]) -> Ran {
-        let alone = ["doctor", "--settings-from=none"];
-        self.runs(&[&alone, &self.flags[..], words].concat())
+        self.runs(&[&["doctor"], &self.flags[..], words].concat())
     }
 
     /// Any command.
     pub fn runs(&self, words: &[&str]) -> Ran {
+        let has_own = words.iter().any(|word| word.starts_with("--settings-from"));
+        let alone = (!has_own).then_some("--settings-from=none");
         let output = command(&self.env, words)
+            .args(alone)
             .current_dir(self.sandbox.folder())
             .output()
             .unwrap();

@@ -115,7 +115,7 @@ const WORLDS: &[Broken] = &[
         let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
         cloud.set_dns_zones(project, &["example.com"]);
         create(&world.sandbox, LoadBalancerService::new("tls", &[80, 443]).with(&managed));
-        ccm(&world.env, &["lb", "sync"]);
+        ccm(&world.env, &["lb", "sync", "--settings-from=none"]);
         wait_until("a failed certificate", || {
             cloud.certificates(project).iter().any(|one| one["status"]["issuance"] == "failed")
         });
@@ -317,7 +317,7 @@ fn of_many_objects_ten_are_shown() {
 #[test]
 fn status_of_a_healthy_world() {
     let world = World::healthy();
-    let words = [&["status"], &world.flags[..]].concat();
+    let words = [&["status", "--settings-from=none"], &world.flags[..]].concat();
     let ran = world.runs(&words);
     assert_eq!(ran.code, 0, "{ran:?}");
     let mut lines: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
