@@ -264,11 +264,7 @@ fn lists_without_the_cloud_for_programs() {
     for (words, name) in [(NODES, "worker-1"), (SERVICES, "web")] {
         let ran = world.runs(&[words, &["-o", "json"]].concat());
         assert_eq!(ran.code, 1, "{ran:?}");
-        let failures = ran
-            .stderr
-            .lines()
-            .filter(|line| line.contains("connection refused"));
-        assert_eq!(failures.count(), 1, "{ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
         let item = &ran.json()["items"][0];
         assert_eq!(item["object"]["name"], name, "{item}");
         assert_eq!(item["cloud"], json!(null), "{item}");
@@ -319,7 +315,7 @@ fn status_of_a_healthy_world() {
     let world = World::healthy();
     let words = [&["status", "--settings-from=none"], &world.flags[..]].concat();
     let ran = world.runs(&words);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
     let mut lines: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
     lines[1] = "KUBERNETES      VERSION, ADDRESS".to_owned();
     lines.retain(|line| !line.starts_with("                "));
