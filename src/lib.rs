@@ -33,6 +33,8 @@
 //! | what | where |
 //! |---|---|
 //! | a panic in a thread | `cli/process.rs` |
+//! | width and colour of a terminal | `cli/terminal.rs` |
+//! | what a change says before and after it is made | `provider/description.rs` |
 //! | secrets are redacted | `http/secret.rs` |
 //! | what is wrong with an annotation's value | `hetzner/load_balancers/values.rs` and `text`; `parser.rs` beside it adds its name |
 //! | a finding becomes log line, event, metric | `controllers/report.rs`; whether again: `kube/reported.rs` |

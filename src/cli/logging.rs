@@ -2,6 +2,7 @@
 //! `RUST_LOG` is not read: ureq's trace would print the bearer token. Beside it the line of a command that waits.
 
 use super::output::Printer;
+use super::terminal::show_wait;
 use crate::controllers::{CHANGES_MADE, FINDINGS};
 use crate::http::{Open, longest_wait, note_waits, without_known_secrets};
 use crate::settings::{LogFormat, Settings};
@@ -52,6 +53,7 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
                     format!("ccm: {}: {message}", level.as_str().to_lowercase())
                 }
             };
+            show_wait(None);
             writeln!(out, "{line}")
         })
         .try_init();
@@ -123,13 +125,11 @@ const SLOW: Duration = Duration::from_secs(1);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A line on stderr while a command waits for an API, so that no command is silent for long; until the process ends.
+/// A line on stderr while a command waits for an API, so that no command is silent for long; until the process ends. A
+/// terminal shows one, which is replaced and then erased.
 pub(super) fn show_waits() {
     note_waits();
-    let first = match std::io::stderr().is_terminal() {
-        true => FIRST_AT_A_TERMINAL,
-        false => FIRST_ELSEWHERE,
-    };
+    let is_terminal = std::io::stderr().is_terminal();
     // Without this thread a command is silent and works.
     let _ = std::thread::Builder::new().spawn(move || {
         let mut last = LastLine {
@@ -138,14 +138,18 @@ pub(super) fn show_waits() {
         };
         loop {
             std::thread::sleep(POLL_INTERVAL);
-            if let Some(open) = longest_wait()
-                && last.is_due(&open, first, Instant::now())
+            let open = longest_wait();
+            if is_terminal {
+                let open = open.filter(|open| open.since.elapsed() >= FIRST_AT_A_TERMINAL);
+                show_wait(open.as_ref().map(waiting_line).as_deref());
+            } else if let Some(open) = open
+                && last.is_due(&open, Instant::now())
             {
                 last = LastLine {
                     number: Some(open.number),
                     at: Instant::now(),
                 };
-                Printer::stderr(&waiting_line(&open));
+                Printer::stderr(&(waiting_line(&open) + "\n"));
             }
         }
     });
@@ -158,11 +162,11 @@ struct LastLine {
 }
 
 impl LastLine {
-    fn is_due(&self, open: &Open, first: Duration, now: Instant) -> bool {
+    fn is_due(&self, open: &Open, now: Instant) -> bool {
         let waited = now.saturating_duration_since(open.since);
         let is_new = self.number != Some(open.number);
         let silent = now.saturating_duration_since(self.at);
-        (is_new && waited >= first) || (silent >= AGAIN && waited >= SLOW)
+        (is_new && waited >= FIRST_ELSEWHERE) || (silent >= AGAIN && waited >= SLOW)
     }
 }
 
@@ -172,7 +176,7 @@ fn waiting_line(open: &Open) -> String {
     let what = open.what.split('?').next().unwrap_or_default();
     let what = one_line(what);
     format!(
-        "ccm: waiting for {what} ({} s)\n",
+        "ccm: waiting for {what} ({} s)",
         open.since.elapsed().as_secs()
     )
 }
@@ -206,7 +210,7 @@ mod tests {
                 what: String::new(),
                 since: at(since),
             };
-            let is_due = last.is_due(&open, FIRST_ELSEWHERE, at(now));
+            let is_due = last.is_due(&open, at(now));
             assert_eq!(is_due, expected, "{name}");
         }
     }

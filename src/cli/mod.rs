@@ -21,6 +21,7 @@ mod run;
 mod startup;
 mod status;
 mod table;
+mod terminal;
 mod topics;
 mod wire;
 

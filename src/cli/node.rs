@@ -4,8 +4,9 @@ use super::objects::{
     Context, Item, Planned, error_of, field, finding, section, sides, unknown_name, warnings,
     would_do,
 };
-use super::output::{Exit, line, or_dash, without};
-use super::table::{self, Columns};
+use super::output::{Exit, Printer, line, or_dash, without};
+use super::table::Columns;
+use super::terminal::{columns, is_terminal};
 use super::{startup, wire};
 use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
@@ -22,7 +23,7 @@ use std::ffi::OsString;
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeList, words)?;
     let text = |plans: &Vec<Plans>, is_wide, of_cloud: &[usize]| match plans.len() {
-        0 => "The cluster has no nodes.\n".to_owned(),
+        0 => Printer::none("The cluster has no nodes."),
         _ => {
             let rows = plans.iter();
             let rows = rows.map(|plan| without(of_cloud, cells(plan, is_wide)));
@@ -180,7 +181,8 @@ impl Plans {
     fn proposal(&self) -> Proposal {
         let mut proposal = self.node.proposal();
         for lifecycle in self.lifecycle.iter().map(LifecyclePlan::proposal) {
-            proposal.lines.extend(lifecycle.lines);
+            let all = [proposal.changes, lifecycle.changes];
+            proposal.changes = all.into_iter().collect();
             proposal.obstacle = proposal.obstacle.or(lifecycle.obstacle);
         }
         proposal
@@ -286,9 +288,12 @@ fn server(server: &Server) -> (String, String) {
 const COLUMNS: Columns = Columns {
     headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
     wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID"],
-    // Addresses, then names, then what differs.
-    yielding: &[(4, 15), (0, 18), (5, 10)],
+    // Addresses and what differs, then names.
+    yielding: &[(4, 15), (5, 20), (0, 18), (5, 10)],
 };
+
+/// So many columns hold two addresses of each node.
+const ROOM_FOR_TWO: usize = 100;
 
 /// Those of them that are not known without the cloud: from the state on, addresses and provider ID aside.
 const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
@@ -297,7 +302,7 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     let plan = &plans.node;
     let addresses = match is_wide {
         true => usize::MAX,
-        false if table::is_terminal() => 1,
+        false if is_terminal() && columns() < ROOM_FOR_TWO => 1,
         false => 2,
     };
     let (id, state) = server(&plan.server);
@@ -381,10 +386,13 @@ fn inspection(plans: &Plans) -> String {
         section(
             "\nVALUES (= as wanted, ~ differs)",
             &fields,
-            "none: nothing is wanted of this node",
+            match plans.obstacles().next() {
+                Some(_) => "unknown: its desired state can't be computed, see FINDINGS",
+                None => "none: nothing is wanted of this node",
+            },
         ),
         section("\nFINDINGS", &findings, "none"),
-        would_do(&plans.proposal().lines, "change nothing"),
+        would_do(&plans.proposal().changes, "change nothing"),
     ]
     .concat()
 }

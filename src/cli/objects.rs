@@ -2,13 +2,14 @@
 //! (`--dry-run`) or does now what one tick of the daemon would do.
 
 use super::leader;
-use super::output::{self, Document, Exit, Printer, line, paragraph};
+use super::output::{self, Document, Exit, Printer, line, paragraph, wrapped_in};
 use super::startup::{CLOUD_PROVIDER, Started};
 use super::table;
+use super::terminal::{columns, is_terminal};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::controllers::{Failure, Proposal, Report};
 use crate::kube::{Node, PastEvent};
-use crate::provider::{Field, Finding, ProviderId, Severity, Source};
+use crate::provider::{Description, Field, Finding, ProviderId, Severity, Source};
 use crate::settings::{Settings, all_nearest, one_of};
 use serde::Serialize;
 use std::fmt::Display;
@@ -140,7 +141,6 @@ impl Context {
         plans: &impl Planned,
         text: impl FnOnce(bool) -> String,
     ) -> Exit {
-        self.show_leader();
         let output = self.settings.output.value;
         output::print(output, || document(what, plans, None), text)
     }
@@ -180,8 +180,8 @@ impl Context {
     pub(super) fn would_do<P: Planned>(&self, plans: &P) -> Exit {
         let proposals = plans.proposals();
         let is_blocked = proposals.iter().any(|one| one.obstacle.is_some());
-        let is_pending = proposals.iter().any(|one| !one.lines.is_empty());
-        let text = proposed(&proposals, plans.notes());
+        let is_pending = proposals.iter().any(|one| !one.changes.is_empty());
+        let text = proposed(&proposals, plans.notes()) + &total(&proposals);
         match self.show_sync(plans, None, text).fail_if(is_blocked) {
             Exit::Done if self.settings.detailed_exitcode.value && is_pending => Exit::Pending,
             exit => exit,
@@ -249,25 +249,38 @@ pub(super) fn summary(report: &Report) -> String {
     )
 }
 
-/// The plan, a line each, then warnings, then what is blocked, then the counts: the last lines are seen best.
+/// The plan, a line each, then warnings, then what is blocked: the last lines are seen best.
 pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
-    let line = |object: &str, text: &str| line(format_args!("{object}  {text}"));
     let changes = proposals.iter().flat_map(|proposal| {
-        let lines = proposal.lines.iter();
-        lines.map(|change| line(&proposal.object, change))
+        let changes = proposal.changes.announced();
+        changes.map(|(mark, text)| about(mark, &proposal.object, &text))
     });
     let obstacles = proposals.iter().flat_map(|proposal| {
         let obstacle = proposal.obstacle.iter();
-        obstacle.map(|why| line(&proposal.object, &format!("blocked: {why}")))
+        obstacle.map(|why| about('!', &proposal.object, &format!("blocked: {why}")))
     });
-    let lines = changes.chain(notes).chain(obstacles);
+    changes.chain(notes).chain(obstacles).collect()
+}
+
+/// A line about an object. In lines of the terminal's width at one; whoever searches a pipe finds the whole line.
+pub(super) fn about(mark: char, object: &str, text: &str) -> String {
+    if !is_terminal() {
+        return line(format_args!("{mark} {object}  {text}"));
+    }
+    // Wrapping leaves one space between words: one column is for the second.
+    let text = format!("{object} {text}");
+    let lines = wrapped_in(columns() - 1, &format!("{mark} "), 6, &text);
+    lines.replacen(&format!("{object} "), &format!("{object}  "), 1)
+}
+
+/// `Plan: 1 to change, 4 unchanged, 1 blocked`: objects.
+pub(super) fn total(proposals: &[Proposal]) -> String {
     let count =
         |such: fn(&Proposal) -> bool| proposals.iter().filter(|proposal| such(proposal)).count();
-    let would_change = count(|proposal| !proposal.lines.is_empty() && proposal.obstacle.is_none());
-    let blocked = count(|proposal| proposal.obstacle.is_some());
-    let unchanged = proposals.len() - would_change - blocked;
-    let lines: String = lines.collect();
-    format!("{lines}{would_change} would change, {unchanged} unchanged, {blocked} blocked\n")
+    let change = count(|one| !one.changes.is_empty() && one.obstacle.is_none());
+    let blocked = count(|one| one.obstacle.is_some());
+    let unchanged = proposals.len() - change - blocked;
+    format!("Plan: {change} to change, {unchanged} unchanged, {blocked} blocked\n")
 }
 
 /// Those findings that are warnings, a line each: they do not block the sync.
@@ -277,7 +290,7 @@ pub(super) fn warnings<'a>(
 ) -> impl Iterator<Item = String> {
     let findings = findings.into_iter();
     let warnings = findings.filter(|finding| finding.severity == Severity::Warning);
-    warnings.map(move |finding| line(format_args!("{object}  warning: {}", finding.message)))
+    warnings.map(move |finding| about('!', &object, &format!("warning: {}", finding.message)))
 }
 
 /// What was done, what should be known, what failed, and how much of each.
@@ -286,7 +299,7 @@ pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> 
     let changes = changes.map(|(object, change)| line(format_args!("{object}  {change}")));
     let failures = report.failures.iter();
     let failures =
-        failures.map(|failure| line(format_args!("{}  failed: {}", failure.object, failure.why)));
+        failures.map(|failure| about('!', &failure.object, &format!("failed: {}", failure.why)));
     let text: String = changes.chain(notes).chain(failures).collect();
     text + &summary(report) + "\n"
 }
@@ -343,7 +356,8 @@ pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)]) -> String {
 }
 
 /// What the next sync would do; `empty`: where that is nothing.
-pub(super) fn would_do(lines: &[String], empty: &str) -> String {
-    let lines = lines.iter().map(|line| paragraph("  ", 6, line));
+pub(super) fn would_do(changes: &Description, empty: &str) -> String {
+    let lines = changes.announced();
+    let lines = lines.map(|(mark, text)| paragraph(&format!("  {mark} "), 8, &text));
     section("\nSYNC WOULD", &lines.collect::<String>(), empty)
 }

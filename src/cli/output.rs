@@ -4,6 +4,7 @@
 //! with
 //! [`line`]: only our own line ends are any.
 
+use super::terminal::{colored, columns, has_color, show_wait};
 use crate::controllers::Report;
 use crate::http::without_known_secrets;
 use crate::provider::Kept;
@@ -12,9 +13,6 @@ use crate::text::{lines, one_line, wrapped};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Widest line of texts and tables, in characters.
-pub(super) const COLUMNS: usize = 80;
 
 /// How a command ended: its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +43,24 @@ static HAS_NO_READER: AtomicBool = AtomicBool::new(false);
 impl Printer {
     /// A reader that went away (`| head`) is not our failure; a full disk is.
     pub(super) fn stdout(text: &str) -> Exit {
+        Printer::to_stdout(&lines(&without_known_secrets(text)))
+    }
+
+    /// What people read; with colours where they see them.
+    pub(super) fn text(text: &str) -> Exit {
         let text = without_known_secrets(text);
+        let text = lines(&text);
+        match has_color(false) {
+            true => Printer::to_stdout(&colored(&text)),
+            false => Printer::to_stdout(&text),
+        }
+    }
+
+    fn to_stdout(text: &str) -> Exit {
+        show_wait(None);
         let mut stdout = io::stdout().lock();
         match stdout
-            .write_all(lines(&text).as_bytes())
+            .write_all(text.as_bytes())
             .and_then(|()| stdout.flush())
         {
             Ok(()) => Exit::Done,
@@ -68,9 +80,21 @@ impl Printer {
     }
 
     pub(super) fn stderr(text: &str) {
+        show_wait(None);
         let text = without_known_secrets(text);
+        let text = lines(&text);
+        let text = match has_color(true) {
+            true => colored(&text).into(),
+            false => text,
+        };
         // There is nowhere left to complain to.
-        let _ = io::stderr().lock().write_all(lines(&text).as_bytes());
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// There is nothing to show: no data, and a line that says so.
+    pub(super) fn none(what: &str) -> String {
+        Printer::stderr(&format!("{what}\n"));
+        String::new()
     }
 
     /// `ccm: …` on stderr, one line.
@@ -104,9 +128,9 @@ pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str)
     format!("{first}{}\n", pieces.join(&between))
 }
 
-/// The same in the width of all texts.
+/// The same in the width of all texts, which is the terminal's.
 pub(super) fn paragraph(first: &str, indent: usize, text: &str) -> String {
-    wrapped_in(COLUMNS, first, indent, text)
+    wrapped_in(columns(), first, indent, text)
 }
 
 /// Wrong usage, and its exit code.
@@ -121,13 +145,15 @@ pub(super) fn print<D: Serialize>(
     document: impl FnOnce() -> D,
     text: impl FnOnce(bool) -> String,
 ) -> Exit {
-    Printer::stdout(&match output {
-        Output::Json => json(&document()),
-        Output::Yaml => serde_yaml::to_string(&document())
-            .unwrap_or_else(|error| format!("error: {:?}\n", error.to_string())),
-        Output::Table => text(false),
-        Output::Wide => text(true),
-    })
+    match output {
+        Output::Json => Printer::stdout(&json(&document())),
+        Output::Yaml => Printer::stdout(
+            &serde_yaml::to_string(&document())
+                .unwrap_or_else(|error| format!("error: {:?}\n", error.to_string())),
+        ),
+        Output::Table => Printer::text(&text(false)),
+        Output::Wide => Printer::text(&text(true)),
+    }
 }
 
 /// Pretty JSON with a newline at its end.

@@ -1,8 +1,8 @@
 //! `ccm route list | sync`: what the route controller sees and would do, for people; and for programs: an item for each
 //! destination, and one for each node with a condition to set or with something in its way.
 
-use super::objects::{Context, Item, Planned, error_of, warnings};
-use super::output::{Exit, Printer, line, or_dash};
+use super::objects::{Context, Item, Planned, about, error_of, warnings};
+use super::output::{Exit, Printer, or_dash};
 use super::table::Columns;
 use super::{startup, wire};
 use crate::controllers::route::{NodePlan, Plan, RouteController, Row, Step, condition_json};
@@ -19,7 +19,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let plans = routes.evaluate()?;
     let rows = plans.plan.rows.iter();
     let text = |is_wide| match rows.len() {
-        0 => "The Network has no routes, and no node asks for one.\n".to_owned(),
+        0 => Printer::none("The Network has no routes, and no node asks for one."),
         _ => COLUMNS.table(rows.map(cells).collect(), is_wide),
     };
     let exit = routes.context.show("List", &plans, text);
@@ -27,7 +27,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut notes = plans.notes();
     notes.extend(plans.plan.nodes.iter().filter_map(|node| {
         let why = &node.obstacle.as_ref()?.message;
-        Some(line(format_args!("{}  blocked: {why}", node.name())))
+        Some(about('!', &node.name(), &format!("blocked: {why}")))
     }));
     Printer::stderr(&notes.concat());
     Ok(exit)

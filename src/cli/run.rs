@@ -185,16 +185,22 @@ fn pass(
     exit
 }
 
-/// What one pass would do, as `sync --dry-run` prints it.
+/// What one pass would do: what each controller would, as `sync --dry-run` prints it, and how much in all. An object that
+/// several controllers change is counted by each.
 fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
     let mut text = String::new();
+    let mut all = Vec::new();
     let mut exit = Exit::Done;
     for controller in controllers {
         match controller.propose(apis, &Selection::All) {
             Ok(proposals) => {
                 let is_blocked = proposals.iter().any(|one| one.obstacle.is_some());
                 exit = exit.fail_if(is_blocked);
-                text.push_str(&objects::proposed(&proposals, []));
+                let lines = objects::proposed(&proposals, []);
+                text +=
+                    &objects::section(&format!("{}:", controller.name()), &lines, "change nothing");
+                text += "\n";
+                all.extend(proposals);
             }
             Err(error) => {
                 log::error!("{}: {error}", controller.name());
@@ -206,7 +212,7 @@ fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
         log::error!("{error}");
         exit = Exit::Failed;
     }
-    match Printer::stdout(&text) {
+    match Printer::text(&(text + &objects::total(&all))) {
         Exit::Done => exit,
         failed => failed,
     }

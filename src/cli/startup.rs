@@ -3,7 +3,7 @@
 
 use super::logging::{self, Reader};
 use super::output::{Exit, Printer, usage};
-use super::{commands, wire};
+use super::{commands, terminal, wire};
 use crate::cache::Apis;
 use crate::http;
 use crate::kube::{self, Container, container};
@@ -72,6 +72,7 @@ pub(super) fn parse(
     if parsed.version {
         return Err(Printer::stdout(&commands::version()));
     }
+    terminal::ask_for_color(parsed.settings.color.value);
     let is_shown = |problem: &Problem| {
         let mut shown = parsed.effective.iter();
         shown.any(|one| one.is_about(problem) && !one.setting.is_of_config())

@@ -1,8 +1,7 @@
 //! Tables for people: aligned columns that fit a width.
 
-use super::output::COLUMNS;
+use super::terminal::{columns, is_terminal};
 use crate::text::one_line;
-use std::io::IsTerminal;
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -20,10 +19,8 @@ pub(super) struct Columns {
 pub(super) type Yielding = (usize, usize);
 
 impl Columns {
-    /// Of rows with a cell for each column, the wide ones included. Within `COLUMNS` at a terminal, as far as the
-    /// columns that
-    /// yield allow it; what is wide, in a pipe or in a file is not cut: whoever searches there for a name has to find
-    /// it.
+    /// Of rows with a cell for each column, the wide ones included. Within the terminal's width, as far as the columns that
+    /// yield allow it; what is wide, in a pipe or in a file is not cut: whoever searches there for a name has to find it.
     pub(super) fn table(&self, mut rows: Vec<Vec<String>>, is_wide: bool) -> String {
         if is_wide {
             return render(&[self.headings, self.wide].concat(), &rows);
@@ -31,29 +28,29 @@ impl Columns {
         rows.iter_mut()
             .for_each(|row| row.truncate(self.headings.len()));
         match is_terminal() {
-            true => render_cut(self.headings, &rows, self.yielding),
+            true => render_cut(self.headings, &rows, self.yielding, columns()),
             false => render(self.headings, &rows),
         }
     }
 }
 
-/// A person looks, not a program.
-pub(super) fn is_terminal() -> bool {
-    std::io::stdout().is_terminal()
-}
-
 /// Lines of cells under a line of headings, as wide as they need.
 pub(super) fn render(headings: &[&str], rows: &[Vec<String>]) -> String {
-    render_cut(headings, rows, &[])
+    render_cut(headings, rows, &[], usize::MAX)
 }
 
-fn render_cut(headings: &[&str], rows: &[Vec<String>], yielding: &[Yielding]) -> String {
+fn render_cut(
+    headings: &[&str],
+    rows: &[Vec<String>],
+    yielding: &[Yielding],
+    columns: usize,
+) -> String {
     let headings: Vec<String> = headings.iter().map(|one| (*one).to_owned()).collect();
     let rows = || std::iter::once(&headings).chain(rows);
     let widest = |column: usize| rows().map(|row| length(&row[column])).max().unwrap_or(0);
     let mut widths: Vec<usize> = (0..headings.len()).map(widest).collect();
     for (column, least) in yielding {
-        let excess = total(&widths).saturating_sub(COLUMNS);
+        let excess = total(&widths).saturating_sub(columns);
         widths[*column] = widths[*column].min((widths[*column].saturating_sub(excess)).max(*least));
     }
     let mut text = String::new();
@@ -112,7 +109,7 @@ mod tests {
                 ["kuberne…lt-web", "other-k…es-web"],
             ),
         ] {
-            let text = render_cut(&["NAME", "DIFF"], &names.map(row), &[(0, 14)]);
+            let text = render_cut(&["NAME", "DIFF"], &names.map(row), &[(0, 14)], 80);
             let lines = text.lines().skip(1);
             let first: Vec<&str> = lines.filter_map(|line| line.split(' ').next()).collect();
             assert_eq!(first, shown);
@@ -127,8 +124,8 @@ mod tests {
             row([&"long".repeat(30), "NotReady", &"x".repeat(50)]),
         ];
         let headings = ["NAME", "STATUS", "DIFF"];
-        let text = render_cut(&headings, &rows, &[(2, 10), (0, 20)]);
-        assert!(text.lines().all(|line| length(line) <= COLUMNS), "{text}");
+        let text = render_cut(&headings, &rows, &[(2, 10), (0, 20)], 80);
+        assert!(text.lines().all(|line| length(line) <= 80), "{text}");
         assert!(
             text.starts_with("NAME") && text.lines().count() == 3 && text.contains('…'),
             "{text}"

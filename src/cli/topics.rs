@@ -7,7 +7,8 @@
 //! A new page: a file in `src/help`, and a row of `TOPICS`. Settings, annotations and metrics have tables that are
 //! generated; `CCM_UPDATE_HELP=1` writes them, see `tests/README.md`.
 
-use super::output::{COLUMNS, wrapped_in};
+use super::output::wrapped_in;
+use super::terminal::columns;
 
 /// A page, by the word behind `ccm help`.
 pub(super) struct Topic {
@@ -51,7 +52,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 /// The page as plain text.
 pub(super) fn page(name: &str) -> Option<String> {
     let topic = TOPICS.iter().find(|topic| topic.name == name)?;
-    Some(plain(topic.page, COLUMNS))
+    Some(plain(topic.page, columns()))
 }
 
 /// What the page of troubleshooting says of an event's reason; without its last full stop.
@@ -97,7 +98,7 @@ impl Row {
     pub(super) fn text(&self) -> String {
         let mut page = Page {
             text: String::new(),
-            columns: COLUMNS,
+            columns: columns(),
         };
         match self.cells.as_slice() {
             [name, text] => {
@@ -260,9 +261,9 @@ mod tests {
     #[test]
     fn a_page_fits_its_columns() {
         for topic in TOPICS {
-            let text = plain(topic.page, COLUMNS);
+            let text = plain(topic.page, 80);
             for line in text.lines() {
-                let is_narrow = line.chars().count() <= COLUMNS;
+                let is_narrow = line.chars().count() <= 80;
                 assert!(is_narrow, "{}: {line}", topic.name);
             }
             assert!(!text.contains("|---") && !text.contains("```") && !text.contains("<!--"));

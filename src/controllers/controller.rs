@@ -2,7 +2,7 @@
 
 use crate::cache::{self, Apis, Poll, ReadFrom};
 use crate::kube::ObjectReference;
-use crate::provider::{Finding, Reason};
+use crate::provider::{Description, Finding, Reason};
 use crate::text;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ pub trait Controller: Send {
 pub struct Proposal {
     /// E.g. `node/worker-1`.
     pub object: String,
-    pub lines: Vec<String>,
+    pub changes: Description,
     /// What stands in the way of more.
     pub obstacle: Option<String>,
 }
@@ -39,12 +39,12 @@ pub struct Proposal {
 impl Proposal {
     pub(super) fn new(
         object: &ObjectReference,
-        lines: Vec<String>,
+        changes: Description,
         obstacle: &Option<Finding>,
     ) -> Proposal {
         Proposal {
             object: object.for_people(),
-            lines,
+            changes,
             obstacle: obstacle.as_ref().map(|finding| finding.message.clone()),
         }
     }
@@ -170,6 +170,13 @@ impl Report {
             finding,
         };
         self.failures.push(failure);
+    }
+
+    /// What was made on an object.
+    pub(super) fn add_changes(&mut self, object: &str, made: &Description) {
+        let lines = made.done().into_iter();
+        self.changes
+            .extend(lines.map(|line| (object.to_owned(), line)));
     }
 
     pub fn failed(&self) -> usize {

@@ -397,11 +397,13 @@ impl<T> Executor<T> {
         for execution in self.executions.iter_mut().filter(|one| is_given_up(one)) {
             let running = execution.running.iter().map(|running| &running.change);
             let first = running.chain(&execution.queue).next();
-            let what = first.map(|change| change.failed()).unwrap_or_default();
+            let what = first
+                .map(|change| change.description().failed())
+                .unwrap_or_default();
             let error = Error::new(kind.clone(), format!("{what}: {why}"));
             for running in std::mem::take(&mut execution.running) {
-                let (object, line) = (&execution.object, running.change.line());
-                log::info!("{object}: {line} (begun; its end was not waited for)");
+                let (object, change) = (&execution.object, running.change.description());
+                log::info!("{object}: {change} (begun; its end was not waited for)");
                 count(self.controller, &*running.change, Err(&error));
             }
             execution.end(End::Failed(error));
@@ -478,7 +480,7 @@ impl<T> Execution<T> {
             self.queue.clear();
             let why = format!(
                 "{}: not yet, because none of the others could be added",
-                change.line()
+                change.description()
             );
             self.refused.push(Error::new(ErrorKind::Other, why));
             return None;
@@ -510,7 +512,7 @@ impl<T> Execution<T> {
             }
             Ok(Applied::Overtaken) => {
                 count(controller, &*change, Err(&Error::new(ErrorKind::Busy, "")));
-                return self.end(End::Overtaken(change.line()));
+                return self.end(End::Overtaken(change.description().to_string()));
             }
             Err(error) => {
                 count(controller, &*change, Err(&error));
@@ -522,7 +524,7 @@ impl<T> Execution<T> {
             self.not_before = now;
             return self.is_made(controller, change);
         };
-        log::debug!("{}: {} (begun)", self.object, change.line());
+        log::debug!("{}: {} (begun)", self.object, change.description());
         self.not_before = now + follow_pause;
         self.running.push(Running {
             action,
@@ -560,7 +562,7 @@ impl<T> Execution<T> {
                 Some(Err(error)) => {
                     let change = running.change;
                     count(controller, &*change, Err(&error));
-                    let why = format!("{}: {}", change.failed(), error.message);
+                    let why = format!("{}: {}", change.description().failed(), error.message);
                     let error = Error::new(error.kind, why);
                     match change.may_fail_alone() {
                         true => self.refuse(&*change, error),
@@ -573,10 +575,10 @@ impl<T> Execution<T> {
 
     fn is_made(&mut self, controller: &'static str, change: Box<dyn Change>) {
         count(controller, &*change, Ok(()));
-        let line = change.line();
-        log_change(controller, &self.object, &line);
+        let made = change.description();
+        log_change(controller, &self.object, &made);
         self.target_added |= adds_target(&*change);
-        self.lines.push(line);
+        self.lines.extend(made.done());
         self.made.push(change);
     }
 

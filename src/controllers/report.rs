@@ -5,7 +5,9 @@ pub(super) use super::controller::{Outage, Report};
 use crate::cache::Apis;
 use crate::kube::{self, Event, ObjectReference};
 use crate::metrics::{CHANGES, FINDINGS as FINDINGS_REPORTED};
-use crate::provider::{self, ErrorKind, Finding, Origin, Reason, Severity, without_correlations};
+use crate::provider::{
+    self, Description, ErrorKind, Finding, Origin, Reason, Severity, without_correlations,
+};
 use crate::text;
 use jiff::Timestamp;
 
@@ -15,8 +17,9 @@ pub const FINDINGS: &str = "ccm::findings";
 /// The log target of changes, logged as they are made.
 pub const CHANGES_MADE: &str = "ccm::changes";
 
-/// The line of a change that was made.
-pub(super) fn log_change(controller: &str, object: &str, line: &str) {
+/// A line for what a change did.
+pub(super) fn log_change(controller: &str, object: &str, made: &Description) {
+    let line = made.done().join(", ");
     log::info!(target: CHANGES_MADE, controller, object; "{object}: {line}");
 }
 

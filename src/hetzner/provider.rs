@@ -10,10 +10,10 @@ use super::networks::{self, Network};
 use super::servers;
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use crate::provider::{
-    ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Error,
-    ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancers, Metadata,
-    Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, Profile, Provider, ProviderId,
-    RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage,
+    ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Description,
+    Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancers,
+    Metadata, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, Profile, Provider,
+    ProviderId, RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage,
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
@@ -272,17 +272,13 @@ impl Change for RouteWrite {
     fn apply(&self) -> Result<Applied, Error> {
         let applied = networks::change_route(&self.api, routed(self.network)?, &self.change);
         applied.map_err(|error| {
-            let why = format!("{}: {}", self.failed(), error.message);
+            let why = format!("{}: {}", self.description().failed(), error.message);
             Error::new(error.kind, why)
         })
     }
 
-    fn line(&self) -> String {
-        self.change.line()
-    }
-
-    fn failed(&self) -> String {
-        self.change.failed()
+    fn description(&self) -> Description {
+        self.change.description()
     }
 
     fn json(&self) -> Value {

@@ -3,6 +3,7 @@
 //! What a field or a change is, is the provider's business; the controller orders, waits, retries
 //! and reports. So both are trait objects that only their provider reads.
 
+use super::description::Description;
 use super::error::{Error, Urgency};
 use super::finding::Finding;
 use super::interned::Interned;
@@ -83,13 +84,8 @@ pub trait Change: fmt::Debug + Send + Sync {
     /// Makes it. Never repeated by itself: after an error the caller reads again.
     fn apply(&self) -> Result<Applied, Error>;
 
-    /// For people, e.g. `target worker-1: added`.
-    fn line(&self) -> String;
-
-    /// What the message begins with when its action fails.
-    fn failed(&self) -> String {
-        self.line()
-    }
+    /// For people.
+    fn description(&self) -> Description;
 
     /// For programs: `{"change": "add_target", …}`.
     fn json(&self) -> serde_json::Value;

@@ -5,6 +5,7 @@
 //! taints, provided node IPs and guards belong to the controllers in front of it.
 
 mod clock;
+mod description;
 mod error;
 mod finding;
 mod gate;
@@ -19,6 +20,7 @@ mod service;
 mod source;
 
 pub use clock::{LARGEST_DRIFT, Moment};
+pub use description::{Description, Verb};
 pub use error::{CORRELATION, Error, ErrorKind, Urgency, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, OpenGate, Refused};

@@ -3,6 +3,7 @@
 //! One change at a time: while a network is being changed, another change of it is answered
 //! `ErrorKind::Busy`.
 
+use super::description::{Description, Verb};
 use super::error::{Error, Urgency};
 use super::load_balancer::{Actions, Change};
 use ipnet::Ipv4Net;
@@ -71,19 +72,14 @@ impl RouteChange {
         }
     }
 
-    /// `route 10.244.1.0/24 via 10.0.0.2: added`.
-    pub fn line(&self) -> String {
+    /// `add route 10.244.1.0/24 via 10.0.0.2`.
+    pub fn description(&self) -> Description {
+        let route = format!("route {}", self.route);
         match self.kind {
-            RouteChangeKind::Add => format!("route {}: added", self.route),
-            RouteChangeKind::Delete => format!("route {}: deleted ({})", self.route, self.why),
-        }
-    }
-
-    /// `route 10.244.1.0/24 via 10.0.0.2: could not be added`.
-    pub fn failed(&self) -> String {
-        match self.kind {
-            RouteChangeKind::Add => format!("route {}: could not be added", self.route),
-            RouteChangeKind::Delete => format!("route {}: could not be deleted", self.route),
+            RouteChangeKind::Add => Description::new(Verb::Add, route, ""),
+            RouteChangeKind::Delete => {
+                Description::new(Verb::Delete, route, format!(" ({})", self.why))
+            }
         }
     }
 

@@ -69,6 +69,12 @@ impl Source {
         }
     }
 
+    /// An operator or the owner of the object asks for it.
+    pub fn is_set(&self) -> bool {
+        use Source::{Annotation, Environment, Flag, Label};
+        matches!(self, Annotation(_) | Label(_) | Environment(_) | Flag(_))
+    }
+
     pub fn is_default(&self) -> bool {
         matches!(self, Source::Default(_))
     }

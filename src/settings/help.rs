@@ -147,6 +147,9 @@ mod tests {
         let expected = "  -o, --output table|wide|json|yaml
           Output format on stdout. json and yaml are stable, for scripts.
           [default: table]
+      --color auto|always|never
+          Whether text is coloured; json and yaml never are. auto: at a
+          terminal, unless NO_COLOR is set or TERM is dumb. [default: auto]
       --log-format text|json
           Format of the log on stderr: lines for people, or one JSON object for
           each line. Also: --logging-format. [default: text]

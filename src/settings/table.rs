@@ -7,7 +7,7 @@
 use super::effective::{Resolver, choice, kubeconfig, parsed, token};
 use super::setting::Variable::{File, Older, Value};
 use super::setting::{Command, Group, Kind, Setting};
-use super::values::{self, Controller, LogFormat, Output, Url, WorkloadName, unless_empty};
+use super::values::{self, Color, Controller, LogFormat, Output, Url, WorkloadName, unless_empty};
 use crate::http::Token;
 use crate::provider::{AddressFamily, LoadBalancerDefaults, NetworkSelector, Profile, Sourced};
 use crate::text::duration::{duration, interval, whole_seconds};
@@ -561,6 +561,15 @@ settings! {
         kind: Kind::Choice(&["table", "wide", "json", "yaml"]),
         default: Some("table"),
         help: "Output format on stdout. json and yaml are stable, for scripts.",
+        ..Setting::of(Group::Output, CLIENTS)
+    }
+
+    COLOR color: Color = choice => {
+        own: true,
+        flags: &["color"],
+        kind: Kind::Choice(&["auto", "always", "never"]),
+        default: Some("auto"),
+        help: "Whether text is coloured; json and yaml never are. auto: at a terminal, unless NO_COLOR is set or TERM is dumb.",
         ..Setting::of(Group::Output, CLIENTS)
     }
 

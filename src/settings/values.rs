@@ -16,6 +16,16 @@ pub enum LogFormat {
     Json,
 }
 
+/// Whether what people read is coloured. Auto: at a terminal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Color {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
 /// How a client command writes its data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

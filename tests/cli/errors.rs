@@ -267,7 +267,7 @@ fn what_a_role_does_not_allow() {
     ]);
     check(&sandbox, &env_of("reader"), &[(LIST, &[], 0, "")]);
     let ran = ccm(&env_of("reader"), &["node", "sync", "worker-2"]);
-    let expected = "node/worker-2  failed: PATCH KUBERNETES/api/v1/nodes/worker-2/status: nodes \"worker-2\" is forbidden: \
+    let expected = "! node/worker-2  failed: PATCH KUBERNETES/api/v1/nodes/worker-2/status: nodes \"worker-2\" is forbidden: \
                     User \"reader\" cannot patch resource \"nodes/status\" in API group \"\" at the cluster scope \
                     (403 Forbidden); give this user a role that allows it\n";
     let told = complaints(&sandbox, &ran.stdout);
@@ -461,4 +461,25 @@ fn who_waits_for_an_api_is_told_so() {
             assert!(last.starts_with(&waiting), "{half:?}: {words}: {told:#?}");
         }
     }
+}
+
+#[test]
+fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
+    let sandbox = world();
+    let slow = Effect::Slow(Duration::from_secs(4));
+    sandbox
+        .faults()
+        .add(Rule::new(slow).half(Half::Hetzner).times(1));
+    let env = with(common::env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let Some(shown) = common::at_terminal(&env, &["node", "list"]) else {
+        return;
+    };
+    assert!(shown.contains("ccm: waiting for GET "), "{shown:?}");
+    // What a terminal shows at the end: of each line what was written after it was erased last.
+    let left = shown
+        .lines()
+        .filter_map(|line| line.split("\u{1b}[K").last());
+    let left: Vec<&str> = left.collect();
+    assert!(!left.concat().contains("waiting"), "{shown:?}");
+    assert!(left[0].starts_with("NAME "), "{shown:?}");
 }

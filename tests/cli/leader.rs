@@ -115,7 +115,7 @@ fn a_role_without_leases_is_told_and_client_commands_do_not_mind() {
 }
 
 #[test]
-fn commands_say_who_leads_and_dry_runs_write_nothing() {
+fn syncs_say_who_leads_and_dry_runs_write_nothing() {
     let commands: [&[&str]; 5] = [
         &["node", "list", "-o", "json"],
         &["node", "inspect", "worker-1"],
@@ -137,7 +137,7 @@ fn commands_say_who_leads_and_dry_runs_write_nothing() {
             let is_told = ran.stderr.contains(line);
             assert_eq!(
                 is_told,
-                told && words[0] == "node",
+                told && words[..2] == ["node", "sync"],
                 "{words:?}: {}",
                 ran.stderr
             );

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
-use crate::people::{fits, seen};
+use crate::people::{self, fits, seen};
 
 use common::{ccm, env, node, snapshot};
 use sandbox::Sandbox;
@@ -69,6 +69,16 @@ fn node_list() {
         "node-list-wide.txt",
         &seen(&sandbox, &["node", "list", "-o", "wide"]),
     );
+}
+
+#[test]
+fn at_a_terminal() {
+    let commands: [&[&str]; 3] = [
+        &["node", "list"],
+        &["node", "inspect", "worker-1"],
+        &["node", "sync", "--dry-run"],
+    ];
+    people::screens(&cluster(), "terminal-node", &commands);
 }
 
 #[test]
@@ -165,11 +175,12 @@ fn run_dry_run_writes_nothing() {
         (
             ran.code,
             ran.stdout
-                .contains("worker-1  taint uninitialized: removed")
+                .contains("- node/worker-1  remove taint uninitialized\n")
         ),
         (1, true),
         "some blocked: {ran:?}"
     );
+    snapshot("run-dry-run.txt", &ran.stdout);
     assert_eq!(sandbox.cluster().list("nodes", None), before);
     let writes = sandbox
         .calls()

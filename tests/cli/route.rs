@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
-use crate::people::{fits, seen};
+use crate::people::{self, fits, seen};
 
 use common::{ccm, env, snapshot};
 use sandbox::Sandbox;
@@ -83,6 +83,15 @@ fn route_list() {
     snapshot("route-list-wide.txt", &wide);
     let json = seen(&sandbox, &["route", "list", CIDR, "-o", "json"]);
     snapshot("route-list.json", &json);
+}
+
+#[test]
+fn at_a_terminal() {
+    let commands: [&[&str]; 2] = [
+        &["route", "list", CIDR],
+        &["route", "sync", CIDR, "--dry-run"],
+    ];
+    people::screens(&cluster(), "terminal-route", &commands);
 }
 
 #[test]

@@ -94,14 +94,21 @@ pub fn ccm(env: &Env, words: &[&str]) -> Ran {
     }
 }
 
-/// What a command shows a person whose terminal has its stdout and stderr; none: no terminal can be had here.
+/// What a command shows a person whose terminal has its stdout and stderr; none: no terminal can be had here. The terminal
+/// does not know how wide it is.
 pub fn at_terminal(env: &Env, words: &[&str]) -> Option<String> {
+    at_terminal_of(None, env, words)
+}
+
+/// The same at one of so many columns.
+pub fn at_terminal_of(columns: Option<usize>, env: &Env, words: &[&str]) -> Option<String> {
     let line: Vec<String> = std::iter::once(binary().display().to_string())
         .chain(words.iter().map(|word| (*word).to_owned()))
         .map(|word| format!("'{word}'"))
         .collect();
+    let first = columns.map_or(String::new(), |columns| format!("stty cols {columns}; "));
     let shown = Command::new("script")
-        .args(["-qec", &line.join(" "), "/dev/null"])
+        .args(["-qec", &(first + &line.join(" ")), "/dev/null"])
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("SHELL", "/bin/sh")

@@ -570,7 +570,7 @@ fn the_commands_show_it_and_sync_does_it() {
         "{list}"
     );
     let inspect = ccm(&env(&sandbox), &["node", "inspect", "worker-2"]).stdout;
-    assert!(inspect.contains("deleted (server "), "{inspect}");
+    assert!(inspect.contains("- delete node (server "), "{inspect}");
     let dry = ccm(
         &env(&sandbox),
         &["node", "sync", "--dry-run", "--detailed-exitcode"],

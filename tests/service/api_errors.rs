@@ -65,7 +65,7 @@ fn an_outage_during_a_resync_does_not_cost_a_whole_period() {
     wait_at_most(Duration::from_secs(4), "the algorithm", || {
         sandbox.cloud().load_balancer(id)["algorithm"]["type"] == "round_robin"
     });
-    daemon.logs("algorithm: least_connections → round_robin");
+    daemon.logs("algorithm: changed, least_connections → round_robin");
 }
 
 #[test]

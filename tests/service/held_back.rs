@@ -192,7 +192,7 @@ fn without_the_daemon_s_settings_nothing_changes_and_all_of_it_is_named() {
     // With its own eyes the daemon sees nothing to do.
     let daemon = ccm(&world.daemon, &["run", "--dry-run", "--cluster-name=prod"]);
     assert!(
-        daemon.stdout.contains("0 would change, 3 unchanged"),
+        daemon.stdout.contains("Plan: 0 to change, 5 unchanged"),
         "{daemon:?}"
     );
 }
@@ -279,7 +279,7 @@ fn with_the_daemon_s_settings_nothing_differs() {
         assert_eq!(list.matches("  -\n").count(), 3, "{list}");
         let nodes = ccm(&world.shell, &["node", "sync", FROM, "--dry-run"]);
         assert!(
-            nodes.stdout.contains("0 would change, 2 unchanged"),
+            nodes.stdout.contains("Plan: 0 to change, 2 unchanged"),
             "{nodes:?}"
         );
         // A person's own word comes first.
@@ -441,7 +441,7 @@ fn what_stands_elsewhere_is_told_and_still_held_back() {
         "{ran:?}"
     );
     // Known to be unset: that is what the daemon would do, too.
-    assert!(ran.stdout.contains("target worker-1: removed"), "{ran:?}");
+    assert!(ran.stdout.contains("remove target worker-1"), "{ran:?}");
     assert!(!ran.stdout.contains("ALGORITHM_TYPE"), "{ran:?}");
     assert_eq!(world.shape(), before);
     // What is taken whole from a ConfigMap may hold anything.

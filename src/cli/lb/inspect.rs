@@ -21,8 +21,10 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     plans
         .iter_mut()
         .for_each(|plan| read_more(&context.apis, plan));
-    let inspect = |plan| inspection(plan, failed_try(plan));
-    let text = |_| plans.iter().map(inspect).collect();
+    let text = |is_wide| {
+        let inspect = |plan| inspection(plan, failed_try(plan), is_wide);
+        plans.iter().map(inspect).collect()
+    };
     Ok(context.show("Inspection", &plans, text))
 }
 
@@ -61,7 +63,8 @@ fn failed_try(plan: &ServicePlan) -> Option<FailedTry> {
     service::failed_tries(events).remove(&plan.object.uid)
 }
 
-fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
+/// `is_wide`: with every field, else with those that differ and those that are set.
+fn inspection(plan: &ServicePlan, failed: Option<FailedTry>, is_wide: bool) -> String {
     // What blocks it, what does not work, then warnings.
     let mut findings: Vec<String> = plan.cloud.obstacle.iter().map(finding).collect();
     findings.extend(gone(plan));
@@ -73,6 +76,12 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
 
     let mut fields: Vec<&Field> = plan.cloud.fields.iter().collect();
     fields.sort_by_key(|field| !field.differs());
+    let all = fields.len();
+    fields.retain(|field| is_wide || field.differs() || field.source.is_set());
+    let more = match all - fields.len() {
+        0 => String::new(),
+        more => line(format_args!("  {more} more, unset: -o wide shows them")),
+    };
     let fields = fields.into_iter().map(|one| {
         field(
             &one.field,
@@ -84,7 +93,7 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
     });
 
     let held_back = plan.held_back_lines().into_iter();
-    let held_back = held_back.map(|line| paragraph("  ", 6, &format!("hold back {line}")));
+    let held_back = held_back.map(|line| paragraph("  · ", 8, &format!("hold back {line}")));
     [
         section("FINDINGS", &findings.concat(), "none"),
         "\n".to_owned(),
@@ -93,11 +102,14 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
         health(plan),
         section(
             "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
-            &fields.collect::<String>(),
-            "none: nothing is wanted of a load balancer",
+            &(fields.collect::<String>() + &more),
+            match plan.cloud.obstacle {
+                None => "none: nothing is wanted of a load balancer",
+                Some(_) => "unknown: the desired state can't be computed, see FINDINGS",
+            },
         ),
         would_do(
-            &plan.lines(),
+            &plan.description(),
             match plan.cloud.obstacle {
                 None => "change nothing",
                 Some(_) => "change nothing, until what blocks it is fixed: see FINDINGS",

@@ -38,7 +38,6 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         }
     };
     plans.extend(services.orphans(&plans, begun)?);
-    context.show_leader();
     // A command that only reads warns and continues.
     let _ = context.check_profile();
     // Certificates have no namespace: the list of one namespace does not show them.
@@ -59,7 +58,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     };
     let text = |is_wide| {
         let table = match plans.len() {
-            _ if is_off => format!("{TURNED_OFF}.\n"),
+            _ if is_off => Printer::none(&format!("{TURNED_OFF}.")),
             0 => nothing(&context.settings.namespace.value),
             _ => {
                 let rows = plans.iter().map(|plan| cells(plan, is_wide));
@@ -90,14 +89,14 @@ fn nothing(namespace: &Option<String>) -> String {
         Some(namespace) => format!("Namespace {namespace}"),
         None => "The cluster".to_owned(),
     };
-    format!("{place} has no Service of type LoadBalancer.\n")
+    Printer::none(&format!("{place} has no Service of type LoadBalancer."))
 }
 
 const COLUMNS: Columns = Columns {
     headings: &["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"],
     wide: &["ID", "TYPE", "LOCATION"],
-    // The load balancer's name, which follows from the Service's, then the Service's, then what differs.
-    yielding: &[(1, 13), (0, 17), (4, 10)],
+    // What differs, then the load balancer's name, which follows from the Service's, then the Service's.
+    yielding: &[(4, 24), (1, 13), (0, 17), (4, 10)],
 };
 
 fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {

@@ -1,8 +1,8 @@
 //! The plans of Services and their load balancers, and their form for programs.
 
 use crate::cache::ReadFrom;
-use crate::cli::objects::{Context, Item, Planned, error_of, unknown_name, warnings};
-use crate::cli::output::{Exit, Printer, line, usage};
+use crate::cli::objects::{Context, Item, Planned, about, error_of, unknown_name, warnings};
+use crate::cli::output::{Exit, Printer, usage};
 use crate::cli::{startup, wire};
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
 use crate::controllers::{Proposal, Report, Selection};
@@ -179,7 +179,7 @@ impl Planned for Vec<ServicePlan> {
         let warned = left.flat_map(|plan| warnings(plan.name(), plan.warnings()));
         let held_back = self.iter().flat_map(|plan| {
             let lines = plan.held_back_lines().into_iter();
-            lines.map(|one| line(format_args!("{}  held back: {one}", plan.name())))
+            lines.map(|one| about('·', &plan.name(), &format!("held back: {one}")))
         });
         warned.chain(held_back).collect()
     }

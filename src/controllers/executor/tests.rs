@@ -136,6 +136,7 @@ fn what_comes_of_one_services_changes() {
         let fake = Fake::default();
         let work = fake.run(vec![changes]).remove(0);
         assert_eq!(fake.sent(), sent, "{name}");
+        let lines: Vec<String> = lines.iter().map(|one| format!("{one}: added")).collect();
         assert_eq!(work.lines, lines, "{name}");
         assert_eq!(work.refused.len(), refused, "{name}: {:?}", work.refused);
         assert_eq!(
@@ -160,7 +161,7 @@ fn each_change_has_its_own_tries() {
         target("b", &[BUSY, BUSY, Answer::Done]),
     ]]);
     assert_eq!(works[0].refused.len(), 1, "{:?}", works[0].refused);
-    assert_eq!(works[0].lines, ["b"]);
+    assert_eq!(works[0].lines, ["b: added"]);
 }
 
 #[test]
@@ -215,7 +216,7 @@ fn an_action_without_end_is_left_and_the_others_are_not() {
     let [stuck, many] = works.try_into().ok().unwrap();
     let error = stuck.error().unwrap();
     assert_eq!(error.kind, ErrorKind::Unavailable);
-    assert_eq!(error.message, "a: it still runs after 120 s");
+    assert_eq!(error.message, "could not add a: it still runs after 120 s");
     assert_eq!((many.error(), many.lines.len()), (None, 9));
     assert!(!fake.sent().contains(&"a2".to_owned()));
 }
@@ -247,7 +248,7 @@ fn who_is_to_end_does_not_wait() {
     let error = waits.error().unwrap();
     assert_eq!(
         (error.kind.clone(), error.message.as_str()),
-        (ErrorKind::Refused, "a: ccm is ending")
+        (ErrorKind::Refused, "could not add a: ccm is ending")
     );
     assert_eq!(
         (over.error(), over.lines.len()),
@@ -307,11 +308,11 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
         });
     }
     assert!(ticks > 2, "the case shows nothing");
-    assert_eq!(ended[0], (1, 2, vec!["c".to_owned()]));
+    assert_eq!(ended[0], (1, 2, vec!["c: added".to_owned()]));
     let last = &ended[1];
     assert_eq!(
         (last.0, last.2.as_slice()),
-        (0, &["a".to_owned(), "b".to_owned()][..])
+        (0, &["a: added".to_owned(), "b: added".to_owned()][..])
     );
 }
 
@@ -358,7 +359,7 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
         over.sort_by_key(|one| one.subject);
         assert_eq!(
             (over[0].is_stopped, &over[0].lines[..]),
-            (true, &["a".to_owned()][..])
+            (true, &["a: added".to_owned()][..])
         );
         assert_eq!((over[1].is_stopped, over[1].lines.len()), (false, 2));
     });

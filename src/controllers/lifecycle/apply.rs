@@ -66,7 +66,7 @@ fn write(apis: &Apis, node: &Node, change: &Change) -> Result<(), kube::Error> {
     };
     count_write(NAME, change.kind(), written.as_ref().map(drop));
     written?;
-    log_change(NAME, &node.object().for_people(), &change.line());
+    log_change(NAME, &node.object().for_people(), &change.description());
     Ok(())
 }
 
@@ -82,7 +82,10 @@ pub(super) fn not_written(change: &Change, error: &kube::Error) -> Option<Findin
         _ if error.is_conflict() => return None,
         _ => (
             Reason::TaintingNodeFailed,
-            format!("not done, tried again later: {}: {error}", change.line()),
+            format!(
+                "not done, tried again later: {}: {error}",
+                change.description()
+            ),
         ),
     };
     Some(Finding::warning(reason, message))

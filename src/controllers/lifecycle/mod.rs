@@ -175,7 +175,7 @@ impl LifecycleController {
                     recovered(apis, NAME, &plan.object);
                 }
                 report.changed += 1;
-                report.changes.push((object, change.line()));
+                report.add_changes(&object, &change.description());
                 return;
             }
             (Ok(()), None, None) => {

@@ -3,7 +3,7 @@
 use crate::controllers::controller::Proposal;
 use crate::controllers::matching::server_of;
 use crate::kube::{Node, ObjectReference, Taint};
-use crate::provider::{Finding, InstanceId, Provider, Reason};
+use crate::provider::{Description, Finding, InstanceId, Provider, Reason, Verb};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -110,8 +110,8 @@ fn taints(node: &Node, is_off: bool) -> Vec<Taint> {
 
 impl LifecyclePlan {
     pub fn proposal(&self) -> Proposal {
-        let lines = self.change.iter().map(Change::line);
-        Proposal::new(&self.object, lines.collect(), &self.obstacle)
+        let changes = self.change.iter().map(Change::description);
+        Proposal::new(&self.object, changes.collect(), &self.obstacle)
     }
 }
 
@@ -125,15 +125,18 @@ impl Change {
         }
     }
 
-    /// `taint shutdown: added`.
-    pub fn line(&self) -> String {
+    /// `add taint shutdown (the server is off)`.
+    pub fn description(&self) -> Description {
         match self {
-            Change::AddShutdownTaint { .. } => "taint shutdown: added (the server is off)".into(),
+            Change::AddShutdownTaint { .. } => {
+                Description::new(Verb::Add, "taint shutdown", " (the server is off)")
+            }
             Change::RemoveShutdownTaint { .. } => {
-                "taint shutdown: removed (the node is ready)".into()
+                Description::new(Verb::Remove, "taint shutdown", " (the node is ready)")
             }
             Change::DeleteNode { server } => {
-                format!("deleted (server {server} does not exist any more)")
+                let why = format!(" (server {server} does not exist any more)");
+                Description::new(Verb::Delete, "node", why)
             }
         }
     }

@@ -64,9 +64,9 @@ fn make_changes(apis: &Apis, applied: &mut Applied) -> Result<(), kube::Error> {
         let node = written?;
         version.clone_from(&node.metadata.resource_version);
         apis.nodes.written(node, begun);
-        let lines = plan.lines_of(change);
-        log_change(NAME, &plan.object.for_people(), &lines.join(", "));
-        applied.lines.extend(lines);
+        let made = plan.description_of(change);
+        log_change(NAME, &plan.object.for_people(), &made);
+        applied.lines.extend(made.done());
     }
     Ok(())
 }

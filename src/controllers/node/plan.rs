@@ -5,8 +5,8 @@ use crate::controllers::controller::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
-    self, Field, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider, Reason,
-    Source, Sourced,
+    self, Description, Field, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress,
+    Provider, Reason, Source, Sourced, Verb,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -133,17 +133,17 @@ impl NodePlan {
     /// What would be done, in words.
     pub fn proposal(&self) -> Proposal {
         let changes = self.changes.iter();
-        let lines = changes.flat_map(|change| self.lines_of(change));
-        Proposal::new(&self.object, lines.collect(), &self.obstacle)
+        let changes = changes.map(|change| self.description_of(change));
+        Proposal::new(&self.object, changes.collect(), &self.obstacle)
     }
 
-    /// What one of the changes does, a line for each value.
-    pub fn lines_of(&self, change: &Change) -> Vec<String> {
+    /// What one of the changes does, a part for each value.
+    pub fn description_of(&self, change: &Change) -> Description {
         let fields = match change {
             Change::SetAddresses { .. } => &self.address_fields,
             Change::Update { .. } => &self.other_fields,
         };
-        fields.iter().filter_map(line).collect()
+        fields.iter().filter_map(described).collect()
     }
 
     /// It should be initialised, and the list of servers does not hold its own.
@@ -408,19 +408,14 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     fields
 }
 
-/// `taint uninitialized: removed`; none: it is as it should be.
-fn line(field: &Field) -> Option<String> {
+/// None: it is as it should be.
+fn described(field: &Field) -> Option<Description> {
     let name = &field.field;
-    match (&field.have, &field.want) {
-        (have, want) if have == want => None,
-        (None, Some(want)) => Some(format!("{name}: set to {want}")),
-        (Some(have), Some(want)) => Some(format!("{name}: {have} → {want}")),
-        (Some(_), None) if name == UNINITIALIZED_TAINT => Some(format!("{name}: removed")),
-        (have, None) => Some(format!(
-            "{name}: {} removed",
-            have.as_deref().unwrap_or("-")
-        )),
+    if name == UNINITIALIZED_TAINT {
+        return Some(Description::new(Verb::Remove, name, ""));
     }
+    let (have, want) = (field.have.as_deref(), field.want.as_deref());
+    (have != want).then(|| Description::value(name, have, want))
 }
 
 /// One write.

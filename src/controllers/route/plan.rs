@@ -2,7 +2,7 @@
 
 use crate::controllers::Proposal;
 use crate::kube::{Node, ObjectReference};
-use crate::provider::{Error, Finding, Reason, Route, RouteChange};
+use crate::provider::{Description, Error, Finding, Reason, Route, RouteChange};
 use ipnet::Ipv4Net;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -126,19 +126,19 @@ impl Plan {
 
     /// By node; and by destination, where no node is concerned.
     pub fn proposals(&self) -> Vec<Proposal> {
-        let mut by_object: BTreeMap<String, (Vec<String>, Option<String>)> = BTreeMap::new();
+        let mut by_object: BTreeMap<String, (Vec<Description>, Option<String>)> = BTreeMap::new();
         for change in &self.changes {
-            let (lines, _) = by_object.entry(change.object()).or_default();
-            lines.push(change.line());
+            let (changes, _) = by_object.entry(change.object()).or_default();
+            changes.push(change.description());
         }
         for node in &self.nodes {
-            let (lines, obstacle) = by_object.entry(node.name()).or_default();
-            lines.extend(node.condition().map(condition_line));
+            let (changes, obstacle) = by_object.entry(node.name()).or_default();
+            changes.extend(node.condition().map(condition));
             *obstacle = node.obstacle.as_ref().map(|why| why.message.clone());
         }
-        let proposal = |(object, (lines, obstacle))| Proposal {
+        let proposal = |(object, (changes, obstacle)): (String, (Vec<_>, _))| Proposal {
             object,
-            lines,
+            changes: changes.into_iter().collect(),
             obstacle,
         };
         by_object.into_iter().map(proposal).collect()
@@ -209,9 +209,10 @@ pub(super) fn status(unavailable: bool) -> &'static str {
     }
 }
 
-/// `condition NetworkUnavailable: False`.
-pub(super) fn condition_line(unavailable: bool) -> String {
-    format!("condition {NETWORK_UNAVAILABLE}: {}", status(unavailable))
+/// `set condition NetworkUnavailable to False`.
+pub(super) fn condition(unavailable: bool) -> Description {
+    let name = format!("condition {NETWORK_UNAVAILABLE}");
+    Description::value(name, None, Some(status(unavailable)))
 }
 
 pub fn condition_json(unavailable: bool) -> Value {

@@ -3,14 +3,13 @@
 
 use super::observe::{Memory, Observed, Settings};
 use super::plan::{
-    NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, ROUTE_CREATED, condition_json, condition_line,
-    status,
+    NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, ROUTE_CREATED, condition, condition_json, status,
 };
 use crate::cache::{Apis, Error};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Outage, Report, count_write, log_change};
 use crate::kube::{self, Node, retry_on_conflict};
-use crate::provider::{self, ErrorKind, Instance, Route, RouteChange, Routes};
+use crate::provider::{self, Description, ErrorKind, Instance, Route, RouteChange, Routes};
 use ipnet::Ipv4Net;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -55,7 +54,7 @@ pub(super) struct Sync<'a> {
     settings: &'a Settings,
     memory: &'a mut Memory,
     /// Object, line and the same for programs, of each condition that was set.
-    conditions: Vec<(String, String, Value)>,
+    conditions: Vec<(String, Description, Value)>,
     /// Nodes whose condition was written or is right, by UID.
     said: HashSet<String>,
     /// No other condition is written. With the error of the API server that does not answer; without: the gate is
@@ -194,7 +193,7 @@ impl<'a> Sync<'a> {
         for change in made {
             let (object, synced) = (change.object(), &mut self.synced);
             synced.made.push((object.clone(), change.json()));
-            synced.report.changes.push((object, change.line()));
+            synced.report.add_changes(&object, &change.description());
             if change.is_deletion() {
                 synced.routes.remove(&change.route);
                 self.memory.routes.remove(&change.route);
@@ -243,10 +242,10 @@ impl<'a> Sync<'a> {
         match patch_condition(self.apis, plan, unavailable) {
             Ok(false) => {}
             Ok(true) => {
-                let line = condition_line(unavailable);
-                log_change(NAME, &object, &line);
+                let description = condition(unavailable);
+                log_change(NAME, &object, &description);
                 self.conditions
-                    .push((object, line, condition_json(unavailable)));
+                    .push((object, description, condition_json(unavailable)));
             }
             Err(error) if error.is_refused() => self.mute = Some(None),
             Err(error) => {
@@ -289,7 +288,10 @@ impl<'a> Sync<'a> {
         let is_interrupted = self.stopped.is_some() && self.is_interrupted();
         if self.stopped.is_none() {
             for changes in &left {
-                let why = format!("{}: others change the network too", changes[0].failed());
+                let why = format!(
+                    "{}: others change the network too",
+                    changes[0].description().failed()
+                );
                 self.synced.report.fail(changes[0].object(), why, None);
             }
             self.set_conditions(true);
@@ -297,8 +299,8 @@ impl<'a> Sync<'a> {
         let Synced {
             report, plan, made, ..
         } = &mut self.synced;
-        for (object, line, json) in self.conditions {
-            report.changes.push((object.clone(), line));
+        for (object, description, json) in self.conditions {
+            report.add_changes(&object, &description);
             made.push((object, json));
         }
         // Those of additions that are blocked are their nodes' obstacles.

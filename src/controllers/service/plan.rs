@@ -4,8 +4,8 @@ use super::observe::Observed;
 use crate::controllers::controller::Proposal;
 use crate::kube::{ObjectReference, PastEvent, Service};
 use crate::provider::{
-    Change, Cluster, Field, Finding, Ingress, LoadBalancerPlan, Needs, Reason, Severity, Snapshot,
-    Source, Sourced,
+    Change, Cluster, Description, Field, Finding, Ingress, LoadBalancerPlan, Needs, Reason,
+    Severity, Snapshot, Source, Sourced, Verb,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -341,9 +341,9 @@ impl ServicePlan {
     }
 
     /// Every write in words, in the order in which they would be made.
-    pub fn lines(&self) -> Vec<String> {
-        let own = |write: Option<ServiceWrite>| write.map(|write| write.line());
-        let changes = self.cloud.changes.iter().map(|change| change.line());
+    pub fn description(&self) -> Description {
+        let own = |write: Option<ServiceWrite>| write.map(|write| write.description());
+        let changes = self.cloud.changes.iter().map(|change| change.description());
         let first = own(self.first_write()).into_iter();
         first.chain(changes).chain(own(self.last_write())).collect()
     }
@@ -371,7 +371,7 @@ impl ServicePlan {
     }
 
     pub fn proposal(&self) -> Proposal {
-        Proposal::new(&self.object, self.lines(), &self.cloud.obstacle)
+        Proposal::new(&self.object, self.description(), &self.cloud.obstacle)
     }
 
     /// Its status says that it has a load balancer, and there is none to be found.
@@ -415,13 +415,19 @@ impl ServicePlan {
 }
 
 impl ServiceWrite {
-    /// `status: 192.0.2.7, 2001:db8::1`.
-    pub(super) fn line(&self) -> String {
+    /// `set status to 192.0.2.7, 2001:db8::1`.
+    pub(super) fn description(&self) -> Description {
+        let emptied = || Description::new(Verb::Empty, "status", "");
         match self {
-            ServiceWrite::AddFinalizer => "finalizer: added".into(),
-            ServiceWrite::SetStatus(status) if status.is_empty() => "status: emptied".into(),
-            ServiceWrite::SetStatus(status) => format!("status: {}", addresses(status)),
-            ServiceWrite::RemoveFinalizer => "status emptied, finalizer removed".into(),
+            ServiceWrite::AddFinalizer => Description::new(Verb::Add, "finalizer", ""),
+            ServiceWrite::SetStatus(status) if status.is_empty() => emptied(),
+            ServiceWrite::SetStatus(status) => {
+                Description::value("status", None, Some(&addresses(status)))
+            }
+            ServiceWrite::RemoveFinalizer => {
+                let removed = Description::new(Verb::Remove, "finalizer", "");
+                [emptied(), removed].into_iter().collect()
+            }
         }
     }
 

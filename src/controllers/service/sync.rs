@@ -315,7 +315,7 @@ impl Sync<'_> {
                 if let Some(rest) = change.without_parts() {
                     log::warn!(
                         "{name}: {}: what was refused is left out at first",
-                        rest.line()
+                        rest.description()
                     );
                     *change = rest;
                 }
@@ -467,9 +467,9 @@ impl Sync<'_> {
         let Some(service) = written else {
             return Ok(false);
         };
-        let (name, line) = (plan.name(), write.line());
-        log_change(NAME, &name, &line);
-        self.report.changes.push((name, line));
+        let (name, made) = (plan.name(), write.description());
+        log_change(NAME, &name, &made);
+        self.report.add_changes(&name, &made);
         task.has_changed = true;
         if self.for_people {
             task.made.push(write.json());

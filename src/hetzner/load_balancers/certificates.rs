@@ -8,7 +8,9 @@ use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::parser::AnnotationParser;
 use super::values as v;
 use crate::hetzner::certificates::Certificate;
-use crate::provider::{Cluster, Field, Kept, Protocol, Reason, ServicePort, Source, Sourced};
+use crate::provider::{
+    Cluster, Description, Field, Kept, Protocol, Reason, ServicePort, Source, Sourced, Verb,
+};
 use crate::text;
 use serde_json::{Value, json};
 
@@ -320,7 +322,11 @@ fn order(context: &Context, wanted: &Wanted, managed: &mut Managed) {
         Action::CreateCertificate,
         None,
         body,
-        format!("certificate {}: ordered for {domains}", wanted.name),
+        Description::new(
+            Verb::Order,
+            format!("certificate {}", wanted.name),
+            format!(" for {domains}"),
+        ),
     ));
 }
 
@@ -337,7 +343,7 @@ fn take_over(context: &Context, found: &Certificate, managed: &mut Managed) {
         Action::EditCertificate,
         Some(found.id),
         Value::Null,
-        format!("certificate {}: taken over", found.shown()),
+        Description::new(Verb::TakeOver, format!("certificate {}", found.shown()), ""),
     );
     managed.changes.push(change.guarded(Guard {
         seen: found.into(),

@@ -9,7 +9,9 @@ use crate::hetzner::api::Failed;
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::error::Code;
 use crate::http::Method;
-use crate::provider::{self, Applied, ChangeKind, Error, ErrorKind, Finding, Urgency};
+use crate::provider::{
+    self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, Urgency, Verb,
+};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -97,7 +99,7 @@ pub struct Change {
     /// Of the load balancer or certificate; none where it is created.
     id: Option<u64>,
     pub(super) body: Map<String, Value>,
-    pub(super) line: String,
+    pub(super) description: Description,
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
@@ -166,7 +168,7 @@ impl Change {
         action: Action,
         id: Option<u64>,
         body: Value,
-        line: String,
+        description: Description,
     ) -> Change {
         let mut body = match body {
             Value::Object(body) => body,
@@ -179,7 +181,7 @@ impl Change {
             action,
             id,
             body,
-            line,
+            description,
             purpose: Purpose::Usual,
             event: None,
             guard: None,
@@ -188,18 +190,18 @@ impl Change {
 
     /// One that is created with all of this, see `create`.
     pub(super) fn creation(planner: &Planner, body: Value) -> Change {
-        let mut change = Change::new(planner, Action::Create, None, body, String::new());
+        let mut change = Change::new(planner, Action::Create, None, body, Description::default());
         let parts = match (change.count("services"), change.count("targets")) {
             (0, 0) => "without ports and targets as yet".to_owned(),
             (ports, targets) => {
                 format!("{}, {}", counted(ports, "port"), counted(targets, "target"))
             }
         };
-        change.line = format!(
-            "load balancer {}: created, {} in {}, {parts}",
-            change.text("name"),
-            change.text("load_balancer_type"),
-            change.place().0,
+        let (kind, place) = (change.text("load_balancer_type"), change.place().0);
+        change.description = Description::new(
+            Verb::Create,
+            format!("load balancer {}", change.text("name")),
+            format!(", {kind} in {place}, {parts}"),
         );
         change
     }
@@ -293,8 +295,8 @@ impl Change {
             self.set_labels(&guard, &now);
             return Ok(None);
         };
-        let line = &self.line;
-        let message = format!("{line}: not done, {why}; reading and planning again");
+        let description = &self.description;
+        let message = format!("{description}: not done, {why}; reading and planning again");
         if self.purpose == Purpose::Orphan {
             return Err(Error::new(ErrorKind::Other, message));
         }
@@ -526,8 +528,8 @@ impl provider::Change for Change {
         }
     }
 
-    fn line(&self) -> String {
-        self.line.clone()
+    fn description(&self) -> Description {
+        self.description.clone()
     }
 
     /// `{"change": "add_target", "loadBalancer": 7, "request": {…}}`: the API's words.
@@ -580,7 +582,7 @@ impl provider::Change for Change {
 
 impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.line)
+        self.description.fmt(f)
     }
 }
 

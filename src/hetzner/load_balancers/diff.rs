@@ -9,10 +9,15 @@ use super::names::{CLUSTER, SERVICE_UID, WHOSE};
 use super::parser::AnnotationParser;
 use super::ports::Port;
 use super::{annotations, subnets};
-use crate::provider::{self, Field, Finding, LoadBalancerPlan, Reason, Source, Sourced};
+use crate::provider::{
+    self, Description, Field, Finding, LoadBalancerPlan, Reason, Source, Sourced, Verb,
+};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+
+/// Of a field that is left unchanged.
+const UNSET: Source = Source::Rule("unset");
 
 /// When no type is set.
 pub(super) const USUAL_TYPE: &str = "lb11";
@@ -116,7 +121,7 @@ impl Diff<'_, '_> {
         let (want, source) = match want {
             Some(want) => (Some(want.value), want.source),
             None if self.balancer.is_none() => return false,
-            None => (None, Source::Rule("unset")),
+            None => (None, UNSET),
         };
         let field = Field {
             field: name.to_owned(),
@@ -134,13 +139,18 @@ impl Diff<'_, '_> {
         differs && !is_held
     }
 
-    pub(super) fn new_change(&self, action: Action, body: Value, line: String) -> Change {
+    pub(super) fn new_change(
+        &self,
+        action: Action,
+        body: Value,
+        description: Description,
+    ) -> Change {
         let id = self.balancer.map(|one| one.id);
-        Change::new(self.context.planner, action, id, body, line)
+        Change::new(self.context.planner, action, id, body, description)
     }
 
-    pub(super) fn change(&mut self, action: Action, body: Value, line: String) {
-        let change = self.new_change(action, body, line);
+    pub(super) fn change(&mut self, action: Action, body: Value, description: Description) {
+        let change = self.new_change(action, body, description);
         self.changes.push(change);
     }
 
@@ -161,13 +171,13 @@ impl Diff<'_, '_> {
             );
             self.parser.warning(Reason::LoadBalancerNameTaken, why);
         }
-        let mut lines = Vec::new();
+        let mut parts = Vec::new();
         let mut body = json!({});
         if self.compare("name", has_name.clone(), wanted.clone())
             && let Some(name) = wanted
         {
             let has = has_name.unwrap_or_default();
-            lines.push(format!("name: {has} → {}", name.value));
+            parts.push(Description::value("name", Some(&has), Some(&name.value)));
             body = json!({ "name": name.value });
         }
         let mut set = BTreeMap::new();
@@ -186,14 +196,16 @@ impl Diff<'_, '_> {
             let counts = label == SERVICE_UID || !context.planner.preserves_unset();
             let counts = counts || adopts.is_some() || balancer.is_none();
             let want = counts.then(|| Sourced::new(value.clone(), source));
-            if self.compare(&format!("label {label}"), has.cloned(), want) {
-                lines.push(format!("label {label}: {value}"));
+            let field = format!("label {label}");
+            if self.compare(&field, has.cloned(), want) {
+                let has = has.map(String::as_str);
+                parts.push(Description::value(field, has, Some(&value)));
             }
         }
-        if lines.is_empty() {
+        if parts.is_empty() {
             return;
         }
-        let mut change = self.new_change(Action::Edit, body, lines.join(", "));
+        let mut change = self.new_change(Action::Edit, body, parts.into_iter().collect());
         if adopts.is_some() {
             change.purpose = Purpose::Adoption;
         }
@@ -216,9 +228,9 @@ impl Diff<'_, '_> {
         let want = self.desired.kind.clone();
         let want = want.or_else(|| have.is_none().then(usual));
         let body = json!({ "load_balancer_type": kind });
-        let line = format!("type: {has} → {kind}");
+        let resize = Description::value("type", Some(&has), Some(kind));
         self.compare("type", have, want)
-            .then(|| self.new_change(Action::ChangeType, body, line))
+            .then(|| self.new_change(Action::ChangeType, body, resize))
     }
 
     /// It can't be moved.
@@ -227,14 +239,20 @@ impl Diff<'_, '_> {
             return;
         };
         let place = &self.desired.place;
-        let wanted = match (&place.location, &place.zone) {
-            (Some(location), _) => Some((location, &is.name)),
-            (None, Some(zone)) => Some((zone, &is.network_zone)),
-            (None, None) => None,
+        let (field, is, wanted) = match (&place.location, &place.zone) {
+            (None, Some(zone)) => ("network zone", &is.network_zone, Some(zone)),
+            (location, _) => ("location", &is.name, location.as_ref()),
         };
-        self.compare("location", Some(is.name.clone()), None);
-        let differs = wanted.filter(|(wanted, is)| wanted.value != **is);
-        if let Some((wanted, is)) = differs
+        let differs = wanted.filter(|wanted| wanted.value != *is);
+        self.plan.fields.push(Field {
+            field: field.to_owned(),
+            have: Some(is.clone()),
+            want: wanted
+                .filter(|_| differs.is_none())
+                .map(|wanted| wanted.value.clone()),
+            source: wanted.map_or(UNSET, |wanted| wanted.source.clone()),
+        });
+        if let Some(wanted) = differs
             && let Source::Annotation(_) = wanted.source
         {
             let why = format!(
@@ -251,8 +269,9 @@ impl Diff<'_, '_> {
         if self.compare("algorithm", has.map(str::to_owned), want.clone())
             && let Some(Sourced { value, .. }) = want
         {
-            let line = format!("algorithm: {} → {value}", has.unwrap_or_default());
-            self.change(Action::ChangeAlgorithm, json!({ "type": value }), line);
+            let description = Description::value("algorithm", has, Some(&value));
+            let body = json!({ "type": value });
+            self.change(Action::ChangeAlgorithm, body, description);
         }
     }
 
@@ -268,11 +287,13 @@ impl Diff<'_, '_> {
             return;
         }
         let name = has.and_then(|has| has.dns_ptr.clone());
-        let differs = self.compare(&format!("reverse DNS of {family}"), name, wanted.clone());
+        let field = format!("reverse DNS of {family}");
+        let differs = self.compare(&field, name.clone(), wanted.clone());
         if let (true, Some(ip), Some(wanted)) = (differs, ip, wanted) {
-            let line = format!("reverse DNS of {ip}: {}", wanted.value);
+            let field = format!("reverse DNS of {ip}");
+            let description = Description::value(field, name.as_deref(), Some(&wanted.value));
             let body = json!({ "ip": ip, "dns_ptr": wanted.value });
-            self.change(Action::ChangeDnsPtr, body, line);
+            self.change(Action::ChangeDnsPtr, body, description);
         }
     }
 
@@ -300,8 +321,9 @@ impl Diff<'_, '_> {
         }
         for net in attached.iter().filter(|net| !wanted.keeps(net)) {
             let network = net.network;
-            let line = format!("private Network {network}: detached");
-            self.change(Action::Detach, json!({ "network": network }), line);
+            let name = format!("private Network {network}");
+            let description = Description::new(Verb::Detach, name, "");
+            self.change(Action::Detach, json!({ "network": network }), description);
         }
         let is_detached = self.balancer.is_some_and(|one| wanted.detaches(one));
         if own.is_some() && !is_detached {
@@ -313,10 +335,11 @@ impl Diff<'_, '_> {
             self.compare("private subnet", None, want);
         }
         let at = wanted_ip.map(|ip| format!(" at {ip}")).unwrap_or_default();
-        let line = format!("private Network {}: attached{at}", wanted.network);
+        let name = format!("private Network {}", wanted.network);
+        let description = Description::new(Verb::Attach, name, at);
         let range = range.map(|range| range.value);
         let body = json!({ "network": wanted.network, "ip": wanted_ip, "ip_range": range });
-        self.change(Action::Attach, body, line);
+        self.change(Action::Attach, body, description);
     }
 
     fn report_other_subnet(&mut self, wanted: &Attach, ip: Option<Ipv4Addr>) {
@@ -337,15 +360,16 @@ impl Diff<'_, '_> {
 
     fn public_interface(&mut self, wanted: Option<&Sourced<bool>>) {
         let has = self.balancer.map(|one| on_or_off(&one.public_net.enabled));
-        if self.compare("public interface", has, shown(wanted, on_or_off))
+        if self.compare("public interface", has.clone(), shown(wanted, on_or_off))
             && let Some(wanted) = wanted
         {
             let action = match wanted.value {
                 true => Action::EnablePublicInterface,
                 false => Action::DisablePublicInterface,
             };
-            let line = format!("public interface: {}", on_or_off(&wanted.value));
-            self.change(action, Value::Null, line);
+            let want = on_or_off(&wanted.value);
+            let description = Description::value("public interface", has.as_deref(), Some(&want));
+            self.change(action, Value::Null, description);
         }
     }
 
@@ -360,41 +384,44 @@ impl Diff<'_, '_> {
                 let field = format!("port {number}");
                 self.compare(&field, Some("present".to_owned()), Some(absent));
                 let body = json!({ "listen_port": number });
-                let line = format!("port {number}: removed");
-                self.change(Action::DeleteService, body, line);
+                self.change(
+                    Action::DeleteService,
+                    body,
+                    Description::new(Verb::Remove, field, ""),
+                );
             }
         }
         let mut added = Vec::new();
         for port in ports {
             let number = port.listener.listen_port;
             let there = there.iter().find(|one| one.listen_port == number);
-            let Some((listener, lines)) = self.compare_port(port, there) else {
+            let Some((listener, parts)) = self.compare_port(port, there) else {
                 continue;
             };
             if there.is_none() {
                 added.push(listener);
-            } else if !lines.is_empty() {
-                let line = format!("port {number}: {}", lines.join(", "));
-                self.change(Action::UpdateService, listener.body(false), line);
+            } else if !parts.is_empty() {
+                let description = parts.into_iter().collect();
+                self.change(Action::UpdateService, listener.body(false), description);
             }
         }
         for listener in added {
-            let line = format!(
-                "port {}: added, {} to node port {}",
-                listener.listen_port,
-                listener.protocol(),
-                PortField::DestinationPort.of(&listener).unwrap_or_default()
+            let node_port = PortField::DestinationPort.of(&listener).unwrap_or_default();
+            let description = Description::new(
+                Verb::Add,
+                format!("port {}", listener.listen_port),
+                format!(", {} to node port {node_port}", listener.protocol()),
             );
-            self.change(Action::AddService, listener.body(true), line);
+            self.change(Action::AddService, listener.body(true), description);
         }
     }
 
-    /// A port as it will be, and what of it differs, for people. None: it waits for its certificate.
+    /// A port as it will be, and what of it is changed. None: it waits for its certificate.
     fn compare_port(
         &mut self,
         port: &Port,
         there: Option<&Listener>,
-    ) -> Option<(Listener, Vec<String>)> {
+    ) -> Option<(Listener, Vec<Description>)> {
         let number = port.listener.listen_port;
         if port.is_put_off(there) {
             self.plan.fields.push(Field {
@@ -409,7 +436,7 @@ impl Diff<'_, '_> {
         let is_held = |source: &Source| planner.holds_back(source);
         let merged = port.merged(there, is_held);
         let whole = port.merged(there, |_| false);
-        let mut lines = Vec::new();
+        let mut parts = Vec::new();
         for field in PortField::ALL.iter().copied() {
             let source = port.sources.get(&field);
             let have = there.and_then(|there| field.of(there));
@@ -420,15 +447,15 @@ impl Diff<'_, '_> {
             if have.is_none() && want.is_none() {
                 continue;
             }
-            let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-            let line = format!("{} {} → {}", field.name(), text(&have), text(&want));
+            let name = format!("port {number} {}", field.name());
+            let description = Description::value(&name, have.as_deref(), want.as_deref());
             // Not a field of its new protocol: the API drops it with the old one.
             let want = want.zip(source.cloned());
             let want = want.map(|(value, source)| Sourced::new(value, source));
-            if self.compare(&format!("port {number} {}", field.name()), have, want) {
-                lines.push(line);
+            if self.compare(&name, have, want) {
+                parts.push(description);
             }
         }
-        Some((merged, lines))
+        Some((merged, parts))
     }
 }

@@ -14,8 +14,8 @@ use super::targets::need_servers;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, BalancerHealth, Cluster, Finding, InstanceId, LoadBalancerPlan, Needs, OfferedNode,
-    Orphan, Protocol, ProviderId, Reason, Service,
+    self, BalancerHealth, Cluster, Description, Finding, InstanceId, LoadBalancerPlan, Needs,
+    OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -204,9 +204,10 @@ impl Snapshot {
 
     /// Only while it is not protected, has these labels, and no port or target besides.
     fn removal(&self, balancer: &LoadBalancer, purpose: Purpose) -> Box<dyn provider::Change> {
-        let line = format!("load balancer {}: deleted", balancer.shown());
+        let name = format!("load balancer {}", balancer.shown());
+        let deleted = Description::new(Verb::Delete, name, "");
         let id = Some(balancer.id);
-        let mut change = Change::new(&self.planner, Action::Delete, id, Value::Null, line);
+        let mut change = Change::new(&self.planner, Action::Delete, id, Value::Null, deleted);
         change.purpose = purpose;
         Box::new(change.guarded(Guard {
             seen: balancer.into(),
@@ -262,8 +263,14 @@ fn release(
     why: &str,
 ) -> Vec<Box<dyn provider::Change>> {
     let shown = balancer.shown();
-    let part = |action, body, line| {
-        let mut part = Change::new(context.planner, action, Some(balancer.id), body, line);
+    let part = |action, body, description| {
+        let mut part = Change::new(
+            context.planner,
+            action,
+            Some(balancer.id),
+            body,
+            description,
+        );
         part.purpose = Purpose::Release;
         part
     };
@@ -275,17 +282,15 @@ fn release(
             parts.push(part(
                 Action::DeleteService,
                 body,
-                format!("port {port}: removed"),
+                Description::new(Verb::Remove, format!("port {port}"), ""),
             ));
         }
     }
     for (server, _) in balancer.server_targets() {
         if context.cluster.servers.contains_key(&InstanceId(server)) {
-            let line = format!(
-                "target {}: removed",
-                status::node_on(server, context.cluster)
-            );
-            parts.push(part(Action::RemoveTarget, server_target(server), line));
+            let target = format!("target {}", status::node_on(server, context.cluster));
+            let removed = Description::new(Verb::Remove, target, "");
+            parts.push(part(Action::RemoveTarget, server_target(server), removed));
         }
     }
     let remove = balancer.labels.keys();
@@ -295,8 +300,12 @@ fn release(
         set: BTreeMap::new(),
         remove: remove.cloned().collect(),
     };
-    let line = format!("load balancer {shown}: released, because {why}");
-    let mut last = part(Action::Edit, Value::Null, line).guarded(guard);
+    let release = Description::new(
+        Verb::Release,
+        format!("load balancer {shown}"),
+        format!(", because {why}"),
+    );
+    let mut last = part(Action::Edit, Value::Null, release).guarded(guard);
     let released = format!(
         "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was not deleted, \
          because {why}; it costs money until you delete it"

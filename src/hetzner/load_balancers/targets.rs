@@ -12,7 +12,7 @@ use super::context::Context;
 use super::desired::Desired;
 use super::diff::{Diff, server_target};
 use super::status::node_on;
-use crate::provider::{OfferedNode, ProviderId, Reach, Reason, Source, Sourced};
+use crate::provider::{Description, OfferedNode, ProviderId, Reach, Reason, Source, Sourced, Verb};
 use crate::text;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -220,13 +220,13 @@ impl Diff<'_, '_> {
             if is_added {
                 body["use_private_ip"] = json!(by_private);
             }
-            let what = match is_added {
-                false => "removed",
-                true if by_private => "added, by private IP",
-                true => "added",
+            let (verb, how) = match is_added {
+                false => (Verb::Remove, ""),
+                true if by_private => (Verb::Add, ", by private IP"),
+                true => (Verb::Add, ""),
             };
-            let line = format!("target {}: {what}", node_on(server, self.context.cluster));
-            let mut change = self.new_change(action, body, line);
+            let target = format!("target {}", node_on(server, self.context.cluster));
+            let mut change = self.new_change(action, body, Description::new(verb, target, how));
             if is_last && !is_added {
                 change.purpose = Purpose::LastTarget;
             }

@@ -156,8 +156,8 @@ impl Ccm {
         let proposals = proposals.map_err(|error| error.to_string())?;
         let lines = proposals.into_iter().flat_map(|proposal| {
             let object = proposal.object;
-            let lines = proposal.lines.into_iter();
-            lines.map(move |line| format!("{object}: {line}"))
+            let changes = proposal.changes;
+            (!changes.is_empty()).then(|| format!("{object}: {changes}"))
         });
         Ok(lines.collect())
     }

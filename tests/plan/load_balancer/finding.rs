@@ -370,7 +370,7 @@ fn only_what_was_made_for_the_service_is_deleted_with_it() {
                 assert_eq!(words(&made), ["delete"], "{about}");
                 continue;
             }
-            let line = last.line();
+            let line = last.description().done().join(", ");
             assert!(
                 line.contains("released") && line.contains(why),
                 "{about}: {line}"
@@ -473,7 +473,7 @@ fn by_label_before_any_name() {
         assert_eq!(world.balancer().labels["team"], "a");
         world.state.balancers.remove(1);
         let made = world.settle();
-        assert_eq!(lines(&made), ["name: old → front"]);
+        assert_eq!(lines(&made), ["name: changed, old → front"]);
     }
 }
 

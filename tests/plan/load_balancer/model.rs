@@ -63,7 +63,7 @@ pub fn fresh(id: u64, name: &str, kind: &str) -> LoadBalancer {
 /// Makes the change, as the API would by its request. True: the plan has to be made anew. Panics where the API would
 /// refuse.
 pub fn apply(state: &mut Observed, change: &dyn Change) -> bool {
-    let (line, change) = (change.line(), change.json());
+    let (line, change) = (change.description().done().join(", "), change.json());
     let (word, request) = (change["change"].as_str().unwrap(), &change["request"]);
     let id = change["loadBalancer"].as_u64();
     let Some(id) = id else {

@@ -251,7 +251,7 @@ fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
         let removals = plan
             .changes
             .iter()
-            .filter(|change| change.line().contains("removed"));
+            .filter(|change| change.description().done().join(", ").contains("removed"));
         let flags: Vec<bool> = removals.map(|one| one.needs_another_first()).collect();
         assert_eq!(flags, vec![waits; flags.len()], "{left:?}");
         assert!(flags.len() >= 2, "{left:?}");
@@ -264,7 +264,7 @@ fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
     let mut removals = plan
         .changes
         .iter()
-        .filter(|change| change.line().contains("removed"));
+        .filter(|change| change.description().done().join(", ").contains("removed"));
     assert!(removals.all(|one| one.needs_another_first()), "{plan:?}");
 }
 

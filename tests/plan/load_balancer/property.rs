@@ -421,7 +421,11 @@ fn servers_that_can_not_be_reached_are_never_added() {
                     } => *has_public_ipv4,
                     _ => false,
                 };
-                assert!(is_reached, "seed {seed}: {}", change.line());
+                assert!(
+                    is_reached,
+                    "seed {seed}: {}",
+                    change.description().done().join(", ")
+                );
             }
         }
         let plan = whole.plan();

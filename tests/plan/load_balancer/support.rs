@@ -295,5 +295,8 @@ pub fn count(list: &Value) -> usize {
 }
 
 pub fn lines(changes: &[Box<dyn Change>]) -> Vec<String> {
-    changes.iter().map(|change| change.line()).collect()
+    changes
+        .iter()
+        .map(|change| change.description().done().join(", "))
+        .collect()
 }

@@ -105,7 +105,7 @@ fn a_route_that_is_refused_is_told_of_its_node() {
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(
         ran.stdout.contains(
-            "node/worker-3  failed: route 10.244.3.0/24 via 10.0.0.4: could not be added: POST "
+            "node/worker-3  failed: could not add route 10.244.3.0/24 via 10.0.0.4: POST "
         ),
         "{ran:?}"
     );

@@ -400,7 +400,11 @@ fn what_was_attached_meanwhile_is_looked_at_again() {
     // Whoever made it is done only now.
     cloud.edit_load_balancer(id, |one| *one = right);
     assert!(
-        plan.changes[0].line().ends_with(": attached"),
+        plan.changes[0]
+            .description()
+            .done()
+            .join(", ")
+            .ends_with(": attached"),
         "{:?}",
         plan.changes
     );

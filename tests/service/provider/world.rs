@@ -135,13 +135,13 @@ impl World {
         for change in &plan.changes {
             let outcome = self.apply(change.as_ref());
             match outcome {
-                Ok(Applied::Done) => made.push(change.line()),
+                Ok(Applied::Done) => made.push(change.description().done().join(", ")),
                 Ok(Applied::Running(action)) => {
-                    made.push(change.line());
+                    made.push(change.description().done().join(", "));
                     self.wait(action).unwrap();
                 }
                 Ok(Applied::LookAgain(action) | Applied::Shown(action, _)) => {
-                    made.push(change.line());
+                    made.push(change.description().done().join(", "));
                     if let Some(action) = action {
                         self.wait(action).unwrap();
                     }
@@ -149,9 +149,12 @@ impl World {
                 }
                 Ok(Applied::Overtaken) => return true,
                 Err(error) if change.may_fail_alone() => {
-                    made.push(format!("{} ! {error}", change.line()));
+                    made.push(format!(
+                        "{} ! {error}",
+                        change.description().done().join(", ")
+                    ));
                 }
-                Err(error) => panic!("{}: {error}", change.line()),
+                Err(error) => panic!("{}: {error}", change.description().done().join(", ")),
             }
         }
         false

@@ -167,7 +167,7 @@ fn an_old_target_stays_until_a_new_one_works() {
     world.tells(
         "web",
         "UpdateLoadBalancerFailed",
-        &["it has no address", "target worker-1: removed: not yet"],
+        &["it has no address", "remove target worker-1: not yet"],
     );
     assert_eq!(targets(&world.of_uid(&uid).unwrap()), [old]);
     // Then it is accepted.

@@ -33,7 +33,7 @@ fn of_two_services_that_want_one_new_name_the_first_gets_it() {
     }
     let dry = common::ccm(&world.env, &["lb", "sync", "--dry-run"]);
     assert_eq!(
-        dry.stdout.matches("load balancer shared: created").count(),
+        dry.stdout.matches("create load balancer shared").count(),
         1,
         "{dry:?}"
     );

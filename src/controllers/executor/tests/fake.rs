@@ -1,6 +1,7 @@
 //! A cloud that answers to each change what the change says.
 
 use super::super::*;
+use crate::provider::{Description, Verb};
 use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -211,8 +212,8 @@ impl Change for Planned {
         }
     }
 
-    fn line(&self) -> String {
-        self.step.name.clone()
+    fn description(&self) -> Description {
+        Description::new(Verb::Add, &self.step.name, "")
     }
 
     fn json(&self) -> serde_json::Value {

@@ -1,0 +1,180 @@
+//! What a person's terminal can show: how wide it is, and colour.
+
+use crate::settings::Color;
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Columns of texts where the width is unknown.
+const USUAL: usize = 80;
+
+/// Narrower ones could not hold an indent and a word.
+const LEAST: usize = 40;
+
+/// `--color`, once the flags are read.
+static ASKED: OnceLock<Color> = OnceLock::new();
+
+pub(super) fn ask_for_color(color: Color) {
+    // Settings are read twice with --settings-from; this one is the same in both.
+    let _ = ASKED.set(color);
+}
+
+/// A person looks, not a program.
+pub(super) fn is_terminal() -> bool {
+    stdout().is_terminal()
+}
+
+/// Width of texts, in characters: `COLUMNS`, else the terminal's, else 80. Tables have it at a terminal alone.
+pub(super) fn columns() -> usize {
+    let variable = std::env::var("COLUMNS").ok();
+    let variable = variable.and_then(|text| text.trim().parse().ok());
+    let columns = variable.filter(|columns| *columns > 0).or_else(window);
+    columns.unwrap_or(USUAL).max(LEAST)
+}
+
+/// Columns of the terminal that stdout is; none: it is none, or does not know.
+#[allow(unsafe_code)]
+fn window() -> Option<usize> {
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: TIOCGWINSZ writes one winsize, which outlives the call.
+    let answer = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    (answer == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))
+}
+
+/// May what is written to stdout, or to stderr, be coloured? <https://no-color.org>: any value of `NO_COLOR` but an empty one.
+pub(super) fn has_color(is_stderr: bool) -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    match ASKED.get().copied().unwrap_or_default() {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto if is_set("NO_COLOR") => false,
+        Color::Auto if std::env::var_os("TERM").is_none_or(|term| term == "dumb") => false,
+        Color::Auto if is_stderr => stderr().is_terminal(),
+        Color::Auto => is_terminal(),
+    }
+}
+
+const BOLD: &str = "1";
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+
+/// A finished text with its colours: of the marks and states that its lines have anyway.
+pub(super) fn colored(text: &str) -> String {
+    text.split_inclusive('\n').map(colored_line).collect()
+}
+
+fn colored_line(line: &str) -> String {
+    let text = line.trim_end_matches('\n');
+    let end = &line[text.len()..];
+    let rest = text.trim_start_matches(' ');
+    let indent = text.len() - rest.len();
+    // What is further in continues a line.
+    let mark = match rest.get(..2) {
+        Some("+ ") => GREEN,
+        Some("~ ") => YELLOW,
+        Some("- ") => RED,
+        Some("! ") if text.contains("  failed: ") => RED,
+        Some("! ") => YELLOW,
+        _ => "",
+    };
+    if !mark.is_empty() && indent <= 2 {
+        return format!("\x1b[{mark}m{text}\x1b[0m{end}");
+    }
+    if is_heading(text) {
+        return format!("\x1b[{BOLD}m{text}\x1b[0m{end}");
+    }
+    // Cells of a table, and what stands before a message, are set off by two spaces at least.
+    let mut colored = String::new();
+    for cell in text.split_inclusive("  ") {
+        let word = cell.trim();
+        let code = state(word.split_once(": ").map_or(word, |(word, _)| word));
+        match code.is_empty() {
+            true => colored += cell,
+            false => colored += &cell.replacen(word, &format!("\x1b[{code}m{word}\x1b[0m"), 1),
+        }
+    }
+    colored + end
+}
+
+/// `FIELDS (…)`, `NAME  STATUS`, and `service-lb-controller:`.
+fn is_heading(text: &str) -> bool {
+    let title = text.split(" (").next().unwrap_or_default().trim_start();
+    let is_title = title.len() > 2 && title.chars().all(|c| c.is_ascii_uppercase() || c == ' ');
+    is_title
+        || text
+            .strip_suffix(':')
+            .is_some_and(|name| !name.contains(' '))
+}
+
+/// The colour of a state.
+fn state(word: &str) -> &'static str {
+    match word {
+        "ok" | "Ready" | "healthy" | "running" => GREEN,
+        "warn" | "warning" | "blocked" | "held back" | "skipped" => YELLOW,
+        "FAIL" | "failed" | "NotReady" | "unhealthy" | "missing" | "off" => RED,
+        _ => "",
+    }
+}
+
+/// The line about a wait that a terminal shows now. What is written meanwhile takes its place.
+static WAIT: Mutex<bool> = Mutex::new(false);
+
+const ERASE_LINE: &str = "\r\x1b[K";
+
+/// Shows the line in the place of the last one; none: erases that.
+pub(super) fn show_wait(line: Option<&str>) {
+    let mut is_shown = WAIT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(line) = line {
+        let line: String = line.chars().take(columns() - 1).collect();
+        write(&format!("{ERASE_LINE}{line}"));
+    } else if *is_shown {
+        write(ERASE_LINE);
+    }
+    *is_shown = line.is_some();
+}
+
+fn write(text: &str) {
+    // There is nowhere left to complain to.
+    let _ = stderr().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_color_of_its_mark_or_state() {
+        let color = |code: &str, text: &str| format!("\x1b[{code}m{text}\x1b[0m");
+        for (line, expected) in [
+            ("+ node/a  add it", color(GREEN, "+ node/a  add it")),
+            ("  - remove it", color(RED, "  - remove it")),
+            ("~ a: b → c", color(YELLOW, "~ a: b → c")),
+            ("! a  blocked: b", color(YELLOW, "! a  blocked: b")),
+            ("! a  failed: b", color(RED, "! a  failed: b")),
+            ("      - → b", "      - → b".to_owned()),
+            ("      HCLOUD_TOKEN)", "      HCLOUD_TOKEN)".to_owned()),
+            ("NAME  STATUS", color(BOLD, "NAME  STATUS")),
+            ("FIELDS (= as wanted)", color(BOLD, "FIELDS (= as wanted)")),
+            ("node-controller:", color(BOLD, "node-controller:")),
+            (
+                "worker-1  Ready  10.0.0.2",
+                format!("worker-1  {}  10.0.0.2", color(GREEN, "Ready")),
+            ),
+            (
+                "service/default/web  failed: no",
+                format!("service/default/web  {}", color(RED, "failed: no")),
+            ),
+            ("FAIL    cloud", format!("{}    cloud", color(RED, "FAIL"))),
+            ("it failed", "it failed".to_owned()),
+            ("Plan: 1 to change", "Plan: 1 to change".to_owned()),
+            ("10.0.0.0/8", "10.0.0.0/8".to_owned()),
+        ] {
+            assert_eq!(colored(&format!("{line}\n")), expected + "\n", "{line}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What a write does, in words: announced by a plan, reported once it was made. Both forms come from one description.
+
+use std::fmt;
+
+/// What a write does, a part for each thing that it changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    verb: Verb,
+    /// E.g. `target worker-1`.
+    noun: String,
+    /// What follows, with what separates it: `, by private IP`, ` at 10.0.0.7`.
+    detail: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Add,
+    Attach,
+    Create,
+    Order,
+    Set,
+    /// The detail is the value before and the one afterwards.
+    Change,
+    TakeOver,
+    Delete,
+    Detach,
+    Empty,
+    Release,
+    Remove,
+}
+
+impl Verb {
+    /// Its mark in a plan, its infinitive, and what was done.
+    fn forms(self) -> (char, &'static str, &'static str) {
+        match self {
+            Verb::Add => ('+', "add", "added"),
+            Verb::Attach => ('+', "attach", "attached"),
+            Verb::Create => ('+', "create", "created"),
+            Verb::Order => ('+', "order", "ordered"),
+            Verb::Set => ('+', "set", "set"),
+            Verb::Change => ('~', "change", "changed"),
+            Verb::TakeOver => ('~', "take over", "taken over"),
+            Verb::Delete => ('-', "delete", "deleted"),
+            Verb::Detach => ('-', "detach", "detached"),
+            Verb::Empty => ('-', "empty", "emptied"),
+            Verb::Release => ('-', "release", "released"),
+            Verb::Remove => ('-', "remove", "removed"),
+        }
+    }
+}
+
+impl Description {
+    pub fn new(verb: Verb, noun: impl Into<String>, detail: impl Into<String>) -> Description {
+        Description(vec![Part {
+            verb,
+            noun: noun.into(),
+            detail: detail.into(),
+        }])
+    }
+
+    /// A value that is set, changed or removed.
+    pub fn value(name: impl Into<String>, have: Option<&str>, want: Option<&str>) -> Description {
+        match (have, want) {
+            (None, Some(want)) => Description::new(Verb::Set, name, format!(" to {want}")),
+            (Some(have), None) => Description::new(Verb::Remove, name, format!(" ({have})")),
+            (have, want) => {
+                let text = |value: Option<&str>| value.unwrap_or("-").to_owned();
+                let values = format!("{} → {}", text(have), text(want));
+                Description::new(Verb::Change, name, values)
+            }
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What a plan says, a line for each part: its mark, and the infinitive. A change of a value needs no verb.
+    pub fn announced(&self) -> impl Iterator<Item = (char, String)> {
+        self.0
+            .iter()
+            .map(|part| (part.verb.forms().0, part.planned()))
+    }
+
+    /// What is said afterwards, a line for each part: `target worker-1: added`.
+    pub fn done(&self) -> Vec<String> {
+        self.0.iter().map(Part::done).collect()
+    }
+
+    /// `could not add target worker-1`.
+    pub fn failed(&self) -> String {
+        let infinitive = |part: &Part| format!("{} {}", part.verb.forms().1, part.noun);
+        let parts: Vec<String> = self.0.iter().map(infinitive).collect();
+        format!("could not {}", parts.join(", "))
+    }
+}
+
+/// As it is announced, in one line and without marks.
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> = self.0.iter().map(Part::planned).collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// All parts, in their order.
+impl FromIterator<Description> for Description {
+    fn from_iter<I: IntoIterator<Item = Description>>(all: I) -> Description {
+        Description(all.into_iter().flat_map(|one| one.0).collect())
+    }
+}
+
+impl Part {
+    fn planned(&self) -> String {
+        let Part { verb, noun, detail } = self;
+        match verb {
+            Verb::Change => format!("{noun}: {detail}"),
+            verb => format!("{} {noun}{detail}", verb.forms().1),
+        }
+    }
+
+    fn done(&self) -> String {
+        let Part { verb, noun, detail } = self;
+        let between = if *verb == Verb::Change { ", " } else { "" };
+        format!("{noun}: {}{between}{detail}", verb.forms().2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_announces_and_a_report_says_what_was_done() {
+        for (description, mark, planned, done, failed) in [
+            (
+                Description::new(Verb::Create, "load balancer web", ", lb11 in fsn1"),
+                '+',
+                "create load balancer web, lb11 in fsn1",
+                "load balancer web: created, lb11 in fsn1",
+                "could not create load balancer web",
+            ),
+            (
+                Description::new(Verb::Attach, "private Network 7", " at 10.0.0.9"),
+                '+',
+                "attach private Network 7 at 10.0.0.9",
+                "private Network 7: attached at 10.0.0.9",
+                "could not attach private Network 7",
+            ),
+            (
+                Description::new(Verb::Remove, "target worker-2", ""),
+                '-',
+                "remove target worker-2",
+                "target worker-2: removed",
+                "could not remove target worker-2",
+            ),
+            (
+                Description::value("port 443 protocol", Some("tcp"), Some("https")),
+                '~',
+                "port 443 protocol: tcp → https",
+                "port 443 protocol: changed, tcp → https",
+                "could not change port 443 protocol",
+            ),
+            (
+                Description::value("label a", None, Some("b")),
+                '+',
+                "set label a to b",
+                "label a: set to b",
+                "could not set label a",
+            ),
+            (
+                Description::value("address ExternalIP", Some("192.0.2.1"), None),
+                '-',
+                "remove address ExternalIP (192.0.2.1)",
+                "address ExternalIP: removed (192.0.2.1)",
+                "could not remove address ExternalIP",
+            ),
+        ] {
+            let announced: Vec<(char, String)> = description.announced().collect();
+            assert_eq!(announced, [(mark, planned.to_owned())]);
+            assert_eq!(description.done(), [done]);
+            assert_eq!(description.failed(), failed);
+        }
+    }
+}
