@@ -21,7 +21,7 @@ use std::sync::Arc;
 const FILE_BYTES_AT_MOST: u64 = 8 << 20;
 
 /// Of one file with its aliases resolved: text, and so much for each value. A few lines of YAML can stand for gigabytes.
-const RESOLVED_BYTES_AT_MOST: usize = 256 << 20;
+const RESOLVED_BYTES_AT_MOST: usize = 128 << 20;
 const BYTES_OF_A_VALUE: usize = 64;
 
 /// Where the API server allocates a number.
@@ -79,6 +79,7 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
     let exit = output::print(started.settings.output.value, document, text);
     let s = if all.len() == 1 { "" } else { "s" };
     let found = match all.iter().filter(|one| !one.findings.is_empty()).count() {
+        0 if is_unreadable => "not every file was read".to_owned(),
         0 => "nothing wrong".to_owned(),
         wrong => format!("{wrong} with problems"),
     };

@@ -221,7 +221,9 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
         let ran = lint(&vec![], &[], file);
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
         assert!(
-            ran.stderr.starts_with("ccm: -: ") && ran.stderr.contains(why),
+            ran.stderr.starts_with("ccm: -: ")
+                && ran.stderr.contains(why)
+                && ran.stderr.ends_with("not every file was read\n"),
             "{ran:?}"
         );
     }
