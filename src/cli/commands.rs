@@ -6,7 +6,7 @@
 
 use super::output::{Exit, Printer};
 use super::topics;
-use crate::settings::{self, Command, all_nearest, one_of};
+use crate::settings::{self, Command, all_nearest, next_word, one_of};
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
@@ -100,6 +100,21 @@ impl Entry {
 
 /// Set when kubectl called us, by a link of the name `kubectl-ccm`: help writes the commands as its user types them.
 pub(super) static IS_PLUGIN: OnceLock<()> = OnceLock::new();
+
+/// Flags that stand before or within a command's name are moved behind it.
+pub(super) fn command_first(mut words: Vec<OsString>) -> Vec<OsString> {
+    for place in [0, 1] {
+        let begun = named(&words).map(|(entry, _)| entry.kind);
+        if place == 0 || begun == Some(Kind::Group) {
+            let Some(at) = next_word(&words, place) else {
+                break;
+            };
+            let word = words.remove(at);
+            words.insert(place, word);
+        }
+    }
+    words
+}
 
 /// The command that the words begin with, and how many of them name it.
 pub(super) fn named(words: &[OsString]) -> Option<(&'static Entry, usize)> {

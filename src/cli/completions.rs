@@ -60,7 +60,7 @@ fn offered(typed: &[&str]) -> String {
 /// `words`: all before the one that begins so.
 fn following(words: &[&str], begun: &str) -> Vec<String> {
     let command = command_of(words);
-    let words = super::command_first(words.iter().map(OsString::from).collect());
+    let words = commands::command_first(words.iter().map(OsString::from).collect());
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let names = match (words.as_slice(), command) {
@@ -107,7 +107,7 @@ fn with_flag(flag: &str) -> Option<&'static Setting> {
 
 /// The command that is typed so far; flags alone are the daemon's.
 fn command_of(words: &[&str]) -> Option<Command> {
-    let words = super::command_first(words.iter().map(OsString::from).collect());
+    let words = commands::command_first(words.iter().map(OsString::from).collect());
     match commands::named(&words) {
         Some((entry, _)) => entry.settings(),
         None => {

@@ -18,9 +18,6 @@ use std::time::Duration;
 /// How often `--watch` reads the cluster.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often it asks the cloud: its calls are few.
-pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
-
 /// Moves to the first place of a terminal, and clears everything behind it.
 const CLEAR: &str = "\u{1b}[H\u{1b}[J";
 

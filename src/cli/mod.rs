@@ -27,7 +27,7 @@ mod terminal;
 mod topics;
 mod wire;
 
-use crate::settings::{Command, next_word};
+use crate::settings::Command;
 use commands::{Entry, Kind};
 use output::{Exit, Printer, usage};
 use std::ffi::OsString;
@@ -79,21 +79,6 @@ fn flags_begin(words: &[OsString]) -> Option<usize> {
     }
 }
 
-/// Flags that stand before or within a command's name are moved behind it.
-fn command_first(mut words: Vec<OsString>) -> Vec<OsString> {
-    for place in [0, 1] {
-        let begun = commands::named(&words).map(|(entry, _)| entry.kind);
-        if place == 0 || begun == Some(Kind::Group) {
-            let Some(at) = next_word(&words, place) else {
-                break;
-            };
-            let word = words.remove(at);
-            words.insert(place, word);
-        }
-    }
-    words
-}
-
 fn dispatch(words: Vec<OsString>) -> Exit {
     let Some(first) = words.first() else {
         Printer::stderr(&commands::overview());
@@ -104,7 +89,7 @@ fn dispatch(words: Vec<OsString>) -> Exit {
         "--version" => return Printer::stdout(&commands::version()),
         _ => {}
     }
-    let moved = command_first(words.clone());
+    let moved = commands::command_first(words.clone());
     match commands::named(&moved) {
         Some((entry, count)) => run_command(entry, moved[count..].to_vec()),
         None if !first.to_string_lossy().starts_with('-') => {
@@ -233,7 +218,11 @@ mod tests {
             ("help lb list", "help lb list"),
             ("lb sync --yes default/list", "lb sync --yes default/list"),
         ] {
-            assert_eq!(command_first(words(typed)), words(meant), "{typed}");
+            assert_eq!(
+                commands::command_first(words(typed)),
+                words(meant),
+                "{typed}"
+            );
         }
     }
 

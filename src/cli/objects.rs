@@ -5,7 +5,7 @@ use super::output::{self, Document, Exit, Printer, line, paragraph, wrapped_in};
 use super::startup::{CLOUD_PROVIDER, Started};
 use super::table;
 use super::terminal::{columns, is_terminal};
-use super::{leader, lists, wire};
+use super::{leader, wire};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::controllers::{Proposal, Report};
 use crate::kube::{Node, PastEvent};
@@ -15,6 +15,9 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How often `--watch` asks the cloud: its calls are few.
+const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Everything that was planned: a controller's view of all objects of a command.
 pub(super) trait Planned {
@@ -85,7 +88,7 @@ impl Context {
     pub(super) fn new(mut started: Started) -> Result<Context, Exit> {
         let mut apis = started.apis()?;
         if started.settings.watch.value {
-            apis.poll_cloud_every(wire::scaled(&started.settings, lists::CLOUD_INTERVAL));
+            apis.poll_cloud_every(wire::scaled(&started.settings, CLOUD_INTERVAL));
         }
         Ok(Context {
             apis,
