@@ -174,7 +174,10 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
         let (rows, is_wide) = ((self.rows)(&mut list.plans), output == Output::Wide);
         let nothing = match &settings.selector.value {
             _ if !rows.is_empty() => String::new(),
-            Some(selector) => format!("Nothing has labels that {:?} takes.\n", selector.as_str()),
+            Some(selector) => format!(
+                "Nothing matches the label selector {:?}.\n",
+                selector.as_str()
+            ),
             None => list.empty.clone(),
         };
         let cells = match list.outage {

@@ -230,7 +230,10 @@ fn lists_have_the_flags_of_kubectl() {
     // Nothing: data is on stdout.
     let ran = ccm(&env, &["lb", "list", "-l", "app=none"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, ""));
-    assert_eq!(ran.stderr, "Nothing has labels that \"app=none\" takes.\n");
+    assert_eq!(
+        ran.stderr,
+        "Nothing matches the label selector \"app=none\".\n"
+    );
 }
 
 struct Killed(Child);

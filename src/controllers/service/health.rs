@@ -29,6 +29,11 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
     if found.all(|balancer| balancer.health() == BalancerHealth::All) {
         return;
     }
+    note_causes(plans, &servers_off(apis, nodes));
+}
+
+/// Names of the nodes whose server is off.
+fn servers_off<'a>(apis: &Apis, nodes: &'a [Arc<Node>]) -> HashSet<&'a str> {
     let servers = apis.instances(Duration::MAX, Urgency::Asked);
     let servers = servers.map(|view| view.value).unwrap_or_default();
     let off = servers.iter().filter(|server| server.is_off);
@@ -37,11 +42,12 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
         let server = server_of(node, &*apis.provider);
         server.is_some_and(|id| off.contains(&id))
     };
-    let off: HashSet<&str> = nodes
-        .iter()
-        .filter(is_off)
-        .map(|node| node.name())
-        .collect();
+    let off = nodes.iter().filter(is_off);
+    off.map(|node| node.name()).collect()
+}
+
+/// Pure. `off`: nodes whose server is off.
+fn note_causes(plans: &mut [ServicePlan], off: &HashSet<&str>) {
     for plan in plans {
         let is_local = plan.service.spec.external_traffic_policy == "Local";
         let targets = plan
