@@ -22,6 +22,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use socket2::SockRef;
+
 use crate::Half;
 use crate::calls::CallLog;
 use crate::credentials::ServerTls;
@@ -113,7 +115,11 @@ impl Server {
             let shared = shared.clone();
             thread::Builder::new()
                 .name("sandbox-accept".into())
-                .spawn(move || accept(&listener, &shared))?
+                .spawn(move || {
+                    accept(&listener, &shared);
+                    // A process that starts just now has a copy of the socket: closing ours would leave it open.
+                    let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
+                })?
         };
         Ok(Server {
             address,

@@ -3,6 +3,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use sandbox::kubeconfig::Login;
 use sandbox::{Builder, Half, Sandbox};
@@ -213,15 +216,45 @@ fn a_half_that_was_stopped_comes_back_where_it_was() {
         .heartbeats(false)
         .start();
     for half in [Half::Hetzner, Half::Kubernetes] {
-        let address = sandbox.address(half);
-        assert!(TcpStream::connect(address).is_ok());
-        sandbox.stop(half);
-        assert!(TcpStream::connect(address).is_err());
+        stop_and_resume(&sandbox, half);
         sandbox.resume(half).unwrap();
-        sandbox.resume(half).unwrap();
-        assert_eq!(sandbox.address(half), address);
-        assert!(TcpStream::connect(address).is_ok());
     }
+}
+
+/// A child has a copy of each socket until it runs its own program.
+#[test]
+fn a_half_that_was_stopped_is_closed_for_processes_that_start_meanwhile_too() {
+    let sandbox = Sandbox::builder()
+        .address(Ipv4Addr::new(127, 0, 0, 10).into())
+        .heartbeats(false)
+        .start();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let children = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                Command::new("true").status().unwrap();
+            }
+        });
+        let stops = scope.spawn(|| {
+            for _ in 0..100 {
+                stop_and_resume(&sandbox, Half::Hetzner);
+            }
+        });
+        let stops = stops.join();
+        done.store(true, Ordering::Relaxed);
+        children.join().unwrap();
+        stops.unwrap();
+    });
+}
+
+fn stop_and_resume(sandbox: &Sandbox, half: Half) {
+    let address = sandbox.address(half);
+    assert!(TcpStream::connect(address).is_ok());
+    sandbox.stop(half);
+    assert!(TcpStream::connect(address).is_err());
+    sandbox.resume(half).unwrap();
+    assert_eq!(sandbox.address(half), address);
+    assert!(TcpStream::connect(address).is_ok());
 }
 
 #[test]
