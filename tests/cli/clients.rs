@@ -85,6 +85,7 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
         network,
         metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
+        forwards_internal_ips: true,
         zone_label: Sourced::new(true, Source::Kept),
         load_balancers: None,
         debug: false,
