@@ -22,13 +22,15 @@ fn servers(count: usize) -> Builder {
         .heartbeats(false)
 }
 
+fn request(method: &str, path: &str, (user, password): (&str, &str)) -> String {
+    let login = BASE64_STANDARD.encode(format!("{user}:{password}"));
+    format!("{method} {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {login}\r\n\r\n")
+}
+
 /// Status and body; null for a body that is no JSON.
 fn send(sandbox: &Sandbox, method: &str, path: &str, login: (&str, &str)) -> (u16, Value) {
-    let (user, password) = login;
-    let login = BASE64_STANDARD.encode(format!("{user}:{password}"));
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {login}\r\n\r\n");
-    let answer = raw::call(sandbox.address(Half::Robot), &head).unwrap();
+    let request = request(method, path, login);
+    let answer = raw::call(sandbox.address(Half::Robot), &request).unwrap();
     let body = serde_json::from_slice(&answer.body).unwrap_or_default();
     (answer.status, body)
 }
