@@ -6,7 +6,7 @@ use crate::common;
 
 use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, plan};
 use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
-use ccm::http::{Proxies, Secret, Timing, Tls, Token};
+use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::Node;
 use ccm::provider::{Instance, InstanceId, OpenGate, PrivateAddress, Provider, Source, Sourced};
 use sandbox::{Half, Sandbox};
@@ -54,13 +54,14 @@ fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner 
         endpoint: sandbox.hetzner_url(),
         tls: Tls::default(),
         proxies: Proxies::Never,
-        token: Token::fixed(Secret::new(&sandbox.projects().token)),
+        token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
         network: network.then(|| NetworkSelector::Name("sandbox".into())),
         metadata: None,
         address_family: Sourced::new(
             family,
             Source::Default("HCLOUD_INSTANCES_ADDRESS_FAMILY".into()),
         ),
+        robot: None,
         zone_label: Sourced::new(
             true,
             Source::Default("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED".into()),
