@@ -3,11 +3,11 @@
 
 use ccm::cache::Apis;
 use ccm::hetzner::load_balancers::Defaults;
-use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
+use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile, robot};
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::{self, config};
 use ccm::provider::{self, Gate, Refused, Source};
-use sandbox::Sandbox;
+use sandbox::{Half, Sandbox};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub struct Place {
     pub token: String,
     /// Another project's.
     pub other_token: String,
+    /// URL, user and password, where there are dedicated servers.
+    robot: Option<(String, String, String)>,
 }
 
 /// Lets so many writes pass, and then none: as far as the APIs can tell, the process is dead.
@@ -46,6 +48,10 @@ impl Place {
             network: sandbox.network(),
             token: value("HCLOUD_TOKEN"),
             other_token: sandbox.projects().foreign_token.clone(),
+            robot: sandbox.serves(Half::Robot).then(|| {
+                let (user, password) = sandbox.robot().login();
+                (sandbox.robot_url(), user, password)
+            }),
         }
     }
 
@@ -77,7 +83,15 @@ impl Place {
             network: self.network.map(NetworkSelector::Id),
             address_family: provider::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
             load_balancers,
-            robot: None,
+            robot: self.robot.clone().map(|(endpoint, user, password)| {
+                let secret = |text: &str| SecretSource::fixed(Secret::new(text));
+                robot::Settings {
+                    endpoint,
+                    credentials: Some((secret(&user), secret(&password))),
+                    rate_limit_wait: None,
+                    forward_internal_ips: provider::Sourced::new(true, Source::Rule("test")),
+                }
+            }),
             zone_label: provider::Sourced::new(true, Source::Rule("test")),
             debug: false,
             timing,
