@@ -14,7 +14,7 @@ use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Dedicated,
     Description, Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept,
     LoadBalancers, Metadata, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress,
-    Profile, Provider, ProviderId, RouteChange, Routes, Service, Snapshot, Source, Sourced,
+    Profile, Provider, ProviderId, Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced,
     Urgency, Usage,
 };
 use ipnet::{IpNet, Ipv4Net};
@@ -49,6 +49,8 @@ pub struct Settings {
     pub zone_label: Sourced<bool>,
     /// None: `ROBOT_ENABLED` is false.
     pub robot: Option<robot::Settings>,
+    /// `ROBOT_FORWARD_INTERNAL_IPS`.
+    pub forwards_internal_ips: bool,
     /// None: `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<load_balancers::Defaults>,
     /// `HCLOUD_DEBUG`: log bodies.
@@ -71,23 +73,18 @@ pub struct Hetzner {
     finding: std::sync::Mutex<()>,
     address_family: Sourced<AddressFamily>,
     zone_label: Sourced<bool>,
+    forwards_internal_ips: bool,
     load_balancers: Arc<load_balancers::Defaults>,
     has_load_balancers: bool,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
-    /// `ROBOT_FORWARD_INTERNAL_IPS`; none: `ROBOT_ENABLED` is false.
-    forward_internal_ips: Option<Sourced<bool>>,
+    is_robot_enabled: bool,
     robot: Option<Robot>,
 }
 
 impl Hetzner {
     /// Makes no call.
     pub fn new(settings: Settings) -> Hetzner {
-        let forward = settings
-            .robot
-            .as_ref()
-            .map(|robot| &robot.forward_internal_ips);
-        let forward_internal_ips = forward.cloned();
         let shared = robot::Shared {
             tls: settings.tls.clone(),
             proxies: settings.proxies.clone(),
@@ -111,7 +108,7 @@ impl Hetzner {
             watch: api::watch,
         });
         Hetzner {
-            forward_internal_ips,
+            is_robot_enabled: settings.robot.is_some(),
             robot: settings.robot.and_then(|robot| Robot::new(robot, shared)),
             api: Arc::new(Api::new(http, settings.time_scale)),
             profile: settings.profile,
@@ -121,6 +118,7 @@ impl Hetzner {
             finding: std::sync::Mutex::new(()),
             address_family: settings.address_family,
             zone_label: settings.zone_label,
+            forwards_internal_ips: settings.forwards_internal_ips,
             has_load_balancers: settings.load_balancers.is_some(),
             load_balancers: Arc::new(settings.load_balancers.unwrap_or_default()),
             types: load_balancers::Types::new(settings.time_scale),
@@ -213,9 +211,7 @@ impl Provider for Hetzner {
 
     fn parse_provider_id(&self, text: &str) -> ProviderId {
         match self.profile.parse_provider_id(text) {
-            ProviderId::Ours(InstanceId::Dedicated(number))
-                if self.forward_internal_ips.is_none() =>
-            {
+            ProviderId::Ours(InstanceId::Dedicated(number)) if !self.is_robot_enabled => {
                 let why = format!("dedicated server {number}: ROBOT_ENABLED is not true");
                 ProviderId::Unknown(why)
             }
@@ -365,8 +361,17 @@ impl Instances for Hetzner {
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {
         let Addresses {
             addresses,
-            findings,
-        } = addresses(instance, node, &self.address_family, self.network_id())?;
+            mut findings,
+        } = addresses(
+            instance,
+            node,
+            &self.address_family,
+            self.network_id(),
+            self.forwards_internal_ips,
+        )?;
+        if instance.id.dedicated().is_some() && instance.name != node.name {
+            findings.push(renamed(instance, node));
+        }
         Ok(Metadata {
             provider_id: Sourced::new(
                 self.profile.provider_id(instance.id),
@@ -374,13 +379,17 @@ impl Instances for Hetzner {
             ),
             addresses,
             topology: self.profile.topology(instance, &self.zone_label),
-            extra_labels: self.profile.extra_labels(),
+            extra_labels: self.profile.extra_labels(instance.id),
             findings,
         })
     }
 
-    /// By private address only in our own profile: upstream does not compare those.
+    /// By private address only in our own profile: upstream does not compare those. A dedicated server by its name
+    /// alone.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
+        if instance.id.dedicated().is_some() {
+            return Vec::new();
+        }
         let network = self
             .network_id()
             .filter(|_| self.profile == Profile::CcmFromScratch);
@@ -409,4 +418,15 @@ impl Instances for Hetzner {
     fn explain_missing(&self, instance: &Instance, ip: IpAddr) -> Option<Finding> {
         explain_missing(instance, ip, &self.address_family, self.network_id())
     }
+}
+
+/// Hetzner gives a dedicated server to somebody else once its contract has ended, and its owner may use it for something
+/// else: upstream deletes the node then. The number alone is no evidence for that.
+fn renamed(instance: &Instance, node: &Node) -> Finding {
+    let (server, name, node) = (instance.id, &instance.name, &node.name);
+    let message = format!(
+        "dedicated server {server} is named {name:?} now: if it is still this node's, name it {node:?} in Robot; if it \
+         was given away, delete the node (kubectl delete node {node})"
+    );
+    Finding::warning(Reason::PossibleNodeDeletion, message).by_provider()
 }

@@ -36,6 +36,7 @@ static PLANNER: LazyLock<Planner> = LazyLock::new(|| {
         metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         robot: None,
+        forwards_internal_ips: true,
         zone_label: Sourced::new(true, Source::Kept),
         load_balancers: None,
         debug: false,
@@ -269,6 +270,7 @@ pub fn node(id: u64) -> OfferedNode {
             .into(),
         addresses: Vec::new(),
         reach: Reach::Unknown,
+        dedicated_ipv4: None,
     }
 }
 
