@@ -123,7 +123,6 @@ pub(super) fn provider(
         address_family: settings.address_family.clone(),
         zone_label: settings.zone_label_enabled.clone(),
         robot: robot(settings),
-        forwards_internal_ips: settings.robot_forward_internal_ips.value,
         load_balancers: has_load_balancers.then(|| LoadBalancerDefaults {
             unknown,
             ..settings.load_balancers.clone()
@@ -141,6 +140,7 @@ fn robot(settings: &Settings) -> Option<robot::Settings> {
         endpoint: settings.robot_endpoint.value.as_str().to_owned(),
         credentials: user.clone().zip(password.clone()),
         rate_limit_wait: settings.robot_rate_limit_wait_time.value,
+        forward_internal_ips: settings.robot_forward_internal_ips.clone(),
     })
 }
 

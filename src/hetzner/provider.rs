@@ -49,8 +49,6 @@ pub struct Settings {
     pub zone_label: Sourced<bool>,
     /// None: `ROBOT_ENABLED` is false.
     pub robot: Option<robot::Settings>,
-    /// `ROBOT_FORWARD_INTERNAL_IPS`.
-    pub forwards_internal_ips: bool,
     /// None: `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<load_balancers::Defaults>,
     /// `HCLOUD_DEBUG`: log bodies.
@@ -73,18 +71,23 @@ pub struct Hetzner {
     finding: std::sync::Mutex<()>,
     address_family: Sourced<AddressFamily>,
     zone_label: Sourced<bool>,
-    forwards_internal_ips: bool,
     load_balancers: Arc<load_balancers::Defaults>,
     has_load_balancers: bool,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
-    is_robot_enabled: bool,
+    /// `ROBOT_FORWARD_INTERNAL_IPS`; none: `ROBOT_ENABLED` is false.
+    forward_internal_ips: Option<Sourced<bool>>,
     robot: Option<Robot>,
 }
 
 impl Hetzner {
     /// Makes no call.
     pub fn new(settings: Settings) -> Hetzner {
+        let forward = settings
+            .robot
+            .as_ref()
+            .map(|robot| &robot.forward_internal_ips);
+        let forward_internal_ips = forward.cloned();
         let shared = robot::Shared {
             tls: settings.tls.clone(),
             proxies: settings.proxies.clone(),
@@ -108,7 +111,7 @@ impl Hetzner {
             watch: api::watch,
         });
         Hetzner {
-            is_robot_enabled: settings.robot.is_some(),
+            forward_internal_ips,
             robot: settings.robot.and_then(|robot| Robot::new(robot, shared)),
             api: Arc::new(Api::new(http, settings.time_scale)),
             profile: settings.profile,
@@ -118,7 +121,6 @@ impl Hetzner {
             finding: std::sync::Mutex::new(()),
             address_family: settings.address_family,
             zone_label: settings.zone_label,
-            forwards_internal_ips: settings.forwards_internal_ips,
             has_load_balancers: settings.load_balancers.is_some(),
             load_balancers: Arc::new(settings.load_balancers.unwrap_or_default()),
             types: load_balancers::Types::new(settings.time_scale),
@@ -211,7 +213,9 @@ impl Provider for Hetzner {
 
     fn parse_provider_id(&self, text: &str) -> ProviderId {
         match self.profile.parse_provider_id(text) {
-            ProviderId::Ours(InstanceId::Dedicated(number)) if !self.is_robot_enabled => {
+            ProviderId::Ours(InstanceId::Dedicated(number))
+                if self.forward_internal_ips.is_none() =>
+            {
                 let why = format!("dedicated server {number}: ROBOT_ENABLED is not true");
                 ProviderId::Unknown(why)
             }
@@ -359,6 +363,8 @@ impl Instances for Hetzner {
     }
 
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {
+        let forward = self.forward_internal_ips.as_ref();
+        let forwards_internal_ips = forward.is_some_and(|forward| forward.value);
         let Addresses {
             addresses,
             mut findings,
@@ -367,7 +373,7 @@ impl Instances for Hetzner {
             node,
             &self.address_family,
             self.network_id(),
-            self.forwards_internal_ips,
+            forwards_internal_ips,
         )?;
         if instance.id.dedicated().is_some() && instance.name != node.name {
             findings.push(renamed(instance, node));

@@ -86,7 +86,6 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
         metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         robot: None,
-        forwards_internal_ips: true,
         zone_label: Sourced::new(true, Source::Kept),
         load_balancers: None,
         debug: false,

@@ -78,7 +78,6 @@ impl Place {
             address_family: provider::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
             load_balancers,
             robot: None,
-            forwards_internal_ips: true,
             zone_label: provider::Sourced::new(true, Source::Rule("test")),
             debug: false,
             timing,

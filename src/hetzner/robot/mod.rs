@@ -12,7 +12,7 @@ use super::api::endpoint;
 use crate::http::{self, Method, Proxies, Retry, SecretSource, Stage, Timing, Tls};
 use crate::metrics::{ROBOT_DURATION, ROBOT_REQUESTS, UNANSWERED};
 use crate::provider::heartbeat::turn;
-use crate::provider::{Dedicated, Error, ErrorKind, Gate, Instance, Urgency};
+use crate::provider::{Dedicated, Error, ErrorKind, Gate, Instance, Sourced, Urgency};
 use budget::{Budget, Call};
 use error::Failed;
 use jiff::Timestamp;
@@ -34,6 +34,8 @@ pub struct Settings {
     pub credentials: Option<(SecretSource, SecretSource)>,
     /// `ROBOT_RATE_LIMIT_WAIT_TIME`.
     pub rate_limit_wait: Option<Duration>,
+    /// `ROBOT_FORWARD_INTERNAL_IPS`.
+    pub forward_internal_ips: Sourced<bool>,
 }
 
 /// What both APIs share.
@@ -244,6 +246,7 @@ mod tests {
             endpoint: base.to_owned(),
             credentials: Some((SecretSource::fixed(Secret::new("#ws+user")), password)),
             rate_limit_wait: None,
+            forward_internal_ips: Sourced::new(true, crate::provider::Source::Rule("test")),
         };
         let shared = Shared {
             tls: Tls::default(),

@@ -236,7 +236,6 @@ pub fn hetzner_at(
         metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         robot: None,
-        forwards_internal_ips: true,
         zone_label: Sourced::new(true, Source::Kept),
         load_balancers,
         debug: false,
