@@ -211,7 +211,7 @@ const DOUBTS: [(&str, Change); 18] = [
         sandbox.robot().remove(number(sandbox, "metal-1"));
         let url = sandbox.robot_url();
         for _ in 0..3 {
-            let _ = fail_to_log_in(&url);
+            let _ = common::fail_to_log_in(&url);
         }
         assert!(sandbox.robot().blocked_for().is_some());
         env(sandbox)
@@ -306,17 +306,6 @@ fn page(status: u16, text: &str) -> Response {
         headers: vec![("Content-Type".into(), "text/html".into())],
         body: format!("<html>{text}</html>").into(),
     }
-}
-
-/// A failed login of somebody else behind the same address.
-fn fail_to_log_in(url: &str) -> std::io::Result<()> {
-    use std::io::{Read, Write};
-    let address = url.trim_start_matches("http://");
-    let mut stream = std::net::TcpStream::connect(address)?;
-    // x:x
-    let request = "GET /server HTTP/1.1\r\nHost: robot\r\nAuthorization: Basic eDp4\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes())?;
-    stream.read_to_end(&mut Vec::new()).map(drop)
 }
 
 #[test]
