@@ -4,23 +4,23 @@
 //! |---|---|
 //! | `due` | which nodes there are, and whether they are to be compared with the network |
 //! | `observe` | what both APIs say, what earlier comparisons showed |
-//! | `planner` | which node wants which routes, what should be done: decides, and is pure |
-//! | `plan` | the types of a plan, and its words; decides nothing |
+//! | `plan` | which node wants which routes, what should be done: decides, and is pure |
+//! | `types` | the types of a plan, and its words; decides nothing |
 //! | `sync` | reads again, plans again, makes that by the executor, and sets the nodes' conditions |
 //!
-//! The network may have routes of others, and the kubeconfig may be another cluster's: see `planner` for what keeps
+//! The network may have routes of others, and the kubeconfig may be another cluster's: see `plan` for what keeps
 //! a route.
 
 mod due;
 mod observe;
 mod plan;
-mod planner;
 mod sync;
+mod types;
 
 pub use observe::Settings;
-pub use plan::{NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step, condition_json};
-pub use planner::{Inputs, plan};
+pub use plan::{Inputs, plan};
 pub use sync::Synced;
+pub use types::{NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step, condition_json};
 
 use crate::cache::{Apis, Error};
 use crate::controllers::report::{Report, component, publish, recovered};

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 impl provider::Snapshot for Snapshot {
     fn covers(&self, service: &Service) -> bool {
-        covers(&self.observed, &self.planner, service)
+        covers(&self.observed, &self.project, service)
     }
 
     /// By what was read last.
@@ -108,7 +108,7 @@ impl provider::Snapshot for Snapshot {
                 Found::Labelled(balancer) | Found::Adopted(balancer) => {
                     let adopts = matches!(found, Found::Adopted(_));
                     diff.bring_in_order(adopts.then(|| adopted(balancer)));
-                    let (status, unsure) = status::ingress(balancer, &desired, &self.planner);
+                    let (status, unsure) = status::ingress(balancer, &desired, &self.project);
                     plan.status = Some(status);
                     plan.unsure = unsure;
                 }
@@ -193,7 +193,7 @@ impl Snapshot {
     ) -> Context<'a> {
         let certificates = self.observed.certificates.as_deref().unwrap_or_default();
         Context {
-            planner: &self.planner,
+            project: &self.project,
             observed: &self.observed,
             service,
             nodes,
@@ -207,7 +207,7 @@ impl Snapshot {
         let name = format!("load balancer {}", balancer.shown());
         let deleted = Description::new(Verb::Delete, name, "");
         let id = Some(balancer.id);
-        let mut change = Change::new(&self.planner, Action::Delete, id, Value::Null, deleted);
+        let mut change = Change::new(&self.project, Action::Delete, id, Value::Null, deleted);
         change.purpose = purpose;
         Box::new(change.guarded(Guard {
             seen: balancer.into(),
@@ -219,7 +219,7 @@ impl Snapshot {
 /// Nodes that the other profile has initialised are not ours, so they would be removed from this load balancer: a
 /// start with the wrong profile must not lose the traffic.
 fn serves_other_profile(context: &Context, balancer: &LoadBalancer) -> Option<String> {
-    let own = context.planner.profile;
+    let own = context.project.profile;
     let other = own.other();
     let is_target = |id: &str| match other.parse_provider_id(id) {
         ProviderId::Ours(server) => balancer
@@ -265,7 +265,7 @@ fn release(
     let shown = balancer.shown();
     let part = |action, body, description| {
         let mut part = Change::new(
-            context.planner,
+            context.project,
             action,
             Some(balancer.id),
             body,

@@ -43,7 +43,7 @@ impl Ways {
             .is_some_and(|(attach, balancer)| attach.detaches(balancer));
         let there = balancer.into_iter().flat_map(LoadBalancer::server_targets);
         let there: BTreeMap<u64, bool> = there.filter(|one| !(detached && one.1)).collect();
-        let is_held = context.planner.holds_back(&private.source);
+        let is_held = context.project.holds_back(&private.source);
         let by_private = match is_held {
             true => there.values().any(|private| *private),
             false => private.value,
@@ -52,7 +52,7 @@ impl Ways {
             there,
             by_private,
             is_held,
-            network: context.planner.network,
+            network: context.project.network,
         }
     }
 
