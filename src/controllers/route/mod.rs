@@ -164,6 +164,6 @@ fn measure(synced: &Synced) {
         let rows = synced.plan.rows.iter();
         let states = rows.filter_map(|row| row.state_with(&synced.routes));
         let count = states.filter(|one| *one == state).count();
-        ROUTES.set(&[state.word()], count as f64);
+        ROUTES.set(&[&state.label()], count as f64);
     }
 }

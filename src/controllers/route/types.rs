@@ -169,6 +169,11 @@ impl State {
         State::NotOurs,
     ];
 
+    /// A label's value of the metric: without spaces.
+    pub fn label(self) -> String {
+        self.word().replace(' ', "_")
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             State::Ok => "ok",

@@ -325,9 +325,9 @@ fn status_of_a_healthy_world() {
     let json = world.runs(&[&words[..], &["-o", "json"]].concat()).json();
     assert_eq!(json["kind"], "Status");
     assert_eq!(json["items"], json!([]));
-    assert_eq!(json["nodes"], json!({ "good": 2, "total": 2 }));
-    assert_eq!(json["loadBalancers"], json!({ "good": 1, "total": 1 }));
-    assert_eq!(json["routes"], json!({ "good": 2, "total": 2 }));
+    assert_eq!(json["nodes"], json!({ "healthy": 2, "total": 2 }));
+    assert_eq!(json["loadBalancers"], json!({ "healthy": 1, "total": 1 }));
+    assert_eq!(json["routes"], json!({ "healthy": 2, "total": 2 }));
     assert_eq!(json["leader"], "worker-1_4711");
 }
 
@@ -393,12 +393,12 @@ fn status_of_a_thousand_nodes_and_two_hundred_services() {
     let screen = ran.json();
     assert_eq!(
         screen["nodes"],
-        json!({ "good": 1000, "total": 1000 }),
+        json!({ "healthy": 1000, "total": 1000 }),
         "{ran:?}"
     );
     assert_eq!(
         screen["loadBalancers"],
-        json!({ "good": 200, "total": 200 })
+        json!({ "healthy": 200, "total": 200 })
     );
     let calls = sandbox.calls().calls_since(mark);
     let cloud = calls
