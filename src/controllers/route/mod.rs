@@ -22,13 +22,14 @@ pub use plan::{Inputs, plan};
 pub use sync::Synced;
 pub use types::{NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step, condition_json};
 
-use crate::cache::{Apis, Error};
+use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::report::{Report, component, publish, recovered};
 use crate::controllers::{Controller, Proposal, Selection};
 use crate::metrics::ROUTES;
-use crate::provider::Urgency;
+use crate::provider::{Network, Urgency};
 use due::{POLL_INTERVAL, Schedule};
 use observe::{Ages, COMPARE_PERIOD, Memory};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use sync::Sync;
 
@@ -81,6 +82,42 @@ impl RouteController {
     pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<Plan, Error> {
         let observed = self.settings.observe_all(apis, &self.memory, max_age)?;
         Ok(observed.plan)
+    }
+
+    /// The routes that nodes want, where the cloud does not answer: nothing is planned.
+    pub fn by_kubernetes(&self, apis: &Apis) -> Result<Plan, Error> {
+        let nodes = apis.nodes.whole(Duration::ZERO, ReadFrom::Latest)?.value;
+        let network = Network {
+            routes_at_most: usize::MAX,
+            ..Network::default()
+        };
+        let mut plan = plan(
+            &Inputs {
+                nodes: &nodes,
+                instances: &[],
+                network: &network,
+                cluster_cidrs: &self.settings.cluster_cidrs,
+                remembered: &HashSet::new(),
+                is_in_doubt_for_long: false,
+            },
+            &*apis.provider,
+        );
+        plan.forget_changes();
+        Ok(plan)
+    }
+
+    /// The routes of the Network, where Kubernetes does not answer: nothing is planned.
+    pub fn by_cloud(&self, apis: &Apis) -> Result<Plan, Error> {
+        let ages = Ages {
+            network: Duration::ZERO,
+            instances: Duration::ZERO,
+            urgency: Urgency::Asked,
+        };
+        let observed = self.settings.observe(apis, &self.memory, &[], &ages)?;
+        let mut plan = observed.plan;
+        plan.forget_changes();
+        plan.rows.iter_mut().for_each(|row| row.node = None);
+        Ok(plan)
     }
 
     /// Brings all routes in order, whatever is due.

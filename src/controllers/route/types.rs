@@ -120,6 +120,15 @@ impl Plan {
         }
     }
 
+    /// It was made by one API alone: what it shows of the other one is not so.
+    pub(super) fn forget_changes(&mut self) {
+        self.changes.clear();
+        self.findings.clear();
+        for node in &mut self.nodes {
+            (node.obstacle, node.unavailable) = (None, None);
+        }
+    }
+
     pub fn has_writes(&self) -> bool {
         !self.changes.is_empty() || self.nodes.iter().any(|node| node.condition().is_some())
     }

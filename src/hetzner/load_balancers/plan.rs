@@ -14,8 +14,8 @@ use super::targets::need_servers;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, BalancerHealth, Cluster, Description, Finding, InstanceId, LoadBalancerPlan, Needs,
-    OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
+    self, Balancer, BalancerHealth, Cluster, Description, Finding, InstanceId, LoadBalancerPlan,
+    Needs, OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -148,17 +148,22 @@ impl provider::Snapshot for Snapshot {
         plan
     }
 
-    fn health(&self, services: Option<&HashSet<&str>>) -> Vec<(String, BalancerHealth)> {
-        let is_ours = |uid: &String| match services {
-            Some(services) => services.contains(uid.as_str()),
-            None => !uid.is_empty(),
-        };
+    fn health(&self, services: &HashSet<&str>) -> Vec<BalancerHealth> {
         // Names do not count.
         let names = &Cluster::default();
-        let balancers = self.observed.balancers.iter();
-        let ours = balancers.filter(|one| one.labels.get(SERVICE_UID).is_some_and(is_ours));
-        let health = |one| status::for_people(one, names).health();
-        ours.map(|one| (one.name.clone(), health(one))).collect()
+        let is_ours = |uid: &str| services.contains(uid);
+        let ours = self.of_services(is_ours);
+        ours.map(|one| status::for_people(one, names).health())
+            .collect()
+    }
+
+    fn all(&self) -> Vec<(Balancer, String)> {
+        let names = &Cluster::default();
+        let shown = |one: &LoadBalancer| {
+            let service = one.labels.get(SERVICE).cloned();
+            (status::for_people(one, names), service.unwrap_or_default())
+        };
+        self.of_services(|_| true).map(shown).collect()
     }
 
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
@@ -185,6 +190,15 @@ impl provider::Snapshot for Snapshot {
 }
 
 impl Snapshot {
+    /// Load balancers that carry such a UID.
+    fn of_services(&self, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = &LoadBalancer> {
+        let all = self.observed.balancers.iter();
+        all.filter(move |one| {
+            let uid = one.labels.get(SERVICE_UID);
+            uid.is_some_and(|uid| !uid.is_empty() && is_it(uid))
+        })
+    }
+
     fn context<'a>(
         &'a self,
         service: &'a Service,
