@@ -10,6 +10,7 @@ use super::output::{Exit, line, or_dash, without};
 use super::table::Columns;
 use super::terminal::{columns, is_terminal};
 use super::{startup, wire};
+use crate::cache::Freshness;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
@@ -151,10 +152,16 @@ impl Nodes {
             Sides::Both => return self.evaluate(&self.selection()?),
             Sides::Kubernetes => {
                 let nodes = self.nodes.nodes(apis, &Selection::All)?.value;
-                node::plan(&nodes, &[], &*apis.provider, Timestamp::MIN)
+                node::plan(&nodes, &[][..], &*apis.provider, Timestamp::MIN)
             }
             Sides::Cloud => {
-                let servers = apis.instances(Duration::ZERO, Urgency::Asked)?.value;
+                let servers = apis.all_servers(Freshness {
+                    max_age: Duration::ZERO,
+                    since: None,
+                    dedicated_since: None,
+                    urgency: Urgency::Asked,
+                })?;
+                let servers = servers.servers();
                 servers.iter().map(NodePlan::of_server).collect()
             }
         };
@@ -309,7 +316,7 @@ impl Serialize for Cloud<'_> {
         let private = instance.private.iter().map(|private| private.ip);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("kind", "Server")?;
-        map.serialize_entry("id", &instance.id.0)?;
+        map.serialize_entry("id", &instance.id.number())?;
         map.serialize_entry("name", &instance.name)?;
         map.serialize_entry("state", &instance.state.to_string())?;
         map.serialize_entry("type", &*instance.instance_type)?;
@@ -331,6 +338,7 @@ fn server(server: &Server) -> (String, String) {
         Server::Gone(id) => (id.to_string(), "missing".into()),
         Server::Foreign => (none(), "foreign".into()),
         Server::Unknown => (none(), "unknown".into()),
+        Server::Unclear => (none(), "?".into()),
         Server::Unmatched => (none(), none()),
     }
 }
@@ -517,7 +525,7 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
             addresses.extend(private.map(|p| format!("private {} (Network {})", p.ip, p.network)));
         }
         Server::Gone(id) => identity.push(format!("server {id}")),
-        Server::Foreign | Server::Unknown | Server::Unmatched => {}
+        Server::Foreign | Server::Unknown | Server::Unmatched | Server::Unclear => {}
     }
     let reported = node
         .status

@@ -105,7 +105,7 @@ impl Sides {
             None => Sides::Both,
             Some(outage) => match outage.error {
                 cache::Error::Kube(_) => Sides::Cloud,
-                cache::Error::Cloud(_) => Sides::Kubernetes,
+                cache::Error::Cloud(_) | cache::Error::Dedicated(_) => Sides::Kubernetes,
             },
         }
     }
@@ -215,7 +215,9 @@ impl Context {
             cache::Error::Kube(_) => {
                 Printer::failure(&format!("{error} ({})", self.apis.kube.origin()))
             }
-            cache::Error::Cloud(_) => Printer::failure(&error.to_string()),
+            cache::Error::Cloud(_) | cache::Error::Dedicated(_) => {
+                Printer::failure(&error.to_string())
+            }
         }
     }
 
