@@ -120,6 +120,7 @@ pub(super) fn provider(
         metadata,
         address_family: settings.address_family.clone(),
         zone_label: settings.zone_label_enabled.clone(),
+        forwards_internal_ips: true,
         load_balancers: has_load_balancers.then(|| LoadBalancerDefaults {
             unknown,
             ..settings.load_balancers.clone()

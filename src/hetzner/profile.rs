@@ -11,8 +11,12 @@ impl Profile {
         }
     }
 
+    /// Of a dedicated server the same in both.
     pub(super) fn provider_id(self, id: InstanceId) -> String {
-        format!("{}://{id}", self.name())
+        match id {
+            InstanceId::Cloud(number) => format!("{}://{number}", self.name()),
+            InstanceId::Dedicated(number) => format!("hrobot://{number}"),
+        }
     }
 
     pub(super) fn parse_provider_id(self, text: &str) -> ProviderId {
@@ -40,20 +44,36 @@ impl Profile {
         let by_profile =
             |field| Source::server_because(field, format_args!("profile {}", self.name()));
         let location = instance.location.to_string();
+        let is_dedicated = instance.id.dedicated().is_some();
+        let (type_field, zone_field) = match is_dedicated {
+            true => ("product", "dc"),
+            false => ("server_type.name", "location.name"),
+        };
         let (zone, region, region_field) = match self {
             Profile::CcmFromScratch => {
                 let region = instance.network_zone.to_string();
-                (location, region, "location.network_zone")
+                let field = if is_dedicated {
+                    "dc"
+                } else {
+                    "location.network_zone"
+                };
+                (location, region, field)
             }
-            Profile::Hcloud => (legacy_datacenter(&location), location, "location.name"),
+            Profile::Hcloud => {
+                let zone = match is_dedicated {
+                    true => instance.data_center.to_string(),
+                    false => legacy_datacenter(&location),
+                };
+                (zone, location, zone_field)
+            }
         };
         let instance_type = instance.instance_type.to_string();
         let mut labels = vec![(
             TopologyLabel::InstanceType,
-            Sourced::new(instance_type, Source::server("server_type.name")),
+            Sourced::new(instance_type, Source::server(type_field)),
         )];
         if zone_label.value {
-            let zone = Sourced::new(zone, by_profile("location.name"));
+            let zone = Sourced::new(zone, by_profile(zone_field));
             labels.push((TopologyLabel::Zone, zone));
         }
         let region = Sourced::new(region, by_profile(region_field));
@@ -61,12 +81,16 @@ impl Profile {
         labels
     }
 
-    pub(super) fn extra_labels(self) -> BTreeMap<String, Sourced<String>> {
+    pub(super) fn extra_labels(self, id: InstanceId) -> BTreeMap<String, Sourced<String>> {
+        let provided_by = match id {
+            InstanceId::Cloud(_) => "cloud",
+            InstanceId::Dedicated(_) => "robot",
+        };
         match self {
             Profile::CcmFromScratch => BTreeMap::new(),
             Profile::Hcloud => BTreeMap::from([(
                 "instance.hetzner.cloud/provided-by".to_owned(),
-                Sourced::new("cloud".to_owned(), Source::Rule("profile hcloud")),
+                Sourced::new(provided_by.to_owned(), Source::Rule("profile hcloud")),
             )]),
         }
     }

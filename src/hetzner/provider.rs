@@ -13,7 +13,7 @@ use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Description,
     Error, ErrorKind, Finding, Gate, Instance, Instances, Kept, LoadBalancers, Metadata,
     Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, Profile, Provider, ProviderId,
-    RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage,
+    Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage,
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
@@ -45,6 +45,8 @@ pub struct Settings {
     pub address_family: Sourced<AddressFamily>,
     /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
     pub zone_label: Sourced<bool>,
+    /// `ROBOT_FORWARD_INTERNAL_IPS`.
+    pub forwards_internal_ips: bool,
     /// None: `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<load_balancers::Defaults>,
     /// `HCLOUD_DEBUG`: log bodies.
@@ -67,6 +69,7 @@ pub struct Hetzner {
     finding: std::sync::Mutex<()>,
     address_family: Sourced<AddressFamily>,
     zone_label: Sourced<bool>,
+    forwards_internal_ips: bool,
     load_balancers: Arc<load_balancers::Defaults>,
     has_load_balancers: bool,
     types: load_balancers::Types,
@@ -98,6 +101,7 @@ impl Hetzner {
             finding: std::sync::Mutex::new(()),
             address_family: settings.address_family,
             zone_label: settings.zone_label,
+            forwards_internal_ips: settings.forwards_internal_ips,
             has_load_balancers: settings.load_balancers.is_some(),
             load_balancers: Arc::new(settings.load_balancers.unwrap_or_default()),
             types: load_balancers::Types::new(settings.time_scale),
@@ -329,8 +333,17 @@ impl Instances for Hetzner {
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {
         let Addresses {
             addresses,
-            findings,
-        } = addresses(instance, node, &self.address_family, self.network_id())?;
+            mut findings,
+        } = addresses(
+            instance,
+            node,
+            &self.address_family,
+            self.network_id(),
+            self.forwards_internal_ips,
+        )?;
+        if instance.id.dedicated().is_some() && instance.name != node.name {
+            findings.push(renamed(instance, node));
+        }
         Ok(Metadata {
             provider_id: Sourced::new(
                 self.profile.provider_id(instance.id),
@@ -338,13 +351,17 @@ impl Instances for Hetzner {
             ),
             addresses,
             topology: self.profile.topology(instance, &self.zone_label),
-            extra_labels: self.profile.extra_labels(),
+            extra_labels: self.profile.extra_labels(instance.id),
             findings,
         })
     }
 
-    /// By private address only in our own profile: upstream does not compare those.
+    /// By private address only in our own profile: upstream does not compare those. A dedicated server by its name
+    /// alone.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
+        if instance.id.dedicated().is_some() {
+            return Vec::new();
+        }
         let network = self
             .network_id()
             .filter(|_| self.profile == Profile::CcmFromScratch);
@@ -373,4 +390,15 @@ impl Instances for Hetzner {
     fn explain_missing(&self, instance: &Instance, ip: IpAddr) -> Option<Finding> {
         explain_missing(instance, ip, &self.address_family, self.network_id())
     }
+}
+
+/// Hetzner gives a dedicated server to somebody else once its contract has ended, and its owner may use it for something
+/// else: upstream deletes the node then. The number alone is no evidence for that.
+fn renamed(instance: &Instance, node: &Node) -> Finding {
+    let (server, name, node) = (instance.id, &instance.name, &node.name);
+    let message = format!(
+        "dedicated server {server} is named {name:?} now: if it is still this node's, name it {node:?} in Robot; if it \
+         was given away, delete the node (kubectl delete node {node})"
+    );
+    Finding::warning(Reason::PossibleNodeDeletion, message).by_provider()
 }

@@ -85,6 +85,7 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
         network,
         metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
+        forwards_internal_ips: true,
         zone_label: Sourced::new(true, Source::Kept),
         load_balancers: None,
         debug: false,
@@ -230,6 +231,7 @@ fn a_429_is_retried_only_where_no_budget_is_kept() {
                 .with_header("Retry-After", "1"),
             ),
             Half::Kubernetes => Effect::kubernetes_busy(1),
+            Half::Robot => unreachable!("no case"),
         };
         sandbox.faults().add(Rule::new(answer).half(half).times(1));
         match half {
@@ -245,6 +247,7 @@ fn a_429_is_retried_only_where_no_budget_is_kept() {
                     1
                 );
             }
+            Half::Robot => unreachable!("no case"),
         }
         let made = sandbox.calls().count(|call| call.half == half);
         assert_eq!(made, calls, "{half}");

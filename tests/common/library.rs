@@ -77,6 +77,7 @@ impl Place {
             network: self.network.map(NetworkSelector::Id),
             address_family: provider::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
             load_balancers,
+            forwards_internal_ips: true,
             zone_label: provider::Sourced::new(true, Source::Rule("test")),
             debug: false,
             timing,

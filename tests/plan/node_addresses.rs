@@ -50,12 +50,23 @@ const EXTERNAL: [(&str, Option<&str>); 4] = [
 /// A provider of which the Network is known, as after the first tick.
 fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner {
     let hetzner = Hetzner::new(Settings {
-        profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
-        tls: Tls::default(),
-        proxies: Proxies::Never,
         token: Token::fixed(Secret::new(&sandbox.projects().token)),
         network: network.then(|| NetworkSelector::Name("sandbox".into())),
+        ..settings(family)
+    });
+    hetzner.prepare().unwrap();
+    hetzner
+}
+
+fn settings(family: AddressFamily) -> Settings {
+    Settings {
+        profile: Profile::CcmFromScratch,
+        endpoint: "http://127.0.0.1:1".into(),
+        tls: Tls::default(),
+        proxies: Proxies::Never,
+        token: Token::none(),
+        network: None,
         metadata: None,
         address_family: Sourced::new(
             family,
@@ -72,11 +83,10 @@ fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner 
             write_timeout: Duration::from_secs(8),
             retry_wait: Duration::from_millis(1),
         },
+        forwards_internal_ips: true,
         gate: Arc::new(OpenGate),
         time_scale: 1.0,
-    });
-    hetzner.prepare().unwrap();
-    hetzner
+    }
 }
 
 fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {

@@ -35,6 +35,7 @@ static PROJECT: LazyLock<Project> = LazyLock::new(|| {
         network: None,
         metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
+        forwards_internal_ips: true,
         zone_label: Sourced::new(true, Source::Kept),
         load_balancers: None,
         debug: false,
@@ -268,6 +269,7 @@ pub fn node(id: u64) -> OfferedNode {
             .into(),
         addresses: Vec::new(),
         reach: Reach::Unknown,
+        dedicated_ipv4: None,
     }
 }
 

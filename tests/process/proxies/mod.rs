@@ -67,6 +67,7 @@ impl World {
         let name = match half {
             Half::Hetzner => "hetzner.test",
             Half::Kubernetes => "kubernetes.test",
+            Half::Robot => "robot.test",
         };
         format!("{name}:{}", self.sandbox.address(half).port())
     }

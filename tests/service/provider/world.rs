@@ -55,6 +55,7 @@ impl World {
             labels: [("topology.kubernetes.io/zone".to_owned(), "fsn1".to_owned())].into(),
             addresses: Vec::new(),
             reach: Reach::Unknown,
+            dedicated_ipv4: None,
         });
         let nodes: Vec<OfferedNode> = nodes.collect();
         World {
@@ -234,6 +235,7 @@ pub fn hetzner_at(
         network: sandbox.network().map(NetworkSelector::Id),
         metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
+        forwards_internal_ips: true,
         zone_label: Sourced::new(true, Source::Kept),
         load_balancers,
         debug: false,
