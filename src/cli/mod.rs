@@ -174,7 +174,7 @@ fn help_on(words: &[OsString]) -> Exit {
         None => {
             let mut all = commands::names();
             all.extend(topics::names());
-            commands::unknown("command or topic", &name, &all)
+            explain::unknown("command or topic", &name, &all)
         }
     }
 }

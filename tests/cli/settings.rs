@@ -617,6 +617,30 @@ fn every_drop_in_flag_is_honoured_or_reported() {
     }
 }
 
+/// What `ccm explain` shows of a setting is accepted where the setting is.
+#[test]
+fn the_example_of_each_setting_is_right() {
+    for setting in TABLE.iter().filter(|one| !one.hidden && !one.secret) {
+        let mut variables = setting.variables.iter();
+        if variables.any(|one| one.name().starts_with("ROBOT")) {
+            // It needs credentials beside it.
+            continue;
+        }
+        let value = setting.example();
+        let (flags, variables) = match (setting.flags.first(), setting.variables.first()) {
+            (Some(flag), _) if setting.takes_value() => {
+                (format!("--{flag} {value}"), String::new())
+            }
+            (Some(flag), _) => (format!("--{flag}={value}"), String::new()),
+            (None, Some(variable)) => (String::new(), format!("{}={value}", variable.name())),
+            (None, None) => panic!("{setting:?}"),
+        };
+        let parsed = read_with_token(setting.commands[0], &flags, &variables);
+        let problems: Vec<String> = parsed.problems.iter().map(ToString::to_string).collect();
+        assert!(problems.is_empty(), "{flags}{variables}: {problems:?}");
+    }
+}
+
 /// `CCM_UPDATE_HELP=1 cargo test --test cli` writes the table.
 #[test]
 fn the_help_page_has_the_table_as_it_is() {
