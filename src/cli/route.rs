@@ -67,7 +67,12 @@ impl Routes {
     fn start(command: Command, words: Vec<OsString>) -> Result<Routes, Exit> {
         let started = startup::start(command, words)?;
         let routes = wire::route_settings(&started.settings)
-            .map_err(|off| Printer::failure(&format!("there are no routes: {}", off.why)))?;
+            .map_err(|off| {
+                Printer::failure(&format!(
+                    "there are no routes: {}; set it as for the daemon, or take its settings with --settings-from",
+                    off.why
+                ))
+            })?;
         Ok(Routes {
             context: Context::new(started)?,
             controller: RouteController::new(routes),

@@ -355,6 +355,16 @@ fn names_are_completed() {
 }
 
 #[test]
+fn help_may_stand_first() {
+    let shown = |words: &[&str]| ccm(&Vec::new(), words).stdout;
+    assert_eq!(
+        shown(&["--help", "lb", "list"]),
+        shown(&["lb", "list", "--help"])
+    );
+    assert_eq!(shown(&["-h"]), shown(&["help"]));
+}
+
+#[test]
 fn called_by_kubectl_help_says_so() {
     let folder = std::env::temp_dir().join(format!("kubectl-ccm-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
