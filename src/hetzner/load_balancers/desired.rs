@@ -81,8 +81,9 @@ pub(super) enum Machine {
     Dedicated {
         number: u64,
         public: Option<Ipv4Addr>,
-        /// In the vSwitch subnet of the private Network.
+        /// In the vSwitch subnet of the private Network, if the subnets are known.
         private: Option<Ipv4Addr>,
+        knows_subnets: bool,
     },
 }
 
@@ -292,6 +293,7 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
         number,
         public: node.dedicated_ipv4,
         private: internal.find(is_reached),
+        knows_subnets: context.observed.subnets.is_some(),
     }
 }
 

@@ -93,7 +93,10 @@ impl Ways {
     /// By which address a dedicated server is a target. The error: why by none, or not as it should be.
     fn address(&self, machine: Machine) -> (Option<TargetId>, Option<Lack>) {
         let Machine::Dedicated {
-            public, private, ..
+            public,
+            private,
+            knows_subnets,
+            ..
         } = machine
         else {
             return (None, None);
@@ -102,12 +105,9 @@ impl Ways {
         let (public, private) = (id(public), id(private));
         let there = [private, public].into_iter().flatten();
         let mut there = there.filter(|id| self.there.contains_key(id));
+        let stays = self.is_held || (self.by_private && !knows_subnets);
         match (self.by_private, private) {
-            _ if self.is_held
-                && let Some(there) = there.next() =>
-            {
-                (Some(there), None)
-            }
+            _ if stays && let Some(there) = there.next() => (Some(there), None),
             (true, Some(private)) => (Some(private), None),
             (true, None) => (public, Some(Lack::Private)),
             (false, _) if public.is_some() => (public, None),
