@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How often `--watch` asks the cloud: its calls are few.
-const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
+pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Everything that was planned: a controller's view of all objects of a command.
 pub(super) trait Planned {

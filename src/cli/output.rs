@@ -4,7 +4,7 @@
 //! with
 //! [`line`]: only our own line ends are any.
 
-use super::terminal::{colored, columns, has_color, show_wait};
+use super::terminal::{colored, columns, has_color, over_wait, screen};
 use crate::controllers::Report;
 use crate::http::without_known_secrets;
 use crate::provider::Kept;
@@ -48,21 +48,21 @@ impl Printer {
 
     /// What people read; with colours where they see them.
     pub(super) fn text(text: &str) -> Exit {
-        let text = without_known_secrets(text);
-        let text = lines(&text);
-        match has_color(false) {
-            true => Printer::to_stdout(&colored(&text)),
-            false => Printer::to_stdout(&text),
-        }
+        Printer::to_stdout(&shown(text, false))
+    }
+
+    /// The same in the place of the last screen.
+    pub(super) fn redraw(text: &str) -> Exit {
+        Printer::to_stdout(&screen(&shown(text, false)))
     }
 
     fn to_stdout(text: &str) -> Exit {
-        show_wait(None);
-        let mut stdout = io::stdout().lock();
-        match stdout
-            .write_all(text.as_bytes())
-            .and_then(|()| stdout.flush())
-        {
+        let mut stdout = io::stdout();
+        let written = over_wait(|| {
+            stdout.write_all(text.as_bytes())?;
+            stdout.flush()
+        });
+        match written {
             Ok(()) => Exit::Done,
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 HAS_NO_READER.store(true, Ordering::Relaxed);
@@ -80,15 +80,9 @@ impl Printer {
     }
 
     pub(super) fn stderr(text: &str) {
-        show_wait(None);
-        let text = without_known_secrets(text);
-        let text = lines(&text);
-        let text = match has_color(true) {
-            true => colored(&text).into(),
-            false => text,
-        };
+        let text = shown(text, true);
         // There is nowhere left to complain to.
-        let _ = io::stderr().lock().write_all(text.as_bytes());
+        let _ = over_wait(|| io::stderr().lock().write_all(text.as_bytes()));
     }
 
     /// `ccm: …` on stderr, one line.
@@ -100,6 +94,16 @@ impl Printer {
     pub(super) fn failure(message: &str) -> Exit {
         Printer::notice(message);
         Exit::Failed
+    }
+}
+
+/// What people are shown, with colours where they see them.
+fn shown(text: &str, is_stderr: bool) -> String {
+    let text = without_known_secrets(text);
+    let text = lines(&text);
+    match has_color(is_stderr) {
+        true => colored(&text),
+        false => text.into_owned(),
     }
 }
 

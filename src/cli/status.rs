@@ -1,18 +1,15 @@
 //! `ccm status`: everything on one screen: who leads, both APIs, counts, and what needs attention. It shows what `doctor`
 //! read and found.
 
-use super::doctor::{self, Gap, Outcome, Seen, View};
+use super::doctor::{self, Gap, Observer, Outcome, Seen, View};
 use super::output::{self, Document, Exit, Printer, line, paragraph};
-use super::{leader, startup};
+use super::{leader, lists, startup};
 use crate::controllers::route::State;
 use crate::controllers::service::Want;
 use crate::settings::{Command, Output};
+use jiff::Timestamp;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::time::Duration;
-
-/// With `--watch`: both APIs are read once in this time.
-const INTERVAL: Duration = Duration::from_secs(60);
 
 /// So many of the worst items are shown.
 const ITEMS_AT_MOST: usize = 8;
@@ -23,14 +20,25 @@ const INDENT: usize = 16;
 pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Status, words)?;
     let settings = &started.settings;
-    loop {
-        let exit = show(&doctor::observe(&started), settings.output.value);
-        if !settings.watch.value || Printer::has_no_reader() {
-            return Ok(exit);
-        }
-        let scale = settings.test_time_scale.value.clamp(0.0, 1.0);
-        std::thread::sleep(INTERVAL.mul_f64(scale));
+    let mut observer = Observer::new(&started);
+    if !settings.watch.value {
+        return Ok(show(&observer.observe(), settings.output.value));
     }
+    lists::watch(settings, |can_redraw| {
+        let view = observer.observe();
+        let all = doctor::outcomes(&view);
+        let is_wide = settings.output.value == Output::Wide;
+        let screen = Screen::new(&view, &all).text(&view, &all, is_wide);
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+        let text = format!(
+            "{now}, cloud read {} s ago\n\n{screen}",
+            view.cloud_age.as_secs()
+        );
+        Ok(match can_redraw {
+            true => Printer::redraw(&text),
+            false => Printer::text(&(text + "\n")),
+        })
+    })
 }
 
 fn show(view: &View, output: Output) -> Exit {

@@ -2,7 +2,7 @@
 
 use crate::settings::Color;
 use std::io::{IsTerminal, Write, stderr, stdout};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Columns of texts where the width is unknown.
 const USUAL: usize = 80;
@@ -27,13 +27,27 @@ pub(super) fn is_terminal() -> bool {
 pub(super) fn columns() -> usize {
     let variable = std::env::var("COLUMNS").ok();
     let variable = variable.and_then(|text| text.trim().parse().ok());
+    let window = || window(libc::STDOUT_FILENO).map(|(columns, _)| columns);
     let columns = variable.filter(|columns| *columns > 0).or_else(window);
     columns.unwrap_or(USUAL).max(LEAST)
 }
 
-/// Columns of the terminal that stdout is; none: it is none, or does not know.
+/// Longer lines of prose are hard to read.
+const HELP_AT_MOST: usize = 120;
+
+/// Width of help.
+pub(super) fn help_columns() -> usize {
+    columns().min(HELP_AT_MOST)
+}
+
+/// Width of the line about a wait: where it does not fit its terminal, it can't be erased.
+pub(super) fn wait_columns() -> usize {
+    window(libc::STDERR_FILENO).map_or(USUAL, |(columns, _)| columns)
+}
+
+/// Columns and rows of the terminal that a stream is; none: it is none, or does not know.
 #[allow(unsafe_code)]
-fn window() -> Option<usize> {
+fn window(stream: i32) -> Option<(usize, usize)> {
     let mut size = libc::winsize {
         ws_row: 0,
         ws_col: 0,
@@ -41,8 +55,13 @@ fn window() -> Option<usize> {
         ws_ypixel: 0,
     };
     // SAFETY: TIOCGWINSZ writes one winsize, which outlives the call.
-    let answer = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    (answer == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))
+    let answer = unsafe { libc::ioctl(stream, libc::TIOCGWINSZ, &raw mut size) };
+    let rows = if size.ws_row > 0 {
+        size.ws_row
+    } else {
+        u16::MAX
+    };
+    (answer == 0 && size.ws_col > 0).then(|| (usize::from(size.ws_col), usize::from(rows)))
 }
 
 /// May what is written to stdout, or to stderr, be coloured? <https://no-color.org>: any value of `NO_COLOR` but an empty one.
@@ -52,7 +71,7 @@ pub(super) fn has_color(is_stderr: bool) -> bool {
         Color::Always => true,
         Color::Never => false,
         Color::Auto if is_set("NO_COLOR") => false,
-        Color::Auto if std::env::var_os("TERM").is_none_or(|term| term == "dumb") => false,
+        Color::Auto if !is_smart() => false,
         Color::Auto if is_stderr => stderr().is_terminal(),
         Color::Auto => is_terminal(),
     }
@@ -121,21 +140,94 @@ fn state(word: &str) -> &'static str {
     }
 }
 
-/// The line about a wait that a terminal shows now. What is written meanwhile takes its place.
-static WAIT: Mutex<bool> = Mutex::new(false);
+/// Can the terminal that a stream is, if it is one, move its cursor?
+pub(super) fn can_redraw(is_stderr: bool) -> bool {
+    is_smart()
+        && if is_stderr {
+            stderr().is_terminal()
+        } else {
+            is_terminal()
+        }
+}
 
-const ERASE_LINE: &str = "\r\x1b[K";
+fn is_smart() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
+}
 
-/// Shows the line in the place of the last one; none: erases that.
+/// What is drawn beside lines that follow each other.
+struct Drawn {
+    /// The line about a wait. What is written meanwhile takes its place.
+    wait: bool,
+    /// A screen is drawn again and again, and the cursor is hidden.
+    screen: bool,
+    /// The process ends: nothing more is drawn.
+    is_over: bool,
+}
+
+static DRAWN: Mutex<Drawn> = Mutex::new(Drawn {
+    wait: false,
+    screen: false,
+    is_over: false,
+});
+
+fn drawn() -> MutexGuard<'static, Drawn> {
+    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) const ERASE_LINE: &str = "\r\x1b[K";
+
+/// Begins a screen: the cursor is hidden, moves to the first place, and all is cleared.
+const CLEAR: &str = "\x1b[?25l\x1b[H\x1b[2J";
+const SHOW_CURSOR: &str = "\x1b[?25h";
+
+/// Shows the line in the place of the last one; none: erases that. Where stderr can redraw.
 pub(super) fn show_wait(line: Option<&str>) {
-    let mut is_shown = WAIT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(line) = line {
-        let line: String = line.chars().take(columns() - 1).collect();
-        write(&format!("{ERASE_LINE}{line}"));
-    } else if *is_shown {
+    let mut drawn = drawn();
+    match line {
+        Some(line) if !drawn.is_over => {
+            write(&format!("{ERASE_LINE}{line}"));
+            drawn.wait = true;
+        }
+        _ => erase_wait(&mut drawn),
+    }
+}
+
+fn erase_wait(drawn: &mut Drawn) {
+    if std::mem::take(&mut drawn.wait) {
         write(ERASE_LINE);
     }
-    *is_shown = line.is_some();
+}
+
+/// Writes without the line about a wait.
+pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
+    let mut drawn = drawn();
+    erase_wait(&mut drawn);
+    write()
+}
+
+/// What draws a text in the place of the last screen, as far as it fits.
+pub(super) fn screen(text: &str) -> String {
+    drawn().screen = true;
+    let rows = window(libc::STDOUT_FILENO).map_or(usize::MAX, |(_, rows)| rows);
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    // The cursor needs one.
+    if lines.len() < rows {
+        return format!("{CLEAR}{text}");
+    }
+    let (shown, more) = lines.split_at(rows.saturating_sub(2));
+    format!("{CLEAR}{}… {} more lines\n", shown.concat(), more.len())
+}
+
+/// Leaves the terminal as it was found, but for what was printed.
+pub(super) fn end() {
+    let mut drawn = drawn();
+    drawn.is_over = true;
+    erase_wait(&mut drawn);
+    if std::mem::take(&mut drawn.screen) {
+        let mut stdout = stdout().lock();
+        let _ = stdout.write_all(format!("{SHOW_CURSOR}\n").as_bytes());
+        let _ = stdout.flush();
+    }
 }
 
 fn write(text: &str) {

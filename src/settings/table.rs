@@ -612,8 +612,9 @@ settings! {
         flags: &["color"],
         kind: Kind::Choice(&["auto", "always", "never"]),
         default: Some("auto"),
-        help: "Whether text is coloured; json and yaml never are. auto: at a terminal, unless NO_COLOR is set or TERM is dumb.",
-        ..Setting::of(Group::Output, CLIENTS)
+        help: "Whether text is coloured; json, yaml and the log never are. auto: at a terminal, unless NO_COLOR is set or \
+               TERM is dumb.",
+        ..Setting::of(Group::Output, Command::ALL)
     }
 
     LOG_FORMAT log_format: LogFormat = choice => {

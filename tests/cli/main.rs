@@ -17,5 +17,6 @@ mod lint;
 mod node;
 mod people;
 mod route;
+mod screens;
 mod scripting;
 mod settings;

@@ -23,6 +23,14 @@ struct Broken {
     lists: &'static [(&'static [&'static str], &'static str)],
 }
 
+/// The world that is broken in this way.
+pub fn broken(what: &str) -> World {
+    let broken = WORLDS.iter().find(|one| one.what == what).unwrap();
+    let mut world = World::healthy();
+    (broken.break_it)(&mut world);
+    world
+}
+
 const NODES: &[&str] = &["node", "list"];
 const SERVICES: &[&str] = &["lb", "list"];
 

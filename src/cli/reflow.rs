@@ -1,0 +1,185 @@
+//! Help in the width of the terminal. Its texts are written for 80 columns: paragraphs, and tables whose right sides begin
+//! in one column, beside the left side or below it.
+
+use super::output::wrapped_in;
+
+/// A right side with less room begins further to the left.
+const NARROWEST: usize = 24;
+
+/// How far the second line of what is no paragraph is indented, and such a right side.
+const INDENT: usize = 4;
+
+/// A paragraph, a row of a table, or an empty line.
+struct Entry {
+    indent: usize,
+    /// The left side; all of what is no table.
+    left: String,
+    /// Where the right side begins; 0: there is none.
+    column: usize,
+    /// The left side has a line of its own.
+    is_below: bool,
+    right: String,
+}
+
+/// The text in lines of at most so many characters; `change` is made in each part before.
+pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> String) -> String {
+    let mut entries: Vec<Entry> = Vec::new();
+    for line in text.lines() {
+        let next = Entry::new(line);
+        let last = entries.last_mut();
+        match last.and_then(|last| last.continued_by(&next)) {
+            Some(text) => *text += &format!(" {}", next.left),
+            None => entries.push(next),
+        }
+    }
+    let changed = entries.into_iter().map(|entry| Entry {
+        left: change(&entry.left),
+        right: change(entry.right.trim_start()),
+        ..entry
+    });
+    changed.map(|entry| entry.text(columns)).collect()
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+impl Entry {
+    fn new(line: &str) -> Entry {
+        let content = line.trim_start();
+        let indent = length(line) - length(content);
+        let (left, right) = match content.split_once("  ").filter(|_| indent > 0) {
+            Some((left, right)) => (left, right.trim_start()),
+            None => (content, ""),
+        };
+        Entry {
+            indent,
+            left: left.to_owned(),
+            column: if right.is_empty() {
+                0
+            } else {
+                length(line) - length(right)
+            },
+            is_below: false,
+            right: right.to_owned(),
+        }
+    }
+
+    /// The side that a line continues: it begins in the same column.
+    fn continued_by(&mut self, next: &Entry) -> Option<&mut String> {
+        if self.left.is_empty() || next.left.is_empty() || next.column > 0 {
+            return None;
+        }
+        if self.column == 0 && self.indent > 0 && next.indent > self.indent {
+            (self.column, self.is_below) = (next.indent, true);
+        }
+        match self.column {
+            0 => (self.indent + next.indent == 0).then_some(&mut self.left),
+            column => (next.indent == column).then_some(&mut self.right),
+        }
+    }
+
+    fn text(&self, columns: usize) -> String {
+        let left = " ".repeat(self.indent) + &self.left;
+        if self.column == 0 {
+            let rest = if self.indent == 0 {
+                0
+            } else {
+                self.indent + INDENT
+            };
+            return match length(&left) <= columns {
+                true => left + "\n",
+                false => wrapped_in(columns, &" ".repeat(self.indent), rest, &self.left),
+            };
+        }
+        let is_narrow = columns < self.column + NARROWEST;
+        let column = if is_narrow {
+            self.indent + INDENT
+        } else {
+            self.column
+        };
+        let is_beside = |column: usize| !self.is_below && length(&left) + 2 <= column;
+        let line = format!("{left:<width$}{}", self.right, width = self.column);
+        if is_beside(self.column) && length(&line) <= columns {
+            return line + "\n";
+        }
+        if is_beside(column) {
+            return wrapped_in(columns, &format!("{left:<column$}"), column, &self.right);
+        }
+        let alone = Entry {
+            column: 0,
+            left: self.left.clone(),
+            right: String::new(),
+            ..*self
+        };
+        alone.text(columns) + &wrapped_in(columns, &" ".repeat(column), column, &self.right)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+ccm x – a title that is longer
+than a line.
+
+Usage:
+  ccm x [--a]    does one thing,
+                 then another
+  ccm x --b NAME
+                 does it below
+  ccm y
+
+  STATE  ok
+         one    the first
+         two    the second,
+                which is long
+
+Exit codes:
+  0  done; 1  not
+";
+
+    #[test]
+    fn what_begins_in_one_column_is_one_text() {
+        let wide = "\
+ccm x – a title that is longer than a line.
+
+Usage:
+  ccm x [--a]    does one thing, then another
+  ccm x --b NAME
+                 does it below
+  ccm y
+
+  STATE  ok
+         one    the first
+         two    the second, which is long
+
+Exit codes:
+  0  done; 1  not
+";
+        let same = |text: &str| text.to_owned();
+        assert_eq!(reflowed(TEXT, 60, same), wide);
+        let longer = |text: &str| text.replace("ccm ", "kubectl ccm ");
+        let narrow = "\
+kubectl ccm x – a title that is longer
+than a line.
+
+Usage:
+  kubectl ccm x [--a]
+      does one thing, then another
+  kubectl ccm x --b NAME
+      does it below
+  kubectl ccm y
+
+  STATE  ok
+         one    the first
+         two    the second,
+                which is long
+
+Exit codes:
+  0  done; 1  not
+";
+        assert_eq!(reflowed(TEXT, 40, longer), narrow);
+    }
+}
