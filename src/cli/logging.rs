@@ -1,7 +1,7 @@
 //! The log on stderr. Only our own modules log; other crates are capped at `warn`, and
 //! `RUST_LOG` is not read: ureq's trace would print the bearer token. Beside it the line of a command that waits.
 
-use super::output::Printer;
+use super::output::{Printer, whole_line};
 use super::terminal::{self, show_wait};
 use crate::controllers::{CHANGES_MADE, FINDINGS};
 use crate::http::without_known_secrets;
@@ -46,18 +46,19 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
             let level = record.level();
             let message = printable(&record.args().to_string());
             let line = match (format, reader) {
-                (LogFormat::Json, _) => json_line(record),
-                (LogFormat::Text, Reader::Daemon) => format!("{} {level:<5} {message}", now()),
+                (LogFormat::Json, _) => json_line(record) + "\n",
+                (LogFormat::Text, Reader::Daemon) => format!("{} {level:<5} {message}\n", now()),
                 (LogFormat::Text, Reader::Waiting) if level == Level::Info => {
-                    format!("… {message}")
+                    whole_line(true, "… ", 6, &message)
                 }
                 (LogFormat::Text, Reader::Person | Reader::Waiting) => {
-                    format!("ccm: {}: {message}", level.as_str().to_lowercase())
+                    let level = level.as_str().to_lowercase();
+                    whole_line(true, "ccm: ", 6, &format!("{level}: {message}"))
                 }
             };
             // It is printed later, when the line about a wait may be there again.
             let erased = if can_redraw { terminal::ERASE_LINE } else { "" };
-            writeln!(out, "{erased}{line}")
+            write!(out, "{erased}{line}")
         })
         .try_init();
     // Only a second start can fail, and there is none.

@@ -4,12 +4,12 @@
 //! with
 //! [`line`]: only our own line ends are any.
 
-use super::terminal::{colored, columns, has_color, over_wait, screen};
+use super::terminal::{colored, columns, has_color, is_terminal, over_wait, screen};
 use crate::controllers::Report;
 use crate::http::without_known_secrets;
 use crate::provider::Kept;
 use crate::settings::Output;
-use crate::text::{lines, one_line, wrapped};
+use crate::text::{lines, one_line};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,9 +85,9 @@ impl Printer {
         let _ = over_wait(|| io::stderr().lock().write_all(text.as_bytes()));
     }
 
-    /// `ccm: …` on stderr, one line.
+    /// `ccm: …` on stderr.
     pub(super) fn notice(message: impl std::fmt::Display) {
-        Printer::stderr(&line(format_args!("ccm: {message}")));
+        Printer::stderr(&whole_line(true, "ccm: ", 6, &message.to_string()));
     }
 
     /// The same, and its exit code.
@@ -116,14 +116,39 @@ pub(super) fn line(text: impl std::fmt::Display) -> String {
 /// others.
 /// A word that is longer than a line, e.g. the path of an error, is cut into lines as well.
 pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str) -> String {
-    let width = columns - indent;
-    let mut pieces: Vec<String> = Vec::new();
-    for line in wrapped(&one_line(text), width) {
-        let letters: Vec<char> = line.chars().collect();
-        pieces.extend(letters.chunks(width).map(String::from_iter));
+    let new_line = format!("\n{:indent$}", "");
+    let mut lines = first.to_owned();
+    let (mut column, mut begin) = (first.chars().count(), true);
+    for word in one_line(text).split_whitespace() {
+        let length = word.chars().count();
+        let fits = column + usize::from(!begin) + length <= columns;
+        if !fits && (!begin || column > indent) {
+            lines += &new_line;
+            (column, begin) = (indent, true);
+        }
+        if !begin {
+            lines.push(' ');
+            column += 1;
+        }
+        for letter in word.chars() {
+            if column == columns {
+                lines += &new_line;
+                column = indent;
+            }
+            lines.push(letter);
+            column += 1;
+        }
+        begin = false;
     }
-    let between = format!("\n{:indent$}", "");
-    format!("{first}{}\n", pieces.join(&between))
+    lines + "\n"
+}
+
+/// What a person reads in lines of the terminal's width, and what is one line elsewhere: whoever searches there finds all.
+pub(super) fn whole_line(is_stderr: bool, first: &str, indent: usize, text: &str) -> String {
+    match is_terminal(is_stderr) {
+        true => paragraph(first, indent, text),
+        false => line(format_args!("{first}{text}")),
+    }
 }
 
 /// The same in the width of all texts, which is the terminal's.

@@ -19,8 +19,11 @@ pub(super) fn ask_for_color(color: Color) {
 }
 
 /// A person looks, not a program.
-pub(super) fn is_terminal() -> bool {
-    stdout().is_terminal()
+pub(super) fn is_terminal(is_stderr: bool) -> bool {
+    match is_stderr {
+        true => stderr().is_terminal(),
+        false => stdout().is_terminal(),
+    }
 }
 
 /// Width of texts, in characters: `COLUMNS`, else the terminal's, else 80. Tables have it at a terminal alone.
@@ -72,8 +75,7 @@ pub(super) fn has_color(is_stderr: bool) -> bool {
         Color::Never => false,
         Color::Auto if is_set("NO_COLOR") => false,
         Color::Auto if !is_smart() => false,
-        Color::Auto if is_stderr => stderr().is_terminal(),
-        Color::Auto => is_terminal(),
+        Color::Auto => is_terminal(is_stderr),
     }
 }
 
@@ -142,12 +144,7 @@ fn state(word: &str) -> &'static str {
 
 /// Can the terminal that a stream is, if it is one, move its cursor?
 pub(super) fn can_redraw(is_stderr: bool) -> bool {
-    is_smart()
-        && if is_stderr {
-            stderr().is_terminal()
-        } else {
-            is_terminal()
-        }
+    is_smart() && is_terminal(is_stderr)
 }
 
 fn is_smart() -> bool {
