@@ -24,11 +24,13 @@ pub struct View<T> {
     pub answered: Instant,
 }
 
-/// Which of the two APIs did not answer, and how.
+/// Which API did not answer, and how.
 #[derive(Debug)]
 pub enum Error {
     Kube(kube::Error),
     Cloud(provider::Error),
+    /// The API of dedicated servers: it never ends the process, whose other work goes on.
+    Dedicated(provider::Error),
 }
 
 impl Error {
@@ -42,6 +44,11 @@ impl Error {
                 _ if error.is_permanent() => "cloud refuses",
                 _ => "cloud unavailable",
             },
+            Error::Dedicated(error) => match error.kind {
+                ErrorKind::RateLimited { .. } => "robot rate limit",
+                _ if error.is_permanent() => "robot refuses",
+                _ => "robot unavailable",
+            },
         }
     }
 
@@ -50,6 +57,7 @@ impl Error {
         match self {
             Error::Kube(error) => error.is_unauthorized(),
             Error::Cloud(error) => error.kind == ErrorKind::Unauthorized,
+            Error::Dedicated(_) => false,
         }
     }
 
@@ -58,6 +66,7 @@ impl Error {
         match self {
             Error::Kube(error) => error.is_permanent(),
             Error::Cloud(error) => error.is_permanent(),
+            Error::Dedicated(_) => false,
         }
     }
 }
@@ -78,7 +87,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Kube(error) => error.fmt(f),
-            Error::Cloud(error) => error.fmt(f),
+            Error::Cloud(error) | Error::Dedicated(error) => error.fmt(f),
         }
     }
 }

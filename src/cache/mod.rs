@@ -12,14 +12,35 @@ pub use nodes::{NodeCache, Nodes, Poll};
 use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
 use crate::provider::{
-    self, ErrorKind, Instance, InstanceId, Network, Provider, Snapshot, Urgency,
+    self, Dedicated, ErrorKind, Instance, InstanceId, Network, Provider, Servers, Snapshot, Urgency,
 };
 use cached::{Cached, CallPause};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// All servers, with their age.
+/// All servers of one API, with their age.
 pub type Instances = View<Vec<Instance>>;
+
+/// All servers, as both APIs list them. Where one does not answer, the other one's are known all the same.
+pub struct AllServers {
+    pub cloud: Result<Instances, provider::Error>,
+    pub dedicated: Result<Instances, provider::Error>,
+}
+
+/// Which lists of servers are good enough.
+#[derive(Clone, Copy, Debug)]
+pub struct Freshness {
+    /// Of cloud servers: no older than that.
+    pub max_age: Duration,
+    /// And requested since then.
+    pub since: Option<Instant>,
+    /// Of dedicated servers: requested since then. They have a longest age of their own.
+    pub dedicated_since: Option<Instant>,
+    pub urgency: Urgency,
+}
+
+/// How old a list of dedicated servers may be, unless [`Apis::keep_dedicated_for`] says otherwise.
+const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 
 /// Both APIs, with what they last answered.
 pub struct Apis {
@@ -28,12 +49,16 @@ pub struct Apis {
     pub recorder: Recorder,
     pub nodes: NodeCache,
     instances: Cached<Vec<Instance>>,
+    dedicated: Cached<Vec<Instance>>,
     services: Cached<Vec<Arc<kube::Service>>>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
     pause: CallPause,
+    dedicated_pause: CallPause,
     cloud_interval: Duration,
+    /// `ROBOT_CACHE_TIMEOUT`: how old a list of dedicated servers may be.
+    dedicated_max_age: Duration,
 }
 
 impl Apis {
@@ -46,13 +71,21 @@ impl Apis {
             provider,
             recorder: Recorder::new(time_scale),
             instances: Cached::default(),
+            dedicated: Cached::default(),
             services: Cached::default(),
             any_services: Cached::default(),
             load_balancers: Cached::default(),
             network: Cached::default(),
             pause: CallPause::new(time_scale),
+            dedicated_pause: CallPause::new(time_scale),
             cloud_interval: Duration::ZERO,
+            dedicated_max_age: DEDICATED_MAX_AGE.mul_f64(time_scale),
         }
+    }
+
+    /// How old a list of dedicated servers may be, whatever rests on it.
+    pub fn keep_dedicated_for(&mut self, max_age: Duration) {
+        self.dedicated_max_age = max_age;
     }
 
     /// From now on the cloud is not asked the same twice within this time, whatever age a reader accepts, and a single
@@ -130,12 +163,13 @@ impl Apis {
             .map_err(Error::Cloud)
     }
 
-    /// One server as it is now.
-    pub fn instance(&self, id: InstanceId) -> Result<Instance, provider::Error> {
+    /// The cloud server of this number as it is now.
+    pub fn instance(&self, number: u64) -> Result<Instance, provider::Error> {
         if let Some(listed) = self
             .instances_last()
             .filter(|_| !self.cloud_interval.is_zero())
         {
+            let id = InstanceId::Cloud(number);
             let found = listed.iter().find(|one| one.id == id).cloned();
             let gone =
                 || provider::Error::new(ErrorKind::NotFound, format!("server {id} is not listed"));
@@ -143,21 +177,21 @@ impl Apis {
         }
         self.pause.guard(|| {
             let instances = self.provider.instances();
-            instances.ok_or_else(|| lacks("servers"))?.get(id)
+            instances.ok_or_else(|| lacks("servers"))?.get(number)
         })
     }
 
-    /// All servers as they were last listed, however long ago; no call.
+    /// All cloud servers as they were last listed, however long ago; no call.
     pub fn instances_last(&self) -> Option<Arc<Vec<Instance>>> {
         self.instances.last().map(|view| view.value)
     }
 
-    /// All servers as they were listed before there was an `Apis`, requested then.
+    /// All cloud servers as they were listed before there was an `Apis`, requested then.
     pub fn instances_listed(&self, instances: Vec<Instance>, asked: Instant) -> Instances {
         self.instances.put(instances, asked)
     }
 
-    /// All servers, no older than that: complete, or an error.
+    /// All cloud servers, no older than that: complete, or an error.
     pub fn instances(&self, max_age: Duration, urgency: Urgency) -> Result<Instances, Error> {
         self.instances_since(None, max_age, urgency)
     }
@@ -180,6 +214,92 @@ impl Apis {
         };
         let fetch = || self.pause.guard(list);
         self.instances.get_if(is_fresh, fetch).map_err(Error::Cloud)
+    }
+
+    /// All dedicated servers, requested since then: complete, or an error. None where there is no such API.
+    pub fn dedicated(
+        &self,
+        since: Option<Instant>,
+        urgency: Urgency,
+    ) -> Result<Instances, provider::Error> {
+        let Some(dedicated) = self.provider.dedicated() else {
+            return Ok(View::new(Arc::default(), Instant::now()));
+        };
+        let max_age = self.dedicated_max_age.max(self.cloud_interval);
+        let is_fresh = |view: &Instances| {
+            view.age() <= max_age && since.is_none_or(|since| view.asked >= since)
+        };
+        let list = || self.dedicated_pause.guard(|| dedicated.list(urgency));
+        self.dedicated.get_if(is_fresh, list)
+    }
+
+    /// All dedicated servers as they were last listed, however long ago; no call.
+    pub fn dedicated_last(&self) -> Option<Instances> {
+        self.dedicated.last()
+    }
+
+    /// One question about a dedicated server.
+    pub fn ask_dedicated<T>(
+        &self,
+        question: impl FnOnce(&dyn Dedicated) -> Result<T, provider::Error>,
+    ) -> Result<T, provider::Error> {
+        let dedicated = self.provider.dedicated();
+        let dedicated = dedicated.ok_or_else(|| lacks("dedicated servers"))?;
+        self.dedicated_pause.guard(|| question(dedicated))
+    }
+
+    /// All servers of both APIs. An error: neither answers, or the only one does not.
+    pub fn all_servers(&self, fresh: Freshness) -> Result<AllServers, Error> {
+        let cloud = self.instances_since(fresh.since, fresh.max_age, fresh.urgency);
+        let dedicated = self.dedicated(fresh.dedicated_since, fresh.urgency);
+        let goes_on = self.provider.dedicated().is_some() && dedicated.is_ok();
+        let cloud = match cloud {
+            Err(Error::Cloud(error)) if goes_on => Err(error),
+            cloud => Ok(cloud?),
+        };
+        Ok(AllServers { cloud, dedicated })
+    }
+
+    /// The same lists where they are fresh enough, a list that was used for longer than `max_age` read again. The list
+    /// of an API that did not answer is not asked for once more.
+    pub fn renewed(&self, servers: AllServers, fresh: Freshness) -> Result<AllServers, Error> {
+        let is_fresh = |view: &Instances, since: Option<Instant>| {
+            since.is_none_or(|since| view.asked >= since)
+        };
+        let cloud = match servers.cloud {
+            Ok(view) if view.time_in_use() > fresh.max_age || !is_fresh(&view, fresh.since) => {
+                Ok(self.instances_since(fresh.since, fresh.max_age, fresh.urgency)?)
+            }
+            known => known,
+        };
+        let dedicated = match servers.dedicated {
+            Ok(view) if !is_fresh(&view, fresh.dedicated_since) => {
+                self.dedicated(fresh.dedicated_since, fresh.urgency)
+            }
+            known => known,
+        };
+        Ok(AllServers { cloud, dedicated })
+    }
+}
+
+impl AllServers {
+    pub fn servers(&self) -> Servers<'_> {
+        fn slice(
+            list: &Result<Instances, provider::Error>,
+        ) -> Result<&[Instance], &provider::Error> {
+            list.as_ref().map(|view| view.value.as_slice())
+        }
+        Servers {
+            cloud: slice(&self.cloud),
+            dedicated: slice(&self.dedicated),
+        }
+    }
+
+    /// The API that did not answer.
+    pub fn outage(&self) -> Option<Error> {
+        let cloud = self.cloud.as_ref().err().cloned().map(Error::Cloud);
+        let dedicated = self.dedicated.as_ref().err().cloned();
+        cloud.or(dedicated.map(Error::Dedicated))
     }
 }
 

@@ -148,7 +148,7 @@ impl Nodes {
     fn by_kubernetes(&self) -> Result<Vec<Plans>, cache::Error> {
         let apis = &self.context.apis;
         let nodes = self.nodes.nodes(apis, &Selection::All)?.value;
-        let mut plans = node::plan(&nodes, &[], &*apis.provider, Timestamp::MIN);
+        let mut plans = node::plan(&nodes, &[][..], &*apis.provider, Timestamp::MIN);
         for plan in &mut plans {
             plan.findings.clear();
             plan.obstacle = None;
@@ -287,7 +287,7 @@ impl Serialize for Cloud<'_> {
         let private = instance.private.iter().map(|private| private.ip);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("kind", "Server")?;
-        map.serialize_entry("id", &instance.id.0)?;
+        map.serialize_entry("id", &instance.id.number())?;
         map.serialize_entry("name", &instance.name)?;
         map.serialize_entry("state", &instance.state.to_string())?;
         map.serialize_entry("type", &*instance.instance_type)?;
@@ -309,6 +309,7 @@ fn server(server: &Server) -> (String, String) {
         Server::Gone(id) => (id.to_string(), "missing".into()),
         Server::Foreign => (none(), "foreign".into()),
         Server::Unknown => (none(), "unknown".into()),
+        Server::Unclear => (none(), "?".into()),
         Server::Unmatched => (none(), none()),
     }
 }
@@ -464,7 +465,7 @@ fn both_sides(plan: &NodePlan) -> String {
             addresses.extend(private.map(|p| format!("private {} (Network {})", p.ip, p.network)));
         }
         Server::Gone(id) => identity.push(format!("server {id}")),
-        Server::Foreign | Server::Unknown | Server::Unmatched => {}
+        Server::Foreign | Server::Unknown | Server::Unmatched | Server::Unclear => {}
     }
     let reported = node
         .status

@@ -109,7 +109,9 @@ impl Context {
             cache::Error::Kube(_) => {
                 Printer::failure(&format!("{error} ({})", self.apis.kube.origin()))
             }
-            cache::Error::Cloud(_) => Printer::failure(&error.to_string()),
+            cache::Error::Cloud(_) | cache::Error::Dedicated(_) => {
+                Printer::failure(&error.to_string())
+            }
         }
     }
 

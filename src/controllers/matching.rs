@@ -1,7 +1,9 @@
 //! Which server a node runs on: by provider ID, else by name, else by an address – and never by guessing.
 
 use crate::kube::Node;
-use crate::provider::{Finding, Instance, InstanceId, Instances, Provider, ProviderId, Reason};
+use crate::provider::{
+    Error, Finding, Instance, InstanceId, Instances, Provider, ProviderId, Reason, Servers,
+};
 use crate::text;
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
@@ -16,7 +18,7 @@ pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<Instance
 /// Nodes and servers of one view, prepared for many look-ups.
 pub struct Index<'a> {
     provider: &'a dyn Provider,
-    instances: &'a [Instance],
+    servers: Servers<'a>,
     by_id: HashMap<InstanceId, &'a Instance>,
     /// None: two servers carry that name.
     by_name: HashMap<&'a str, Option<&'a Instance>>,
@@ -34,6 +36,8 @@ pub enum Outcome<'a> {
     Matched(&'a Instance, MatchedBy),
     /// Its provider ID names a server of ours that the list does not hold.
     Gone(InstanceId),
+    /// An API did not answer that may know its server: nothing may be concluded.
+    Unclear(&'a Error),
     /// Another cloud's node: not ours to touch.
     Foreign,
     /// Our prefix, but no ID that can be looked up; why.
@@ -53,13 +57,13 @@ impl<'a> Index<'a> {
     pub fn new<N: Borrow<Node>>(
         provider: &'a dyn Provider,
         nodes: &'a [N],
-        instances: &'a [Instance],
+        servers: Servers<'a>,
     ) -> Index<'a> {
         let nodes = || nodes.iter().map(Borrow::borrow);
         let claims =
             nodes().filter_map(|node: &Node| Some((server_of(node, provider)?, node.name())));
         let mut by_name: HashMap<&str, Option<&Instance>> = HashMap::new();
-        for instance in instances {
+        for instance in servers.iter() {
             let once = |entry: &mut Option<&Instance>| *entry = None;
             by_name
                 .entry(&instance.name)
@@ -72,8 +76,8 @@ impl<'a> Index<'a> {
             .collect();
         Index {
             provider,
-            instances,
-            by_id: instances
+            servers,
+            by_id: servers
                 .iter()
                 .map(|instance| (instance.id, instance))
                 .collect(),
@@ -89,9 +93,15 @@ impl<'a> Index<'a> {
             return match self.provider.parse_provider_id(&node.spec.provider_id) {
                 ProviderId::Foreign => Outcome::Foreign,
                 ProviderId::Unknown(why) => Outcome::Unknown(why),
-                ProviderId::Ours(id) => match self.by_id.get(&id) {
-                    Some(instance) => Outcome::Matched(instance, MatchedBy::ProviderId),
-                    None => Outcome::Gone(id),
+                ProviderId::Ours(id) => match (self.by_id.get(&id), self.servers.unknown(id)) {
+                    (Some(instance), _) => Outcome::Matched(instance, MatchedBy::ProviderId),
+                    (None, Some(error)) => Outcome::Unclear(error),
+                    (None, None) if id.cloud().is_none() && self.provider.dedicated().is_none() => {
+                        Outcome::Unknown(format!(
+                            "dedicated server {id} can't be looked up without credentials of Robot"
+                        ))
+                    }
+                    (None, None) => Outcome::Gone(id),
                 },
             };
         }
@@ -101,7 +111,10 @@ impl<'a> Index<'a> {
                 let message = format!("several servers are named {:?}", node.name());
                 Outcome::Unmatched(Finding::warning(Reason::InstanceLookupFailed, message))
             }
-            None => self.by_address(node),
+            None => match self.servers.error() {
+                Some(error) => Outcome::Unclear(error),
+                None => self.by_address(node),
+            },
         }
     }
 
@@ -171,7 +184,7 @@ impl<'a> Index<'a> {
             !self.claims.contains_key(&instance.id)
                 && !self.node_names.contains(instance.name.as_str())
         };
-        self.instances
+        self.servers
             .iter()
             .filter(free)
             .filter_map(|instance| {
@@ -192,8 +205,8 @@ impl<'a> Index<'a> {
                 text::some_of(&some.iter().map(IpAddr::to_string).collect::<Vec<_>>())
             ),
         };
-        let looked_through = match self.instances.len() {
-            0 => "; the project has no servers at all: is the token another project's?",
+        let looked_through = match self.servers.iter().next() {
+            None => "; the project has no servers at all: is the token another project's?",
             // No count: a message that changes with every server is a new event each time.
             _ => "",
         };

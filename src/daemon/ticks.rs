@@ -79,7 +79,9 @@ impl Ticks {
                 self.stop.set();
                 return;
             }
-            worked_once |= report.outage.is_none() && self.apis.provider.is_reached();
+            let outage = report.outage.as_ref();
+            worked_once |= outage.is_none_or(|it| matches!(it.error, cache::Error::Dedicated(_)))
+                && self.apis.provider.is_reached();
             measure(name, &report, begun.elapsed());
             self.outages.note(name, report.outage.as_ref(), interval);
             log_report(&report);
@@ -104,6 +106,7 @@ impl Ticks {
             && match error {
                 cache::Error::Kube(_) => self.apis.kube.is_reached(),
                 cache::Error::Cloud(_) => self.apis.provider.is_reached(),
+                cache::Error::Dedicated(_) => true,
             }
     }
 }

@@ -75,7 +75,7 @@ impl Profile {
 fn cloud_id(text: &str) -> ProviderId {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse::<u64>() {
-        Ok(id) if digits && id > 0 => ProviderId::Ours(InstanceId(id)),
+        Ok(id) if digits && id > 0 => ProviderId::Ours(InstanceId::Cloud(id)),
         _ => ProviderId::Unknown(format!("{text:?} is not a server's number")),
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn provider_ids_are_ours_foreign_or_unknown() {
         use Profile::{CcmFromScratch, Hcloud};
-        let ours = |id| ProviderId::Ours(InstanceId(id));
+        let ours = |id| ProviderId::Ours(InstanceId::Cloud(id));
         let cases = [
             (CcmFromScratch, "ccm-from-scratch://42", Some(ours(42))),
             (CcmFromScratch, "ccm-from-scratch://", None),

@@ -11,9 +11,9 @@ use super::servers;
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Description,
-    Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancers,
-    Metadata, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, Profile, Provider,
-    ProviderId, RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage,
+    Error, ErrorKind, Finding, Gate, Instance, Instances, Kept, LoadBalancers, Metadata,
+    Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, Profile, Provider, ProviderId,
+    RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage,
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
@@ -322,8 +322,8 @@ impl Instances for Hetzner {
         servers::list(&self.api, urgency)
     }
 
-    fn get(&self, id: InstanceId) -> Result<Instance, Error> {
-        servers::get(&self.api, id)
+    fn get(&self, number: u64) -> Result<Instance, Error> {
+        servers::get(&self.api, number)
     }
 
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {

@@ -68,20 +68,22 @@ pub(super) fn list(api: &Api, urgency: Urgency) -> Result<Vec<Instance>, Error> 
 }
 
 /// One server as it is now.
-pub(super) fn get(api: &Api, id: InstanceId) -> Result<Instance, Error> {
-    Ok(api.one::<Server>(id.0, Urgency::Needed)?.into())
+pub(super) fn get(api: &Api, number: u64) -> Result<Instance, Error> {
+    Ok(api.one::<Server>(number, Urgency::Needed)?.into())
 }
 
 impl From<Server> for Instance {
     fn from(server: Server) -> Instance {
         Instance {
-            id: InstanceId(server.id),
+            id: InstanceId::Cloud(server.id),
             name: server.name,
             is_off: server.status == "off",
             state: server.status,
+            is_cancelled: false,
             instance_type: server.server_type.name,
             location: server.location.name,
             network_zone: server.location.network_zone,
+            data_center: Interned::default(),
             public_ipv4: server.public_net.ipv4.map(|ipv4| ipv4.ip),
             public_ipv6: server.public_net.ipv6.map(|ipv6| ipv6.ip),
             private: server

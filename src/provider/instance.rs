@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The servers of a cloud.
+/// The servers that nodes run on. What is read is about cloud servers; of dedicated ones, see [`Dedicated`].
 pub trait Instances: Send + Sync {
-    /// All of them: complete, or an error. `Urgency::CanWait` may be refused to save the API's budget.
+    /// All cloud servers: complete, or an error. `Urgency::CanWait` may be refused to save the API's budget.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
 
-    /// One of them as it is now; `ErrorKind::NotFound` only when the cloud itself says that it
+    /// The cloud server of this number as it is now; `ErrorKind::NotFound` only when the cloud itself says that it
     /// does not exist.
-    fn get(&self, id: InstanceId) -> Result<Instance, Error>;
+    fn get(&self, number: u64) -> Result<Instance, Error>;
 
     /// What a node on this server should carry. Pure. The finding of an error says why there is no answer.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
@@ -44,6 +44,18 @@ pub trait Instances: Send + Sync {
     }
 }
 
+/// Dedicated servers, which an API of their own lists: its credentials, its budget, its outages.
+pub trait Dedicated: Send + Sync {
+    /// All that the credentials show: complete, or an error.
+    fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
+
+    /// Does it exist? `ErrorKind::NotFound` only when the API itself says that it does not.
+    fn get(&self, number: u64) -> Result<(), Error>;
+
+    /// Is it switched off? None: the API does not know.
+    fn is_off(&self, number: u64) -> Result<Option<bool>, Error>;
+}
+
 /// A node's `spec.providerID`, as one cloud understands it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderId {
@@ -55,10 +67,15 @@ pub enum ProviderId {
     Unknown(String),
 }
 
-/// Number of a server; never reused by the cloud.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct InstanceId(pub u64);
+/// Number of a server, and which API it belongs to: the same number may be one in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(untagged)]
+pub enum InstanceId {
+    /// Never reused by the cloud.
+    Cloud(u64),
+    /// Of a dedicated server.
+    Dedicated(u64),
+}
 
 /// A server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,10 +86,14 @@ pub struct Instance {
     /// In the cloud's word, e.g. `running`.
     pub state: Interned,
     pub is_off: bool,
+    /// Of a dedicated server: its contract ends.
+    pub is_cancelled: bool,
     /// Name of its type, e.g. `cx22`.
     pub instance_type: Interned,
     /// Where it stands, e.g. `fsn1`.
     pub location: Interned,
+    /// Of a dedicated server, e.g. `fsn1-dc16`; else empty.
+    pub data_center: Interned,
     /// The network zone that location is in, e.g. `eu-central`.
     pub network_zone: Interned,
     pub public_ipv4: Option<Ipv4Addr>,
@@ -146,8 +167,80 @@ impl TopologyLabel {
     }
 }
 
+impl InstanceId {
+    pub fn number(self) -> u64 {
+        match self {
+            InstanceId::Cloud(number) | InstanceId::Dedicated(number) => number,
+        }
+    }
+
+    /// The number of a cloud server.
+    pub fn cloud(self) -> Option<u64> {
+        match self {
+            InstanceId::Cloud(number) => Some(number),
+            InstanceId::Dedicated(_) => None,
+        }
+    }
+
+    /// The number of a dedicated server.
+    pub fn dedicated(self) -> Option<u64> {
+        match self {
+            InstanceId::Cloud(_) => None,
+            InstanceId::Dedicated(number) => Some(number),
+        }
+    }
+}
+
+impl Default for InstanceId {
+    fn default() -> InstanceId {
+        InstanceId::Cloud(0)
+    }
+}
+
+/// A cloud server by its number, a dedicated one as its provider ID has it.
 impl fmt::Display for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match self {
+            InstanceId::Cloud(number) => number.fmt(f),
+            InstanceId::Dedicated(number) => write!(f, "hrobot://{number}"),
+        }
+    }
+}
+
+/// What is known of all servers, API by API. The error: that API did not answer, so nothing may be concluded from
+/// what is not listed.
+#[derive(Clone, Copy, Debug)]
+pub struct Servers<'a> {
+    pub cloud: Result<&'a [Instance], &'a Error>,
+    pub dedicated: Result<&'a [Instance], &'a Error>,
+}
+
+impl<'a> Servers<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = &'a Instance> {
+        let lists = [self.cloud, self.dedicated];
+        lists.into_iter().flatten().flatten()
+    }
+
+    /// Why it is not known whether a server exists that is not listed.
+    pub fn unknown(&self, id: InstanceId) -> Option<&'a Error> {
+        match id {
+            InstanceId::Cloud(_) => self.cloud.err(),
+            InstanceId::Dedicated(_) => self.dedicated.err(),
+        }
+    }
+
+    /// The API that did not answer.
+    pub fn error(&self) -> Option<&'a Error> {
+        self.cloud.err().or(self.dedicated.err())
+    }
+}
+
+/// Of a cloud without dedicated servers.
+impl<'a, T: AsRef<[Instance]> + ?Sized> From<&'a T> for Servers<'a> {
+    fn from(cloud: &'a T) -> Servers<'a> {
+        Servers {
+            cloud: Ok(cloud.as_ref()),
+            dedicated: Ok(&[]),
+        }
     }
 }

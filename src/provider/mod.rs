@@ -26,7 +26,8 @@ pub use error::{CORRELATION, Error, ErrorKind, Urgency, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, OpenGate, Refused};
 pub use instance::{
-    Instance, InstanceId, Instances, Metadata, PrivateAddress, ProviderId, TopologyLabel,
+    Dedicated, Instance, InstanceId, Instances, Metadata, PrivateAddress, ProviderId, Servers,
+    TopologyLabel,
 };
 pub use interned::Interned;
 pub use load_balancer::{
@@ -83,6 +84,11 @@ pub trait Provider: Send + Sync {
 
     /// The servers that nodes run on.
     fn instances(&self) -> Option<&dyn Instances>;
+
+    /// Dedicated servers among them; none: not turned on, or without credentials.
+    fn dedicated(&self) -> Option<&dyn Dedicated> {
+        None
+    }
 
     /// The load balancers that Services get.
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {

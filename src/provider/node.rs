@@ -11,6 +11,8 @@ use std::net::IpAddr;
 pub struct Node {
     pub name: String,
     pub annotations: BTreeMap<String, String>,
+    /// That it has now: its kubelet's, or what was written for it.
+    pub addresses: Vec<NodeAddress>,
 }
 
 /// One entry of `status.addresses`.

@@ -311,7 +311,7 @@ fn a_list_that_changes_while_it_is_read_misses_no_server() {
     let client = hetzner(&sandbox, None);
     let list = || {
         let instances = client.instances().unwrap().list(Urgency::Needed);
-        instances.map(|all| all.iter().map(|one| one.id.0).collect::<Vec<_>>())
+        instances.map(|all| all.iter().map(|one| one.id.number()).collect::<Vec<_>>())
     };
     let pages = || {
         let calls = sandbox.calls().calls();

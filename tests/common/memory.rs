@@ -21,7 +21,7 @@ impl Provider for Memory {
     fn parse_provider_id(&self, text: &str) -> ProviderId {
         match text.split_once("://") {
             Some(("memory", id)) => match id.parse() {
-                Ok(id) => ProviderId::Ours(InstanceId(id)),
+                Ok(id) => ProviderId::Ours(InstanceId::Cloud(id)),
                 Err(_) => ProviderId::Unknown(format!("{id:?} is no number")),
             },
             _ => ProviderId::Foreign,
@@ -38,7 +38,8 @@ impl Instances for Memory {
         Ok(self.instances.clone())
     }
 
-    fn get(&self, id: InstanceId) -> Result<Instance, Error> {
+    fn get(&self, number: u64) -> Result<Instance, Error> {
+        let id = InstanceId::Cloud(number);
         let found = self.instances.iter().find(|instance| instance.id == id);
         found
             .cloned()

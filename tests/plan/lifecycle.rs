@@ -30,7 +30,10 @@ fn node(provider_id: &str, ready: &str, tainted: bool) -> Node {
 }
 
 fn plan_one(node: &Node, fact: Option<Fact>, guard: bool) -> LifecyclePlan {
-    let facts: Facts = fact.into_iter().map(|fact| (InstanceId(1), fact)).collect();
+    let facts: Facts = fact
+        .into_iter()
+        .map(|fact| (InstanceId::Cloud(1), fact))
+        .collect();
     plan(node, &facts, &Memory::default(), guard)
 }
 

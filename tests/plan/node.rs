@@ -45,7 +45,7 @@ fn taint() -> Value {
 
 fn server(id: u64, name: &str) -> Instance {
     Instance {
-        id: InstanceId(id),
+        id: InstanceId::Cloud(id),
         name: name.into(),
         state: "running".into(),
         is_off: false,
@@ -188,7 +188,7 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
         let plan = plan_all(&nodes, cloud).remove(0);
         match expected {
             Ok(id) => assert!(
-                matches!(&plan.server, Server::Matched(instance, _) if instance.id == InstanceId(id)),
+                matches!(&plan.server, Server::Matched(instance, _) if instance.id == InstanceId::Cloud(id)),
                 "case {number}: {:?}",
                 plan.server
             ),

@@ -81,7 +81,7 @@ fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner 
 
 fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {
     Instance {
-        id: InstanceId(42),
+        id: InstanceId::Cloud(42),
         name: "w".into(),
         state: "running".into(),
         is_off: false,
@@ -102,6 +102,7 @@ fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {
                 aliases: Vec::new(),
             },
         ],
+        ..Instance::default()
     }
 }
 

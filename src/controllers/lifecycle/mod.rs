@@ -14,7 +14,7 @@ pub use apply::NAME;
 pub use plan::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
 
 use super::backoff::Backoff;
-use super::controller::{Controller, Proposal, Report, Selection};
+use super::controller::{Controller, Outage, Proposal, Report, Selection};
 use super::report::{publish, recovered};
 use crate::cache::{Apis, Error};
 use crate::kube::{self, Node};
@@ -84,18 +84,19 @@ impl LifecycleController {
         apis: &Apis,
         selection: &Selection,
     ) -> Result<Vec<LifecyclePlan>, Error> {
-        self.plan(apis, selection).map(|(plans, _)| plans)
+        self.plan(apis, selection).map(|(plans, ..)| plans)
     }
 
     /// One tick, with the plans that it was made of.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<LifecyclePlan>) {
-        let (plans, facts) = match self.plan(apis, selection) {
+        let (plans, facts, outage) = match self.plan(apis, selection) {
             Ok(planned) => planned,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
         self.forget(apis);
         let mut report = Report {
             planned: plans.iter().filter(|plan| plan.change.is_some()).count(),
+            outage: outage.map(|error| Outage::new(error, String::new())),
             ..Report::default()
         };
         for plan in &plans {
@@ -114,15 +115,18 @@ impl LifecycleController {
         &self,
         apis: &Apis,
         selection: &Selection,
-    ) -> Result<(Vec<LifecyclePlan>, Facts), Error> {
+    ) -> Result<(Vec<LifecyclePlan>, Facts, Option<Error>), Error> {
         let table_max_age = self.settings.monitor_period / 2;
         let mut nodes = selection.nodes(apis, table_max_age, self.settings.node_max_age)?;
         let due = self.due(&nodes.value, selection);
         if due.is_empty() {
-            return Ok((Vec::new(), Facts::new()));
+            return Ok((Vec::new(), Facts::new(), None));
         }
         let max_age = self.settings.server_cache_max_age;
-        let facts = observe::facts(apis, &nodes.value, &due, max_age)?;
+        let (facts, outage) = match observe::facts(apis, &nodes.value, &due, max_age) {
+            (facts, Some(error)) if facts.is_empty() => return Err(error),
+            observed => observed,
+        };
         let uids = due.iter().map(|node| node.metadata.uid.clone());
         let known: HashSet<String> = uids.collect();
         if !selection.is_explicit() {
@@ -136,7 +140,7 @@ impl LifecycleController {
         let guard = self.settings.deletion_guard;
         let due = due.into_iter();
         let plans = due.map(|node| plan(node, &facts, &*apis.provider, guard));
-        Ok((plans.collect(), facts))
+        Ok((plans.collect(), facts, outage))
     }
 
     /// Those that are not ready or shall lose the shutdown taint, when it is their time.

@@ -4,7 +4,7 @@ use super::plan::{Fact, Facts};
 use crate::cache::{Apis, Error};
 use crate::controllers::matching::server_of;
 use crate::kube::Node;
-use crate::provider::{ErrorKind, Instance, InstanceId, Urgency};
+use crate::provider::{self, ErrorKind, Instance, InstanceId, Urgency};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,69 +15,160 @@ const SERVERS_A_PAGE: usize = 50;
 /// So many servers in a row that could not be read are an API that does not answer.
 const FAILURES_AT_MOST: usize = 3;
 
-/// Facts about the servers of those of the `due` nodes that are not ready. `nodes` are all nodes.
+/// Facts about the servers of those of the `due` nodes that are not ready, and the API that did not answer. `nodes` are
+/// all nodes. Where one API does not answer, nothing is known of its servers; the facts about the other's stand.
 pub(super) fn facts(
     apis: &Apis,
     nodes: &[Arc<Node>],
     due: &[&Node],
     list_max_age: Duration,
-) -> Result<Facts, Error> {
-    let begun = Instant::now();
+) -> (Facts, Option<Error>) {
     let not_ready = due
         .iter()
         .filter(|node| !node.is_ready() && node.metadata.deletion_timestamp.is_none());
     let ids: HashSet<InstanceId> = not_ready
         .filter_map(|node| server_of(node, &*apis.provider))
         .collect();
-    let mut facts = Facts::new();
-    let count = apis.instances_last().map_or(0, |servers| servers.len());
-    let pages = count.div_ceil(SERVERS_A_PAGE).max(1);
-    if ids.len() > 2 * pages {
-        let list = apis.instances(list_max_age, Urgency::Needed)?;
-        let listed = list.value.iter().filter(|it| ids.contains(&it.id));
-        facts.extend(listed.map(|it| (it.id, Fact::Exists { is_off: it.is_off })));
-    }
-    let mut missing = Vec::new();
-    let mut failures = 0;
-    for id in ids {
-        if facts.contains_key(&id) {
-            continue;
-        }
-        match apis.instance(id) {
-            Ok(Instance { is_off, .. }) => drop(facts.insert(id, Fact::Exists { is_off })),
-            // By the API itself; nothing else counts.
-            Err(error) if error.kind == ErrorKind::NotFound => missing.push(id),
-            Err(error) => {
-                failures += 1;
-                let for_all =
-                    matches!(error.kind, ErrorKind::RateLimited { .. }) || error.is_permanent();
-                if for_all || failures == FAILURES_AT_MOST {
-                    return Err(Error::Cloud(error));
-                }
-                facts.insert(id, Fact::Unclear(error.to_string()));
-            }
-        }
-    }
-    if missing.is_empty() {
-        return Ok(facts);
-    }
-    // The second witness: a list that is complete, and younger than this tick.
-    let list = apis.instances(begun.elapsed(), Urgency::Needed)?;
-    let there: HashSet<InstanceId> = list.value.iter().map(|it| it.id).collect();
     let claimed = nodes
         .iter()
         .filter_map(|node| server_of(node, &*apis.provider));
-    let visible: HashSet<InstanceId> = claimed.filter(|id| there.contains(id)).collect();
-    for id in missing {
-        let fact = match there.contains(&id) {
+    let observation = Observation {
+        apis,
+        begun: Instant::now(),
+        claimed: claimed.collect(),
+    };
+    let cloud = ids.iter().filter_map(|id| id.cloud()).collect();
+    let dedicated = ids.iter().filter_map(|id| id.dedicated()).collect();
+    let (mut facts, mut error) = (Facts::new(), None);
+    match observation.of_cloud(cloud, list_max_age) {
+        Ok(found) => facts.extend(found),
+        Err(why) => error = Some(why),
+    }
+    match observation.of_dedicated(dedicated) {
+        Ok(found) => facts.extend(found),
+        Err(why) => error = error.or(Some(Error::Dedicated(why))),
+    }
+    (facts, error)
+}
+
+struct Observation<'a> {
+    apis: &'a Apis,
+    begun: Instant,
+    /// Servers that a node's provider ID names.
+    claimed: HashSet<InstanceId>,
+}
+
+impl Observation<'_> {
+    fn of_cloud(&self, numbers: HashSet<u64>, list_max_age: Duration) -> Result<Facts, Error> {
+        let apis = self.apis;
+        let mut facts = Facts::new();
+        let count = apis.instances_last().map_or(0, |servers| servers.len());
+        let pages = count.div_ceil(SERVERS_A_PAGE).max(1);
+        if numbers.len() > 2 * pages {
+            let list = apis.instances(list_max_age, Urgency::Needed)?;
+            let is_asked = |id: InstanceId| id.cloud().is_some_and(|id| numbers.contains(&id));
+            let listed = list.value.iter().filter(|it| is_asked(it.id));
+            facts.extend(listed.map(|it| (it.id, Fact::Exists { is_off: it.is_off })));
+        }
+        let mut missing = Vec::new();
+        let mut failures = 0;
+        for number in numbers {
+            let id = InstanceId::Cloud(number);
+            if facts.contains_key(&id) {
+                continue;
+            }
+            match apis.instance(number) {
+                Ok(Instance { is_off, .. }) => drop(facts.insert(id, Fact::Exists { is_off })),
+                // By the API itself; nothing else counts.
+                Err(error) if error.kind == ErrorKind::NotFound => missing.push(id),
+                Err(error) => {
+                    failures += 1;
+                    if is_for_all(&error) || failures == FAILURES_AT_MOST {
+                        return Err(Error::Cloud(error));
+                    }
+                    facts.insert(id, Fact::Unclear(error.to_string()));
+                }
+            }
+        }
+        if !missing.is_empty() {
+            // The second witness: a list that is complete, and younger than this tick.
+            let list = apis.instances(self.begun.elapsed(), Urgency::Needed)?;
+            facts.extend(self.second_witness(missing, &list.value));
+        }
+        Ok(facts)
+    }
+
+    /// That a server exists is in the list that serves everything; the two calls for one server are few an hour. Where
+    /// the budget has none left, nothing is known of a server until the next time.
+    fn of_dedicated(&self, numbers: HashSet<u64>) -> Result<Facts, provider::Error> {
+        let apis = self.apis;
+        let mut facts = Facts::new();
+        if numbers.is_empty() || apis.provider.dedicated().is_none() {
+            return Ok(facts);
+        }
+        let list = apis.dedicated(None, Urgency::Needed)?;
+        let listed: HashSet<InstanceId> = list.value.iter().map(|it| it.id).collect();
+        let mut missing = Vec::new();
+        for number in numbers {
+            let id = InstanceId::Dedicated(number);
+            let answer = match listed.contains(&id) {
+                true => apis.ask_dedicated(|api| api.is_off(number)).map(|off| {
+                    // Where the API does not know, nothing is done.
+                    let is_off = off == Some(true);
+                    facts.insert(id, Fact::Exists { is_off });
+                }),
+                false => match apis.ask_dedicated(|api| api.get(number)) {
+                    // By the API itself; nothing else counts.
+                    Err(error) if error.kind == ErrorKind::NotFound => {
+                        missing.push(id);
+                        Ok(())
+                    }
+                    answer => answer.map(|()| {
+                        facts.insert(id, Fact::Exists { is_off: false });
+                    }),
+                },
+            };
+            match answer {
+                Err(error) if error.is_put_off() => {}
+                Err(error) if is_for_all(&error) => return Err(error),
+                Err(error) => drop(facts.insert(id, Fact::Unclear(error.to_string()))),
+                Ok(()) => {}
+            }
+        }
+        if !missing.is_empty() {
+            let list = match apis.dedicated(Some(self.begun), Urgency::Needed) {
+                Err(error) if error.is_put_off() => return Ok(facts),
+                list => list?,
+            };
+            match list.value.is_empty() {
+                // It is answered as an error, and so it proves nothing.
+                true => {
+                    let why = "the account of ROBOT_USER lists no server at all";
+                    let unclear = |id| (id, Fact::Unclear(why.into()));
+                    facts.extend(missing.into_iter().map(unclear));
+                }
+                false => facts.extend(self.second_witness(missing, &list.value)),
+            }
+        }
+        Ok(facts)
+    }
+
+    /// Of servers that read alone are not found: does the list of all agree, and is it the right account's?
+    fn second_witness(&self, missing: Vec<InstanceId>, list: &[Instance]) -> Facts {
+        let there: HashSet<InstanceId> = list.iter().map(|it| it.id).collect();
+        let fact = |id: &InstanceId| match there.contains(id) {
             true => Fact::Unclear(
                 "the list of all servers holds it, but read alone it is not found".into(),
             ),
             false => Fact::Gone {
-                others_are_visible: visible.iter().any(|other| *other != id),
+                others_are_visible: self.claimed.iter().any(|other| there.contains(other)),
             },
         };
-        facts.insert(id, fact);
+        missing.into_iter().map(|id| (id, fact(&id))).collect()
     }
-    Ok(facts)
+}
+
+/// Every other call would be answered the same.
+fn is_for_all(error: &provider::Error) -> bool {
+    matches!(error.kind, ErrorKind::RateLimited { .. }) || error.is_permanent()
 }

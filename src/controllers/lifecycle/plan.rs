@@ -81,10 +81,17 @@ pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) ->
             plan.change = Some(Change::DeleteNode { server: id });
         }
         Some(Fact::Gone { .. }) => {
-            let message = format!(
-                "server {id} is not in this token's project, and neither is any other node's: the token is probably \
-                 another project's, so the node is kept (--node-deletion-guard=false deletes it)"
-            );
+            let message = match id {
+                InstanceId::Cloud(_) => format!(
+                    "server {id} is not in this token's project, and neither is any other node's: the token is \
+                     probably another project's, so the node is kept (--node-deletion-guard=false deletes it)"
+                ),
+                InstanceId::Dedicated(_) => format!(
+                    "the account of ROBOT_USER does not list server {id}, nor that of any other node: the credentials \
+                     are probably another account's, or a single server's, so the node is kept \
+                     (--node-deletion-guard=false deletes it)"
+                ),
+            };
             plan.obstacle = Some(Finding::warning(Reason::PossibleNodeDeletion, message));
         }
         Some(Fact::Unclear(why)) => {

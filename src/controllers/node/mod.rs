@@ -20,7 +20,7 @@ use super::controller::{self, Controller, Outage, Proposal, Report, Selection};
 use super::lifecycle::SHUTDOWN;
 use super::matching::Index;
 use super::report::{publish, recovered};
-use crate::cache::{self, Apis, Error};
+use crate::cache::{self, AllServers, Apis, Error, Freshness};
 use crate::kube::{self, Node};
 use crate::metrics::NODES;
 use crate::provider::{Finding, Provider, ProviderId, Reason, Urgency};
@@ -59,14 +59,14 @@ pub struct NodeController {
 /// What both APIs say: all nodes, and servers where they are needed.
 struct Observed {
     nodes: cache::Nodes,
-    instances: Option<cache::Instances>,
+    servers: Option<AllServers>,
 }
 
 impl Observed {
     fn index<'a>(&'a self, provider: &'a dyn Provider) -> Index<'a> {
-        let instances = self.instances.as_ref();
-        let instances = instances.map_or(&[][..], |view| view.value.as_slice());
-        Index::new(provider, self.nodes.value.as_slice(), instances)
+        let servers = self.servers.as_ref();
+        let servers = servers.map_or_else(|| [][..].into(), AllServers::servers);
+        Index::new(provider, self.nodes.value.as_slice(), servers)
     }
 }
 
@@ -159,8 +159,8 @@ impl NodeController {
         let is_waited_for = selection.is_explicit() || nodes.value.iter().any(|node| is_due(node));
         let (urgency, max_age) = match (is_waited_for, is_refresh) {
             (false, false) => {
-                let instances = None;
-                return Ok((Observed { nodes, instances }, Vec::new()));
+                let servers = None;
+                return Ok((Observed { nodes, servers }, Vec::new()));
             }
             (false, true) if self.last_refresh.is_some() => {
                 let frequency = self.settings.status_update_frequency;
@@ -168,7 +168,13 @@ impl NodeController {
             }
             _ => (Urgency::Needed, self.young()),
         };
-        let servers = apis.instances(max_age, urgency)?;
+        let mut fresh = Freshness {
+            max_age,
+            since: None,
+            dedicated_since: None,
+            urgency,
+        };
+        let servers = apis.all_servers(fresh)?;
         // After the cloud answered: while it does not, no node is read in vain. A table shows no taint.
         let nodes = match selection.is_explicit() {
             true => nodes,
@@ -186,30 +192,34 @@ impl NodeController {
         let wanted: Vec<Arc<Node>> = nodes.value.iter().filter(is_wanted).cloned().collect();
         let mut observed = Observed {
             nodes,
-            instances: Some(servers.clone()),
+            servers: Some(servers),
         };
-        // What list these plans may rest on. Made on an older one, they only say what is needed.
-        let (mut in_use_at_most, mut since) = (Duration::MAX, servers.asked);
+        // What lists these plans may rest on. Made on older ones, they only say what is needed.
+        fresh.max_age = Duration::MAX;
         let index = observed.index(provider);
         for node in &wanted {
             let plan = plan_node(node, &index, provider, self.overdue());
-            if !plan.changes.is_empty() {
-                in_use_at_most = self.young();
+            let first_seen = || apis.nodes.first_seen(node).unwrap_or_else(Instant::now);
+            if !plan.changes.is_empty() && plan.is_of_cloud() {
+                fresh.max_age = self.young();
             }
             if plan.misses_its_server() {
                 // A server that an older list lacks may have been made since.
-                since = since.max(now);
+                fresh.since = fresh.since.max(Some(now));
             }
-            if plan.needs_later_list() {
+            if plan.needs_later_list() && plan.is_of_cloud() {
                 // All new nodes of a tick share the list that the last one of them needs.
-                since = since.max(apis.nodes.first_seen(node).unwrap_or_else(Instant::now));
+                fresh.since = fresh.since.max(Some(first_seen()));
+            }
+            if plan.may_be_dedicated() {
+                fresh.dedicated_since = fresh.dedicated_since.max(Some(first_seen()));
             }
         }
         drop(index);
-        if servers.time_in_use() > in_use_at_most || servers.asked < since {
-            let servers = apis.instances_since(Some(since), in_use_at_most, urgency)?;
-            observed.instances = Some(servers);
-        }
+        observed.servers = observed
+            .servers
+            .map(|servers| apis.renewed(servers, fresh))
+            .transpose()?;
         Ok((observed, wanted))
     }
 
@@ -224,14 +234,28 @@ impl NodeController {
     ) -> Report {
         let mut report = Report::default();
         while self.write_until_too_old(apis, &observed, &mut queue, &mut report, &mut done) {
-            match apis.instances(self.young(), Urgency::Needed) {
-                Ok(servers) => observed.instances = Some(servers),
+            let fresh = Freshness {
+                max_age: self.young(),
+                since: None,
+                dedicated_since: None,
+                urgency: Urgency::Needed,
+            };
+            let servers = observed.servers.take();
+            match servers
+                .map(|servers| apis.renewed(servers, fresh))
+                .transpose()
+            {
+                Ok(servers) => observed.servers = servers,
                 Err(error) => {
                     let waiting = controller::waiting(queue.len(), "node");
                     report.outage = Some(Outage::new(error, waiting));
                     break;
                 }
             }
+        }
+        if report.outage.is_none() {
+            let outage = observed.servers.as_ref().and_then(AllServers::outage);
+            report.outage = outage.map(|error| Outage::new(error, String::new()));
         }
         report.unreached += queue.len();
         report
@@ -250,17 +274,22 @@ impl NodeController {
         let provider = &*apis.provider;
         let index = observed.index(provider);
         let (young, overdue) = (self.young(), self.overdue());
-        let servers = observed.instances.as_ref();
-        let is_young = || servers.is_some_and(|view| view.time_in_use() <= young);
+        let cloud = observed.servers.as_ref().map(|servers| &servers.cloud);
+        let is_young = |plan: &NodePlan| match cloud {
+            Some(Ok(view)) => view.time_in_use() <= young,
+            // Nothing is planned for cloud servers.
+            Some(Err(_)) => true,
+            None => false,
+        } || !plan.is_of_cloud();
         let plan_for = |node: &Node| plan_node(node, &index, provider, overdue);
         while let Some(node) = queue.pop_front() {
             let plan = plan_for(&node);
-            if !plan.changes.is_empty() && !is_young() {
+            if !plan.changes.is_empty() && !is_young(&plan) {
                 queue.push_front(node);
                 return true;
             }
             report.planned += plan.changes.len();
-            let replan = |node: &Node| is_young().then(|| plan_for(node));
+            let replan = |node: &Node| Some(plan_for(node)).filter(|plan| is_young(plan));
             let applied = apply(apis, plan, replan);
             let is_closed = applied.error.as_ref().is_some_and(kube::Error::is_refused);
             if is_closed && applied.lines.is_empty() {

@@ -5,8 +5,8 @@ use crate::controllers::controller::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
-    self, Description, Field, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress,
-    Provider, Reason, Source, Sourced, Verb,
+    self, Description, Error, Field, Finding, Instance, InstanceId, Instances, Metadata,
+    NodeAddress, Provider, Reason, Servers, Source, Sourced, Verb,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -43,6 +43,8 @@ pub enum Server {
     Foreign,
     Unknown,
     Unmatched,
+    /// An API did not answer that may know it.
+    Unclear,
 }
 
 impl Server {
@@ -51,15 +53,15 @@ impl Server {
     }
 }
 
-/// Plans for all nodes, by all servers of the project. `overdue`: a new node that no server matches is reported as left
+/// Plans for all nodes, by all servers. `overdue`: a new node that no server matches is reported as left
 /// over when it is not ready since before this.
-pub fn plan<N: Borrow<Node>>(
-    nodes: &[N],
-    instances: &[Instance],
-    provider: &dyn Provider,
+pub fn plan<'a, N: Borrow<Node>>(
+    nodes: &'a [N],
+    servers: impl Into<Servers<'a>>,
+    provider: &'a dyn Provider,
     overdue: Timestamp,
 ) -> Vec<NodePlan> {
-    let index = Index::new(provider, nodes, instances);
+    let index = Index::new(provider, nodes, servers.into());
     let nodes = nodes.iter().map(Borrow::borrow);
     let plan = |node| plan_node(node, &index, provider, overdue);
     nodes.map(plan).collect()
@@ -102,6 +104,7 @@ pub(super) fn plan_node(
             plan.warn(Reason::UnknownProviderID, message);
         }
         Outcome::Gone(id) => plan.gone(id, index),
+        Outcome::Unclear(error) => plan.unclear(error),
         Outcome::Unmatched(finding) => plan.unmatched(finding, overdue),
         Outcome::Matched(instance, by) => {
             plan.server = Server::Matched(instance.clone(), by);
@@ -148,7 +151,27 @@ impl NodePlan {
 
     /// It should be initialised, and the list of servers does not hold its own.
     pub fn misses_its_server(&self) -> bool {
-        self.obstacle.is_some() && matches!(self.server, Server::Unmatched | Server::Gone(_))
+        let is_missing = matches!(
+            self.server,
+            Server::Unmatched | Server::Gone(InstanceId::Cloud(_))
+        );
+        self.obstacle.is_some() && is_missing
+    }
+
+    /// It may run, or is about to be initialised, on a dedicated server.
+    pub(super) fn may_be_dedicated(&self) -> bool {
+        match &self.server {
+            Server::Matched(instance, _) => {
+                instance.id.dedicated().is_some() && !self.changes.is_empty()
+            }
+            Server::Unmatched => true,
+            Server::Gone(_) | Server::Foreign | Server::Unknown | Server::Unclear => false,
+        }
+    }
+
+    /// The list of cloud servers decides.
+    pub(super) fn is_of_cloud(&self) -> bool {
+        !matches!(&self.server, Server::Matched(instance, _) if instance.id.dedicated().is_some())
     }
 
     /// A server that has the node's name or address in a list from before the node was first seen
@@ -159,7 +182,7 @@ impl NodePlan {
             Server::Matched(_, MatchedBy::Name | MatchedBy::Address(_)) => !self.changes.is_empty(),
             Server::Gone(_) => true,
             Server::Matched(_, MatchedBy::ProviderId) => false,
-            Server::Foreign | Server::Unknown | Server::Unmatched => false,
+            Server::Foreign | Server::Unknown | Server::Unmatched | Server::Unclear => false,
         }
     }
 
@@ -181,13 +204,29 @@ impl NodePlan {
             Some(new) => self.replaced(id, new, index.any_claim_exists()),
             None => Finding::warning(
                 Reason::ServerNotFound,
-                format!(
-                    "provider ID {provider_id:?}: this token's project has no server {id}; was it deleted, or is the \
-                     token another project's?"
-                ),
+                match id {
+                    InstanceId::Cloud(_) => format!(
+                        "provider ID {provider_id:?}: this token's project has no server {id}; was it deleted, or is \
+                         the token another project's?"
+                    ),
+                    InstanceId::Dedicated(_) => format!(
+                        "provider ID {provider_id:?}: the account of ROBOT_USER does not list this server; was it \
+                         cancelled, or are the credentials another account's, or a single server's?"
+                    ),
+                },
             ),
         };
         self.block_if_new(finding);
+        self.follow_twin_labels();
+    }
+
+    /// An outage is reported once for all nodes: only a new one, which has to wait, says so.
+    fn unclear(&mut self, error: &Error) {
+        self.server = Server::Unclear;
+        if is_uninitialized(&self.node) {
+            let message = format!("not known yet which server the node runs on: {error}");
+            self.obstacle = Some(Finding::warning(Reason::InstanceLookupFailed, message));
+        }
         self.follow_twin_labels();
     }
 
@@ -273,6 +312,7 @@ impl NodePlan {
         let annotations = self.node.metadata.annotations.iter();
         let about = provider::Node {
             name: self.node.name().to_owned(),
+            addresses: self.node.status.addresses.clone(),
             annotations: annotations
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .collect(),

@@ -283,7 +283,7 @@ impl<'a> Planner<'a> {
         }
         // One node is no cluster that needs routes: it is left from before, and gives way once a route of another node
         // is there.
-        let servers: HashSet<u64> = theirs.iter().map(|(_, server)| server.id.0).collect();
+        let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {
             let node = self.desired[*place].node;

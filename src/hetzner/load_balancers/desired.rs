@@ -8,7 +8,7 @@ use super::context::default_source;
 use super::parser::AnnotationParser;
 use super::ports::{Port, ports};
 use super::values as v;
-use crate::provider::{OfferedNode, ProviderId, Reason, Service, Source, Sourced};
+use crate::provider::{InstanceId, OfferedNode, ProviderId, Reason, Service, Source, Sourced};
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
@@ -229,8 +229,9 @@ fn targets(parser: &mut AnnotationParser, nodes: &[OfferedNode]) -> Targets {
     let mut servers = BTreeMap::new();
     for node in nodes.iter().filter(is_selected) {
         match &node.provider_id {
-            ProviderId::Ours(id) => {
-                let name = servers.entry(id.0).or_insert_with(|| node.name.clone());
+            ProviderId::Ours(InstanceId::Dedicated(_)) => {}
+            ProviderId::Ours(InstanceId::Cloud(id)) => {
+                let name = servers.entry(*id).or_insert_with(|| node.name.clone());
                 // Two nodes that claim one server: whichever comes first, always the same.
                 *name = std::mem::take(name).min(node.name.clone());
             }

@@ -82,7 +82,7 @@ pub(super) fn has_only_own_targets(balancer: &LoadBalancer, cluster: &Cluster) -
 
 fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
     let foreign_server = |id: u64| {
-        let is_node = cluster.servers.contains_key(&InstanceId(id));
+        let is_node = cluster.servers.contains_key(&InstanceId::Cloud(id));
         (!is_node).then(|| format!("server {id} is no node of this cluster"))
     };
     match target {

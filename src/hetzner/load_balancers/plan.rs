@@ -224,7 +224,7 @@ fn serves_other_profile(context: &Context, balancer: &LoadBalancer) -> Option<St
     let is_target = |id: &str| match other.parse_provider_id(id) {
         ProviderId::Ours(server) => balancer
             .server_targets()
-            .any(|(target, _)| target == server.0),
+            .any(|(target, _)| Some(target) == server.cloud()),
         ProviderId::Foreign | ProviderId::Unknown(_) => false,
     };
     let mut nodes = context.cluster.foreign_nodes.iter();
@@ -287,7 +287,11 @@ fn release(
         }
     }
     for (server, _) in balancer.server_targets() {
-        if context.cluster.servers.contains_key(&InstanceId(server)) {
+        if context
+            .cluster
+            .servers
+            .contains_key(&InstanceId::Cloud(server))
+        {
             let target = format!("target {}", status::node_on(server, context.cluster));
             let removed = Description::new(Verb::Remove, target, "");
             parts.push(part(Action::RemoveTarget, server_target(server), removed));

@@ -102,7 +102,7 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
 
 /// The name of the node on a server, else the server's number.
 pub(super) fn node_on(server: u64, cluster: &Cluster) -> String {
-    let known = cluster.servers.get(&InstanceId(server));
+    let known = cluster.servers.get(&InstanceId::Cloud(server));
     known.map_or_else(|| format!("server {server}"), String::clone)
 }
 

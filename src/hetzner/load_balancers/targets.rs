@@ -12,7 +12,7 @@ use super::context::Context;
 use super::desired::Desired;
 use super::diff::{Diff, server_target};
 use super::status::node_on;
-use crate::provider::{Description, OfferedNode, ProviderId, Reach, Reason, Source, Sourced, Verb};
+use crate::provider::{Description, OfferedNode, Reach, Reason, Source, Sourced, Verb};
 use crate::text;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -337,8 +337,5 @@ fn reach_of(nodes: &[OfferedNode]) -> HashMap<u64, &Reach> {
 }
 
 fn server_of(node: &OfferedNode) -> Option<u64> {
-    match &node.provider_id {
-        ProviderId::Ours(id) => Some(id.0),
-        ProviderId::Foreign | ProviderId::Unknown(_) => None,
-    }
+    node.provider_id.clone().ours()?.cloud()
 }

@@ -516,7 +516,7 @@ fn two_clusters_with_one_name_get_one_each() {
     second.cluster = Cluster {
         uid: "cluster-2".into(),
         service_uids: [OTHER.to_owned()].into(),
-        servers: [(InstanceId(50), "worker-50".to_owned())].into(),
+        servers: [(InstanceId::Cloud(50), "worker-50".to_owned())].into(),
         ..second.cluster
     };
     second.nodes = vec![node(50)];

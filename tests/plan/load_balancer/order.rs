@@ -73,7 +73,7 @@ fn new_targets_come_before_old_ones_go() {
     world.settle();
     world.nodes = nodes(6).split_off(2);
     // The first is still a node that gets no traffic, the second is none any more.
-    world.cluster.servers.remove(&InstanceId(2));
+    world.cluster.servers.remove(&InstanceId::Cloud(2));
     let made = lines(&world.settle());
     let expected = [
         "target worker-05: added",
@@ -336,7 +336,7 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
         world.set(after);
         assert!(world.needs().servers, "{about}");
         for node in &mut world.nodes {
-            let ProviderId::Ours(InstanceId(id)) = node.provider_id else {
+            let ProviderId::Ours(InstanceId::Cloud(id)) = node.provider_id else {
                 panic!();
             };
             let has_other = !lacks.contains(&id);

@@ -384,7 +384,7 @@ fn servers_that_can_not_be_reached_are_never_added() {
         let mut whole = world(&mut random);
         let mut reach = BTreeMap::new();
         for node in &mut whole.nodes {
-            let ProviderId::Ours(InstanceId(id)) = node.provider_id else {
+            let ProviderId::Ours(InstanceId::Cloud(id)) = node.provider_id else {
                 panic!();
             };
             let one = Reach::By {
@@ -560,7 +560,7 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
         assert!(added.is_empty(), "{}", about());
         for change in &plan.changes {
             for (server, _) in targets_of(&**change) {
-                let id = ProviderId::Ours(InstanceId(server));
+                let id = ProviderId::Ours(InstanceId::Cloud(server));
                 let node = world
                     .nodes
                     .iter()

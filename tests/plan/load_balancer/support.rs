@@ -85,7 +85,9 @@ impl World {
                 uid: "cluster-1".into(),
                 name: "kubernetes".into(),
                 service_uids: [UID.to_owned()].into(),
-                servers: (1..=3).map(|id| (InstanceId(id), node(id).name)).collect(),
+                servers: (1..=3)
+                    .map(|id| (InstanceId::Cloud(id), node(id).name))
+                    .collect(),
                 ..Cluster::default()
             },
         }
@@ -260,7 +262,7 @@ pub fn node(id: u64) -> OfferedNode {
     ];
     OfferedNode {
         name: format!("worker-{id:02}"),
-        provider_id: ProviderId::Ours(InstanceId(id)),
+        provider_id: ProviderId::Ours(InstanceId::Cloud(id)),
         labels: labels
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),

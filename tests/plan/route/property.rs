@@ -90,7 +90,7 @@ fn whatever_the_network_holds() {
         );
         let has_gateway = |node: &NodePlan| {
             let id = node.node.spec.provider_id.strip_prefix("memory://");
-            let id = id.and_then(|id| id.parse().ok()).map(InstanceId);
+            let id = id.and_then(|id| id.parse().ok()).map(InstanceId::Cloud);
             let mut servers = world.instances.iter();
             !node.routes.is_empty()
                 || servers.any(|server| Some(server.id) == id && !server.private.is_empty())

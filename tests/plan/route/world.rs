@@ -71,7 +71,7 @@ impl World {
         let mut ips: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
         let own = (!ips.is_empty()).then(|| ips.remove(0));
         self.instances.push(Instance {
-            id: InstanceId(id),
+            id: InstanceId::Cloud(id),
             name: format!("server-{id}"),
             private: own
                 .map(|ip| PrivateAddress {

@@ -211,11 +211,11 @@ fn one_target_that_is_refused_does_not_keep_the_rest() {
     let mut world = World::new();
     let gone = OfferedNode {
         name: "gone".into(),
-        provider_id: ProviderId::Ours(InstanceId(999_999)),
+        provider_id: ProviderId::Ours(InstanceId::Cloud(999_999)),
         ..world.nodes[0].clone()
     };
     let servers = &mut world.cluster.servers;
-    servers.insert(InstanceId(999_999), gone.name.clone());
+    servers.insert(InstanceId::Cloud(999_999), gone.name.clone());
     world.nodes.push(gone);
     let made = world.settle();
     let failed: Vec<&String> = made.iter().filter(|line| line.contains(" ! ")).collect();

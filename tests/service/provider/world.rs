@@ -51,7 +51,7 @@ impl World {
         let servers = sandbox.cloud().servers(sandbox.project());
         let nodes = servers.iter().map(|server| OfferedNode {
             name: server["name"].as_str().unwrap().to_owned(),
-            provider_id: ProviderId::Ours(InstanceId(server["id"].as_u64().unwrap())),
+            provider_id: ProviderId::Ours(InstanceId::Cloud(server["id"].as_u64().unwrap())),
             labels: [("topology.kubernetes.io/zone".to_owned(), "fsn1".to_owned())].into(),
             addresses: Vec::new(),
             reach: Reach::Unknown,
