@@ -93,6 +93,7 @@ impl Apis {
     pub fn poll_cloud_every(&mut self, interval: Duration) {
         self.cloud_interval = interval;
         self.pause.at_least = interval;
+        self.dedicated_pause.at_least = interval;
     }
 
     /// All Services of type LoadBalancer, no older than that.

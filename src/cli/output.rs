@@ -121,14 +121,12 @@ pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str)
     let (mut column, mut begin) = (first.chars().count(), true);
     for word in one_line(text).split_whitespace() {
         let length = word.chars().count();
-        let fits = column + usize::from(!begin) + length <= columns;
-        if !fits && (!begin || column > indent) {
-            lines += &new_line;
-            (column, begin) = (indent, true);
-        }
-        if !begin {
+        if !begin && column + 1 + length <= columns {
             lines.push(' ');
             column += 1;
+        } else if !begin || column > indent && column + length > columns {
+            lines += &new_line;
+            column = indent;
         }
         for letter in word.chars() {
             if column == columns {

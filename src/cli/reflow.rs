@@ -16,8 +16,6 @@ struct Entry {
     left: String,
     /// Where the right side begins; 0: there is none.
     column: usize,
-    /// The left side has a line of its own.
-    is_below: bool,
     right: String,
 }
 
@@ -60,7 +58,6 @@ impl Entry {
             } else {
                 length(line) - length(right)
             },
-            is_below: false,
             right: right.to_owned(),
         }
     }
@@ -71,7 +68,7 @@ impl Entry {
             return None;
         }
         if self.column == 0 && self.indent > 0 && next.indent > self.indent {
-            (self.column, self.is_below) = (next.indent, true);
+            self.column = next.indent;
         }
         match self.column {
             0 => (self.indent + next.indent == 0).then_some(&mut self.left),
@@ -80,17 +77,12 @@ impl Entry {
     }
 
     fn text(&self, columns: usize) -> String {
-        let left = " ".repeat(self.indent) + &self.left;
-        if self.column == 0 {
-            let rest = if self.indent == 0 {
-                0
-            } else {
-                self.indent + INDENT
-            };
-            return match length(&left) <= columns {
-                true => left + "\n",
-                false => wrapped_in(columns, &" ".repeat(self.indent), rest, &self.left),
-            };
+        let spaces = " ".repeat(self.indent);
+        let left = format!("{spaces}{}", self.left);
+        let line = format!("{left:<width$}{}", self.right, width = self.column);
+        let is_beside = |column: usize| length(&left) + 2 <= column;
+        if (self.column == 0 || is_beside(self.column)) && length(&line) <= columns {
+            return line + "\n";
         }
         let is_narrow = columns < self.column + NARROWEST;
         let column = if is_narrow {
@@ -98,21 +90,19 @@ impl Entry {
         } else {
             self.column
         };
-        let is_beside = |column: usize| !self.is_below && length(&left) + 2 <= column;
-        let line = format!("{left:<width$}{}", self.right, width = self.column);
-        if is_beside(self.column) && length(&line) <= columns {
-            return line + "\n";
-        }
         if is_beside(column) {
             return wrapped_in(columns, &format!("{left:<column$}"), column, &self.right);
         }
-        let alone = Entry {
-            column: 0,
-            left: self.left.clone(),
-            right: String::new(),
-            ..*self
+        let rest = if self.indent == 0 {
+            0
+        } else {
+            self.indent + INDENT
         };
-        alone.text(columns) + &wrapped_in(columns, &" ".repeat(column), column, &self.right)
+        let left = wrapped_in(columns, &spaces, rest, &self.left);
+        match self.right.as_str() {
+            "" => left,
+            right => left + &wrapped_in(columns, &" ".repeat(column), column, right),
+        }
     }
 }
 
@@ -174,8 +164,8 @@ Usage:
 
   STATE  ok
          one    the first
-         two    the second,
-                which is long
+         two    the second, which is
+                long
 
 Exit codes:
   0  done; 1  not

@@ -34,10 +34,15 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
             "{now}, cloud read {} s ago\n\n{screen}",
             view.cloud_age.as_secs()
         );
-        Ok(match can_redraw {
+        match can_redraw {
             true => Printer::redraw(&text),
             false => Printer::text(&(text + "\n")),
-        })
+        };
+        // Settings that name no cluster stay as they are.
+        match observer.has_cluster() {
+            true => Ok(Exit::Done),
+            false => Err(Exit::Failed),
+        }
     })
 }
 

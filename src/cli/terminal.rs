@@ -2,7 +2,9 @@
 
 use crate::settings::Color;
 use std::io::{IsTerminal, Write, stderr, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Columns of texts where the width is unknown.
 const USUAL: usize = 80;
@@ -151,24 +153,14 @@ fn is_smart() -> bool {
     std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
 }
 
-/// What is drawn beside lines that follow each other.
-struct Drawn {
-    /// The line about a wait. What is written meanwhile takes its place.
-    wait: bool,
-    /// A screen is drawn again and again, and the cursor is hidden.
-    screen: bool,
-    /// The process ends: nothing more is drawn.
-    is_over: bool,
-}
+/// Is there a line about a wait? What is written meanwhile takes its place.
+static WAIT: Mutex<bool> = Mutex::new(false);
 
-static DRAWN: Mutex<Drawn> = Mutex::new(Drawn {
-    wait: false,
-    screen: false,
-    is_over: false,
-});
+/// A screen is drawn again and again, and the cursor is hidden.
+static HAS_SCREEN: AtomicBool = AtomicBool::new(false);
 
-fn drawn() -> MutexGuard<'static, Drawn> {
-    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
+fn wait() -> MutexGuard<'static, bool> {
+    WAIT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) const ERASE_LINE: &str = "\r\x1b[K";
@@ -179,32 +171,30 @@ const SHOW_CURSOR: &str = "\x1b[?25h";
 
 /// Shows the line in the place of the last one; none: erases that. Where stderr can redraw.
 pub(super) fn show_wait(line: Option<&str>) {
-    let mut drawn = drawn();
+    let mut wait = wait();
     match line {
-        Some(line) if !drawn.is_over => {
-            write(&format!("{ERASE_LINE}{line}"));
-            drawn.wait = true;
-        }
-        _ => erase_wait(&mut drawn),
+        Some(line) => write(&format!("{ERASE_LINE}{line}")),
+        None => erase(&mut wait),
     }
+    *wait = line.is_some();
 }
 
-fn erase_wait(drawn: &mut Drawn) {
-    if std::mem::take(&mut drawn.wait) {
+fn erase(wait: &mut bool) {
+    if std::mem::take(wait) {
         write(ERASE_LINE);
     }
 }
 
 /// Writes without the line about a wait.
 pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
-    let mut drawn = drawn();
-    erase_wait(&mut drawn);
+    let mut wait = wait();
+    erase(&mut wait);
     write()
 }
 
 /// What draws a text in the place of the last screen, as far as it fits.
 pub(super) fn screen(text: &str) -> String {
-    drawn().screen = true;
+    HAS_SCREEN.store(true, Ordering::Relaxed);
     let rows = window(libc::STDOUT_FILENO).map_or(usize::MAX, |(_, rows)| rows);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     // The cursor needs one.
@@ -217,13 +207,19 @@ pub(super) fn screen(text: &str) -> String {
 
 /// Leaves the terminal as it was found, but for what was printed.
 pub(super) fn end() {
-    let mut drawn = drawn();
-    drawn.is_over = true;
-    erase_wait(&mut drawn);
-    if std::mem::take(&mut drawn.screen) {
-        let mut stdout = stdout().lock();
-        let _ = stdout.write_all(format!("{SHOW_CURSOR}\n").as_bytes());
-        let _ = stdout.flush();
+    // Who writes to a terminal that takes nothing must not keep the process from ending.
+    for _ in 0..100 {
+        let Ok(mut wait) = WAIT.try_lock() else {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        erase(&mut wait);
+        if HAS_SCREEN.load(Ordering::Relaxed) {
+            let mut stdout = stdout();
+            let shown = stdout.write_all(format!("{SHOW_CURSOR}\n").as_bytes());
+            let _ = shown.and_then(|()| stdout.flush());
+        }
+        return;
     }
 }
 

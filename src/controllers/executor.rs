@@ -529,7 +529,7 @@ impl<T> Execution<T> {
         };
         log::debug!("{}: {} (begun)", self.object, change.description());
         let waiting = waiting_for(Awaited::Event, || {
-            format!("{} of {}", name(&change.json()), self.object)
+            format!("{}: {}", self.object, change.description().requested())
         });
         self.not_before = now + follow_pause;
         self.running.push(Running {
@@ -668,12 +668,12 @@ fn adds_target(change: &dyn Change) -> bool {
 }
 
 fn count(controller: &str, change: &dyn Change, outcome: Result<(), &Error>) {
-    count_change(controller, name(&change.json()), outcome);
-}
-
-/// The API's word for a change, e.g. `add_target`.
-fn name(change: &serde_json::Value) -> &str {
-    change["change"].as_str().unwrap_or_default()
+    let change = change.json();
+    count_change(
+        controller,
+        change["change"].as_str().unwrap_or_default(),
+        outcome,
+    );
 }
 
 /// The cloud refuses this change, and would not refuse another one for the same reason.

@@ -20,3 +20,4 @@ mod route;
 mod screens;
 mod scripting;
 mod settings;
+mod terminal;

@@ -43,7 +43,6 @@ const SCREENS: &[Screens] = &[
         &["node", "list"],
         &["node", "inspect", "worker-1"],
         &["node", "sync", "--dry-run"],
-        &["run", "--dry-run", "--controllers=node"],
     ]),
     ("route", || in_it(route::cluster()), &[
         &["route", "list", route::CIDR],

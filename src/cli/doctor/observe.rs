@@ -50,7 +50,6 @@ pub(in crate::cli) struct View<'a> {
 }
 
 /// An API server that answers.
-#[derive(Clone)]
 pub(in crate::cli) struct Cluster {
     /// Its address, and what named it.
     pub(in crate::cli) at: String,
@@ -113,8 +112,8 @@ const ONE_LOOK: Duration = Duration::from_secs(3600);
 /// Settings that decide the addresses of nodes: other checks report when they are unset here.
 const OF_NODES: [&str; 2] = ["HCLOUD_NETWORK", "HCLOUD_INSTANCES_ADDRESS_FAMILY"];
 
-/// Reads what the checks need: once, or with `--watch` again and again. Then the cloud, and what the user may do in the
-/// cluster, are read once a minute.
+/// Reads what the checks need: once, or with `--watch` again and again. Then the cloud is read once a minute, and rights
+/// that are there are not checked again.
 pub(in crate::cli) struct Observer<'a> {
     started: &'a Started,
     begun: Instant,
@@ -127,7 +126,8 @@ pub(in crate::cli) struct Observer<'a> {
     /// The same of Kubernetes.
     look: Duration,
     cloud: Option<(Instant, Seen<Arc<Vec<Instance>>>, Checkup)>,
-    cluster: Option<(Instant, Cluster)>,
+    /// The user may do all that the daemon does.
+    has_rights: bool,
 }
 
 impl<'a> Observer<'a> {
@@ -161,8 +161,12 @@ impl<'a> Observer<'a> {
             keep,
             look,
             cloud: None,
-            cluster: None,
+            has_rights: false,
         }
+    }
+
+    pub(in crate::cli) fn has_cluster(&self) -> bool {
+        self.apis.is_ok()
     }
 
     fn provider(&self) -> Seen<&dyn Provider> {
@@ -184,8 +188,10 @@ impl<'a> Observer<'a> {
             (None, Some(problem)) => Err(failed(problem.to_string())),
             (None, None) => Err(failed("it is not set".into())),
         };
-        let (asked, cluster) = self.read_cluster();
-        self.cluster = cluster.clone().ok().map(|cluster| (asked, cluster));
+        let apis = self.apis.as_ref().map_err(Gap::from);
+        let cluster = apis.and_then(|apis| read_cluster(&apis.kube, settings, self.has_rights));
+        self.has_rights =
+            matches!(&cluster, Ok(Cluster { missing: Ok(none), .. }) if none.is_empty());
         let (asked, servers, checkup) = self.read_servers(&token);
         self.cloud = Some((asked, servers.clone(), checkup.clone()));
         let balancers = match (&cluster, &servers) {
@@ -248,19 +254,6 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// And when the rights were read.
-    fn read_cluster(&self) -> (Instant, Seen<Cluster>) {
-        let now = Instant::now();
-        let (apis, settings) = match &self.apis {
-            Ok(apis) => (apis, &self.started.settings),
-            Err(gap) => return (now, Err(gap.clone())),
-        };
-        let before = self.cluster.as_ref();
-        let before = before.filter(|(asked, _)| asked.elapsed() < self.keep);
-        let read = read_cluster(&apis.kube, settings, before.map(|(_, before)| before));
-        (before.map_or(now, |(asked, _)| *asked), read)
-    }
-
     /// All servers, with what the cloud said of itself, and when they were asked for.
     fn read_servers(&self, token: &Seen<usize>) -> (Instant, Seen<Arc<Vec<Instance>>>, Checkup) {
         if let Some(before) = &self.cloud
@@ -297,17 +290,13 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// The rights are those of `before`, where there is one.
-fn read_cluster(
-    kube: &kube::Client,
-    settings: &Settings,
-    before: Option<&Cluster>,
-) -> Seen<Cluster> {
+fn read_cluster(kube: &kube::Client, settings: &Settings, has_rights: bool) -> Seen<Cluster> {
     let key = leader::key(settings);
     let has_lease = settings.leader_elect.value;
     let unreached = |error: kube::Error| failed(format!("{error} ({})", kube.origin()));
     let version = kube.version().map_err(unreached)?;
-    let missing = match missing(kube, &key, has_lease, before) {
+    let read = || missing(kube, &key, has_lease);
+    let missing = match has_rights.then(Vec::new).map_or_else(read, Ok) {
         // Anybody may ask for the version: only now it is known that they do not know us.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
@@ -334,16 +323,7 @@ fn read_cluster(
     })
 }
 
-/// A call each, unless they were made `before`.
-fn missing(
-    kube: &kube::Client,
-    key: &LeaseKey,
-    has_lease: bool,
-    before: Option<&Cluster>,
-) -> Result<Vec<Need>, kube::Error> {
-    if let Some(Ok(missing)) = before.map(|before| &before.missing) {
-        return Ok(missing.clone());
-    }
+fn missing(kube: &kube::Client, key: &LeaseKey, has_lease: bool) -> Result<Vec<Need>, kube::Error> {
     let mut missing = Vec::new();
     for need in NEEDS.iter().filter(|need| has_lease || need.1 != LEASES) {
         if !kube.may(&question(*need, key))? {
