@@ -3,7 +3,7 @@
 
 use super::output::wrapped_in;
 
-/// A right side with less room begins further to the left.
+/// A right side that would have less room begins further to the left.
 const NARROWEST: usize = 24;
 
 /// How far the second line of what is no paragraph is indented, and such a right side.
@@ -46,19 +46,15 @@ impl Entry {
     fn new(line: &str) -> Entry {
         let content = line.trim_start();
         let indent = length(line) - length(content);
-        let (left, right) = match content.split_once("  ").filter(|_| indent > 0) {
-            Some((left, right)) => (left, right.trim_start()),
-            None => (content, ""),
+        let (left, column, right) = match content.split_once("  ").filter(|_| indent > 0) {
+            Some((left, right)) => (left, length(line) - length(right.trim_start()), right),
+            None => (content, 0, ""),
         };
         Entry {
             indent,
             left: left.to_owned(),
-            column: if right.is_empty() {
-                0
-            } else {
-                length(line) - length(right)
-            },
-            right: right.to_owned(),
+            column,
+            right: right.trim_start().to_owned(),
         }
     }
 
@@ -84,20 +80,15 @@ impl Entry {
         if (self.column == 0 || is_beside(self.column)) && length(&line) <= columns {
             return line + "\n";
         }
-        let is_narrow = columns < self.column + NARROWEST;
-        let column = if is_narrow {
-            self.indent + INDENT
-        } else {
-            self.column
-        };
-        if is_beside(column) {
+        let further = self.indent + INDENT;
+        let column = self
+            .column
+            .min(columns.saturating_sub(NARROWEST))
+            .max(further);
+        if self.column > 0 && is_beside(column) {
             return wrapped_in(columns, &format!("{left:<column$}"), column, &self.right);
         }
-        let rest = if self.indent == 0 {
-            0
-        } else {
-            self.indent + INDENT
-        };
+        let rest = if self.indent > 0 { further } else { 0 };
         let left = wrapped_in(columns, &spaces, rest, &self.left);
         match self.right.as_str() {
             "" => left,
@@ -157,9 +148,10 @@ than a line.
 
 Usage:
   kubectl ccm x [--a]
-      does one thing, then another
+                does one thing, then
+                another
   kubectl ccm x --b NAME
-      does it below
+                does it below
   kubectl ccm y
 
   STATE  ok

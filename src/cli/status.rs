@@ -19,38 +19,26 @@ const INDENT: usize = 16;
 
 pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Status, words)?;
-    let settings = &started.settings;
+    let (settings, output) = (&started.settings, started.settings.output.value);
     let mut observer = Observer::new(&started);
-    if !settings.watch.value {
-        return Ok(show(&observer.observe(), settings.output.value));
+    if settings.watch.value {
+        return lists::watch(settings, |can_redraw| {
+            let view = observer.observe();
+            let all = doctor::outcomes(&view);
+            let screen = Screen::new(&view, &all).text(&view, &all, output == Output::Wide);
+            let (now, age_s) = (Timestamp::now(), view.cloud_age.as_secs());
+            let text = format!("{now:.0}, cloud read {age_s} s ago\n\n{screen}");
+            Ok(match can_redraw {
+                true => Printer::redraw(&text),
+                false => Printer::text(&(text + "\n")),
+            })
+        });
     }
-    lists::watch(settings, |can_redraw| {
-        let view = observer.observe();
-        let all = doctor::outcomes(&view);
-        let is_wide = settings.output.value == Output::Wide;
-        let screen = Screen::new(&view, &all).text(&view, &all, is_wide);
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
-        let text = format!(
-            "{now}, cloud read {} s ago\n\n{screen}",
-            view.cloud_age.as_secs()
-        );
-        match can_redraw {
-            true => Printer::redraw(&text),
-            false => Printer::text(&(text + "\n")),
-        };
-        // Settings that name no cluster stay as they are.
-        match observer.has_cluster() {
-            true => Ok(Exit::Done),
-            false => Err(Exit::Failed),
-        }
-    })
-}
-
-fn show(view: &View, output: Output) -> Exit {
-    let all = doctor::outcomes(view);
-    let screen = Screen::new(view, &all);
-    let text = |is_wide| screen.text(view, &all, is_wide);
-    output::print(output, || &screen, text).fail_if(doctor::is_failed(&all))
+    let view = observer.observe();
+    let all = doctor::outcomes(&view);
+    let screen = Screen::new(&view, &all);
+    let text = |is_wide| screen.text(&view, &all, is_wide);
+    Ok(output::print(output, || &screen, text).fail_if(doctor::is_failed(&all)))
 }
 
 /// The form for programs. Null: not known, or there is none; the items say why.

@@ -3,7 +3,7 @@
 use crate::settings::Color;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Columns of texts where the width is unknown.
@@ -32,9 +32,9 @@ pub(super) fn is_terminal(is_stderr: bool) -> bool {
 pub(super) fn columns() -> usize {
     let variable = std::env::var("COLUMNS").ok();
     let variable = variable.and_then(|text| text.trim().parse().ok());
-    let window = || window(libc::STDOUT_FILENO).map(|(columns, _)| columns);
-    let columns = variable.filter(|columns| *columns > 0).or_else(window);
-    columns.unwrap_or(USUAL).max(LEAST)
+    let known = [variable.unwrap_or(0), window(libc::STDOUT_FILENO).0];
+    let known = known.into_iter().find(|columns| *columns > 0);
+    known.unwrap_or(USUAL).max(LEAST)
 }
 
 /// Longer lines of prose are hard to read.
@@ -47,26 +47,22 @@ pub(super) fn help_columns() -> usize {
 
 /// Width of the line about a wait: where it does not fit its terminal, it can't be erased.
 pub(super) fn wait_columns() -> usize {
-    window(libc::STDERR_FILENO).map_or(USUAL, |(columns, _)| columns)
+    match window(libc::STDERR_FILENO).0 {
+        0 => USUAL,
+        columns => columns,
+    }
 }
 
-/// Columns and rows of the terminal that a stream is; none: it is none, or does not know.
+/// Columns and rows of the terminal that a stream is; 0: it is none, or does not know.
 #[allow(unsafe_code)]
-fn window(stream: i32) -> Option<(usize, usize)> {
-    let mut size = libc::winsize {
-        ws_row: 0,
-        ws_col: 0,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
+fn window(stream: i32) -> (usize, usize) {
+    // SAFETY: zeros are numbers, and TIOCGWINSZ writes one winsize, which outlives the call.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        libc::ioctl(stream, libc::TIOCGWINSZ, &raw mut size);
+        size
     };
-    // SAFETY: TIOCGWINSZ writes one winsize, which outlives the call.
-    let answer = unsafe { libc::ioctl(stream, libc::TIOCGWINSZ, &raw mut size) };
-    let rows = if size.ws_row > 0 {
-        size.ws_row
-    } else {
-        u16::MAX
-    };
-    (answer == 0 && size.ws_col > 0).then(|| (usize::from(size.ws_col), usize::from(rows)))
+    (size.ws_col.into(), size.ws_row.into())
 }
 
 /// May what is written to stdout, or to stderr, be coloured? <https://no-color.org>: any value of `NO_COLOR` but an empty one.
@@ -115,7 +111,8 @@ fn colored_line(line: &str) -> String {
     let mut colored = String::new();
     for cell in text.split_inclusive("  ") {
         let word = cell.trim();
-        let code = state(word.split_once(": ").map_or(word, |(word, _)| word));
+        let ends = [word.find(": "), word.find(" → ")];
+        let code = state(&word[..ends.into_iter().flatten().min().unwrap_or(word.len())]);
         match code.is_empty() {
             true => colored += cell,
             false => colored += &cell.replacen(word, &format!("\x1b[{code}m{word}\x1b[0m"), 1),
@@ -140,8 +137,24 @@ fn state(word: &str) -> &'static str {
         "ok" | "Ready" | "healthy" | "running" => GREEN,
         "warn" | "warning" | "blocked" | "held back" | "skipped" => YELLOW,
         "FAIL" | "failed" | "NotReady" | "unhealthy" | "missing" | "off" => RED,
-        _ => "",
+        "wrong gateway" | "blackhole" | "unwanted" | "stale" => YELLOW,
+        _ => match share(word) {
+            Some((part, whole)) if part == whole => GREEN,
+            Some((0, _)) => RED,
+            Some(_) => YELLOW,
+            None => "",
+        },
     }
+}
+
+/// `1 of 2 ready`, and `1/2` of targets.
+fn share(word: &str) -> Option<(u32, u32)> {
+    let words: Vec<&str> = word.split([' ', '/']).collect();
+    let ([part, whole] | [part, "of", whole, "ready" | "healthy" | "right"]) = words[..] else {
+        return None;
+    };
+    let share = (part.parse().ok()?, whole.parse().ok()?);
+    (share.1 > 0).then_some(share)
 }
 
 /// Can the terminal that a stream is, if it is one, move its cursor?
@@ -159,19 +172,16 @@ static WAIT: Mutex<bool> = Mutex::new(false);
 /// A screen is drawn again and again, and the cursor is hidden.
 static HAS_SCREEN: AtomicBool = AtomicBool::new(false);
 
-fn wait() -> MutexGuard<'static, bool> {
-    WAIT.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 pub(super) const ERASE_LINE: &str = "\r\x1b[K";
 
 /// Begins a screen: the cursor is hidden, moves to the first place, and all is cleared.
 const CLEAR: &str = "\x1b[?25l\x1b[H\x1b[2J";
-const SHOW_CURSOR: &str = "\x1b[?25h";
+/// Shows the cursor, behind what a terminal makes of Ctrl-C.
+const SHOW_CURSOR: &str = "\x1b[?25h\n";
 
 /// Shows the line in the place of the last one; none: erases that. Where stderr can redraw.
 pub(super) fn show_wait(line: Option<&str>) {
-    let mut wait = wait();
+    let mut wait = WAIT.lock().unwrap_or_else(PoisonError::into_inner);
     match line {
         Some(line) => write(&format!("{ERASE_LINE}{line}")),
         None => erase(&mut wait),
@@ -187,7 +197,7 @@ fn erase(wait: &mut bool) {
 
 /// Writes without the line about a wait.
 pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
-    let mut wait = wait();
+    let mut wait = WAIT.lock().unwrap_or_else(PoisonError::into_inner);
     erase(&mut wait);
     write()
 }
@@ -195,10 +205,10 @@ pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
 /// What draws a text in the place of the last screen, as far as it fits.
 pub(super) fn screen(text: &str) -> String {
     HAS_SCREEN.store(true, Ordering::Relaxed);
-    let rows = window(libc::STDOUT_FILENO).map_or(usize::MAX, |(_, rows)| rows);
+    let (_, rows) = window(libc::STDOUT_FILENO);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     // The cursor needs one.
-    if lines.len() < rows {
+    if rows == 0 || lines.len() < rows {
         return format!("{CLEAR}{text}");
     }
     let (shown, more) = lines.split_at(rows.saturating_sub(2));
@@ -208,18 +218,16 @@ pub(super) fn screen(text: &str) -> String {
 /// Leaves the terminal as it was found, but for what was printed.
 pub(super) fn end() {
     // Who writes to a terminal that takes nothing must not keep the process from ending.
-    for _ in 0..100 {
-        let Ok(mut wait) = WAIT.try_lock() else {
-            std::thread::sleep(Duration::from_millis(1));
-            continue;
-        };
-        erase(&mut wait);
-        if HAS_SCREEN.load(Ordering::Relaxed) {
-            let mut stdout = stdout();
-            let shown = stdout.write_all(format!("{SHOW_CURSOR}\n").as_bytes());
-            let _ = shown.and_then(|()| stdout.flush());
-        }
+    let pause = || std::thread::sleep(Duration::from_millis(1));
+    let mut tries = (0..100).map(|_| WAIT.try_lock().inspect_err(|_| pause()));
+    let Some(mut wait) = tries.find_map(Result::ok) else {
         return;
+    };
+    erase(&mut wait);
+    if HAS_SCREEN.load(Ordering::Relaxed) {
+        let mut stdout = stdout();
+        let shown = stdout.write_all(SHOW_CURSOR.as_bytes());
+        let _ = shown.and_then(|()| stdout.flush());
     }
 }
 
@@ -256,6 +264,21 @@ mod tests {
             ),
             ("FAIL    cloud", format!("{}    cloud", color(RED, "FAIL"))),
             ("it failed", "it failed".to_owned()),
+            (
+                "NODES  1 of 2 ready",
+                format!("NODES  {}", color(YELLOW, "1 of 2 ready")),
+            ),
+            ("web  0/2  -", format!("web  {}  -", color(RED, "0/2"))),
+            ("web  2/2  -", format!("web  {}  -", color(GREEN, "2/2"))),
+            ("orphan  0/0", "orphan  0/0".to_owned()),
+            (
+                "CLOUD API  9 of 10 calls left",
+                "CLOUD API  9 of 10 calls left".to_owned(),
+            ),
+            (
+                "10.0.0.0/8  stale → delete",
+                format!("10.0.0.0/8  {}", color(YELLOW, "stale → delete")),
+            ),
             ("Plan: 1 to change", "Plan: 1 to change".to_owned()),
             ("10.0.0.0/8", "10.0.0.0/8".to_owned()),
         ] {

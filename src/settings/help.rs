@@ -4,8 +4,6 @@ use super::setting::{Command, Group, Setting, Variable};
 use super::table::TABLE;
 use crate::text::{one_of, replaced_between};
 
-const INDENT: &str = "          ";
-
 const BEGIN: &str = "<!-- settings:begin -->";
 const END: &str = "<!-- settings:end -->";
 
@@ -20,8 +18,7 @@ pub fn help(command: Command) -> String {
         }
         text.push_str(&format!("{}:\n", group.name()));
         for setting in rows {
-            text.push_str(&format!("  {}\n", heading(setting)));
-            text.push_str(&format!("{INDENT}{}\n", body(setting)));
+            text += &format!("  {}\n          {}\n", heading(setting), body(setting));
         }
         text.push('\n');
     }

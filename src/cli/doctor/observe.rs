@@ -112,6 +112,14 @@ const ONE_LOOK: Duration = Duration::from_secs(3600);
 /// Settings that decide the addresses of nodes: other checks report when they are unset here.
 const OF_NODES: [&str; 2] = ["HCLOUD_NETWORK", "HCLOUD_INSTANCES_ADDRESS_FAMILY"];
 
+/// When it was asked; all servers, and what it said of itself; load balancers, where there is no cluster.
+type Cloud = (
+    Instant,
+    Seen<Arc<Vec<Instance>>>,
+    Checkup,
+    Seen<Vec<(String, BalancerHealth)>>,
+);
+
 /// Reads what the checks need: once, or with `--watch` again and again. Then the cloud is read once a minute, and rights
 /// that are there are not checked again.
 pub(in crate::cli) struct Observer<'a> {
@@ -125,7 +133,7 @@ pub(in crate::cli) struct Observer<'a> {
     keep: Duration,
     /// The same of Kubernetes.
     look: Duration,
-    cloud: Option<(Instant, Seen<Arc<Vec<Instance>>>, Checkup)>,
+    cloud: Option<Cloud>,
     /// The user may do all that the daemon does.
     has_rights: bool,
 }
@@ -165,10 +173,6 @@ impl<'a> Observer<'a> {
         }
     }
 
-    pub(in crate::cli) fn has_cluster(&self) -> bool {
-        self.apis.is_ok()
-    }
-
     fn provider(&self) -> Seen<&dyn Provider> {
         match (&self.apis, &self.alone) {
             (Ok(apis), _) => Ok(&*apis.provider),
@@ -192,13 +196,11 @@ impl<'a> Observer<'a> {
         let cluster = apis.and_then(|apis| read_cluster(&apis.kube, settings, self.has_rights));
         self.has_rights =
             matches!(&cluster, Ok(Cluster { missing: Ok(none), .. }) if none.is_empty());
-        let (asked, servers, checkup) = self.read_servers(&token);
-        self.cloud = Some((asked, servers.clone(), checkup.clone()));
-        let balancers = match (&cluster, &servers) {
-            (Ok(_), _) => Err(Gap::Needs("services")),
-            (_, Ok(_)) => self.balancers(),
-            (_, Err(_)) => Err(Gap::Needs("api")),
-        };
+        let before = self.cloud.take();
+        let before = before.filter(|(asked, ..)| asked.elapsed() < self.keep);
+        let cloud = before.unwrap_or_else(|| self.read_cloud(&token, cluster.is_ok()));
+        let (asked, servers, checkup, balancers) = cloud.clone();
+        self.cloud = Some(cloud);
         let apis = match (&self.apis, &cluster) {
             (Ok(apis), Ok(_)) => Ok(apis),
             _ => Err(Gap::Needs("cluster")),
@@ -254,35 +256,39 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// All servers, with what the cloud said of itself, and when they were asked for.
-    fn read_servers(&self, token: &Seen<usize>) -> (Instant, Seen<Arc<Vec<Instance>>>, Checkup) {
-        if let Some(before) = &self.cloud
-            && before.0.elapsed() < self.keep
-        {
-            return before.clone();
-        }
+    fn read_cloud(&self, token: &Seen<usize>, has_cluster: bool) -> Cloud {
         let mut checkup = Checkup::default();
         let asked = Instant::now();
         let servers = need(token, "token").and_then(|_| {
-            let servers = read_servers(self.provider()?, &mut checkup)?;
+            let provider = self.provider()?;
+            let servers = provider
+                .instances()
+                .map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
+            // An API that does not answer is not asked again; after a refusal nothing is sent, but what it
+            // said of the rate limit is known.
+            if !matches!(&servers, Err(error) if error.kind == ErrorKind::Unavailable) {
+                checkup = provider.checkup();
+            }
+            let servers = servers.map_err(cloud_gap)?;
             Ok(match &self.apis {
                 Ok(apis) => apis.instances_listed(servers, asked).value,
                 Err(_) => Arc::new(servers),
             })
         });
-        (asked, servers, checkup)
+        let balancers = match (has_cluster, &servers) {
+            (true, _) => Err(Gap::Needs("services")),
+            (_, Ok(_)) => self.read_balancers(),
+            (_, Err(_)) => Err(Gap::Needs("api")),
+        };
+        (asked, servers, checkup, balancers)
     }
 
     /// Of the project, whatever cluster they are of.
-    fn balancers(&self) -> Seen<Vec<(String, BalancerHealth)>> {
+    fn read_balancers(&self) -> Seen<Vec<(String, BalancerHealth)>> {
         let provider = self.provider()?;
         let Some(balancers) = provider.load_balancers() else {
             return Err(Gap::Needs("services"));
         };
-        if let Ok(apis) = &self.apis {
-            let view = apis.load_balancers(&[], Duration::ZERO, Urgency::Needed);
-            return Ok(view.map_err(gap)?.value.health(None));
-        }
         let snapshot = provider
             .prepare()
             .and_then(|()| balancers.observe(&[], Urgency::Needed));
@@ -345,18 +351,6 @@ fn provider(settings: &Settings, unknown: Vec<String>) -> Seen<Hetzner> {
     let gate = wire::gate(Command::Doctor, &settings);
     let provider = wire::provider(&settings, gate, wire::metadata(&settings), unknown);
     provider.map_err(failed)
-}
-
-fn read_servers(provider: &dyn Provider, checkup: &mut Checkup) -> Seen<Vec<Instance>> {
-    let servers = provider
-        .instances()
-        .map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
-    // An API that does not answer is not asked again; after a refusal nothing is sent, but what it
-    // said of the rate limit is known.
-    if !matches!(&servers, Err(error) if error.kind == ErrorKind::Unavailable) {
-        *checkup = provider.checkup();
-    }
-    servers.map_err(cloud_gap)
 }
 
 fn cloud_gap(error: provider::Error) -> Gap {
