@@ -1,8 +1,8 @@
 //! A server's addresses as a node's, by address family and private Network.
 
 use crate::provider::{
-    AddressFamily, AddressKind, Finding, Instance, Metadata, Node, NodeAddress, Reason, Source,
-    Sourced,
+    AddressFamily, AddressKind, Finding, Instance, InstanceId, Metadata, Node, NodeAddress, Reason,
+    Source, Sourced,
 };
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -26,14 +26,22 @@ pub(super) struct Addresses {
 }
 
 /// Hostname, public addresses, private address, in this order. The error: why the node can't be given any.
+/// `forwards_internal_ips`: of a dedicated server, whose API knows no private address, those that the kubelet reported
+/// stay.
 pub(super) fn addresses(
     instance: &Instance,
     node: &Node,
     family: &Sourced<AddressFamily>,
     network: Option<u64>,
+    forwards_internal_ips: bool,
 ) -> Result<Addresses, Box<Finding>> {
     let by_family = by_family(family);
-    let name = NodeAddress::new(AddressKind::Hostname, &instance.name);
+    // Whoever gives a dedicated server another name may use it for something else by now: the node stays as it is.
+    let name = match instance.id {
+        InstanceId::Cloud(_) => &instance.name,
+        InstanceId::Dedicated(_) => &node.name,
+    };
+    let name = NodeAddress::new(AddressKind::Hostname, name);
     let mut addresses = vec![Sourced::new(name, Source::server("name"))];
     let mut findings = Vec::new();
     let mut external = |ip: IpAddr, source| {
@@ -70,6 +78,11 @@ pub(super) fn addresses(
             Source::server_because("private_net.ip", "HCLOUD_NETWORK"),
         ));
     }
+    if instance.id.dedicated().is_some() && forwards_internal_ips {
+        let (kept, misconfigured) = internal_ips(node, &addresses, family);
+        addresses.extend(kept);
+        findings.extend(misconfigured);
+    }
     if addresses.len() == 1 {
         findings.push(no_address(instance, &by_family, network));
     }
@@ -77,6 +90,38 @@ pub(super) fn addresses(
         addresses,
         findings,
     })
+}
+
+/// The node's own that stay beside these, and findings about the others.
+fn internal_ips(
+    node: &Node,
+    external: &[Sourced<NodeAddress>],
+    family: &Sourced<AddressFamily>,
+) -> (Vec<Sourced<NodeAddress>>, Vec<Finding>) {
+    let (mut kept, mut findings) = (Vec::new(), Vec::new());
+    let reported = node.addresses.iter();
+    for address in reported.filter(|one| one.kind == AddressKind::InternalIP) {
+        let is_external = |one: &Sourced<NodeAddress>| one.value.ip() == address.ip();
+        let why = match address.ip() {
+            None => "it is no IP address".to_owned(),
+            Some(ip) if ip.is_ipv4() && !family.value.wants_ipv4() => by_family(family),
+            Some(ip) if ip.is_ipv6() && !family.value.wants_ipv6() => by_family(family),
+            Some(_) if external.iter().any(is_external) => {
+                "it is the server's public address, and becomes an ExternalIP".to_owned()
+            }
+            Some(_) => {
+                kept.push(Sourced::new(address.clone(), Source::Kept));
+                continue;
+            }
+        };
+        let message = format!(
+            "InternalIP {} of a dedicated server is not kept: {why}; correct --node-ip of the kubelet, or set \
+             ROBOT_FORWARD_INTERNAL_IPS=false",
+            address.address
+        );
+        findings.push(warning(Reason::MisconfiguredInternalIP, message));
+    }
+    (kept, findings)
 }
 
 fn warning(reason: Reason, message: String) -> Finding {
@@ -128,6 +173,14 @@ pub(super) fn explain_missing(
     let attached = instance.private.iter().find(|private| private.ip == ip);
     let private_range = matches!(ip, IpAddr::V4(ip) if ip.is_private());
     match (attached, network) {
+        _ if instance.id.dedicated().is_some() && !is_public(instance, ip) => finding(
+            unset,
+            format!(
+                "{ip} is no public address of dedicated server {} ({}), and its kubelet reported no such InternalIP, or \
+                 ROBOT_FORWARD_INTERNAL_IPS is false",
+                instance.name, instance.id
+            ),
+        ),
         (Some(private), Some(network)) if private.network != network => finding(
             unset,
             format!(
@@ -206,6 +259,7 @@ fn is_global_unicast(ip: Ipv6Addr) -> bool {
 
 fn no_address(instance: &Instance, by_family: &str, network: Option<u64>) -> Finding {
     let network = match network {
+        _ if instance.id.dedicated().is_some() => "its kubelet reported no InternalIP".to_owned(),
         Some(network) => format!("it is not attached to Network {network}"),
         None => "HCLOUD_NETWORK is not set".to_owned(),
     };

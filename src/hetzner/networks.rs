@@ -34,6 +34,13 @@ pub struct Subnet {
     pub network_zone: String,
 }
 
+impl Subnet {
+    /// Those are for dedicated servers.
+    pub(super) fn is_of_vswitch(&self) -> bool {
+        self.kind == "vswitch"
+    }
+}
+
 impl Resource for Network {
     const LIST: &'static str = "networks";
     const ONE: &'static str = "network";

@@ -3,6 +3,9 @@
 use crate::provider::{Instance, InstanceId, Profile, ProviderId, Source, Sourced, TopologyLabel};
 use std::collections::BTreeMap;
 
+/// Scheme of the provider IDs of dedicated servers, in both profiles.
+const DEDICATED: &str = "hrobot";
+
 impl Profile {
     pub(super) fn other(self) -> Profile {
         match self {
@@ -11,22 +14,23 @@ impl Profile {
         }
     }
 
+    /// Of a dedicated server the same in both.
     pub(super) fn provider_id(self, id: InstanceId) -> String {
-        format!("{}://{id}", self.name())
+        match id {
+            InstanceId::Cloud(number) => format!("{}://{number}", self.name()),
+            InstanceId::Dedicated(number) => format!("{DEDICATED}://{number}"),
+        }
     }
 
     pub(super) fn parse_provider_id(self, text: &str) -> ProviderId {
         let Some((scheme, rest)) = text.split_once("://") else {
             return ProviderId::Foreign;
         };
-        match (self, scheme) {
-            (Profile::Hcloud, "hrobot") => robot(rest),
-            (Profile::Hcloud, "hcloud") => match rest.strip_prefix("bm-") {
-                // A Robot number must never be looked up as a cloud ID.
-                Some(number) => robot(number),
-                None => cloud_id(rest),
-            },
-            (profile, scheme) if scheme == profile.name() => cloud_id(rest),
+        match (scheme, rest.strip_prefix("bm-")) {
+            (DEDICATED, _) => read_id(rest, InstanceId::Dedicated),
+            // An older fork's. A Robot number must never be looked up as a cloud ID.
+            ("hcloud", Some(number)) => read_id(number, InstanceId::Dedicated),
+            _ if scheme == self.name() => read_id(rest, InstanceId::Cloud),
             _ => ProviderId::Foreign,
         }
     }
@@ -40,20 +44,36 @@ impl Profile {
         let by_profile =
             |field| Source::server_because(field, format_args!("profile {}", self.name()));
         let location = instance.location.to_string();
+        let is_dedicated = instance.id.dedicated().is_some();
+        let (type_field, zone_field) = match is_dedicated {
+            true => ("product", "dc"),
+            false => ("server_type.name", "location.name"),
+        };
         let (zone, region, region_field) = match self {
             Profile::CcmFromScratch => {
                 let region = instance.network_zone.to_string();
-                (location, region, "location.network_zone")
+                let field = if is_dedicated {
+                    "dc"
+                } else {
+                    "location.network_zone"
+                };
+                (location, region, field)
             }
-            Profile::Hcloud => (legacy_datacenter(&location), location, "location.name"),
+            Profile::Hcloud => {
+                let zone = match is_dedicated {
+                    true => instance.data_center.to_string(),
+                    false => legacy_datacenter(&location),
+                };
+                (zone, location, zone_field)
+            }
         };
         let instance_type = instance.instance_type.to_string();
         let mut labels = vec![(
             TopologyLabel::InstanceType,
-            Sourced::new(instance_type, Source::server("server_type.name")),
+            Sourced::new(instance_type, Source::server(type_field)),
         )];
         if zone_label.value {
-            let zone = Sourced::new(zone, by_profile("location.name"));
+            let zone = Sourced::new(zone, by_profile(zone_field));
             labels.push((TopologyLabel::Zone, zone));
         }
         let region = Sourced::new(region, by_profile(region_field));
@@ -61,29 +81,27 @@ impl Profile {
         labels
     }
 
-    pub(super) fn extra_labels(self) -> BTreeMap<String, Sourced<String>> {
+    pub(super) fn extra_labels(self, id: InstanceId) -> BTreeMap<String, Sourced<String>> {
+        let provided_by = match id {
+            InstanceId::Cloud(_) => "cloud",
+            InstanceId::Dedicated(_) => "robot",
+        };
         match self {
             Profile::CcmFromScratch => BTreeMap::new(),
             Profile::Hcloud => BTreeMap::from([(
                 "instance.hetzner.cloud/provided-by".to_owned(),
-                Sourced::new("cloud".to_owned(), Source::Rule("profile hcloud")),
+                Sourced::new(provided_by.to_owned(), Source::Rule("profile hcloud")),
             )]),
         }
     }
 }
 
-fn cloud_id(text: &str) -> ProviderId {
+fn read_id(text: &str, id: fn(u64) -> InstanceId) -> ProviderId {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match text.parse::<u64>() {
-        Ok(id) if digits && id > 0 => ProviderId::Ours(InstanceId::Cloud(id)),
+    match text.parse() {
+        Ok(number) if digits && number > 0 => ProviderId::Ours(id(number)),
         _ => ProviderId::Unknown(format!("{text:?} is not a server's number")),
     }
-}
-
-fn robot(number: &str) -> ProviderId {
-    ProviderId::Unknown(format!(
-        "dedicated server {number}: dedicated servers are not supported yet"
-    ))
 }
 
 /// The datacenter that the API named until July 2026, which zone labels of existing clusters carry.
@@ -108,6 +126,7 @@ mod tests {
     fn provider_ids_are_ours_foreign_or_unknown() {
         use Profile::{CcmFromScratch, Hcloud};
         let ours = |id| ProviderId::Ours(InstanceId::Cloud(id));
+        let dedicated = |id| Some(ProviderId::Ours(InstanceId::Dedicated(id)));
         let cases = [
             (CcmFromScratch, "ccm-from-scratch://42", Some(ours(42))),
             (CcmFromScratch, "ccm-from-scratch://", None),
@@ -123,9 +142,17 @@ mod tests {
             (CcmFromScratch, "42", Some(ProviderId::Foreign)),
             (CcmFromScratch, "k3s://worker-1", Some(ProviderId::Foreign)),
             (Hcloud, "hcloud://42", Some(ours(42))),
-            (Hcloud, "hcloud://bm-42", None),
+            (Hcloud, "hcloud://bm-42", dedicated(42)),
             (Hcloud, "hcloud://bm-", None),
-            (Hcloud, "hrobot://42", None),
+            (Hcloud, "hcloud://bm-0", None),
+            (Hcloud, "hrobot://42", dedicated(42)),
+            (Hcloud, "hrobot://", None),
+            (Hcloud, "hrobot://bm-42", None),
+            (CcmFromScratch, "hrobot://42", dedicated(42)),
+            (CcmFromScratch, "hrobot://x", None),
+            (CcmFromScratch, "hcloud://bm-42", dedicated(42)),
+            (CcmFromScratch, "hcloud://bm-x", None),
+            (CcmFromScratch, "ccm-from-scratch://bm-42", None),
             (Hcloud, "hcloud://x", None),
             (Hcloud, "ccm-from-scratch://42", Some(ProviderId::Foreign)),
             (Hcloud, "hcloud:/42", Some(ProviderId::Foreign)),

@@ -7,13 +7,15 @@ use super::certificates;
 use super::load_balancers::{self, Planner};
 use super::metadata;
 use super::networks::{self, Network};
+use super::robot::{self, Robot};
 use super::servers;
-use crate::http::{self, Proxies, Timing, Tls, Token};
+use crate::http::{self, Proxies, Retry, SecretSource, Timing, Tls};
 use crate::provider::{
-    ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Description,
-    Error, ErrorKind, Finding, Gate, Instance, Instances, Kept, LoadBalancers, Metadata,
-    Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, Profile, Provider, ProviderId,
-    RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage,
+    ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Dedicated,
+    Description, Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept,
+    LoadBalancers, Metadata, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress,
+    Profile, Provider, ProviderId, Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced,
+    Urgency, Usage,
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
@@ -37,7 +39,7 @@ pub struct Settings {
     /// Whom to trust.
     pub tls: Tls,
     pub proxies: Proxies,
-    pub token: Token,
+    pub token: SecretSource,
     pub network: Option<NetworkSelector>,
     /// Base URL of the metadata service, to ask it whether this machine is attached to the
     /// Network. None: that need not be.
@@ -45,6 +47,8 @@ pub struct Settings {
     pub address_family: Sourced<AddressFamily>,
     /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
     pub zone_label: Sourced<bool>,
+    /// None: `ROBOT_ENABLED` is false.
+    pub robot: Option<robot::Settings>,
     /// None: `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<load_balancers::Defaults>,
     /// `HCLOUD_DEBUG`: log bodies.
@@ -71,11 +75,28 @@ pub struct Hetzner {
     has_load_balancers: bool,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
+    /// `ROBOT_FORWARD_INTERNAL_IPS`; none: `ROBOT_ENABLED` is false.
+    forward_internal_ips: Option<Sourced<bool>>,
+    robot: Option<Robot>,
 }
 
 impl Hetzner {
     /// Makes no call.
     pub fn new(settings: Settings) -> Hetzner {
+        let forward = settings
+            .robot
+            .as_ref()
+            .map(|robot| &robot.forward_internal_ips);
+        let forward_internal_ips = forward.cloned();
+        let shared = robot::Shared {
+            tls: settings.tls.clone(),
+            proxies: settings.proxies.clone(),
+            connect_timeout: CONNECT_TIMEOUT,
+            debug: settings.debug,
+            timing: settings.timing,
+            gate: Arc::clone(&settings.gate),
+            time_scale: settings.time_scale,
+        };
         let http = http::Client::new(http::Settings {
             base: settings.endpoint,
             tls: settings.tls.into(),
@@ -83,13 +104,15 @@ impl Hetzner {
             login: settings.token.into(),
             connect_timeout: CONNECT_TIMEOUT,
             timing: settings.timing,
-            retry_rate_limited: false,
+            retry: Retry::NotRateLimited,
             body_limit_bytes: BODY_LIMIT_BYTES,
             log_bodies: settings.debug,
             gate: settings.gate,
             watch: api::watch,
         });
         Hetzner {
+            forward_internal_ips,
+            robot: settings.robot.and_then(|robot| Robot::new(robot, shared)),
             api: Arc::new(Api::new(http, settings.time_scale)),
             profile: settings.profile,
             network: settings.network,
@@ -189,7 +212,15 @@ impl Provider for Hetzner {
     }
 
     fn parse_provider_id(&self, text: &str) -> ProviderId {
-        self.profile.parse_provider_id(text)
+        match self.profile.parse_provider_id(text) {
+            ProviderId::Ours(InstanceId::Dedicated(number))
+                if self.forward_internal_ips.is_none() =>
+            {
+                let why = format!("dedicated server {number}: ROBOT_ENABLED is not true");
+                ProviderId::Unknown(why)
+            }
+            id => id,
+        }
     }
 
     fn event_component(&self) -> Option<&'static str> {
@@ -231,6 +262,11 @@ impl Provider for Hetzner {
 
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
+    }
+
+    fn dedicated(&self) -> Option<&dyn Dedicated> {
+        let robot = self.robot.as_ref()?;
+        Some(robot)
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
@@ -327,10 +363,21 @@ impl Instances for Hetzner {
     }
 
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {
+        let forward = self.forward_internal_ips.as_ref();
+        let forwards_internal_ips = forward.is_some_and(|forward| forward.value);
         let Addresses {
             addresses,
-            findings,
-        } = addresses(instance, node, &self.address_family, self.network_id())?;
+            mut findings,
+        } = addresses(
+            instance,
+            node,
+            &self.address_family,
+            self.network_id(),
+            forwards_internal_ips,
+        )?;
+        if instance.id.dedicated().is_some() && instance.name != node.name {
+            findings.push(renamed(instance, node));
+        }
         Ok(Metadata {
             provider_id: Sourced::new(
                 self.profile.provider_id(instance.id),
@@ -338,13 +385,17 @@ impl Instances for Hetzner {
             ),
             addresses,
             topology: self.profile.topology(instance, &self.zone_label),
-            extra_labels: self.profile.extra_labels(),
+            extra_labels: self.profile.extra_labels(instance.id),
             findings,
         })
     }
 
-    /// By private address only in our own profile: upstream does not compare those.
+    /// By private address only in our own profile: upstream does not compare those. A dedicated server by its name
+    /// alone.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
+        if instance.id.dedicated().is_some() {
+            return Vec::new();
+        }
         let network = self
             .network_id()
             .filter(|_| self.profile == Profile::CcmFromScratch);
@@ -373,4 +424,15 @@ impl Instances for Hetzner {
     fn explain_missing(&self, instance: &Instance, ip: IpAddr) -> Option<Finding> {
         explain_missing(instance, ip, &self.address_family, self.network_id())
     }
+}
+
+/// Hetzner gives a dedicated server to somebody else once its contract has ended, and its owner may use it for something
+/// else: upstream deletes the node then. The number alone is no evidence for that.
+fn renamed(instance: &Instance, node: &Node) -> Finding {
+    let (server, name, node) = (instance.id, &instance.name, &node.name);
+    let message = format!(
+        "dedicated server {server} is named {name:?} now: if it is still this node's, name it {node:?} in Robot; if it \
+         was given away, delete the node (kubectl delete node {node})"
+    );
+    Finding::warning(Reason::PossibleNodeDeletion, message).by_provider()
 }

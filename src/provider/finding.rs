@@ -95,6 +95,8 @@ reasons! {
     InvalidExternalIPv6: WarningEvent Failure;
     /// That annotation has no effect with this address family.
     IgnoredExternalIPv6: WarningEvent;
+    /// An `InternalIP` that the kubelet of a dedicated server reported can't stay one.
+    MisconfiguredInternalIP: WarningEvent;
     /// Our prefix, but no server ID.
     UnknownProviderID: LogOnly Once;
     /// Matched by an address instead of the name.
@@ -177,6 +179,8 @@ reasons! {
     RouteLimitNear: LogOnly Once;
     /// A route leads to a server that no node runs on, and may be wanted by other programs.
     StaleRoute: LogOnly;
+    /// The private network takes no routes to dedicated servers.
+    DedicatedNodeWithoutRoute: LogOnly Once;
     /// The private network knows no IPv6.
     IPv6RouteIgnored: LogOnly Once;
     /// The private network holds no server of any node.

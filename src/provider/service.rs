@@ -4,7 +4,7 @@ use super::instance::{InstanceId, ProviderId};
 use super::node::NodeAddress;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// A Service that wants a load balancer, or wanted one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -66,6 +66,8 @@ pub struct OfferedNode {
     pub addresses: Vec<NodeAddress>,
     /// What the cloud's list of servers says of its server.
     pub reach: Reach,
+    /// Of a dedicated server: its public address; none: it has none, or it is not known without credentials.
+    pub dedicated_ipv4: Option<Ipv4Addr>,
 }
 
 /// What the cloud's list of servers says of one server.
@@ -96,10 +98,13 @@ pub struct Cluster {
     pub name: String,
     /// UIDs of all its Services, of any type.
     pub service_uids: HashSet<String>,
-    /// Servers of all its nodes, offered or not, and the nodes' names.
+    /// Cloud servers of all its nodes, offered or not, and the nodes' names.
     pub servers: HashMap<InstanceId, String>,
     /// `InternalIP` and `ExternalIP` of all its nodes.
     pub addresses: HashSet<IpAddr>,
+    /// Those of its nodes on dedicated servers, and the nodes' names. None without credentials for these servers:
+    /// then nothing of them is removed.
+    pub dedicated: HashMap<IpAddr, String>,
     /// Nodes with a provider ID that is not ours, and that ID.
     pub foreign_nodes: Vec<(String, String)>,
 }

@@ -203,6 +203,7 @@ fn answers_of_something_else() {
                     call,
                 )
             }
+            Half::Robot => unreachable!("no case"),
         };
         let once = format!("ERROR cloud-node-controller: {once}");
         check(
@@ -450,6 +451,7 @@ fn who_waits_for_an_api_is_told_so() {
         let url = match half {
             Half::Hetzner => sandbox.hetzner_url(),
             Half::Kubernetes => sandbox.kubernetes_url(),
+            Half::Robot => sandbox.robot_url(),
         };
         let waiting = format!("ccm: waiting for GET {url}/");
         let start = |words: &&[&str]| {

@@ -1,16 +1,19 @@
 //! A second provider of a handful of lines: the contract is enough to write one.
 
 use ccm::provider::{
-    AddressKind, Error, ErrorKind, Finding, Instance, InstanceId, Instances, Metadata, Node,
-    NodeAddress, Provider, ProviderId, Source, Sourced, TopologyLabel, Urgency,
+    AddressKind, Dedicated, Error, ErrorKind, Finding, Instance, InstanceId, Instances, Metadata,
+    Node, NodeAddress, Provider, ProviderId, Source, Sourced, TopologyLabel, Urgency,
 };
 use ipnet::IpNet;
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 
-/// A cloud that is a list.
+/// A cloud that is a list, or two.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     pub instances: Vec<Instance>,
+    /// None: there are no dedicated servers, or no credentials for them.
+    pub dedicated: Option<Vec<Instance>>,
 }
 
 impl Provider for Memory {
@@ -24,12 +27,45 @@ impl Provider for Memory {
                 Ok(id) => ProviderId::Ours(InstanceId::Cloud(id)),
                 Err(_) => ProviderId::Unknown(format!("{id:?} is no number")),
             },
+            Some(("metal", id)) => ProviderId::Ours(InstanceId::Dedicated(id.parse().unwrap_or(0))),
             _ => ProviderId::Foreign,
         }
     }
 
+    fn dedicated(&self) -> Option<&dyn Dedicated> {
+        self.dedicated.as_ref().map(|_| self as &dyn Dedicated)
+    }
+
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
+    }
+}
+
+impl Dedicated for Memory {
+    fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
+        Ok(self.dedicated.clone().unwrap_or_default())
+    }
+
+    fn get(&self, number: u64) -> Result<(), Error> {
+        let id = InstanceId::Dedicated(number);
+        let mut all = self.dedicated.iter().flatten();
+        let found = all.any(|instance| instance.id == id);
+        let missing = || Error::new(ErrorKind::NotFound, format!("no server {id}"));
+        found.then_some(()).ok_or_else(missing)
+    }
+
+    fn is_off(&self, _number: u64) -> Result<Option<bool>, Error> {
+        Ok(None)
+    }
+
+    fn login_refused(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn wait_since(&self, _refused: Timestamp) {}
+
+    fn blocked_until(&self) -> Option<Timestamp> {
+        None
     }
 }
 
@@ -59,7 +95,13 @@ impl Instances for Memory {
             .map(|p| address(AddressKind::InternalIP, p.ip.to_string()));
         let label = |value: &str| Sourced::new(value.to_owned(), Source::server("place"));
         Ok(Metadata {
-            provider_id: Sourced::new(format!("memory://{}", instance.id), Source::server("id")),
+            provider_id: Sourced::new(
+                match instance.id {
+                    InstanceId::Cloud(number) => format!("memory://{number}"),
+                    InstanceId::Dedicated(number) => format!("metal://{number}"),
+                },
+                Source::server("id"),
+            ),
             addresses: public.into_iter().chain(private).collect(),
             topology: vec![
                 (TopologyLabel::InstanceType, label(&instance.instance_type)),

@@ -251,10 +251,12 @@ fn bad_answers(half: Half) -> Vec<(&'static str, Effect)> {
     let error = match half {
         Half::Hetzner => Effect::hetzner_error(500, "server_error", "sorry"),
         Half::Kubernetes => Effect::kubernetes_status(500, "InternalError", "sorry"),
+        Half::Robot => Effect::robot_error(500, "INTERNAL_ERROR", "sorry"),
     };
     let unavailable = match half {
         Half::Hetzner => Effect::hetzner_error(503, "maintenance", "later"),
         Half::Kubernetes => Effect::kubernetes_busy(1),
+        Half::Robot => Effect::robot_maintenance(),
     };
     vec![
         ("an error", error),
@@ -282,6 +284,7 @@ fn survives(half: Half, name: &str, effect: Effect) {
             .path("/v1/servers")
             .when(|request| request.query("page") == Some("2")),
         Half::Kubernetes => rule.path("/api/v1/nodes"),
+        Half::Robot => rule.path("/server"),
     };
     let rule = sandbox.faults().add(rule);
     let daemon = Daemon::start(&env(&sandbox), &[]);

@@ -7,12 +7,14 @@ use crate::common::random;
 use ccm::controllers::node::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
 use ccm::kube::Node;
 use ccm::provider::{
-    AddressKind, Instance, InstanceId, NodeAddress, PrivateAddress, Reason, TopologyLabel,
+    AddressKind, Error, ErrorKind, Instance, InstanceId, NodeAddress, PrivateAddress, Reason,
+    Servers, TopologyLabel,
 };
 use memory::Memory;
 use random::Random;
 use serde_json::{Value, json};
 use std::collections::HashSet;
+use std::fmt::Write;
 
 /// A node from the few fields that a case is about.
 fn node(name: &str, extra: Value) -> Node {
@@ -109,6 +111,7 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
             server(3, "other"),
             server(4, "twin"),
         ],
+        ..Memory::default()
     };
     let mut twins = cloud.clone();
     twins.instances.push(Instance {
@@ -217,6 +220,7 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
             server(3, "twin"),
             server(4, "twin"),
         ],
+        ..Memory::default()
     };
     let other = || vec![node("b", on("memory://2"))];
     // Name; what it carries; nodes beside it → is it reported, and is that in doubt?
@@ -261,6 +265,7 @@ fn a_server_is_given_to_one_node_only() {
     };
     let cloud = Memory {
         instances: vec![server(1, "a"), server(2, "free")],
+        ..Memory::default()
     };
     let by_address = plan_all(
         &[reports("x", "203.0.113.3"), reports("y", "203.0.113.3")],
@@ -270,6 +275,7 @@ fn a_server_is_given_to_one_node_only() {
     let by_name = plan_all(&[new_node("a"), claimed], &cloud);
     let twins = Memory {
         instances: vec![server(1, "a"), server(2, "a")],
+        ..Memory::default()
     };
     let by_twins = plan_all(&[new_node("a")], &twins);
     for (plan, reason) in [
@@ -291,6 +297,7 @@ fn a_server_is_given_to_one_node_only() {
 fn foreign_unknown_and_dying_nodes_are_left_alone() {
     let cloud = Memory {
         instances: vec![server(1, "a")],
+        ..Memory::default()
     };
     let beta = json!({ "failure-domain.beta.kubernetes.io/zone": "changed" });
     let cases = [
@@ -310,6 +317,7 @@ fn foreign_unknown_and_dying_nodes_are_left_alone() {
 fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
     let cloud = Memory {
         instances: vec![server(1, "a")],
+        ..Memory::default()
     };
     let other = json!({ "key": "mine", "effect": "NoExecute", "value": "x", "timeAdded": "2026-01-01T00:00:00Z" });
     let start = node("a", json!({ "spec": { "taints": [other, taint()] } }));
@@ -342,6 +350,7 @@ fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
 fn the_host_name_of_the_kubelet_is_kept_where_the_cloud_names_none() {
     let cloud = Memory {
         instances: vec![server(1, "a")],
+        ..Memory::default()
     };
     let own = json!([{ "type": "Hostname", "address": "a.example.com" }]);
     let plan = plan_all(
@@ -360,6 +369,7 @@ fn the_host_name_of_the_kubelet_is_kept_where_the_cloud_names_none() {
 fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
     let cloud = Memory {
         instances: vec![server(1, "a")],
+        ..Memory::default()
     };
     let (beta, stable) = (
         TopologyLabel::Zone.beta_key(),
@@ -406,6 +416,7 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
 fn a_node_without_id_and_taint_gets_addresses_and_nothing_else() {
     let cloud = Memory {
         instances: vec![server(1, "a")],
+        ..Memory::default()
     };
     let labels = json!({ "failure-domain.beta.kubernetes.io/zone": "changed" });
     let plan = plan_all(
@@ -431,6 +442,7 @@ fn the_order_of_addresses_alone_is_no_difference() {
     }];
     let cloud = Memory {
         instances: vec![instance],
+        ..Memory::default()
     };
     let external = json!({ "type": "ExternalIP", "address": "203.0.113.2" });
     let internal = json!({ "type": "InternalIP", "address": "10.0.0.2" });
@@ -466,7 +478,13 @@ fn random_world(random: &mut Random) -> (Vec<Node>, Memory) {
         true => Some(random_node(random, name)),
         false => None,
     });
-    (nodes.collect(), Memory { instances })
+    (
+        nodes.collect(),
+        Memory {
+            instances,
+            ..Memory::default()
+        },
+    )
 }
 
 fn random_node(random: &mut Random, name: &str) -> Node {
@@ -617,4 +635,96 @@ fn what_is_written_rests_on_what_is_known_in_any_world() {
             );
         }
     }
+}
+
+fn metal(number: u64, name: &str) -> Instance {
+    Instance {
+        id: InstanceId::Dedicated(number),
+        public_ipv4: None,
+        ..server(number, name)
+    }
+}
+
+/// What is known of the servers of each API: its list, or why there is none.
+fn plan_by(
+    nodes: &[Node],
+    memory: &Memory,
+    cloud: Option<&Error>,
+    dedicated: Option<&Error>,
+) -> Vec<NodePlan> {
+    let metal = memory.dedicated.clone().unwrap_or_default();
+    let servers = Servers {
+        cloud: cloud.map_or(Ok(&memory.instances), Err),
+        dedicated: dedicated.map_or(Ok(&metal), Err),
+    };
+    plan(nodes, servers, memory, jiff::Timestamp::UNIX_EPOCH)
+}
+
+/// In a word: the server, or why there is none; and how much is written.
+fn found(plan: &NodePlan) -> String {
+    let server = match &plan.server {
+        Server::Matched(instance, _) => format!("{:?}", instance.id),
+        Server::Gone(id) => format!("no {id:?}"),
+        other => format!("{other:?}"),
+    };
+    let reasons = reasons(plan).into_iter().map(Reason::name);
+    let parts = [server, format!("{} writes", plan.changes.len())].into_iter();
+    let parts = parts.chain(reasons.map(str::to_owned));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn an_outage_of_one_api_leaves_the_other_s_servers_and_proves_nothing_about_its_own() {
+    let memory = Memory {
+        instances: vec![server(1, "worker"), server(7, "both")],
+        dedicated: Some(vec![metal(1, "metal"), metal(8, "both")]),
+    };
+    let with_id = |id: &str| node("n", json!({ "spec": { "providerID": id } }));
+    let report = json!({ "spec": { "taints": [taint()] }, "status": { "addresses": [
+        { "type": "InternalIP", "address": "203.0.113.2" },
+    ] } });
+    let away = Error::new(ErrorKind::Unavailable, "away");
+    let nodes = [
+        ("new worker", new_node("worker")),
+        ("new metal", new_node("metal")),
+        ("new, a name of both", new_node("both")),
+        ("new, a name of neither", new_node("x")),
+        ("new, by address", node("y", report)),
+        ("worker", with_id("memory://1")),
+        ("metal", with_id("metal://1")),
+        ("worker that is gone", with_id("memory://8")),
+        ("metal that is gone", with_id("metal://7")),
+    ];
+    let mut table = String::new();
+    let apis = [
+        ("both answer", None, None),
+        ("no answer of the cloud", Some(&away), None),
+        ("no answer of Robot", None, Some(&away)),
+        ("no answer at all", Some(&away), Some(&away)),
+    ];
+    for (name, cloud, dedicated) in apis {
+        writeln!(table, "{name}").unwrap();
+        for (what, node) in &nodes {
+            let plans = plan_by(std::slice::from_ref(node), &memory, cloud, dedicated);
+            writeln!(table, "  {what:<23} {}", found(&plans[0])).unwrap();
+        }
+    }
+    crate::common::snapshot("nodes-of-two-apis.txt", &table);
+}
+
+#[test]
+fn without_credentials_a_dedicated_node_is_left_alone() {
+    let memory = Memory {
+        instances: vec![server(1, "worker")],
+        dedicated: None,
+    };
+    let metal = node("n", json!({ "spec": { "providerID": "metal://1" } }));
+    let mut renewed = metal.clone();
+    renewed.spec.taints = serde_json::from_value(json!([taint()])).unwrap();
+    for node in [metal, renewed] {
+        let plan = plan_all(&[node], &memory).remove(0);
+        assert_eq!(found(&plan), "Unknown, 0 writes, UnknownProviderID");
+    }
+    let new = plan_all(&[new_node("worker")], &memory).remove(0);
+    assert!(found(&new).starts_with("Cloud(1), "), "{}", found(&new));
 }

@@ -9,6 +9,7 @@ use crate::kube::{Node, ObjectReference};
 use crate::provider::{
     Finding, Instance, InstanceId, Network, Provider, Reason, Route, RouteChange, RouteChangeKind,
 };
+use crate::text;
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -99,6 +100,8 @@ struct Planner<'a> {
     desired: Vec<DesiredRoutes<'a>>,
     /// Pods of other nodes, with the node's name: a route to them is left unchanged, whoever owns it.
     foreign: Vec<(Ipv4Net, &'a str)>,
+    /// Nodes on dedicated servers: the Network takes no route to a machine behind a vSwitch.
+    dedicated: Vec<&'a str>,
     /// Wanted routes that can be, with the place of the node among the desired.
     accepted: BTreeMap<Ipv4Net, (Route, usize)>,
     /// One of our servers is the gateway of a wanted route: the nodes, the servers and the network
@@ -141,6 +144,7 @@ impl<'a> Planner<'a> {
             servers: HashMap::new(),
             desired: Vec::new(),
             foreign: Vec::new(),
+            dedicated: Vec::new(),
             accepted: BTreeMap::new(),
             is_anchored: false,
             is_in_doubt: false,
@@ -153,7 +157,10 @@ impl<'a> Planner<'a> {
             planner.servers.extend(ips.map(|ip| (ip, instance)));
         }
         for node in inputs.nodes {
-            if let Some(server) = server_of(node, provider) {
+            let server = server_of(node, provider);
+            if server.is_some_and(|id| id.dedicated().is_some()) {
+                planner.dedicated.push(node.name());
+            } else if let Some(server) = server {
                 let instance = by_id.get(&server).copied();
                 let desired = DesiredRoutes::new(inputs, node, server, instance);
                 planner.desired.push(desired);
@@ -494,6 +501,14 @@ impl<'a> Planner<'a> {
             let why = "it holds the server of no node: is it, or the kubeconfig, another cluster's? No route is \
                        deleted, and no node is marked";
             findings.push(Finding::warning(Reason::NoNodeInNetwork, why));
+        }
+        if !self.dedicated.is_empty() {
+            let why = format!(
+                "no route to the pods of {}: the Network takes none to dedicated servers; let the network plugin carry \
+                 them (tunnels, BGP), as for nodes of another cloud",
+                text::some_of(&self.dedicated)
+            );
+            findings.push(Finding::info(Reason::DedicatedNodeWithoutRoute, why));
         }
         if self.desired.iter().any(|one| one.has_ipv6) {
             let why = "IPv6 addresses of pods get no routes: the private network knows IPv4 alone";

@@ -2,7 +2,7 @@
 //!
 //! Ready is not asked for: the load balancer has health checks of its own, and nodes that flap must not churn targets.
 
-use crate::cache::{Apis, Error, Poll, ReadFrom};
+use crate::cache::{self, Apis, Error, Poll, ReadFrom};
 use crate::controllers::controller::Selection;
 use crate::controllers::matching::server_of;
 use crate::kube::{AnyService, Node, Service};
@@ -11,6 +11,7 @@ use crate::provider::{
     ProviderId, Reach, Snapshot, Urgency,
 };
 use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -157,7 +158,13 @@ impl Observed {
                 .value;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
             self.has_own_servers = Some(servers.iter().any(is_own));
-            self.nodes = offered(nodes, &*apis.provider, Some(&servers), true);
+            self.nodes = offered(
+                nodes,
+                &*apis.provider,
+                Some(&servers),
+                &Dedicated::of(apis),
+                true,
+            );
         }
         Ok(())
     }
@@ -182,12 +189,61 @@ pub(super) fn observe(
     let all = apis.any_services(Duration::MAX)?;
     Ok(Observed {
         cluster: cluster(apis, cluster_name, &all.value, nodes)?,
-        nodes: offered(nodes, &*apis.provider, servers, false),
+        nodes: offered(nodes, &*apis.provider, servers, &Dedicated::of(apis), false),
         services,
         snapshot: Arc::clone(&snapshot.value),
         answered: snapshot.answered,
         has_own_servers: None,
     })
+}
+
+/// What is known of dedicated servers: as they were last listed, however long ago.
+struct Dedicated {
+    servers: Option<cache::Instances>,
+    /// With credentials.
+    is_known: bool,
+}
+
+impl Dedicated {
+    fn of(apis: &Apis) -> Dedicated {
+        Dedicated {
+            servers: apis.dedicated_last(),
+            is_known: apis.provider.dedicated().is_some(),
+        }
+    }
+
+    /// The public address of a node's dedicated server. Until the servers are listed, that which its node got at its
+    /// initialisation.
+    fn ipv4(&self, node: &Node, id: InstanceId) -> Option<Ipv4Addr> {
+        id.dedicated().filter(|_| self.is_known)?;
+        let mut servers = self.servers.iter().flat_map(|view| view.value.iter());
+        if let Some(server) = servers.find(|server| server.id == id) {
+            return server.public_ipv4;
+        }
+        let external = node.status.addresses.iter();
+        let external = external.filter(|one| one.kind == AddressKind::ExternalIP);
+        let mut ips = external.filter_map(NodeAddress::ip);
+        ips.find_map(|ip| match ip {
+            IpAddr::V4(ip) => Some(ip),
+            IpAddr::V6(_) => None,
+        })
+    }
+
+    /// All by which the node can be a target, when it runs on a dedicated server.
+    fn addresses(&self, node: &Node, provider: &dyn Provider) -> Vec<(IpAddr, String)> {
+        if !self.is_known {
+            return Vec::new();
+        }
+        let id = server_of(node, provider).filter(|id| id.dedicated().is_some());
+        let Some(id) = id else {
+            return Vec::new();
+        };
+        let own = node.status.addresses.iter();
+        let own = own.filter(|one| one.kind != AddressKind::Hostname);
+        let own = own.filter_map(NodeAddress::ip);
+        let all = own.chain(self.ipv4(node, id).map(IpAddr::from));
+        all.map(|ip| (ip, node.name().to_owned())).collect()
+    }
 }
 
 /// The cluster's identity, its Services and its nodes.
@@ -211,9 +267,15 @@ pub(super) fn cluster(
         |id: &str| !id.is_empty() && apis.provider.parse_provider_id(id) == ProviderId::Foreign;
     let server = |node: &Arc<Node>| {
         let server = server_of(node, &*apis.provider)?;
+        server.cloud()?;
         Some((server, node.name().to_owned()))
     };
+    let dedicated = Dedicated::of(apis);
     Ok(Cluster {
+        dedicated: nodes
+            .iter()
+            .flat_map(|node| dedicated.addresses(node, &*apis.provider))
+            .collect(),
         uid: identity.uid.clone(),
         name: name.to_owned(),
         service_uids: all
@@ -242,6 +304,7 @@ fn offered(
     nodes: &[Arc<Node>],
     provider: &dyn Provider,
     servers: Option<&[Instance]>,
+    dedicated: &Dedicated,
     is_certain: bool,
 ) -> Vec<OfferedNode> {
     let list = servers.unwrap_or_default().iter();
@@ -259,6 +322,7 @@ fn offered(
         .map(|(node, id)| OfferedNode {
             name: node.name().to_owned(),
             reach: reach(id),
+            dedicated_ipv4: dedicated.ipv4(node, id),
             provider_id: ProviderId::Ours(id),
             labels: node
                 .metadata

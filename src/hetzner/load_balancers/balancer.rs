@@ -6,6 +6,7 @@ use crate::provider::Interned;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -135,6 +136,29 @@ pub enum Target {
     Unknown,
 }
 
+/// A target that is one machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TargetId {
+    /// A cloud server.
+    Server(u64),
+    /// Of a dedicated server.
+    Address(IpAddr),
+}
+
+impl TargetId {
+    pub fn is_private_address(self) -> bool {
+        matches!(self, TargetId::Address(IpAddr::V4(ip)) if ip.is_private())
+    }
+
+    /// The part of a request that names it.
+    pub fn body(self) -> Value {
+        match self {
+            TargetId::Server(id) => json!({ "type": "server", "server": { "id": id } }),
+            TargetId::Address(ip) => json!({ "type": "ip", "ip": { "ip": ip } }),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct SelectedServer {
     pub server: Reference,
@@ -241,25 +265,38 @@ impl LoadBalancer {
         price.price_monthly.net.parse().ok()
     }
 
-    /// How many of its type's targets are taken by what is not ours to touch.
+    /// How many of its type's targets are taken by what is never ours to touch.
     pub fn other_targets(&self) -> usize {
         let count = |target: &Target| match target {
-            Target::Server { .. } => 0,
+            Target::Server { .. } | Target::Ip { .. } => 0,
             Target::LabelSelector { targets, .. } => targets.as_ref().map_or(0, Vec::len),
-            Target::Ip { .. } | Target::Unknown => 1,
+            Target::Unknown => 1,
         };
         self.targets.iter().map(count).sum()
     }
 
     /// Servers that are targets by themselves, and whether by their private IP.
     pub fn server_targets(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+        let targets = self.single_targets();
+        targets.filter_map(|(target, by_private)| match target {
+            TargetId::Server(id) => Some((id, by_private)),
+            TargetId::Address(_) => None,
+        })
+    }
+
+    /// The same with addresses.
+    pub fn single_targets(&self) -> impl Iterator<Item = (TargetId, bool)> + '_ {
         self.targets.iter().filter_map(|target| match target {
             Target::Server {
                 server,
                 use_private_ip,
                 ..
-            } => Some((server.id, *use_private_ip)),
-            _ => None,
+            } => Some((TargetId::Server(server.id), *use_private_ip)),
+            Target::Ip { ip, .. } => {
+                let id = TargetId::Address(ip.ip);
+                Some((id, id.is_private_address()))
+            }
+            Target::LabelSelector { .. } | Target::Unknown => None,
         })
     }
 }

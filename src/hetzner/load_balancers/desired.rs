@@ -8,7 +8,9 @@ use super::context::default_source;
 use super::parser::AnnotationParser;
 use super::ports::{Port, ports};
 use super::values as v;
-use crate::provider::{InstanceId, OfferedNode, ProviderId, Reason, Service, Source, Sourced};
+use crate::provider::{
+    AddressKind, InstanceId, OfferedNode, ProviderId, Reason, Service, Source, Sourced,
+};
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
@@ -66,9 +68,23 @@ pub(super) struct AskedIp {
 }
 
 pub(super) struct Targets {
-    /// Servers and the names of their nodes, by name.
-    pub(super) servers: Vec<(u64, String)>,
+    /// By the names of the nodes.
+    pub(super) nodes: Vec<(Machine, String)>,
     pub(super) source: Source,
+}
+
+/// What a node runs on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Machine {
+    Server(u64),
+    /// A dedicated server, with the addresses by which it can be a target.
+    Dedicated {
+        number: u64,
+        public: Option<Ipv4Addr>,
+        /// In the vSwitch subnet of the private Network, if the subnets are known.
+        private: Option<Ipv4Addr>,
+        knows_subnets: bool,
+    },
 }
 
 /// What the Service's status should not, or alone, say.
@@ -132,7 +148,7 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
         primary_ips: asked_ips(parser, context),
         ports: ports(parser, context, &managed),
         managed,
-        targets: targets(parser, context.nodes),
+        targets: targets(parser, context),
         in_status: InStatus {
             hostname: hostname.map(|hostname| hostname.value),
             without_ipv6,
@@ -220,18 +236,18 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
     }
 }
 
-fn targets(parser: &mut AnnotationParser, nodes: &[OfferedNode]) -> Targets {
+fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     let selector = parser.read(&a::NODE_SELECTOR, None, Selector::parse);
     let is_selected = |node: &&OfferedNode| {
         let selector = selector.as_ref();
         selector.is_none_or(|selector| selector.value.matches(&node.labels))
     };
-    let mut servers = BTreeMap::new();
-    for node in nodes.iter().filter(is_selected) {
+    let mut machines = BTreeMap::new();
+    for node in context.nodes.iter().filter(is_selected) {
         match &node.provider_id {
-            ProviderId::Ours(InstanceId::Dedicated(_)) => {}
-            ProviderId::Ours(InstanceId::Cloud(id)) => {
-                let name = servers.entry(*id).or_insert_with(|| node.name.clone());
+            ProviderId::Ours(id) => {
+                let machine = machine(*id, node, context);
+                let name = machines.entry(machine).or_insert_with(|| node.name.clone());
                 // Two nodes that claim one server: whichever comes first, always the same.
                 *name = std::mem::take(name).min(node.name.clone());
             }
@@ -248,11 +264,36 @@ fn targets(parser: &mut AnnotationParser, nodes: &[OfferedNode]) -> Targets {
             }
         }
     }
-    let mut servers: Vec<(u64, String)> = servers.into_iter().collect();
-    servers.sort_by(|left, right| left.1.cmp(&right.1));
+    let mut nodes: Vec<(Machine, String)> = machines.into_iter().collect();
+    nodes.sort_by(|left, right| left.1.cmp(&right.1));
     Targets {
-        servers,
+        nodes,
         source: selector.map_or(Source::Rule("a node of the cluster"), |s| s.source),
+    }
+}
+
+fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
+    let InstanceId::Dedicated(number) = id else {
+        return Machine::Server(id.number());
+    };
+    let is_reached = |ip: &Ipv4Addr| match &context.observed.subnets {
+        // They were not read: where the API does not reach it, it says so.
+        None => context.planner.network.is_some(),
+        Some(subnets) => subnets
+            .iter()
+            .any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip)),
+    };
+    let internal = node.addresses.iter();
+    let internal = internal.filter(|one| one.kind == AddressKind::InternalIP);
+    let mut internal = internal.filter_map(|one| match one.ip() {
+        Some(IpAddr::V4(ip)) => Some(ip),
+        _ => None,
+    });
+    Machine::Dedicated {
+        number,
+        public: node.dedicated_ipv4,
+        private: internal.find(is_reached),
+        knows_subnets: context.observed.subnets.is_some(),
     }
 }
 

@@ -47,11 +47,6 @@ fn on_or_off(on: &bool) -> String {
     if *on { "on" } else { "off" }.to_owned()
 }
 
-/// The body of a request that names a target.
-pub(super) fn server_target(server: u64) -> Value {
-    json!({ "type": "server", "server": { "id": server } })
-}
-
 /// As the executor takes them.
 pub(super) fn boxed(changes: Vec<Change>) -> Vec<Box<dyn provider::Change>> {
     let changes = changes.into_iter();

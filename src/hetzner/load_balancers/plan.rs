@@ -4,7 +4,7 @@ use super::balancer::{BalancerType, LoadBalancer};
 use super::change::{Action, Change, Guard, Purpose};
 use super::context::{Context, Observed, Snapshot};
 use super::desired::{Desired, desired};
-use super::diff::{Diff, USUAL_TYPE, boxed, server_target};
+use super::diff::{Diff, USUAL_TYPE, boxed};
 use super::find::{Found, asked_too_late, by_label, find, other_cluster, rests_on_services};
 use super::names::{ADOPT, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SERVICE_UID};
 use super::observe::covers;
@@ -14,8 +14,8 @@ use super::targets::need_servers;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, BalancerHealth, Cluster, Description, Finding, InstanceId, LoadBalancerPlan, Needs,
-    OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
+    self, BalancerHealth, Cluster, Description, Finding, LoadBalancerPlan, Needs, OfferedNode,
+    Orphan, Protocol, ProviderId, Reason, Service, Verb,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -286,15 +286,11 @@ fn release(
             ));
         }
     }
-    for (server, _) in balancer.server_targets() {
-        if context
-            .cluster
-            .servers
-            .contains_key(&InstanceId::Cloud(server))
-        {
-            let target = format!("target {}", status::node_on(server, context.cluster));
-            let removed = Description::new(Verb::Remove, target, "");
-            parts.push(part(Action::RemoveTarget, server_target(server), removed));
+    for (target, _) in balancer.single_targets() {
+        if status::node_name(target, context.cluster).is_some() {
+            let name = format!("target {}", status::node_on(target, context.cluster));
+            let removed = Description::new(Verb::Remove, name, "");
+            parts.push(part(Action::RemoveTarget, target.body(), removed));
         }
     }
     let remove = balancer.labels.keys();

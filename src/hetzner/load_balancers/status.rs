@@ -1,6 +1,6 @@
 //! What a Service's status says of its load balancer, and what people read of it.
 
-use super::balancer::{HealthStatus, LoadBalancer, Target};
+use super::balancer::{HealthStatus, LoadBalancer, Target, TargetId};
 use super::context::Planner;
 use super::desired::Desired;
 use super::listener::PortField;
@@ -100,10 +100,22 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     }
 }
 
-/// The name of the node on a server, else the server's number.
-pub(super) fn node_on(server: u64, cluster: &Cluster) -> String {
-    let known = cluster.servers.get(&InstanceId::Cloud(server));
-    known.map_or_else(|| format!("server {server}"), String::clone)
+/// The node that a target is.
+pub(super) fn node_name(target: TargetId, cluster: &Cluster) -> Option<&String> {
+    match target {
+        TargetId::Server(id) => cluster.servers.get(&InstanceId::Cloud(id)),
+        TargetId::Address(ip) => cluster.dedicated.get(&ip),
+    }
+}
+
+/// For people: the name of the node that a target is, else what the API calls it.
+pub(super) fn node_on(target: TargetId, cluster: &Cluster) -> String {
+    match (node_name(target, cluster), target) {
+        (Some(name), TargetId::Server(_)) => name.clone(),
+        (Some(name), TargetId::Address(ip)) => format!("{name} ({ip})"),
+        (None, TargetId::Server(id)) => format!("server {id}"),
+        (None, TargetId::Address(ip)) => ip.to_string(),
+    }
 }
 
 fn target(target: &Target, cluster: &Cluster) -> provider::Target {
@@ -112,8 +124,10 @@ fn target(target: &Target, cluster: &Cluster) -> provider::Target {
             server,
             health_status,
             ..
-        } => (node_on(server.id, cluster), health_status),
-        Target::Ip { ip, health_status } => (ip.ip.to_string(), health_status),
+        } => (node_on(TargetId::Server(server.id), cluster), health_status),
+        Target::Ip { ip, health_status } => {
+            (node_on(TargetId::Address(ip.ip), cluster), health_status)
+        }
         Target::LabelSelector { label_selector, .. } => {
             (format!("servers with {}", label_selector.selector), &[])
         }

@@ -18,9 +18,6 @@ use std::time::Duration;
 /// A subnet that is not in a list as old as this may be a new one.
 const CERTAIN: Duration = Duration::from_secs(60);
 
-/// Subnets of a vSwitch are for dedicated servers.
-const OF_VSWITCH: &str = "vswitch";
-
 pub(in crate::hetzner) type Subnets = Kept<Subnet>;
 
 /// Read again only where one of these Services could not be attached by what is known.
@@ -69,7 +66,7 @@ fn takes(
     ip: Option<Ipv4Addr>,
     range: Option<Ipv4Net>,
 ) -> bool {
-    subnet.kind != OF_VSWITCH
+    !subnet.is_of_vswitch()
         && zone.is_none_or(|zone| subnet.network_zone == zone)
         && ip.is_none_or(|ip| subnet.ip_range.contains(&ip))
         && range.is_none_or(|range| subnet.ip_range == range)

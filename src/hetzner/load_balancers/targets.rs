@@ -6,23 +6,24 @@
 //! removed for it first stays, because traffic still reaches it.
 
 use super::annotations as a;
-use super::balancer::{LoadBalancer, Target};
+use super::balancer::{LoadBalancer, Target, TargetId};
 use super::change::{Action, Purpose};
 use super::context::Context;
-use super::desired::Desired;
-use super::diff::{Diff, server_target};
+use super::desired::{Desired, Machine};
+use super::diff::Diff;
 use super::status::node_on;
 use crate::provider::{Description, OfferedNode, Reach, Reason, Source, Sourced, Verb};
 use crate::text;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
-/// The server targets as they are when the Network is the wanted one, and by which of its addresses each is wanted.
+/// The targets of nodes as they are when the Network is the wanted one, and by which of its addresses each is wanted.
 struct Ways {
     /// Is it by its private IP? Empty for a new load balancer.
-    there: BTreeMap<u64, bool>,
+    there: BTreeMap<TargetId, bool>,
     /// New ones are.
     by_private: bool,
     /// A shell may not know by which addresses: those that are there stay as they are, and new ones become the same.
@@ -31,8 +32,34 @@ struct Ways {
     network: Option<u64>,
 }
 
-/// Servers and the names of their nodes.
-type Servers = Vec<(u64, String)>;
+/// Targets and the names of their nodes.
+type Named = Vec<(TargetId, String)>;
+
+/// Of a balancer, those that are nodes: an address that is no node's is an operator's.
+fn targets_of_nodes(
+    context: &Context,
+    desired: &Desired,
+    balancer: Option<&LoadBalancer>,
+) -> BTreeMap<TargetId, bool> {
+    let is_wanted = |ip: IpAddr| {
+        let mut nodes = desired.targets.nodes.iter();
+        nodes.any(|(machine, _)| match machine {
+            Machine::Server(_) => false,
+            Machine::Dedicated {
+                public, private, ..
+            } => [public, private]
+                .into_iter()
+                .flatten()
+                .any(|one| ip == *one),
+        })
+    };
+    let is_node = |target: &TargetId| match target {
+        TargetId::Server(_) => true,
+        TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
+    };
+    let all = balancer.into_iter().flat_map(LoadBalancer::single_targets);
+    all.filter(|(target, _)| is_node(target)).collect()
+}
 
 impl Ways {
     fn new(context: &Context, desired: &Desired, balancer: Option<&LoadBalancer>) -> Ways {
@@ -41,8 +68,8 @@ impl Ways {
         let detached = attach
             .zip(balancer)
             .is_some_and(|(attach, balancer)| attach.detaches(balancer));
-        let there = balancer.into_iter().flat_map(LoadBalancer::server_targets);
-        let there: BTreeMap<u64, bool> = there.filter(|one| !(detached && one.1)).collect();
+        let mut there = targets_of_nodes(context, desired, balancer);
+        there.retain(|_, by_private| !(detached && *by_private));
         let is_held = context.planner.holds_back(&private.source);
         let by_private = match is_held {
             true => there.values().any(|private| *private),
@@ -56,28 +83,51 @@ impl Ways {
         }
     }
 
-    fn wanted(&self, server: u64) -> bool {
-        let has = self.there.get(&server).filter(|_| self.is_held);
-        has.copied().unwrap_or(self.by_private)
+    /// None: it is no target. An address is right where it is one.
+    fn is_right(&self, target: TargetId) -> Option<bool> {
+        let has = *self.there.get(&target)?;
+        let is_address = matches!(target, TargetId::Address(_));
+        Some(is_address || self.is_held || has == self.by_private)
     }
 
-    /// None: it is no target.
-    fn is_right(&self, server: u64) -> Option<bool> {
-        Some(*self.there.get(&server)? == self.wanted(server))
+    /// By which address a dedicated server is a target. The error: why by none, or not as it should be.
+    fn address(&self, machine: Machine) -> (Option<TargetId>, Option<Lack>) {
+        let Machine::Dedicated {
+            public,
+            private,
+            knows_subnets,
+            ..
+        } = machine
+        else {
+            return (None, None);
+        };
+        let id = |ip: Option<Ipv4Addr>| ip.map(|ip| TargetId::Address(ip.into()));
+        let (public, private) = (id(public), id(private));
+        let there = [private, public].into_iter().flatten();
+        let mut there = there.filter(|id| self.there.contains_key(id));
+        let stays = self.is_held || (self.by_private && !knows_subnets);
+        match (self.by_private, private) {
+            _ if stays && let Some(there) = there.next() => (Some(there), None),
+            (true, Some(private)) => (Some(private), None),
+            (true, None) => (public, Some(Lack::Private)),
+            (false, _) if public.is_some() => (public, None),
+            // Without credentials its public address is not known: what is a target stays one.
+            (false, _) => (there.next(), Some(Lack::Public)),
+        }
     }
 
-    /// Of the wanted servers, in their order, those that can be targets, and those that the cloud would refuse; without
+    /// Of the wanted targets, in their order, those that can be, and those that the cloud would refuse; without
     /// those that do not exist. One that is a target needs no other address.
-    fn sort(&self, wanted: &[(u64, String)], nodes: &[OfferedNode]) -> (Servers, Servers) {
+    fn sort(&self, wanted: &[(TargetId, String)], nodes: &[OfferedNode]) -> (Named, Named) {
         let reach = reach_of(nodes);
         // A list without any of the servers is another project's, or broken: it takes no target away.
         let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
-        let exists = |one: &&(u64, String)| match (self.is_right(one.0), reach.get(&one.0)) {
+        let exists = |one: &&(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(_), Some(Reach::Missing { .. })) => !is_of_cluster,
             (None, Some(Reach::Missing { is_certain })) => !is_certain,
             _ => true,
         };
-        let can = |one: &(u64, String)| match (self.is_right(one.0), reach.get(&one.0)) {
+        let can = |one: &(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(true), _) => true,
             // Removed in one way it could not be added in the other.
             (Some(false), Some(Reach::Missing { .. })) => false,
@@ -102,7 +152,7 @@ impl Ways {
     }
 
     /// Of servers without an address of the wanted kind, and what to do.
-    fn unreachable(&self, left: &[(u64, String)], and_so: &str) -> String {
+    fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
         let (what, step) = match self.by_private {
@@ -127,20 +177,20 @@ impl Ways {
 
     /// Of the wanted ones, in their order, those that have room, and those that have not: the
     /// ones that are targets already stay.
-    fn share(&self, wanted: &[(u64, String)], room: usize) -> (Vec<u64>, Vec<String>) {
-        let is_there = |one: &&(u64, String)| self.there.contains_key(&one.0);
+    fn share(&self, wanted: &[(TargetId, String)], room: usize) -> (Vec<TargetId>, Vec<String>) {
+        let is_there = |one: &&(TargetId, String)| self.there.contains_key(&one.0);
         let first = wanted.iter().filter(is_there);
         let then = wanted.iter().filter(|one| !is_there(one));
         let mut all = first.chain(then);
-        let fit = all.by_ref().take(room).map(|(server, _)| *server).collect();
+        let fit = all.by_ref().take(room).map(|(target, _)| *target).collect();
         (fit, all.map(|(_, name)| name.clone()).collect())
     }
 
     /// Adds before removals, but where the limit is reached, removals first. At last those that
     /// are reached by the other of their addresses: a server can't be a target twice, so each
     /// is removed and added again. `room`: for so many at a time.
-    fn steps(&self, fit: &[u64], room: usize) -> Vec<(Action, u64)> {
-        let set: BTreeSet<u64> = fit.iter().copied().collect();
+    fn steps(&self, fit: &[TargetId], room: usize) -> Vec<(Action, TargetId)> {
+        let set: BTreeSet<TargetId> = fit.iter().copied().collect();
         let new = fit.iter().filter(|id| !self.there.contains_key(id));
         let mut old = self.there.keys().filter(|id| !set.contains(id));
         let mut count = self.there.len();
@@ -156,12 +206,21 @@ impl Ways {
             count += 1;
         }
         steps.extend(old.map(|id| (Action::RemoveTarget, *id)));
-        let mut turned: Vec<u64> = set.iter().copied().collect();
+        let mut turned: Vec<TargetId> = set.iter().copied().collect();
         turned.retain(|id| self.is_right(*id) == Some(false));
         let turned = turned.into_iter();
         steps.extend(turned.flat_map(|id| [(Action::RemoveTarget, id), (Action::AddTarget, id)]));
         steps
     }
+}
+
+/// What a dedicated server lacks to be a target as it should be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    /// An `InternalIP` in the vSwitch subnet.
+    Private,
+    /// A public IPv4 address that is known.
+    Public,
 }
 
 /// See `Needs::servers`. No `balancer`: one is to be created.
@@ -172,9 +231,14 @@ pub(super) fn need_servers(
 ) -> bool {
     let ways = Ways::new(context, desired, balancer);
     let reach = reach_of(context.nodes);
-    desired.targets.servers.iter().any(|(server, _)| {
-        let reach = reach.get(server).copied().unwrap_or(&Reach::Unknown);
-        match (ways.is_right(*server), reach) {
+    desired.targets.nodes.iter().any(|(machine, _)| {
+        // Of a dedicated server the node itself says enough.
+        let Machine::Server(id) = machine else {
+            return false;
+        };
+        let server = TargetId::Server(*id);
+        let reach = reach.get(&server).copied().unwrap_or(&Reach::Unknown);
+        match (ways.is_right(server), reach) {
             (Some(true), reach) => matches!(reach, Reach::Missing { .. }),
             (Some(false), _) => true,
             // Servers of the last list that were deleted since make the API refuse the call: then they are read again.
@@ -188,8 +252,7 @@ impl Diff<'_, '_> {
     /// `limit_now`: what it takes until its type is changed. True: one that stays is reached by the public interface.
     pub(super) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
-        let before = balancer.into_iter().flat_map(LoadBalancer::server_targets);
-        let before: BTreeMap<u64, bool> = before.collect();
+        let before = targets_of_nodes(self.context, self.desired, balancer);
         let mut ways = Ways::new(self.context, self.desired, balancer);
         let by_private = ways.by_private;
         let (wanted, stuck) = self.reached(&ways);
@@ -197,8 +260,8 @@ impl Diff<'_, '_> {
             .iter()
             .any(|server| ways.there.get(server) == Some(&false));
         ways.there.retain(|server, _| !stuck.contains(server));
-        let others = balancer.map_or(0, LoadBalancer::other_targets) + stuck.len();
-        self.report_foreign_targets();
+        let foreign = self.report_foreign_targets(&before);
+        let others = balancer.map_or(0, LoadBalancer::other_targets) + foreign + stuck.len();
         let (fit, left) = ways.share(&wanted, limit.saturating_sub(others));
         if !left.is_empty() {
             let why = format!(
@@ -209,23 +272,24 @@ impl Diff<'_, '_> {
             self.parser.warning(Reason::MaxTargetsReached, why);
         }
         self.target_fields(by_private, &before, &fit, &stuck);
-        let stays = |server: &u64| ways.is_right(*server) == Some(true);
+        let stays = |target: &TargetId| ways.is_right(*target) == Some(true);
         if !fit.iter().all(stays) {
             self.check_way_in(by_private);
         }
         let is_last = stuck.is_empty() && !fit.iter().any(stays);
-        for (action, server) in ways.steps(&fit, limit_now.saturating_sub(others)) {
-            let mut body = server_target(server);
+        for (action, target) in ways.steps(&fit, limit_now.saturating_sub(others)) {
+            let mut body = target.body();
             let is_added = action == Action::AddTarget;
-            if is_added {
+            let is_server = matches!(target, TargetId::Server(_));
+            if is_added && is_server {
                 body["use_private_ip"] = json!(by_private);
             }
             let (verb, how) = match is_added {
                 false => (Verb::Remove, ""),
-                true if by_private => (Verb::Add, ", by private IP"),
+                true if by_private && is_server => (Verb::Add, ", by private IP"),
                 true => (Verb::Add, ""),
             };
-            let target = format!("target {}", node_on(server, self.context.cluster));
+            let target = format!("target {}", node_on(target, self.context.cluster));
             let mut change = self.new_change(action, body, Description::new(verb, target, how));
             if is_last && !is_added {
                 change.purpose = Purpose::LastTarget;
@@ -235,11 +299,12 @@ impl Diff<'_, '_> {
         needs_public
     }
 
-    /// The wanted servers that can be targets in the wanted way, and those that are targets in the other one and would
+    /// The wanted targets that can be in the wanted way, and those that are targets in the other one and would
     /// be refused in this: they stay, unless the way that they are reached by is to be closed and others are there.
-    fn reached(&mut self, ways: &Ways) -> (Servers, BTreeSet<u64>) {
+    fn reached(&mut self, ways: &Ways) -> (Named, BTreeSet<TargetId>) {
         let desired = self.desired;
-        let (can, can_not) = ways.sort(&desired.targets.servers, self.context.nodes);
+        let wanted = self.wanted_targets(ways);
+        let (can, can_not) = ways.sort(&wanted, self.context.nodes);
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
@@ -260,7 +325,56 @@ impl Diff<'_, '_> {
                 self.parser.warning(Reason::TargetIgnored, why);
             }
         }
-        (can, there.into_iter().map(|(server, _)| server).collect())
+        (can, there.into_iter().map(|(target, _)| target).collect())
+    }
+
+    /// One for each node that has an address for it. Each address once.
+    fn wanted_targets(&mut self, ways: &Ways) -> Named {
+        let mut wanted = Named::new();
+        for (machine, name) in &self.desired.targets.nodes {
+            let (target, lack) = match machine {
+                Machine::Server(id) => (Some(TargetId::Server(*id)), None),
+                Machine::Dedicated { .. } => ways.address(*machine),
+            };
+            if let Some(lack) = lack {
+                self.report_lack(name, lack, target.is_some());
+            }
+            if let Some(target) = target
+                && wanted.iter().all(|(other, _)| *other != target)
+            {
+                wanted.push((target, name.clone()));
+            }
+        }
+        wanted
+    }
+
+    fn report_lack(&mut self, name: &str, lack: Lack, is_target: bool) {
+        let (reason, why) = match lack {
+            Lack::Private => (
+                Reason::InternalIPNotConfigured,
+                format!(
+                    "dedicated server of {name} has no InternalIP in a vSwitch subnet of the private Network: {}; set \
+                     --node-ip of its kubelet to its address there",
+                    match is_target {
+                        true => "it is a target by its public address",
+                        false => "it is no target",
+                    }
+                ),
+            ),
+            Lack::Public => (
+                Reason::ServerNotFound,
+                format!(
+                    "the public IPv4 address of the dedicated server of {name} is not known, so {}: it has none, or set \
+                     ROBOT_USER and ROBOT_PASSWORD, or annotation {}",
+                    match is_target {
+                        true => "it stays the target that it is",
+                        false => "it is no target",
+                    },
+                    a::USE_PRIVATE_IP.key()
+                ),
+            ),
+        };
+        self.parser.warning(reason, why);
     }
 
     /// Targets are to be added: one that is removed for it could not come back, and a new one not come. Nothing is
@@ -285,38 +399,47 @@ impl Diff<'_, '_> {
     fn target_fields(
         &mut self,
         by_private: bool,
-        there: &BTreeMap<u64, bool>,
-        fit: &[u64],
-        stuck: &BTreeSet<u64>,
+        there: &BTreeMap<TargetId, bool>,
+        fit: &[TargetId],
+        stuck: &BTreeSet<TargetId>,
     ) {
         let desired = self.desired;
         let private = &desired.use_private_ip;
-        let old = there.keys().filter(|server| !fit.contains(server));
-        for server in fit.iter().chain(old) {
-            let have = there.get(server);
+        let old = there.keys().filter(|target| !fit.contains(target));
+        for target in fit.iter().chain(old) {
+            let have = there.get(target);
             let want = match have {
-                _ if stuck.contains(server) => None,
-                _ if !fit.contains(server) => Some(("absent", NO_NODE)),
+                _ if stuck.contains(target) => None,
+                _ if !fit.contains(target) => Some(("absent", NO_NODE)),
+                _ if matches!(target, TargetId::Address(_)) => {
+                    let way = by(target.is_private_address());
+                    Some((way, desired.targets.source.clone()))
+                }
                 Some(_) => Some((by(private.value), private.source.clone())),
                 None => Some((by(by_private), desired.targets.source.clone())),
             };
             let want = want.map(|(want, source)| Sourced::new(want.to_owned(), source));
-            let field = format!("target {}", node_on(*server, self.context.cluster));
+            let field = format!("target {}", node_on(*target, self.context.cluster));
             self.compare(&field, have.map(|private| by(*private).to_owned()), want);
         }
     }
 
-    /// Dedicated servers are nothing we know of yet, so their addresses stay.
-    fn report_foreign_targets(&mut self) {
+    /// How many addresses are targets, and no node's.
+    fn report_foreign_targets(&mut self, own: &BTreeMap<TargetId, bool>) -> usize {
+        let mut foreign = 0;
         for target in self.balancer.iter().flat_map(|one| &one.targets) {
-            if let Target::Ip { ip, .. } = target {
+            if let Target::Ip { ip, .. } = target
+                && !own.contains_key(&TargetId::Address(ip.ip))
+            {
+                foreign += 1;
                 let why = format!(
-                    "target {} is an address: dedicated servers are not supported yet, so it is left alone",
+                    "target {} is the address of no node, so it is left alone: remove it by hand when it is not needed",
                     ip.ip
                 );
                 self.parser.warning(Reason::TargetIgnored, why);
             }
         }
+        foreign
     }
 }
 
@@ -329,13 +452,14 @@ fn by(private: bool) -> &'static str {
     }
 }
 
-/// What is known of the servers of these nodes, by ID.
-fn reach_of(nodes: &[OfferedNode]) -> HashMap<u64, &Reach> {
+/// What is known of the cloud servers of these nodes.
+fn reach_of(nodes: &[OfferedNode]) -> HashMap<TargetId, &Reach> {
     let known = nodes.iter();
     let known = known.filter_map(|node| Some((server_of(node)?, &node.reach)));
     known.collect()
 }
 
-fn server_of(node: &OfferedNode) -> Option<u64> {
-    node.provider_id.clone().ours()?.cloud()
+fn server_of(node: &OfferedNode) -> Option<TargetId> {
+    let id = node.provider_id.clone().ours()?;
+    id.cloud().map(TargetId::Server)
 }

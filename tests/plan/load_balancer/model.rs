@@ -1,8 +1,8 @@
 //! Hetzner's load balancers as a value: what a change makes of them, and what the API would refuse.
 
 use ccm::hetzner::load_balancers::{
-    AlgorithmOf, BalancerType, Certificate, CertificateStatus, Listener, LoadBalancer, Location,
-    Observed, PortField, PriceOf, PrivateNet, PublicIp, PublicNet, Reference, Target,
+    AlgorithmOf, BalancerType, Certificate, CertificateStatus, IpRef, Listener, LoadBalancer,
+    Location, Observed, PortField, PriceOf, PrivateNet, PublicIp, PublicNet, Reference, Target,
 };
 use ccm::provider::Change;
 use serde_json::{Value, json};
@@ -276,8 +276,12 @@ fn changed(balancer: &mut LoadBalancer, word: &str, request: &Value) {
         "add_service" => add_service(balancer, request),
         "add_target" => add_target(balancer, request),
         "remove_target" => {
-            let (before, id) = (balancer.targets.len(), server(request));
-            let is_it = |target: &Target| matches!(target, Target::Server { server, .. } if server.id == id);
+            let before = balancer.targets.len();
+            let is_it = |target: &Target| match target {
+                Target::Server { server: one, .. } => request["server"]["id"] == one.id,
+                Target::Ip { ip, .. } => request["ip"]["ip"] == ip.ip.to_string(),
+                _ => false,
+            };
             balancer.targets.retain(|target| !is_it(target));
             assert_eq!(balancer.targets.len() + 1, before, "it was a target");
         }
@@ -298,6 +302,17 @@ fn attach(balancer: &mut LoadBalancer, network: u64, ip: Option<Ipv4Addr>) {
 }
 
 fn add_target(balancer: &mut LoadBalancer, request: &Value) {
+    if request["type"] == "ip" {
+        let ip: IpAddr = text(&request["ip"]["ip"]).parse().unwrap();
+        let has = |target: &Target| matches!(target, Target::Ip { ip: one, .. } if one.ip == ip);
+        assert!(!balancer.targets.iter().any(has), "target_already_defined");
+        assert!(request["use_private_ip"].is_null(), "invalid_input");
+        balancer.targets.push(Target::Ip {
+            ip: IpRef { ip },
+            health_status: Vec::new(),
+        });
+        return;
+    }
     let id = server(request);
     let use_private_ip = request["use_private_ip"].as_bool().unwrap();
     let mut there = balancer.server_targets();
@@ -346,7 +361,7 @@ fn add_service(balancer: &mut LoadBalancer, request: &Value) {
 fn check(balancer: &LoadBalancer) {
     let kind = &balancer.load_balancer_type;
     assert!(
-        balancer.server_targets().count() + balancer.other_targets() <= kind.max_targets,
+        balancer.single_targets().count() + balancer.other_targets() <= kind.max_targets,
         "too many targets"
     );
     assert!(

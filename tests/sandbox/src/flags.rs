@@ -10,12 +10,14 @@ use sandbox::{Builder, Half, Sandbox};
 #[derive(Debug, Default)]
 pub struct Flags {
     pub nodes: Option<usize>,
+    pub robot: Option<usize>,
     pub services: Option<usize>,
     pub network: Option<String>,
     pub scale: Option<f64>,
     pub only: Option<Half>,
     pub port_hetzner: u16,
     pub port_kubernetes: u16,
+    pub port_robot: u16,
     pub scenario: Option<Scenario>,
     pub env_file: Option<PathBuf>,
     pub verbose: bool,
@@ -34,6 +36,7 @@ pub fn parse(mut parser: Parser) -> Result<Parsed, lexopt::Error> {
             Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Help(help())),
             Arg::Short('v') | Arg::Long("verbose") => flags.verbose = true,
             Arg::Long("nodes") => flags.nodes = Some(parser.value()?.parse()?),
+            Arg::Long("robot") => flags.robot = Some(parser.value()?.parse()?),
             Arg::Long("services") => flags.services = Some(parser.value()?.parse()?),
             Arg::Long("network") => {
                 let range = parser
@@ -45,6 +48,7 @@ pub fn parse(mut parser: Parser) -> Result<Parsed, lexopt::Error> {
             Arg::Long("only") => flags.only = Some(parser.value()?.parse_with(half)?),
             Arg::Long("port-hetzner") => flags.port_hetzner = parser.value()?.parse()?,
             Arg::Long("port-kubernetes") => flags.port_kubernetes = parser.value()?.parse()?,
+            Arg::Long("port-robot") => flags.port_robot = parser.value()?.parse()?,
             Arg::Long("env-file") => flags.env_file = Some(parser.value()?.into()),
             Arg::Long("scenario") => {
                 let path = PathBuf::from(parser.value()?);
@@ -69,12 +73,16 @@ impl Flags {
     pub fn builder(&self) -> Builder {
         let mut builder = Sandbox::builder()
             .port_hetzner(self.port_hetzner)
-            .port_kubernetes(self.port_kubernetes);
+            .port_kubernetes(self.port_kubernetes)
+            .port_robot(self.port_robot);
         if let Some(scenario) = &self.scenario {
             builder = scenario.configure(builder);
         }
         if let Some(nodes) = self.nodes {
             builder = builder.nodes(nodes);
+        }
+        if let Some(servers) = self.robot {
+            builder = builder.robot(servers);
         }
         if let Some(services) = self.services {
             builder = builder.services(services);
@@ -101,7 +109,7 @@ fn help() -> String {
 }
 
 const HELP: &str = "\
-A Hetzner Cloud project and a Kubernetes cluster, simulated on 127.0.0.1.
+A Hetzner Cloud project, dedicated servers and a Kubernetes cluster, simulated on 127.0.0.1.
 
   sandbox [flags]
 
@@ -112,12 +120,14 @@ Prints what a shell exports to work on it, then runs until Ctrl-C or SIGTERM:
 
 Flags:
   --nodes N             servers worker-1 … with a Node each (1)
+  --robot N             dedicated servers metal-1 … with a Node each, and the Robot web service (0)
   --services N          Services web-1 … of type LoadBalancer (0)
   --network[=RANGE]     a Network with the servers in it (none; RANGE is 10.0.0.0/8)
   --scale FACTOR        multiplies every duration: 0.1 is ten times faster (1)
-  --only HALF           hcloud or kubernetes; the other half is not served
+  --only HALF           hcloud (with Robot) or kubernetes; the other half is not served
   --port-hetzner PORT   0 is any free one (0)
   --port-kubernetes PORT
+  --port-robot PORT
   --scenario FILE       more of all this, see below
   --env-file FILE       writes the exports there too; complete as soon as the file exists, removed at the end
   -v, --verbose         prints each call on standard error
@@ -141,9 +151,23 @@ A scenario is a YAML file; everything in it may be left out, flags win over it:
       labels: {}
       node: true             # has a Node
       running: true
+  robot: 0
+  dedicated_servers:         # beside the ones of robot; what is left out is as there
+    - name: metal-extra
+      number: 321
+      product: EX44
+      dc: HEL1-DC2
+      ip: 198.51.100.201     # or null
+      ipv6_net: null
+      status: in process
+      cancelled: true
+      operating_status: not supported
+      reset_types: []
+      no_node: true
+      off: true
   faults:
     - effect: answer-lost
-      half: hetzner          # or kubernetes; both when left out, as for all that follows
+      half: hetzner          # kubernetes, robot; any when left out, as for all that follows
       methods: [POST]
       writes: true           # POST, PUT, PATCH and DELETE
       path: /v1/servers/*    # * is one segment, ** at the end any rest
@@ -174,6 +198,7 @@ mod tests {
             "--nodes",
             "3",
             "--services=2",
+            "--robot=4",
             "--network",
             "--scale",
             "0.1",
@@ -183,8 +208,8 @@ mod tests {
         ]);
         let flags = flags.unwrap();
         assert_eq!(
-            (flags.nodes, flags.services, flags.scale),
-            (Some(3), Some(2), Some(0.1))
+            (flags.nodes, flags.services, flags.robot, flags.scale),
+            (Some(3), Some(2), Some(4), Some(0.1))
         );
         assert_eq!(
             (flags.network.as_deref(), flags.only),
@@ -222,6 +247,7 @@ mod tests {
             .unwrap();
         let scenario: Scenario = serde_yaml::from_str(example).unwrap();
         assert_eq!((scenario.servers.len(), scenario.faults.len()), (1, 3));
+        assert_eq!(scenario.dedicated_servers.len(), 1);
         for fault in &scenario.faults {
             fault.rule().unwrap();
         }

@@ -1,14 +1,16 @@
-//! A Hetzner Cloud project and a Kubernetes API server, simulated in one process and spoken to over real HTTP.
+//! A Hetzner Cloud project, the Robot web service and a Kubernetes API server, simulated in one process and spoken to
+//! over real HTTP.
 //!
 //! | module | job | knows |
 //! |---|---|---|
 //! | `exchange` | a request and an answer as plain data | nothing |
-//! | `hetzner`, `kubernetes` | the two halves: state, rules, answers | `exchange` |
+//! | `hetzner`, `kubernetes` | the two halves: state, rules, answers | `exchange`; `hetzner` also `robot` |
+//! | `robot` | dedicated servers: their web service | `exchange` |
 //! | `server` | bytes on sockets, TLS, limits | `exchange`, `calls`, `faults`, `credentials` |
 //! | `calls` | what was asked and answered, in order | `exchange` |
 //! | `faults` | what goes wrong, where, by which seed | `exchange` |
 //! | `credentials`, `kubeconfig` | certificates; the text that says how to log in | nothing |
-//! | `kubelet` | machines that join, report and fall silent | both halves |
+//! | `kubelet` | machines that join, report and fall silent | all APIs |
 //! | `world` | all of it together: [`Sandbox`] and its [`Builder`] | everything above |
 //! | `scenario` | a world described in a file | `world` |
 //!
@@ -23,6 +25,7 @@ pub mod kubeconfig;
 pub mod kubelet;
 pub mod kubernetes;
 pub mod openapi;
+pub mod robot;
 pub mod scenario;
 pub mod server;
 pub mod skipped;
@@ -32,11 +35,12 @@ use std::fmt;
 
 pub use world::{Builder, Sandbox};
 
-/// The two APIs.
+/// The APIs: a half each of the world, and the Robot web service beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Half {
     Hetzner,
     Kubernetes,
+    Robot,
 }
 
 impl Half {
@@ -44,6 +48,7 @@ impl Half {
         match self {
             Half::Hetzner => "hetzner",
             Half::Kubernetes => "kubernetes",
+            Half::Robot => "robot",
         }
     }
 }

@@ -52,7 +52,7 @@ fn run(flags: &Flags) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(exports.as_bytes())?;
     stdout.flush()?;
-    eprintln!("{}", summary(&sandbox, flags.only));
+    eprintln!("{}", summary(&sandbox));
     if let Some(path) = env_file {
         write_whole(path, &exports)?;
     }
@@ -70,12 +70,15 @@ fn exports(sandbox: &Sandbox) -> String {
         .collect()
 }
 
-fn summary(sandbox: &Sandbox, only: Option<Half>) -> String {
+fn summary(sandbox: &Sandbox) -> String {
     let mut parts = Vec::new();
-    if only != Some(Half::Kubernetes) {
+    if sandbox.serves(Half::Hetzner) {
         parts.push(format!("Hetzner Cloud at {}", sandbox.hetzner_url()));
     }
-    if only != Some(Half::Hetzner) {
+    if sandbox.serves(Half::Robot) {
+        parts.push(format!("Robot at {}", sandbox.robot_url()));
+    }
+    if sandbox.serves(Half::Kubernetes) {
         parts.push(format!(
             "Kubernetes at {} (contexts sandbox and ccm)",
             sandbox.kubernetes_url()

@@ -76,6 +76,31 @@ impl Effect {
         Effect::Instead(refusal)
     }
 
+    /// Robot refuses, e.g. `(500, "INTERNAL_ERROR", "…")`. Neither login nor call count.
+    pub fn robot_error(status: u16, code: &str, message: &str) -> Effect {
+        let body = json!({"error": {"status": status, "code": code, "message": message}});
+        Effect::Instead(Response::json(status, &body))
+    }
+
+    /// So many requests in so many seconds were too many for Robot.
+    pub fn robot_rate_limit(max_request: u32, interval_s: u32) -> Effect {
+        let body = json!({"error": {
+            "status": 403, "code": "RATE_LIMIT_EXCEEDED", "message": "rate limit exceeded",
+            "max_request": max_request, "interval": interval_s,
+        }});
+        Effect::Instead(Response::json(403, &body))
+    }
+
+    /// Robot is being maintained: 503 with a page. For one without a body: [`Effect::Instead`].
+    pub fn robot_maintenance() -> Effect {
+        Effect::Instead(html(503, "503 Service Unavailable"))
+    }
+
+    /// 403 that is no JSON: what stands before Robot refuses, and it is no rate limit.
+    pub fn robot_forbidden() -> Effect {
+        Effect::Instead(html(403, "403 Forbidden"))
+    }
+
     /// The Kubernetes half refuses with a `Status`, e.g. `(500, "InternalError", "…")`.
     pub fn kubernetes_status(code: u16, reason: &str, message: &str) -> Effect {
         Effect::Instead(kubernetes_status(code, reason, message))

@@ -85,6 +85,7 @@ fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
         (1, _) => Effect::SlowAnswer(short(100)),
         (2, Half::Hetzner) => Effect::hetzner_rate_limit(),
         (2, Half::Kubernetes) => Effect::kubernetes_busy(1),
+        (2, Half::Robot) => Effect::robot_rate_limit(200, 3600),
         (3, _) => Effect::Reset,
         (4, _) => Effect::AnswerLost,
         (5, _) => Effect::cut_off(),
@@ -112,6 +113,11 @@ fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
                 let message = "Timeout: request did not complete within the allotted timeout";
                 Effect::AfterAll(kubernetes_status(504, "Timeout", message))
             }
+        },
+        (_, Half::Robot) => match generator.below(3) {
+            0 => Effect::robot_error(500, "INTERNAL_ERROR", "internal error"),
+            1 => Effect::robot_maintenance(),
+            _ => Effect::robot_forbidden(),
         },
     }
 }

@@ -2,6 +2,7 @@
 //! they take effect at once and panic when asked for what cannot be.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,6 +14,7 @@ use super::networks::Route;
 use super::owned::Owned;
 use super::primary_ips::PrimaryIp;
 use super::{Cloud, certificates, primary_ips};
+use crate::robot::Robot;
 
 impl Cloud {
     /// The routes of a network, each as destination and gateway, by destination.
@@ -165,6 +167,24 @@ impl Cloud {
     /// A dedicated server of the project's owner has this address.
     pub fn add_dedicated_ip(&self, project: u64, ip: IpAddr) {
         self.lock().circumstances.dedicated.insert(ip, project);
+    }
+
+    /// The owner of a project has the dedicated servers of this Robot: their addresses can be targets, and targets
+    /// answer while their server runs.
+    pub fn set_robot(&self, project: u64, robot: Arc<Robot>) {
+        self.lock().circumstances.robot = Some((project, robot));
+    }
+
+    /// While true, the Cloud cannot ask Robot: a new target of type `ip` is refused with `robot_unavailable`.
+    pub fn set_robot_unavailable(&self, unavailable: bool) {
+        self.lock().circumstances.robot_unavailable = unavailable;
+    }
+
+    /// Whether routes of a network are exposed to its vSwitch. Nothing happens when there is no such network.
+    pub fn set_expose_routes_to_vswitch(&self, network: u64, exposed: bool) {
+        if let Some(network) = self.lock().networks.get_mut(&network) {
+            network.expose_routes_to_vswitch = exposed;
+        }
     }
 
     /// Load balancers that a project may have.

@@ -36,6 +36,7 @@ mod servers;
 mod world;
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -181,6 +182,21 @@ impl Cloud {
             .collect();
         world.networks.insert(id, network);
         id
+    }
+
+    /// A subnet of type `vswitch` in the first free /24 of a network. Returns its range.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn add_vswitch(&self, network: u64) -> io::Result<Ipv4Net> {
+        let mut world = self.lock();
+        let id = world.new_id();
+        let network = world.networks.get_mut(&network);
+        let subnet = network.and_then(|network| network.add_vswitch(id));
+        subnet.ok_or_else(|| {
+            let text = "the network has no room for a /24 of dedicated servers";
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        })
     }
 
     /// The servers of a project, as the API shows them, by ID.

@@ -22,6 +22,7 @@ pub use node::{NodeSpec, UNINITIALIZED_TAINT};
 
 use crate::hetzner::Cloud;
 use crate::kubernetes::Cluster;
+use crate::robot::Robot;
 
 /// Between two reports when nothing changed; the kubelet's `nodeStatusReportFrequency`.
 pub const REPORT_PERIOD: Duration = Duration::from_secs(5 * 60);
@@ -45,6 +46,7 @@ pub struct Kubelets {
 struct Shared {
     cloud: Arc<Cloud>,
     project: u64,
+    robot: Arc<Robot>,
     cluster: Arc<Cluster>,
     scale: f64,
     state: Mutex<State>,
@@ -80,10 +82,11 @@ enum Pass {
 }
 
 impl Kubelets {
-    /// Kubelets on the servers of `project`. All periods are multiplied by `scale`.
+    /// Kubelets on the servers of `project` and on dedicated ones. All periods are multiplied by `scale`.
     pub(crate) fn new(
         cloud: Arc<Cloud>,
         project: u64,
+        robot: Arc<Robot>,
         cluster: Arc<Cluster>,
         scale: f64,
     ) -> Kubelets {
@@ -92,6 +95,7 @@ impl Kubelets {
             shared: Arc::new(Shared {
                 cloud,
                 project,
+                robot,
                 cluster,
                 scale,
                 state,
@@ -189,10 +193,14 @@ impl Shared {
 
     fn pass(&self, pass: Pass) {
         let running = self.cloud.running_servers(self.project);
+        let dedicated = self.robot.running_machines();
         let now = Instant::now();
         for kubelet in &mut self.state().kubelets {
-            let server = kubelet.spec.server;
-            let runs = server.is_none_or(|server| running.contains(&server));
+            let NodeSpec {
+                server, machine, ..
+            } = kubelet.spec;
+            let runs = server.is_none_or(|server| running.contains(&server))
+                && machine.is_none_or(|machine| dedicated.contains(&machine));
             if runs && !kubelet.hangs {
                 self.report(kubelet, now, pass);
             } else {

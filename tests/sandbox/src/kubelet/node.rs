@@ -10,8 +10,10 @@ use super::weight::pad;
 #[derive(Clone, Debug, Default)]
 pub struct NodeSpec {
     pub name: String,
-    /// ID of its cloud server; without one the machine always runs.
+    /// ID of its cloud server. Without one, and without a dedicated one, the machine always runs.
     pub server: Option<u64>,
+    /// Of its dedicated server, see [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine).
+    pub machine: Option<u64>,
     /// What the kubelet sees as its own address.
     pub internal_ip: Option<String>,
     /// As given with `--node-ip`: it is the address that is reported, and written as the annotation

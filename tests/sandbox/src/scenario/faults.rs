@@ -12,7 +12,7 @@ use crate::faults::{Effect, Rule};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FaultEntry {
-    /// `hetzner` or `kubernetes`.
+    /// `hetzner`, `kubernetes` or `robot`.
     pub half: Option<String>,
     pub methods: Vec<String>,
     pub writes: bool,
@@ -39,7 +39,10 @@ pub const EFFECTS: &[(&str, &str)] = &[
         "the call is handled, its answer comes after `delay`",
     ),
     ("status", "refused with `status` in the words of the half"),
-    ("rate-limit", "refused with 429 and the headers of the half"),
+    (
+        "rate-limit",
+        "refused as the half does it when there were too many calls",
+    ),
     (
         "proxy-not-found",
         "404 in HTML, as from a proxy that does not know the path",
@@ -75,7 +78,8 @@ impl FaultEntry {
             None => None,
             Some("hetzner" | "hcloud") => Some(Half::Hetzner),
             Some("kubernetes") => Some(Half::Kubernetes),
-            Some(other) => return Err(format!("half {other:?}: hetzner or kubernetes")),
+            Some("robot") => Some(Half::Robot),
+            Some(other) => return Err(format!("half {other:?}: hetzner, kubernetes or robot")),
         };
         let mut rule = Rule::new(self.effect(half)?);
         if let Some(half) = half {
@@ -121,11 +125,16 @@ impl FaultEntry {
                         kubernetes_reason(status),
                         "refused by the scenario",
                     ),
+                    Half::Robot if status == 503 => Effect::robot_maintenance(),
+                    Half::Robot => {
+                        Effect::robot_error(status, robot_code(status), "refused by the scenario")
+                    }
                 }
             }
             "rate-limit" => match half()? {
                 Half::Hetzner => Effect::hetzner_rate_limit(),
                 Half::Kubernetes => Effect::kubernetes_busy(1),
+                Half::Robot => Effect::robot_rate_limit(200, 3600),
             },
             "proxy-not-found" => Effect::proxy_not_found(),
             "gateway-timeout" => Effect::gateway_timeout(),
@@ -176,6 +185,16 @@ fn hetzner_code(status: u16) -> &'static str {
     }
 }
 
+/// The code that Robot gives with a status.
+fn robot_code(status: u16) -> &'static str {
+    match status {
+        400 => "INVALID_INPUT",
+        401 => "UNAUTHORIZED",
+        404 => "SERVER_NOT_FOUND",
+        _ => "INTERNAL_ERROR",
+    }
+}
+
 /// The reason that an API server gives with a status.
 fn kubernetes_reason(status: u16) -> &'static str {
     match status {
@@ -204,11 +223,13 @@ mod tests {
 
     #[test]
     fn every_effect_that_is_named_can_be_asked_for() {
-        for (name, _) in EFFECTS {
-            let rule = fault(&format!(
-                "{{half: hetzner, effect: {name}, delay: 1ms, status: 503}}"
-            ));
-            assert!(rule.is_ok(), "{name}: {rule:?}");
+        for half in ["hetzner", "kubernetes", "robot"] {
+            for (name, _) in EFFECTS {
+                let rule = fault(&format!(
+                    "{{half: {half}, effect: {name}, delay: 1ms, status: 503}}"
+                ));
+                assert!(rule.is_ok(), "{half} {name}: {rule:?}");
+            }
         }
     }
 

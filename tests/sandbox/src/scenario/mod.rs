@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 pub use faults::{EFFECTS, FaultEntry};
@@ -20,12 +20,14 @@ use crate::world::{Builder, Sandbox};
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
     pub nodes: Option<usize>,
+    pub robot: Option<usize>,
     pub services: Option<usize>,
     pub network: Option<String>,
     pub scale: Option<f64>,
     pub node_bytes: Option<usize>,
     pub heartbeats: Option<bool>,
     pub servers: Vec<ServerEntry>,
+    pub dedicated_servers: Vec<DedicatedEntry>,
     pub faults: Vec<FaultEntry>,
     pub random_faults: Option<RandomFaults>,
 }
@@ -53,6 +55,35 @@ pub struct ServerEntry {
     pub node: bool,
     #[serde(default = "yes")]
     pub running: bool,
+}
+
+/// A dedicated server beside the ones of `robot`. What is left out is as there; null is shown as null.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DedicatedEntry {
+    pub name: String,
+    pub number: Option<u64>,
+    pub product: Option<String>,
+    pub dc: Option<String>,
+    pub status: Option<String>,
+    pub operating_status: Option<String>,
+    pub cancelled: bool,
+    #[serde(deserialize_with = "given")]
+    pub ip: Option<Option<String>>,
+    /// Without its `/64`.
+    #[serde(deserialize_with = "given")]
+    pub ipv6_net: Option<Option<String>>,
+    /// Ways to reset it; `[]` for none.
+    pub reset_types: Option<Vec<String>>,
+    /// It does not join the cluster.
+    pub no_node: bool,
+    /// It is off.
+    pub off: bool,
+}
+
+/// Null is a value too.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -85,6 +116,12 @@ impl Scenario {
         if let Some(nodes) = self.nodes {
             builder = builder.nodes(nodes);
         }
+        if let Some(servers) = self.robot {
+            builder = builder.robot(servers);
+        }
+        if !self.dedicated_servers.is_empty() {
+            builder = builder.serve_robot();
+        }
         if let Some(services) = self.services {
             builder = builder.services(services);
         }
@@ -106,7 +143,7 @@ impl Scenario {
     /// The rest, in a world that runs.
     ///
     /// # Errors
-    /// The cloud refuses a server.
+    /// The cloud refuses a server, or a dedicated one has no name or another's number.
     pub fn apply(&self, sandbox: &Sandbox) -> io::Result<()> {
         for entry in &self.servers {
             let id = entry.create(sandbox)?;
@@ -114,6 +151,9 @@ impl Scenario {
                 sandbox.register_nodes_of(&[id]);
             }
             sandbox.cloud().set_power(id, entry.running);
+        }
+        for entry in &self.dedicated_servers {
+            entry.create(sandbox)?;
         }
         for fault in &self.faults {
             sandbox.faults().add(fault.rule().map_err(invalid)?);
@@ -178,6 +218,54 @@ impl ServerEntry {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+        Ok(())
+    }
+}
+
+impl DedicatedEntry {
+    fn create(&self, sandbox: &Sandbox) -> io::Result<()> {
+        let robot = sandbox.robot();
+        if self.name.is_empty() {
+            return Err(invalid("a dedicated server without a name".into()));
+        }
+        if self
+            .number
+            .is_some_and(|number| robot.server(number).is_some())
+        {
+            let text = format!("dedicated server {:?}: the number is taken", self.name);
+            return Err(invalid(text));
+        }
+        let number = robot.create(&self.name);
+        let entry = self.clone();
+        robot.edit(number, |server| {
+            fn set<T>(field: &mut T, value: Option<T>) {
+                if let Some(value) = value {
+                    *field = value;
+                }
+            }
+            set(&mut server.number, entry.number);
+            set(&mut server.product, entry.product);
+            set(&mut server.dc, entry.dc);
+            set(&mut server.status, entry.status);
+            set(&mut server.reset_types, entry.reset_types);
+            server.operating_status = entry.operating_status;
+            server.cancelled = entry.cancelled;
+            if let Some(ip) = entry.ip {
+                server.ips = ip.iter().filter(|ip| !ip.is_empty()).cloned().collect();
+                server.server_ip = ip;
+            }
+            if let Some(net) = entry.ipv6_net {
+                let given = net.iter().filter(|net| !net.is_empty());
+                let subnets: Vec<_> = given.map(|net| (net.clone(), "64".into())).collect();
+                server.subnets = (!subnets.is_empty()).then_some(subnets);
+                server.server_ipv6_net = net;
+            }
+        });
+        let number = self.number.unwrap_or(number);
+        if !self.no_node {
+            sandbox.register_dedicated_node(number);
+        }
+        robot.set_power(number, !self.off);
         Ok(())
     }
 }

@@ -14,11 +14,14 @@ use crate::credentials::{Authority, ServerTls, Validity};
 use crate::hetzner::{Cloud, ServerSpec};
 use crate::kubelet::Kubelets;
 use crate::kubernetes::Cluster;
+use crate::robot::{OWN_ACCOUNT, Robot, Sees};
 
-/// A sandbox to be: one node, no Service, no Network, real time, both halves on free ports of 127.0.0.1.
+/// A sandbox to be: one node, no Service, no Network, no Robot, real time, both halves on free ports of 127.0.0.1.
 #[derive(Clone, Debug)]
 pub struct Builder {
     nodes: usize,
+    robot: usize,
+    serve_robot: bool,
     services: usize,
     scale: f64,
     network: Option<String>,
@@ -33,6 +36,8 @@ impl Default for Builder {
     fn default() -> Builder {
         Builder {
             nodes: 1,
+            robot: 0,
+            serve_robot: false,
             services: 0,
             scale: 1.0,
             network: None,
@@ -44,6 +49,7 @@ impl Default for Builder {
                 address: Ipv4Addr::LOCALHOST.into(),
                 hetzner: 0,
                 kubernetes: 0,
+                robot: 0,
             },
         }
     }
@@ -54,6 +60,24 @@ impl Builder {
     pub fn nodes(mut self, nodes: usize) -> Builder {
         self.nodes = nodes;
         self
+    }
+
+    /// Dedicated servers `metal-1` … with a Node each. With none the Robot web service is not served.
+    ///
+    /// In a Network they are in a subnet of type `vswitch`.
+    pub fn robot(mut self, servers: usize) -> Builder {
+        self.robot = servers;
+        self
+    }
+
+    /// The Robot web service is served, whatever servers it has.
+    pub(crate) fn serve_robot(mut self) -> Builder {
+        self.serve_robot = true;
+        self
+    }
+
+    fn serves_robot(&self) -> bool {
+        self.serve_robot || self.robot > 0
     }
 
     /// Services `web-1` … of type LoadBalancer in the namespace `default`.
@@ -74,7 +98,7 @@ impl Builder {
         self
     }
 
-    /// The other half is not served.
+    /// What it is not, is not served. Robot is beside the Hetzner half where there are dedicated servers.
     pub fn only(mut self, half: Half) -> Builder {
         self.only = Some(half);
         self
@@ -116,6 +140,12 @@ impl Builder {
         self
     }
 
+    /// 0: any free one.
+    pub fn port_robot(mut self, port: u16) -> Builder {
+        self.ports.robot = port;
+        self
+    }
+
     /// Starts it.
     ///
     /// # Panics
@@ -142,8 +172,8 @@ impl Builder {
             )));
         }
         let mut sandbox = self.empty()?;
-        for half in [Half::Hetzner, Half::Kubernetes] {
-            if self.only.is_none_or(|only| only == half) {
+        for half in [Half::Hetzner, Half::Kubernetes, Half::Robot] {
+            if sandbox.serves(half) {
                 sandbox.resume(half)?;
             }
         }
@@ -166,7 +196,7 @@ impl Builder {
         Ok(sandbox)
     }
 
-    /// Both halves with nothing in them, not served yet.
+    /// All halves with nothing in them, not served yet.
     fn empty(&self) -> io::Result<Sandbox> {
         let authority = Authority::new("sandbox-ca").map_err(io::Error::other)?;
         // The last is a name that only a proxy may resolve: this machine itself is reached without one.
@@ -186,15 +216,33 @@ impl Builder {
             .network
             .as_ref()
             .map(|range| cloud.create_network(projects.own, "sandbox", range));
-        let kubelets = Kubelets::new(cloud.clone(), projects.own, cluster.clone(), self.scale);
+        let robot = Robot::new(self.scale);
+        robot.set_login("#ws+sandbox", &new_token(), Sees::Account(OWN_ACCOUNT));
+        if self.serves_robot() {
+            cloud.set_robot(projects.own, robot.clone());
+        }
+        let vswitch = network
+            .filter(|_| self.serves_robot())
+            .map(|network| cloud.add_vswitch(network))
+            .transpose()?;
+        let kubelets = Kubelets::new(
+            cloud.clone(),
+            projects.own,
+            robot.clone(),
+            cluster.clone(),
+            self.scale,
+        );
         Ok(Sandbox {
             kubelets,
             servers: Default::default(),
             ports: self.ports.into(),
             cloud,
             cluster,
+            robot,
+            serves_robot: self.serves_robot(),
             projects,
             network,
+            vswitch,
             node_bytes: self.node_bytes,
             only: self.only,
             authority,
@@ -219,6 +267,9 @@ impl Builder {
             })
             .collect();
         sandbox.register_nodes_of(&servers);
+        for number in 1..=self.robot {
+            sandbox.join_dedicated(&format!("metal-{number}"));
+        }
         sandbox.cloud.set_metadata_server(servers.first().copied());
         for number in 1..=self.services {
             sandbox.cluster.create(

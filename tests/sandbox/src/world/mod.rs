@@ -4,12 +4,13 @@
 mod access;
 mod builder;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ipnet::Ipv4Net;
 use serde_json::Value;
 
 use crate::Half;
@@ -21,6 +22,7 @@ use crate::hetzner::{Cloud, ServerSpec};
 use crate::kubeconfig::{Context, Kubeconfig, Login, Material};
 use crate::kubelet::{Kubelets, NodeSpec};
 use crate::kubernetes::{Cluster, PolicyRule, User};
+use crate::robot::Robot;
 use crate::server::{Config, Limits, Server};
 pub use access::{Account, admin_rules, official_rules};
 use access::{Accounts, Folder, new_token};
@@ -42,8 +44,12 @@ pub struct Sandbox {
     ports: Mutex<Ports>,
     cloud: Arc<Cloud>,
     cluster: Arc<Cluster>,
+    robot: Arc<Robot>,
+    serves_robot: bool,
     projects: Projects,
     network: Option<u64>,
+    /// The Network's subnet for dedicated servers.
+    vswitch: Option<Ipv4Net>,
     node_bytes: usize,
     only: Option<Half>,
     authority: Authority,
@@ -59,6 +65,7 @@ struct Ports {
     address: IpAddr,
     hetzner: u16,
     kubernetes: u16,
+    robot: u16,
 }
 
 /// The projects of the cloud, and their tokens.
@@ -91,6 +98,11 @@ impl Sandbox {
 
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
+    }
+
+    /// The Robot web service, served or not.
+    pub fn robot(&self) -> &Arc<Robot> {
+        &self.robot
     }
 
     pub fn kubelets(&self) -> &Kubelets {
@@ -148,6 +160,19 @@ impl Sandbox {
         format!("https://{}", self.address(Half::Kubernetes))
     }
 
+    /// Base URL of the Robot web service.
+    pub fn robot_url(&self) -> String {
+        format!("http://{}", self.address(Half::Robot))
+    }
+
+    /// Whether it is served from the start, and in the environment.
+    pub fn serves(&self, half: Half) -> bool {
+        match half {
+            Half::Robot => self.serves_robot && self.only != Some(Half::Kubernetes),
+            _ => self.only.is_none_or(|only| only == half),
+        }
+    }
+
     /// Where a half is served, or was until it was stopped; port 0 when it never was.
     pub fn address(&self, half: Half) -> SocketAddr {
         let ports = self.ports();
@@ -173,6 +198,7 @@ impl Sandbox {
         let (tls, handler): (_, Arc<dyn Handler>) = match half {
             Half::Hetzner => (None, self.cloud.clone()),
             Half::Kubernetes => (Some(self.tls.clone()), self.cluster.clone()),
+            Half::Robot => (None, self.robot.clone()),
         };
         let server = Server::start(Config {
             half,
@@ -219,6 +245,43 @@ impl Sandbox {
                 ..NodeSpec::default()
             });
         }
+    }
+
+    /// A new dedicated server and its Node. Returns its number.
+    pub fn join_dedicated(&self, name: &str) -> u64 {
+        let number = self.robot.create(name);
+        self.register_dedicated_node(number);
+        number
+    }
+
+    /// The Node of a dedicated server that is there already. Its kubelet is started with `--node-ip` when the Network
+    /// has a subnet for dedicated servers with a free address; else it sees the public IPv4, if there is one.
+    ///
+    /// # Panics
+    /// See [`Kubelets::register`].
+    pub fn register_dedicated_node(&self, number: u64) {
+        let others = self.robot.servers().into_iter();
+        let used: HashSet<_> = others.filter_map(|server| server.private_ip).collect();
+        // The first address is the vSwitch's gateway.
+        let free = self.vswitch.and_then(|range| {
+            let mut hosts = range.hosts().skip(1);
+            hosts.find(|ip| !used.contains(ip))
+        });
+        self.robot.edit(number, |server| {
+            server.private_ip = server.private_ip.or(free);
+        });
+        let Some(server) = self.robot.server(number) else {
+            return;
+        };
+        self.register_node(NodeSpec {
+            machine: Some(server.machine()),
+            internal_ip: server.server_ip.filter(|ip| !ip.is_empty()),
+            node_ip: server.private_ip.map(|ip| ip.to_string()),
+            pod_cidrs: vec![pod_cidr(self.kubelets.count() + 1)],
+            bytes: self.node_bytes,
+            name: server.name,
+            ..NodeSpec::default()
+        });
     }
 
     /// A Node alone; its server, if it has one, is there already.
@@ -308,16 +371,23 @@ impl Sandbox {
     fn env_with(&self, kubeconfig: impl AsRef<Path>) -> Vec<(String, String)> {
         let mut variables = Vec::new();
         let mut set = |name: &str, value: String| variables.push((name.to_owned(), value));
-        if self.only != Some(Half::Hetzner) {
+        if self.serves(Half::Kubernetes) {
             set("KUBECONFIG", kubeconfig.as_ref().display().to_string());
         }
-        if self.only != Some(Half::Kubernetes) {
+        if self.serves(Half::Hetzner) {
             set("HCLOUD_TOKEN", self.projects.token.clone());
             set("HCLOUD_ENDPOINT", self.hetzner_url());
             set("HCLOUD_METADATA_ENDPOINT", self.metadata_url());
             if self.network.is_some() {
                 set("HCLOUD_NETWORK", "sandbox".into());
             }
+        }
+        if self.serves(Half::Robot) {
+            set("ROBOT_ENABLED", "true".into());
+            let (user, password) = self.robot.login();
+            set("ROBOT_USER", user);
+            set("ROBOT_PASSWORD", password);
+            set("ROBOT_ENDPOINT", self.robot_url());
         }
         variables
     }
@@ -375,6 +445,7 @@ impl Ports {
         match half {
             Half::Hetzner => self.hetzner,
             Half::Kubernetes => self.kubernetes,
+            Half::Robot => self.robot,
         }
     }
 
@@ -382,6 +453,7 @@ impl Ports {
         match half {
             Half::Hetzner => &mut self.hetzner,
             Half::Kubernetes => &mut self.kubernetes,
+            Half::Robot => &mut self.robot,
         }
     }
 }

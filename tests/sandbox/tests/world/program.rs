@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
 fn sandbox(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox"));
     command
@@ -68,13 +71,21 @@ impl Running {
     fn get(&self, path: &str) -> std::io::Result<String> {
         let url = self.exported("HCLOUD_ENDPOINT").unwrap();
         let token = self.exported("HCLOUD_TOKEN").unwrap();
-        let mut socket =
-            TcpStream::connect(url.trim_start_matches("http://").trim_end_matches("/v1"))?;
-        let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}");
-        socket.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes())?;
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).map(|_| answer)
+        get(
+            url.trim_end_matches("/v1"),
+            path,
+            &format!("Bearer {token}"),
+        )
     }
+}
+
+/// The whole answer to a GET.
+fn get(url: &str, path: &str, credential: &str) -> std::io::Result<String> {
+    let mut socket = TcpStream::connect(url.trim_start_matches("http://"))?;
+    let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: {credential}");
+    socket.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes())?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).map(|_| answer)
 }
 
 impl Drop for Running {
@@ -173,6 +184,47 @@ fn a_scenario_makes_servers_and_faults() {
     );
     assert!(running.get("/v1/networks").is_err(), "the fault");
     assert_eq!(running.end("TERM").status.code(), Some(0));
+    std::fs::remove_file(scenario).unwrap();
+}
+
+#[test]
+fn dedicated_servers_come_with_robot_and_by_a_scenario() {
+    let scenario = scratch("robot.yaml");
+    let text = "scale: 0.01\ndedicated_servers:\n\
+                - {name: extra, number: 321, dc: HEL1-DC2, product: EX44, ip: null, cancelled: true}\n\
+                - {name: off, off: true, operating_status: not supported, no_node: true}\n";
+    std::fs::write(&scenario, text).unwrap();
+    let arguments = ["--scenario", scenario.to_str().unwrap(), "--robot", "1"];
+    let running = Running::start(&arguments, &scratch("robot.env"));
+    let exported = |name: &str| running.exported(name).unwrap();
+    let login = format!("{}:{}", exported("ROBOT_USER"), exported("ROBOT_PASSWORD"));
+    assert_eq!(exported("ROBOT_ENABLED"), "true");
+    let get = |path: &str| {
+        let credential = format!("Basic {}", BASE64_STANDARD.encode(&login));
+        let answer = get(&exported("ROBOT_ENDPOINT"), path, &credential).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str::<serde_json::Value>(body).unwrap()
+    };
+    let list = get("/server");
+    let names = list.as_array().unwrap().iter();
+    let names = names.map(|one| one["server"]["server_name"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["extra", "metal-1", "off"]);
+    let extra = &list[0]["server"];
+    let null = &serde_json::Value::Null;
+    assert_eq!(
+        (&extra["server_ip"], &extra["ip"]),
+        (null, &serde_json::json!([]))
+    );
+    assert_eq!(
+        (&extra["dc"], &extra["product"]),
+        (&"HEL1-DC2".into(), &"EX44".into())
+    );
+    assert_eq!(extra["cancelled"], true);
+    let off = list[2]["server"]["server_number"].as_u64().unwrap();
+    let reset = get(&format!("/reset/{off}"));
+    assert_eq!(reset["reset"]["operating_status"], "not supported");
+    let printed = String::from_utf8(running.end("TERM").stderr).unwrap();
+    assert!(printed.contains("Robot at http://127.0.0.1:"), "{printed}");
     std::fs::remove_file(scenario).unwrap();
 }
 

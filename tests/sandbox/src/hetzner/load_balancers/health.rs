@@ -84,7 +84,7 @@ pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine
     one.services.iter().map(entry).collect()
 }
 
-/// What nobody has set follows the state of the machine. A dedicated server always runs.
+/// What nobody has set follows the state of the machine.
 fn natural(
     world: &World,
     one: &LoadBalancer,
@@ -99,7 +99,7 @@ fn natural(
     let answers =
         |server: &&Server| server.is_running() && target.check_server(one, server).is_ok();
     let answering_since = match machine {
-        Machine::Ip(_) => Some(checked_since),
+        Machine::Ip(ip) => world.circumstances.answers_since(ip, checked_since),
         Machine::Server(id) => {
             let answering = world.servers.get(&id).filter(answers);
             answering.map(|server| server.status_since)

@@ -210,7 +210,7 @@ fn check_ip(world: &World, one: &LoadBalancer, ip: IpAddr) -> Result<(), ApiErro
         let is_in = |subnet: &&Subnet| matches!(ip, IpAddr::V4(ip) if subnet.has_host(ip));
         return match network.subnets.iter().find(is_in) {
             Some(subnet) if subnet.is_for_servers() => cloud_resource(),
-            Some(_) => Ok(()),
+            Some(_) => available(world),
             None => not_owned(),
         };
     }
@@ -218,13 +218,27 @@ fn check_ip(world: &World, one: &LoadBalancer, ip: IpAddr) -> Result<(), ApiErro
     if addresses.any(|address| address.contains(ip)) {
         return cloud_resource();
     }
-    if world.circumstances.dedicated.get(&ip) != Some(&one.project) {
+    available(world)?;
+    if !world.circumstances.owns(one.project, ip) {
         return not_owned();
     }
     if one.public_enabled {
         Ok(())
     } else {
         Err(public_disabled())
+    }
+}
+
+/// Whose addresses are whose is Robot's knowledge. The API's document gives no status; an address of the Cloud is known
+/// without Robot.
+fn available(world: &World) -> Result<(), ApiError> {
+    match world.circumstances.robot_unavailable {
+        true => Err(ApiError::new(
+            503,
+            "robot_unavailable",
+            "Robot is not available",
+        )),
+        false => Ok(()),
     }
 }
 

@@ -15,6 +15,7 @@ pub use self::routes::Route;
 pub use self::subnets::{Subnet, SubnetType};
 use super::actions::{self, Resource};
 use super::catalog::id;
+use super::catalog::locations::NETWORK_ZONES;
 use super::clock::show;
 use super::error::ApiError;
 use super::input::{Fields, Query};
@@ -150,6 +151,17 @@ impl Network {
 
     pub fn release(&mut self, holder: Resource) {
         self.addresses.retain(|_, held_by| *held_by != holder);
+    }
+
+    /// A subnet for dedicated servers in the first free /24. Returns its range.
+    pub fn add_vswitch(&mut self, vswitch: u64) -> Option<Ipv4Net> {
+        let subnet = Subnet {
+            kind: SubnetType::Vswitch,
+            vswitch_id: Some(vswitch),
+            ..Subnet::cloud(subnets::free_range(self)?, NETWORK_ZONES[0])
+        };
+        self.subnets.push(subnet.clone());
+        Some(subnet.ip_range)
     }
 
     pub fn json(&self) -> Value {

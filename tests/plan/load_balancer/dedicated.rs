@@ -1,0 +1,246 @@
+//! Nodes on dedicated servers: targets by address.
+
+use crate::load_balancer::random::Random;
+use crate::load_balancer::support::{NETWORK, PROFILES, UID, World, count, creation, lines, node};
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::{IpRef, Subnet, Target};
+use ccm::provider::{
+    AddressKind, InstanceId, NodeAddress, OfferedNode, ProviderId, Reason, Service,
+};
+use std::net::{IpAddr, Ipv4Addr};
+
+const VSWITCH: &str = "10.0.1.0/24";
+
+fn public(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(203, 0, 113, number)
+}
+
+fn private(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 1, number)
+}
+
+/// `metal-01` on dedicated server 1, and so on: the same numbers as those of cloud servers.
+fn metal(number: u8) -> OfferedNode {
+    OfferedNode {
+        name: format!("metal-{number:02}"),
+        provider_id: ProviderId::Ours(InstanceId::Dedicated(number.into())),
+        addresses: vec![
+            NodeAddress::new(AddressKind::ExternalIP, public(number)),
+            NodeAddress::new(AddressKind::InternalIP, private(number)),
+        ],
+        dedicated_ipv4: Some(public(number)),
+        ..node(number.into())
+    }
+}
+
+/// One cloud server and two dedicated ones, in a Network with a vSwitch.
+fn world(profile: Profile) -> World {
+    let mut world = World::new(profile).with_network();
+    world.nodes = vec![node(1), metal(1), metal(2)];
+    for number in 1..=3 {
+        for ip in [public(number), private(number)] {
+            let name = metal(number).name;
+            world.cluster.dedicated.insert(ip.into(), name);
+            world.cluster.addresses.insert(ip.into());
+        }
+    }
+    let subnet = |kind: &str, range: &str| Subnet {
+        kind: kind.into(),
+        ip_range: range.parse().unwrap(),
+        network_zone: "eu-central".into(),
+    };
+    let subnets = vec![subnet("cloud", "10.0.0.0/24"), subnet("vswitch", VSWITCH)];
+    world.state.subnets = Some(subnets.into());
+    world
+}
+
+fn addresses(world: &World) -> Vec<String> {
+    let targets = world.balancer().targets.iter();
+    let ips = targets.filter_map(|target| match target {
+        Target::Ip { ip, .. } => Some(ip.ip.to_string()),
+        _ => None,
+    });
+    let mut ips: Vec<String> = ips.collect();
+    ips.sort();
+    ips
+}
+
+fn add_address(world: &mut World, ip: impl Into<IpAddr>) {
+    world.balancer_mut().targets.push(Target::Ip {
+        ip: IpRef { ip: ip.into() },
+        health_status: Vec::new(),
+    });
+}
+
+/// As the controllers see it with `ROBOT_ENABLED=false`, or without credentials.
+fn turn_off(world: &mut World, is_off: bool) {
+    world.cluster.dedicated.clear();
+    for node in &mut world.nodes {
+        if let ProviderId::Ours(InstanceId::Dedicated(_)) = node.provider_id {
+            node.dedicated_ipv4 = None;
+            if is_off {
+                node.provider_id = ProviderId::Unknown("ROBOT_ENABLED is not true".into());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_load_balancer_has_them_by_their_public_addresses() {
+    for profile in PROFILES {
+        let mut world = world(profile);
+        let made = world.settle();
+        assert_eq!(made.len(), 1, "{:?}", lines(&made));
+        assert_eq!(count(&creation(&made)["targets"]), 3);
+        assert_eq!(addresses(&world), ["203.0.113.1", "203.0.113.2"]);
+        assert_eq!(world.balancer().server_targets().count(), 1);
+        assert_eq!(world.findings(), []);
+    }
+}
+
+#[test]
+fn with_use_private_ip_by_their_address_behind_the_vswitch() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.settle();
+    world.set(&[("use-private-ip", "true")]);
+    let made = lines(&world.settle());
+    let expected = [
+        "target metal-01 (10.0.1.1): added",
+        "target metal-02 (10.0.1.2): added",
+        "target metal-01 (203.0.113.1): removed",
+        "target metal-02 (203.0.113.2): removed",
+    ];
+    let of_metal: Vec<&String> = made.iter().filter(|line| line.contains("metal")).collect();
+    assert_eq!(of_metal, expected, "make before break");
+    assert_eq!(addresses(&world), ["10.0.1.1", "10.0.1.2"]);
+}
+
+#[test]
+fn without_an_address_there_the_public_one_and_a_word_about_it() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.set(&[("use-private-ip", "true")]);
+    let elsewhere = NodeAddress::new(AddressKind::InternalIP, Ipv4Addr::new(192, 168, 0, 2));
+    world.nodes[2].addresses = vec![elsewhere];
+    world.settle();
+    assert_eq!(addresses(&world), ["10.0.1.1", "203.0.113.2"]);
+    assert_eq!(world.findings(), [Reason::InternalIPNotConfigured]);
+    // What was read for this plan alone has no subnets: an existing target is not turned for that.
+    world.state.subnets = None;
+    assert!(world.plan().changes.is_empty());
+}
+
+#[test]
+fn a_node_that_is_not_offered_any_more_is_removed_and_nobody_else_s_address() {
+    for profile in PROFILES {
+        let mut world = world(profile);
+        world.settle();
+        add_address(&mut world, Ipv4Addr::new(198, 51, 100, 7));
+        world.nodes.remove(2);
+        let made = lines(&world.settle());
+        assert_eq!(made, ["target metal-02 (203.0.113.2): removed"]);
+        assert_eq!(addresses(&world), ["198.51.100.7", "203.0.113.1"]);
+        assert_eq!(world.findings(), [Reason::TargetIgnored]);
+        // Its node is gone: nothing says whose the address is.
+        world.nodes.remove(1);
+        world.cluster.dedicated.clear();
+        assert_eq!(world.settle().len(), 0);
+        assert_eq!(addresses(&world), ["198.51.100.7", "203.0.113.1"]);
+    }
+}
+
+#[test]
+fn turned_off_or_without_credentials_no_address_is_removed_and_none_added() {
+    for profile in PROFILES {
+        for is_off in [true, false] {
+            for use_private_ip in ["false", "true"] {
+                let mut world = world(profile);
+                world.set(&[("use-private-ip", use_private_ip)]);
+                world.settle();
+                let before = addresses(&world);
+                turn_off(&mut world, is_off);
+                assert!(world.plan().changes.is_empty(), "off: {is_off}");
+                world.nodes.truncate(2);
+                assert!(world.plan().changes.is_empty(), "off: {is_off}");
+                assert_eq!(addresses(&world), before);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_credentials_new_ones_only_by_their_private_address() {
+    let mut public = world(Profile::CcmFromScratch);
+    turn_off(&mut public, false);
+    public.settle();
+    assert_eq!(addresses(&public), [""; 0]);
+    assert_eq!(public.findings(), [Reason::ServerNotFound; 2]);
+    let mut private = world(Profile::CcmFromScratch);
+    turn_off(&mut private, false);
+    private.set(&[("use-private-ip", "true")]);
+    private.settle();
+    assert_eq!(addresses(&private), ["10.0.1.1", "10.0.1.2"]);
+    assert_eq!(private.findings(), []);
+}
+
+#[test]
+fn a_release_leaves_the_addresses_of_others() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.settle();
+    add_address(&mut world, Ipv4Addr::new(198, 51, 100, 7));
+    let removal = world.removal();
+    let made: Vec<String> = removal
+        .changes
+        .iter()
+        .flat_map(|change| change.description().done())
+        .collect();
+    let is_target = |line: &&String| line.starts_with("target ");
+    let targets: Vec<&String> = made.iter().filter(is_target).collect();
+    let expected = [
+        "target metal-01 (203.0.113.1): removed",
+        "target metal-02 (203.0.113.2): removed",
+        "target worker-01: removed",
+    ];
+    assert_eq!(targets, expected, "{made:?}");
+}
+
+/// What is there and what is wanted differ in any way: what is no node's stays, and one plan leads to the end.
+#[test]
+fn in_any_world_addresses_of_others_stay_and_the_end_is_one() {
+    let (mut removed, mut foreign) = (0, 0);
+    for seed in 0..600 {
+        let mut random = Random::new(seed);
+        let mut world = world(*random.pick(&PROFILES));
+        world.service = Service {
+            uid: UID.into(),
+            ..world.service
+        };
+        world.settle();
+        let use_private_ip = *random.pick(&["true", "false"]);
+        world.set(&[("use-private-ip", use_private_ip)]);
+        let mut others = Vec::new();
+        for number in 20..20 + random.below(4) as u8 {
+            others.push(public(number).to_string());
+            add_address(&mut world, public(number));
+        }
+        let all = [node(1), node(2), metal(1), metal(2), metal(3)];
+        world.nodes = all.into_iter().filter(|_| random.percent(70)).collect();
+        for node in &mut world.nodes {
+            if random.percent(30) {
+                node.addresses.clear();
+            }
+            if random.percent(10) {
+                node.dedicated_ipv4 = None;
+            }
+        }
+        assert_eq!(world.network, Some(NETWORK));
+        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
+        let made = lines(&made.unwrap_or_else(|_| panic!("seed {seed}")));
+        removed += made.iter().filter(|line| line.contains("removed")).count();
+        foreign += others.len();
+        for other in others {
+            assert!(addresses(&world).contains(&other), "seed {seed}: {made:?}");
+        }
+        assert!(world.plan().changes.is_empty(), "seed {seed}");
+    }
+    assert!(removed > 300 && foreign > 300, "{removed} {foreign}");
+}

@@ -1,0 +1,377 @@
+//! The Robot web service in memory: dedicated servers, the logins that see them, and its limits.
+//!
+//! Rules and shapes are those of <https://robot.hetzner.com/doc/webservice/en.html>. Where that is silent, or where two
+//! logins could not be told apart here, a comment says what was chosen. Nothing here knows the Cloud: that asks
+//! whether an address belongs to a dedicated server.
+
+mod operator;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use crate::exchange::{Handler, Request, Response};
+
+/// Failed logins until the caller's address is blocked, and for how long it is. All callers of a sandbox have one
+/// address. A failed login counts as long as a block takes (not documented), and a good one does not change that.
+const FAILURES: usize = 3;
+const BLOCK: Duration = Duration::from_secs(600);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The account whose logins are in the environment, and whose addresses may be targets of load balancers.
+pub const OWN_ACCOUNT: u32 = 0;
+
+/// The web service of all accounts. Its methods are those of an operator in Robot, or of a technician in the data
+/// centre: they take effect at once, need no login, spend no budget.
+pub struct Robot {
+    scale: f64,
+    state: Mutex<State>,
+}
+
+/// As the API shows it, and what only its owner knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DedicatedServer {
+    pub number: u64,
+    pub name: String,
+    /// None is shown as null; it may also be empty.
+    pub server_ip: Option<String>,
+    /// Without its `/64`. None is shown as null; it may also be empty.
+    pub server_ipv6_net: Option<String>,
+    pub product: String,
+    pub dc: String,
+    pub traffic: String,
+    /// `ready` or `in process`.
+    pub status: String,
+    pub cancelled: bool,
+    pub paid_until: String,
+    pub ips: Vec<String>,
+    /// Address and length of the prefix, e.g. `64`. None is shown as null.
+    pub subnets: Option<Vec<(String, String)>>,
+    /// Ways to reset it; none at all is `RESET_NOT_AVAILABLE`.
+    pub reset_types: Vec<String>,
+    /// None follows the power: `running`, `shut off`. E.g. `not supported`.
+    pub operating_status: Option<String>,
+    /// Who owns it; [`OWN_ACCOUNT`] when it is created.
+    pub account: u32,
+    /// In the vSwitch of a Network. The API does not show it.
+    pub private_ip: Option<Ipv4Addr>,
+    /// The machine behind the number: numbers can be given to another one.
+    machine: u64,
+    /// Since when it runs.
+    on: Option<Instant>,
+}
+
+/// What a login sees.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sees {
+    /// A web service user: all servers of an account.
+    Account(u32),
+    /// The "Admin login" of one server.
+    Server(u64),
+}
+
+/// The two limits that calls share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// `/server` and below: 200 an hour.
+    Server,
+    /// `/reset` and below: 500 an hour.
+    Reset,
+}
+
+/// How many requests came with which result of their login.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Logins {
+    pub good: usize,
+    /// With a wrong user or password, answered 401.
+    pub failed: usize,
+    /// While the address was blocked.
+    pub blocked: usize,
+}
+
+struct State {
+    servers: BTreeMap<u64, DedicatedServer>,
+    /// Servers that were ever created.
+    created: u64,
+    users: Vec<User>,
+    limits: [Budget; 2],
+    failures: Vec<Instant>,
+    blocked_until: Option<Instant>,
+    /// What a blocked caller is answered.
+    blocked_answer: Response,
+    logins: Logins,
+}
+
+struct User {
+    name: String,
+    password: String,
+    sees: Sees,
+}
+
+/// At most so many requests in any stretch of so much time.
+struct Budget {
+    max_request: usize,
+    interval: Duration,
+    spent: VecDeque<Instant>,
+}
+
+impl Robot {
+    /// `scale` multiplies every duration: the hour of the limits, the ten minutes of a block.
+    pub fn new(scale: f64) -> Arc<Robot> {
+        let budget = |max_request| Budget {
+            max_request,
+            interval: HOUR.mul_f64(scale),
+            spent: VecDeque::new(),
+        };
+        Arc::new(Robot {
+            scale,
+            state: Mutex::new(State {
+                servers: BTreeMap::new(),
+                created: 0,
+                users: Vec::new(),
+                limits: [budget(200), budget(500)],
+                failures: Vec::new(),
+                blocked_until: None,
+                // Not documented. Users of a wrong password report a 403 that is no JSON:
+                // https://github.com/syself/cluster-api-provider-hetzner/issues/1262
+                blocked_answer: page(403, "403 Forbidden"),
+                logins: Logins::default(),
+            }),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Handler for Robot {
+    fn handle(&self, request: &Request) -> Response {
+        let block = BLOCK.mul_f64(self.scale);
+        match self.lock().answer(request, Instant::now(), block) {
+            Ok(body) => Response::json(200, &body),
+            Err(refusal) => refusal,
+        }
+    }
+}
+
+impl State {
+    fn answer(
+        &mut self,
+        request: &Request,
+        now: Instant,
+        block: Duration,
+    ) -> Result<Value, Response> {
+        let sees = self.authenticate(request, now, block)?;
+        let segments: Vec<&str> = request.path.split('/').skip(1).collect();
+        let (limit, number) = match segments[..] {
+            ["server"] => (Limit::Server, None),
+            ["server", number] => (Limit::Server, Some(number)),
+            ["reset"] => (Limit::Reset, None),
+            ["reset", number] => (Limit::Reset, Some(number)),
+            _ => return Err(error(404, "NOT_FOUND", "Not Found")),
+        };
+        if request.method != "GET" {
+            return Err(error(405, "METHOD_NOT_ALLOWED", "Method Not Allowed"));
+        }
+        if !request.query.is_empty() {
+            return Err(invalid_input(&request.query));
+        }
+        self.limits[limit as usize].spend(now)?;
+        let mut visible = self.servers.values().filter(|server| sees.shows(server));
+        let Some(number) = number else {
+            let all: Vec<Value> = match limit {
+                Limit::Server => visible.map(|one| json!({"server": one.server()})).collect(),
+                Limit::Reset => visible
+                    .filter(|one| !one.reset_types.is_empty())
+                    .map(|one| json!({"reset": one.reset()}))
+                    .collect(),
+            };
+            return match (all.is_empty(), limit) {
+                (false, _) => Ok(all.into()),
+                (true, Limit::Server) => Err(error(404, "SERVER_NOT_FOUND", "No server found")),
+                (true, Limit::Reset) => {
+                    let message = "No servers with reset option found";
+                    Err(error(404, "NOT_FOUND", message))
+                }
+            };
+        };
+        let found = visible.find(|server| number.parse() == Ok(server.number));
+        let found = found.ok_or_else(|| {
+            let message = format!("Server with id {number} not found");
+            error(404, "SERVER_NOT_FOUND", &message)
+        })?;
+        match limit {
+            Limit::Server => Ok(json!({"server": found.server_alone()})),
+            Limit::Reset if found.reset_types.is_empty() => {
+                let message = "The server has no reset option";
+                Err(error(404, "RESET_NOT_AVAILABLE", message))
+            }
+            Limit::Reset => {
+                let mut reset = found.reset();
+                reset["operating_status"] = found.shown_status().into();
+                Ok(json!({ "reset": reset }))
+            }
+        }
+    }
+
+    /// Without a user it is no attempt to log in: 401, and it does not count.
+    fn authenticate(
+        &mut self,
+        request: &Request,
+        now: Instant,
+        block: Duration,
+    ) -> Result<Sees, Response> {
+        if let Some(until) = self.blocked_until {
+            if now < until {
+                self.logins.blocked += 1;
+                return Err(self.blocked_answer.clone());
+            }
+            self.blocked_until = None;
+            self.failures.clear();
+        }
+        let Some((name, password)) = basic(request) else {
+            return Err(unauthorized());
+        };
+        let mut users = self.users.iter();
+        if let Some(user) = users.find(|user| user.name == name && user.password == password) {
+            self.logins.good += 1;
+            return Ok(user.sees);
+        }
+        self.logins.failed += 1;
+        self.failures.retain(|failed| now - *failed < block);
+        self.failures.push(now);
+        if self.failures.len() >= FAILURES {
+            self.blocked_until = Some(now + block);
+        }
+        Err(unauthorized())
+    }
+}
+
+impl Budget {
+    fn spend(&mut self, now: Instant) -> Result<(), Response> {
+        let first = self.spent.partition_point(|at| now - *at >= self.interval);
+        self.spent.drain(..first);
+        if self.spent.len() >= self.max_request {
+            let body = json!({"error": {
+                "status": 403, "code": "RATE_LIMIT_EXCEEDED", "message": "rate limit exceeded",
+                "max_request": self.max_request, "interval": self.interval.as_secs_f64().ceil() as u64,
+            }});
+            return Err(Response::json(403, &body));
+        }
+        self.spent.push_back(now);
+        Ok(())
+    }
+}
+
+impl Sees {
+    fn shows(self, server: &DedicatedServer) -> bool {
+        match self {
+            Sees::Account(account) => server.account == account,
+            Sees::Server(number) => server.number == number,
+        }
+    }
+}
+
+impl DedicatedServer {
+    /// As in the list.
+    fn server(&self) -> Value {
+        let subnets = self.subnets.as_ref().map(|subnets| {
+            let subnets = subnets.iter();
+            subnets
+                .map(|(ip, mask)| json!({"ip": ip, "mask": mask}))
+                .collect::<Value>()
+        });
+        json!({
+            "server_ip": self.server_ip, "server_ipv6_net": self.server_ipv6_net,
+            "server_number": self.number, "server_name": self.name, "product": self.product, "dc": self.dc,
+            "traffic": self.traffic, "status": self.status, "cancelled": self.cancelled,
+            "paid_until": self.paid_until, "ip": self.ips, "subnet": subnets,
+        })
+    }
+
+    /// As it is shown alone: with what it can do.
+    fn server_alone(&self) -> Value {
+        let mut server = self.server();
+        let has_reset = !self.reset_types.is_empty();
+        for (name, can) in [("reset", has_reset), ("rescue", true), ("wol", has_reset)] {
+            server[name] = can.into();
+        }
+        for name in ["vnc", "windows", "plesk", "cpanel", "hot_swap"] {
+            server[name] = false.into();
+        }
+        server["linked_storagebox"] = Value::Null;
+        server
+    }
+
+    /// As in the list.
+    fn reset(&self) -> Value {
+        json!({
+            "server_ip": self.server_ip, "server_ipv6_net": self.server_ipv6_net,
+            "server_number": self.number, "type": self.reset_types,
+        })
+    }
+
+    fn shown_status(&self) -> &str {
+        match (&self.operating_status, self.on) {
+            (Some(status), _) => status,
+            (None, Some(_)) => "running",
+            (None, None) => "shut off",
+        }
+    }
+
+    /// One of its public addresses, the ones of its subnets included.
+    fn has(&self, ip: IpAddr) -> bool {
+        let is = |text: &String| text.parse() == Ok(ip);
+        let mut ranges = self.subnets.iter().flatten();
+        self.server_ip.iter().chain(&self.ips).any(is)
+            || ranges.any(|(net, mask)| {
+                let range = format!("{net}/{mask}").parse::<IpNet>();
+                range.is_ok_and(|range| range.contains(&ip))
+            })
+    }
+}
+
+/// User and password.
+fn basic(request: &Request) -> Option<(String, String)> {
+    let (scheme, text) = request.header("authorization")?.split_once(' ')?;
+    let bytes = BASE64_STANDARD.decode(text.trim()).ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    let (user, password) = text.split_once(':')?;
+    let is_basic = scheme.eq_ignore_ascii_case("basic");
+    is_basic.then(|| (user.to_owned(), password.to_owned()))
+}
+
+fn error(status: u16, code: &str, message: &str) -> Response {
+    let body = json!({"error": {"status": status, "code": code, "message": message}});
+    Response::json(status, &body)
+}
+
+fn unauthorized() -> Response {
+    error(401, "UNAUTHORIZED", "Unauthorized").with_header("WWW-Authenticate", "Basic")
+}
+
+/// No call here takes parameters.
+fn invalid_input(query: &[(String, String)]) -> Response {
+    let names: Vec<&String> = query.iter().map(|(name, _)| name).collect();
+    let body = json!({"error": {
+        "status": 400, "code": "INVALID_INPUT", "message": "invalid input", "missing": null, "invalid": names,
+    }});
+    Response::json(400, &body)
+}
+
+/// An answer of what stands before the web service.
+fn page(status: u16, title: &str) -> Response {
+    Response {
+        status,
+        headers: vec![("Content-Type".into(), "text/html".into())],
+        body: format!("<html><head><title>{title}</title></head><body>{title}</body></html>\n")
+            .into(),
+    }
+}

@@ -1,0 +1,187 @@
+//! What operators and tests do to dedicated servers, logins and limits. Everything takes effect at once.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+use super::{DedicatedServer, Limit, Logins, OWN_ACCOUNT, Robot, Sees, User};
+use crate::exchange::Response;
+
+/// The number of the first server.
+const FIRST_NUMBER: u64 = 2_000_001;
+
+impl Robot {
+    /// A running server of [`OWN_ACCOUNT`] with one IPv4 address and one IPv6 subnet. Returns its number.
+    pub fn create(&self, name: &str) -> u64 {
+        let mut state = self.lock();
+        let number = (FIRST_NUMBER..)
+            .find(|number| !state.servers.contains_key(number))
+            .unwrap_or_default();
+        state.created += 1;
+        let index = u16::try_from(state.created).unwrap_or_else(|_| panic!("too many servers"));
+        let [high, low] = index.to_be_bytes();
+        // The second half of RFC 2544's range: the simulated Cloud begins with the first.
+        let ipv4 = Ipv4Addr::new(198, 19, high, low).to_string();
+        let ipv6 = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, index, 0, 0, 0, 0).to_string();
+        let server = DedicatedServer {
+            number,
+            name: name.to_owned(),
+            server_ip: Some(ipv4.clone()),
+            server_ipv6_net: Some(ipv6.clone()),
+            product: "AX41-NVMe".into(),
+            dc: "FSN1-DC16".into(),
+            traffic: "unlimited".into(),
+            status: "ready".into(),
+            cancelled: false,
+            paid_until: "2027-01-31".into(),
+            ips: vec![ipv4],
+            subnets: Some(vec![(ipv6, "64".into())]),
+            reset_types: ["power", "power_long", "hw", "man"]
+                .map(str::to_owned)
+                .into(),
+            operating_status: None,
+            account: OWN_ACCOUNT,
+            private_ip: None,
+            machine: state.created,
+            on: Some(Instant::now()),
+        };
+        state.servers.insert(number, server);
+        number
+    }
+
+    /// Changes a server, its number included; one that has the new number already is no more. Nothing happens when
+    /// there is none.
+    pub fn edit(&self, number: u64, edit: impl FnOnce(&mut DedicatedServer)) {
+        let mut state = self.lock();
+        if let Some(mut server) = state.servers.remove(&number) {
+            edit(&mut server);
+            state.servers.insert(server.number, server);
+        }
+    }
+
+    pub fn remove(&self, number: u64) {
+        self.lock().servers.remove(&number);
+    }
+
+    /// All servers of all accounts, by number.
+    pub fn servers(&self) -> Vec<DedicatedServer> {
+        self.lock().servers.values().cloned().collect()
+    }
+
+    pub fn server(&self, number: u64) -> Option<DedicatedServer> {
+        self.lock().servers.get(&number).cloned()
+    }
+
+    /// The first server of that name.
+    pub fn number_of(&self, name: &str) -> Option<u64> {
+        let state = self.lock();
+        let mut servers = state.servers.values();
+        servers
+            .find(|server| server.name == name)
+            .map(|server| server.number)
+    }
+
+    /// Somebody presses the power button. Its kubelet falls silent, or comes back.
+    pub fn set_power(&self, number: u64, on: bool) {
+        self.edit(number, |server| {
+            server.on = on.then(|| server.on.unwrap_or_else(Instant::now));
+        });
+    }
+
+    /// A login more; replaces the one of that user.
+    pub fn set_login(&self, user: &str, password: &str, sees: Sees) {
+        let user = User {
+            name: user.to_owned(),
+            password: password.to_owned(),
+            sees,
+        };
+        let users = &mut self.lock().users;
+        match users.iter_mut().find(|other| other.name == user.name) {
+            Some(known) => *known = user,
+            None => users.push(user),
+        }
+    }
+
+    /// User and password of the first login that sees [`OWN_ACCOUNT`]: what the environment says. Empty when there is
+    /// none.
+    pub fn login(&self) -> (String, String) {
+        let state = self.lock();
+        let mut users = state.users.iter();
+        let own = users.find(|user| user.sees == Sees::Account(OWN_ACCOUNT));
+        own.map(|user| (user.name.clone(), user.password.clone()))
+            .unwrap_or_default()
+    }
+
+    /// Changes the password of [`login`](Robot::login); the old one is wrong from now on.
+    pub fn set_password(&self, password: &str) {
+        self.set_login(&self.login().0, password, Sees::Account(OWN_ACCOUNT));
+    }
+
+    pub fn remove_login(&self, user: &str) {
+        self.lock().users.retain(|other| other.name != user);
+    }
+
+    /// From now on at most so many requests in so much time, not scaled; what was spent is forgotten.
+    pub fn set_limit(&self, limit: Limit, max_request: usize, interval: Duration) {
+        let mut state = self.lock();
+        let budget = &mut state.limits[limit as usize];
+        budget.spent.clear();
+        (budget.max_request, budget.interval) = (max_request, interval);
+    }
+
+    /// What a blocked caller is answered; a 403 that is no JSON until it is set.
+    pub fn set_blocked_answer(&self, answer: Response) {
+        self.lock().blocked_answer = answer;
+    }
+
+    /// How long the callers' address stays blocked, from now.
+    pub fn blocked_for(&self) -> Option<Duration> {
+        let left = self
+            .lock()
+            .blocked_until?
+            .checked_duration_since(Instant::now())?;
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// The ten minutes are over.
+    pub fn end_block(&self) {
+        let mut state = self.lock();
+        state.blocked_until = None;
+        state.failures.clear();
+    }
+
+    pub fn logins(&self) -> Logins {
+        self.lock().logins
+    }
+
+    /// Machines that run. Cheap: kubelets look at it all the time.
+    pub(crate) fn running_machines(&self) -> HashSet<u64> {
+        let state = self.lock();
+        let running = state.servers.values().filter(|server| server.on.is_some());
+        running.map(|server| server.machine).collect()
+    }
+
+    /// A public address of [`OWN_ACCOUNT`].
+    pub(crate) fn owns(&self, ip: IpAddr) -> bool {
+        let state = self.lock();
+        let mut servers = state.servers.values();
+        servers.any(|server| server.account == OWN_ACCOUNT && server.has(ip))
+    }
+
+    /// Since when the server with this public or private address runs.
+    pub(crate) fn answers_since(&self, ip: IpAddr) -> Option<Instant> {
+        let state = self.lock();
+        let mut servers = state.servers.values();
+        let is = |server: &&DedicatedServer| {
+            server.private_ip.map(IpAddr::V4) == Some(ip) || server.has(ip)
+        };
+        servers.find(is)?.on
+    }
+}
+
+impl DedicatedServer {
+    /// For a [`NodeSpec`](crate::kubelet::NodeSpec).
+    pub fn machine(&self) -> u64 {
+        self.machine
+    }
+}
