@@ -58,7 +58,7 @@ const SCREENS: &[Screens] = &[
     ("help", nowhere, &[
         &["help"],
         &["help", "lb"],
-        &["route", "list", "--help"],
+        &["explain", "--help"],
         &["help", "shell"],
     ]),
 ];
