@@ -202,7 +202,10 @@ impl<'a> Observer<'a> {
         let (asked, servers, checkup, balancers) = cloud.clone();
         self.cloud = Some(cloud);
         let apis = match (&self.apis, &cluster) {
-            (Ok(apis), Ok(_)) => Ok(apis),
+            (Ok(apis), Ok(_)) => {
+                leader::heed_refused_login(settings, apis);
+                Ok(apis)
+            }
             _ => Err(Gap::Needs("cluster")),
         };
         let look = self.look;
@@ -292,7 +295,10 @@ impl<'a> Observer<'a> {
         let snapshot = provider
             .prepare()
             .and_then(|()| balancers.observe(&[], Urgency::Needed));
-        Ok(snapshot.map_err(cloud_gap)?.health(None))
+        let all = snapshot.map_err(cloud_gap)?.all().into_iter();
+        Ok(all
+            .map(|(one, _)| (one.name.clone(), one.health()))
+            .collect())
     }
 }
 
