@@ -115,7 +115,10 @@ fn shown(place: &Place, columns: usize, words: &[&str]) -> Option<String> {
     let folder = Some(sandbox.folder());
     let shown = common::at_terminal_of(Some(columns), folder, env, words)?;
     let left = |line: &str| line.split("\u{1b}[K").last().unwrap().to_owned();
-    let lines: Vec<String> = shown.lines().map(left).collect();
+    // Of a busy machine.
+    let is_wait = |line: &String| line.starts_with("ccm: waiting for ");
+    let lines = shown.lines().map(left).filter(|line| !is_wait(line));
+    let lines: Vec<String> = lines.collect();
     let mut shown = format!("$ ccm {}\n{}\n\n", words.join(" "), lines.join("\n"));
     for end in [" of 3600 calls", " s ago"] {
         let ends: Vec<usize> = shown.match_indices(end).map(|(at, _)| at).collect();

@@ -205,7 +205,10 @@ impl<'a> Observer<'a> {
         let (asked, servers, checkup, balancers) = cloud.clone();
         self.cloud = Some(cloud);
         let apis = match (&self.apis, &cluster) {
-            (Ok(apis), Ok(_)) => Ok(apis),
+            (Ok(apis), Ok(_)) => {
+                leader::heed_refused_login(settings, apis);
+                Ok(apis)
+            }
             _ => Err(Gap::Needs("cluster")),
         };
         let look = self.look;
