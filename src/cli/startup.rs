@@ -4,7 +4,7 @@
 use super::logging::{self, Reader};
 use super::names::{NODES, SERVICES};
 use super::output::{Exit, Printer, usage};
-use super::{commands, terminal, wire};
+use super::{commands, leader, terminal, wire};
 use crate::cache::Apis;
 use crate::http;
 use crate::kube::{self, Container, container};
@@ -139,7 +139,11 @@ impl Started {
             None,
             self.unknown.clone(),
         );
-        apis.map_err(|why| Printer::failure(&why))
+        let apis = apis.map_err(|why| Printer::failure(&why))?;
+        if let Some(why) = leader::heed_refused_login(&self.settings, &apis) {
+            Printer::notice(why);
+        }
+        Ok(apis)
     }
 }
 

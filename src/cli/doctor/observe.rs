@@ -138,7 +138,11 @@ pub(in crate::cli) fn observe(started: &Started) -> View<'_> {
         (Some(_), ..) => Err(Gap::Needs("services")),
     };
     let apis = match (kube, provider) {
-        (Some(kube), Ok(provider)) => Ok(wire::together(settings, kube, provider)),
+        (Some(kube), Ok(provider)) => {
+            let apis = wire::together(settings, kube, provider);
+            leader::heed_refused_login(settings, &apis);
+            Ok(apis)
+        }
         (None, _) => Err(Gap::Needs("cluster")),
         (_, Err(gap)) => Err(gap),
     };
