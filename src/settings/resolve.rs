@@ -240,7 +240,7 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
         (
             settings.all_namespaces.value && is_in_one,
             "-A",
-            "not together with -n",
+            "all namespaces, and -n one: leave one of them out",
         ),
         (
             output == Output::Name && !is_list,
@@ -250,7 +250,7 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
         (
             settings.watch.value && is_document,
             "--watch",
-            "not with -o json and yaml",
+            "shows a table again and again: leave it out for -o json and yaml",
         ),
     ]
     .into_iter()

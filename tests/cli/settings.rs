@@ -304,22 +304,23 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--node-sync-interval 5", "--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s"),
         (Run, "--node-sync-interval=0", "--node-sync-interval: \"0\": must be 100ms or longer"),
         (Run, "--node-sync-interval=-5s", "--node-sync-interval: \"-5s\": must not be negative"),
-        (Run, "--node-sync-interval", "--node-sync-interval: needs a value: DURATION"),
+        (Run, "--node-sync-interval", "--node-sync-interval: needs a value: DURATION, e.g. --node-sync-interval 5s"),
         (Run, "--node-sync-interval=", "--node-sync-interval: \"\": not a duration; write e.g. 5s or 1m30s"),
         (Run, "--nod-sync-interval 5s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?"),
         (Run, "--nod-sync-interval=5s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?"),
         (Run, "--leader-elct=false", "--leader-elct: unknown flag; did you mean --leader-elect?"),
         (Run, "---once", "---once: unknown flag; did you mean --once?"),
-        (Run, "--\u{1b}[0m", "--\\u{1b}[0m: unknown flag; see --help"),
-        (Run, "--whatever 5", "--whatever: unknown flag; see --help"),
+        (Run, "--\u{1b}[0m", "--\\u{1b}[0m: unknown flag; see ccm run --help"),
+        (Run, "--whatever 5", "--whatever: unknown flag; see ccm run --help"),
         (Run, "--once 5", "ccm run: \"5\": unexpected word; it takes only flags, and a flag that is true or false takes its value with ="),
         (Run, "--leader-elect false", "ccm run: \"false\": unexpected word; it takes only flags, and a flag that is true or false takes its value with ="),
         (Run, "-- --once", "ccm run: \"--once\": unexpected word; it takes only flags, and a flag that is true or false takes its value with ="),
-        (Run, "-once", "-o: only for config, node list, node inspect, node sync, lb list, lb inspect, lb sync, route list, route sync, doctor, status or lint"),
-        (Run, "-kubeconfig=/a --once", "-k: unknown flag; see --help"),
-        (Run, "-x", "-x: unknown flag; see --help"),
-        (Run, "-o json", "-o: only for config, node list, node inspect, node sync, lb list, lb inspect, lb sync, route list, route sync, doctor, status or lint"),
-        (Run, "-v", "-v: needs a value: N"),
+        (Run, "-once", "-once: long flags have two dashes: did you mean --once?"),
+        (Run, "-kubeconfig=/a --once", "-kubeconfig: long flags have two dashes: did you mean --kubeconfig?"),
+        (Run, "-kubeconfig /a --once", "-kubeconfig: long flags have two dashes: did you mean --kubeconfig?"),
+        (Run, "-x", "-x: unknown flag; see ccm run --help"),
+        (Run, "-o json", "-o: not a flag of run; see ccm run --help"),
+        (Run, "-v", "-v: needs a value: N, e.g. -v 0"),
         (Run, "-v=-1", "-v: \"-1\": use a whole number from 0"),
         (Run, "--v=high", "--v: \"high\": use a whole number from 0"),
         (Run, "-h=x", "-h: takes no value"),
@@ -331,7 +332,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--master=https://u:hunter2@host", "--master: \"https://…@host\": leave out the user name and password"),
         (Run, "--metrics-address=8233", "--metrics-address: \"8233\": write :PORT or IP:PORT, e.g. :8233, 127.0.0.1:8233 or [::1]:8233"),
         (Run, "--token geheim", "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
-        (Run, "--cluster-cidr", "--cluster-cidr: needs a value: CIDR,…"),
+        (Run, "--cluster-cidr", "--cluster-cidr: needs a value: CIDR,…, e.g. --cluster-cidr 10.244.0.0/16"),
         (Run, "--cluster-cidr=0.0.0.0/0", "--cluster-cidr: \"0.0.0.0/0\": use the range of the pods alone: this one holds every address"),
         (Run, "--cluster-cidr=10.244.0.0/33", "--cluster-cidr: \"10.244.0.0/33\": use IP ranges, e.g. 10.244.0.0/16 or 10.244.0.0/16,fd00:10:244::/56"),
         (Run, "--node-monitor-period=1ns", "--node-monitor-period: \"1ns\": must be 100ms or longer"),
@@ -625,6 +626,30 @@ fn every_drop_in_flag_is_honoured_or_reported() {
         assert_eq!(reported, !is_honoured, "{name}");
         assert!(parsed.words.is_empty());
         assert!(is_honoured || parsed.problems.is_empty(), "{name}");
+    }
+}
+
+/// What `ccm explain` shows of a setting is accepted where the setting is.
+#[test]
+fn the_example_of_each_setting_is_right() {
+    for setting in TABLE.iter().filter(|one| !one.hidden && !one.secret) {
+        let mut variables = setting.variables.iter();
+        if variables.any(|one| one.name().starts_with("ROBOT")) {
+            // It needs credentials beside it.
+            continue;
+        }
+        let value = setting.example();
+        let (flags, variables) = match (setting.flags.first(), setting.variables.first()) {
+            (Some(flag), _) if setting.takes_value() => {
+                (format!("--{flag} {value}"), String::new())
+            }
+            (Some(flag), _) => (format!("--{flag}={value}"), String::new()),
+            (None, Some(variable)) => (String::new(), format!("{}={value}", variable.name())),
+            (None, None) => panic!("{setting:?}"),
+        };
+        let parsed = read_with_token(setting.commands[0], &flags, &variables);
+        let problems: Vec<String> = parsed.problems.iter().map(ToString::to_string).collect();
+        assert!(problems.is_empty(), "{flags}{variables}: {problems:?}");
     }
 }
 

@@ -314,7 +314,10 @@ fn on_a_doubt_the_node_stays_and_nothing_of_it_changes() {
     side_by_side(cases, |(name, change)| {
         let sandbox = initialised(1, 3);
         let env = change(&sandbox);
-        sandbox.kubelets().expire();
+        // Nothing is heard of its kubelet, whatever its machine does.
+        sandbox.cluster().edit("nodes", None, "metal-1", |node| {
+            node["status"]["conditions"] = json!([{ "type": "Ready", "status": "Unknown" }]);
+        });
         let shown = |name: &str| {
             let node = node(&sandbox, name);
             (
@@ -355,7 +358,9 @@ fn another_name_in_robot_is_a_warning_and_never_a_deletion() {
     sandbox
         .robot()
         .edit(one, |server| server.name = "renamed".into());
-    sandbox.kubelets().expire();
+    sandbox.cluster().edit("nodes", None, "metal-1", |node| {
+        node["status"]["conditions"] = json!([{ "type": "Ready", "status": "Unknown" }]);
+    });
     let _daemon = Daemon::start(&env(&sandbox), &[]);
     wait_until("the event", || {
         reasons(&sandbox, "metal-1").contains(&"PossibleNodeDeletion".to_owned())

@@ -289,7 +289,10 @@ fn balancers(provider: &Hetzner) -> Seen<Vec<(String, BalancerHealth)>> {
     let snapshot = provider
         .prepare()
         .and_then(|()| balancers.observe(&[], Urgency::Needed));
-    Ok(snapshot.map_err(cloud_gap)?.health(None))
+    let all = snapshot.map_err(cloud_gap)?.all().into_iter();
+    Ok(all
+        .map(|(one, _)| (one.name.clone(), one.health()))
+        .collect())
 }
 
 fn cloud_gap(error: provider::Error) -> Gap {
