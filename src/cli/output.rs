@@ -110,11 +110,12 @@ pub(super) fn line(text: impl std::fmt::Display) -> String {
 
 /// A text in lines of at most so many characters: `first` stands before the first one, `indent` spaces before the
 /// others.
-/// A word that is longer than a line, e.g. the path of an error, is cut into lines as well.
+/// A word that is longer than a line, e.g. the path of an error, is cut into lines as well: a secret must not be in it,
+/// for in pieces it is not found any more.
 pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str) -> String {
     let width = columns - indent;
     let mut pieces: Vec<String> = Vec::new();
-    for line in wrapped(&one_line(text), width) {
+    for line in wrapped(&one_line(&without_known_secrets(text)), width) {
         let letters: Vec<char> = line.chars().collect();
         pieces.extend(letters.chunks(width).map(String::from_iter));
     }
