@@ -141,6 +141,10 @@ pub(in crate::cli) fn observe(started: &Started) -> View<'_> {
         (Some(kube), Ok(provider)) => {
             let apis = wire::together(settings, kube, provider);
             leader::heed_refused_login(settings, &apis);
+            let dedicated = apis.provider.dedicated();
+            if let (Some(dedicated), Some(refused)) = (dedicated, started.login_refused.get()) {
+                dedicated.wait_since(refused);
+            }
             Ok(apis)
         }
         (None, _) => Err(Gap::Needs("cluster")),
@@ -159,7 +163,7 @@ pub(in crate::cli) fn observe(started: &Started) -> View<'_> {
             .value;
         Ok((apis, nodes))
     });
-    let listed = apis.and_then(|apis| {
+    let listed = apis.clone().and_then(|apis| {
         let listed = apis.load_balancer_services(ONE_LOOK, ReadFrom::Latest);
         Ok(listed.map_err(gap)?.value)
     });
@@ -187,6 +191,9 @@ pub(in crate::cli) fn observe(started: &Started) -> View<'_> {
         .map_or(&[][..], |servers| servers.as_slice());
     let nodes =
         read.map(|(apis, nodes)| node::plan(&nodes, instances, &*apis.provider, Timestamp::MIN));
+    if let Some(dedicated) = apis.ok().and_then(|apis| apis.provider.dedicated()) {
+        started.login_refused.set(dedicated.login_refused());
+    }
     View {
         problems: problems.iter().map(ToString::to_string).collect(),
         settings,
