@@ -5,7 +5,7 @@ use super::names::{self, Known, Word};
 use super::objects::{
     Context, Item, Planned, error_of, field, finding, section, sides, warnings, would_do,
 };
-use super::output::{Exit, line, or_dash, without};
+use super::output::{Exit, line, or_dash, paragraph, without};
 use super::table::Columns;
 use super::terminal::{columns, is_terminal};
 use super::{startup, wire};
@@ -171,7 +171,9 @@ fn called_in_cloud(plans: &Plans) -> Known {
         others.extend(instance.public_ipv4.map(|ip| ip.to_string()));
         others.extend(instance.public_ipv6.map(|range| range.to_string()));
         others.push(instance.name.clone());
+        others.push(instance.id.number().to_string());
     }
+    others.push(plan.node.spec.provider_id.clone());
     others.push(server(&plan.server).0);
     Known {
         name: plan.object.name.clone(),
@@ -286,13 +288,23 @@ impl Serialize for Cloud<'_> {
         let Cloud(instance, matched_by) = self;
         let private = instance.private.iter().map(|private| private.ip);
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("kind", "Server")?;
+        let is_dedicated = instance.id.dedicated().is_some();
+        let kind = if is_dedicated {
+            "DedicatedServer"
+        } else {
+            "Server"
+        };
+        map.serialize_entry("kind", kind)?;
         map.serialize_entry("id", &instance.id.number())?;
         map.serialize_entry("name", &instance.name)?;
         map.serialize_entry("state", &instance.state.to_string())?;
         map.serialize_entry("type", &*instance.instance_type)?;
         map.serialize_entry("location", &*instance.location)?;
         map.serialize_entry("networkZone", &*instance.network_zone)?;
+        if is_dedicated {
+            map.serialize_entry("dataCenter", &*instance.data_center)?;
+            map.serialize_entry("cancelled", &instance.is_cancelled)?;
+        }
         map.serialize_entry("publicIpv4", &instance.public_ipv4)?;
         map.serialize_entry("publicIpv6", &instance.public_ipv6)?;
         map.serialize_entry("privateIps", &private.collect::<Vec<_>>())?;
@@ -415,7 +427,8 @@ fn inspection(plans: &Plans) -> String {
     let fields: String = fields
         .map(|one| field(&one.field, &one.have, &one.want, false, &one.source))
         .collect();
-    let findings: String = plans.findings().map(finding).collect();
+    let findings = cancelled(&plans.node.server).into_iter();
+    let findings: String = findings.chain(plans.findings().map(finding)).collect();
     [
         both_sides(&plans.node),
         taints(&plans.node.node),
@@ -431,6 +444,14 @@ fn inspection(plans: &Plans) -> String {
         would_do(&plans.proposal().changes, "change nothing"),
     ]
     .concat()
+}
+
+/// Of a dedicated server: what its contract means for the node.
+fn cancelled(server: &Server) -> Option<String> {
+    let text = "the dedicated server is cancelled: when its contract has ended, Robot does not list it, and its node is \
+                deleted; move its pods in time, or revoke the cancellation in Robot";
+    let is_cancelled = matches!(server, Server::Matched(instance, _) if instance.is_cancelled);
+    is_cancelled.then(|| paragraph("  ! ", 4, text))
 }
 
 fn taints(node: &Node) -> String {
@@ -452,11 +473,15 @@ fn both_sides(plan: &NodePlan) -> String {
     let (mut identity, mut matched_by) = (Vec::new(), "-".to_owned());
     match &plan.server {
         Server::Matched(instance, by) => {
-            identity.push(format!("server {}", instance.id));
+            let (kind, at) = match instance.id.cloud() {
+                Some(_) => ("server", &instance.location),
+                None => ("dedicated server", &instance.data_center),
+            };
+            identity.push(format!("{kind} {}", instance.id.number()));
             name.push(instance.name.clone());
             place.push(format!(
-                "{}, {} ({})",
-                instance.instance_type, instance.location, instance.network_zone
+                "{}, {at} ({})",
+                instance.instance_type, instance.network_zone
             ));
             matched_by = by.to_string();
             addresses.extend(instance.public_ipv4.map(|ip| format!("public {ip}")));

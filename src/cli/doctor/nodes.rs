@@ -2,6 +2,7 @@
 
 use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok, reported};
+use super::robot;
 use crate::controllers::lifecycle::SHUTDOWN;
 use crate::controllers::node::{NodePlan, Server, is_uninitialized};
 use crate::provider::{Finding, Reason};
@@ -105,8 +106,13 @@ pub(super) fn servers(view: &View) -> Verdicts {
         Reason::ServerNotFound,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
+        // Of a dedicated server that is named differently.
+        Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {
+        if robot::is_not_looked_up(view, plan) {
+            return None;
+        }
         let is_new = matches!(plan.server, Server::Matched(..)) && is_uninitialized(&plan.node);
         // What can't be initialised, or not be kept right.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
@@ -142,7 +148,10 @@ pub(super) fn ready(view: &View) -> Verdicts {
                 "not ready; its server was off: it has the taint shutdown",
                 ON,
             ),
-            Server::Matched(..) => ("not ready; its server runs", KUBELET),
+            // Robot is not asked for the power of each.
+            Server::Matched(server, _) if server.id.cloud().is_some() => {
+                ("not ready; its server runs", KUBELET)
+            }
             _ => ("not ready; whether its server runs is not known", KUBELET),
         };
         Some(Outcome::bad(down == nodes.len(), found, remedy))

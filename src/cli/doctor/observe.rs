@@ -12,7 +12,7 @@ use crate::hetzner::Hetzner;
 use crate::http::Token;
 use crate::kube::{self, LeaseKey, LeaseSpec, Service, Verb, Version, Workload};
 use crate::provider::{
-    self, BalancerHealth, Checkup, ErrorKind, Instance, Orphan, Provider, Urgency,
+    self, BalancerHealth, Checkup, ErrorKind, Instance, Orphan, Provider, Servers, Urgency,
 };
 use crate::settings::{Command, Controller, Settings};
 use jiff::Timestamp;
@@ -29,6 +29,8 @@ pub(in crate::cli) struct View<'a> {
     pub(in crate::cli) token: Seen<usize>,
     /// All of the project.
     pub(in crate::cli) servers: Seen<Arc<Vec<Instance>>>,
+    /// All that the login of Robot shows; none: `ROBOT_ENABLED` is false.
+    pub(in crate::cli) dedicated: Option<Seen<Arc<Vec<Instance>>>>,
     /// What it says of a call that failed counts as well.
     pub(in crate::cli) checkup: Checkup,
     pub(in crate::cli) cluster: Seen<Cluster>,
@@ -137,11 +139,12 @@ pub(in crate::cli) fn observe(started: &Started) -> View<'_> {
         (None, ..) => Err(Gap::Needs("api")),
         (Some(_), ..) => Err(Gap::Needs("services")),
     };
-    let apis = match (kube, provider) {
-        (Some(kube), Ok(provider)) => Ok(wire::together(settings, kube, provider)),
-        (None, _) => Err(Gap::Needs("cluster")),
-        (_, Err(gap)) => Err(gap),
+    let (apis, alone) = match (kube, provider) {
+        (Some(kube), Ok(provider)) => (Ok(wire::together(settings, kube, provider)), None),
+        (None, provider) => (Err(Gap::Needs("cluster")), provider.ok()),
+        (_, Err(gap)) => (Err(gap), None),
     };
+    let dedicated = read_dedicated(apis.as_ref().ok(), alone.as_ref());
     let servers = servers.map(|servers| match &apis {
         Ok(apis) => apis.instances_listed(servers, asked).value,
         Err(_) => Arc::new(servers),
@@ -181,9 +184,18 @@ pub(in crate::cli) fn observe(started: &Started) -> View<'_> {
     let instances = servers
         .as_ref()
         .map_or(&[][..], |servers| servers.as_slice());
+    let known = Servers {
+        cloud: Ok(instances),
+        dedicated: dedicated.as_ref().map_or(Ok(&[]), |listed| {
+            listed.as_ref().map(|listed| listed.as_slice())
+        }),
+    };
     let nodes =
-        read.map(|(apis, nodes)| node::plan(&nodes, instances, &*apis.provider, Timestamp::MIN));
+        read.map(|(apis, nodes)| node::plan(&nodes, known, &*apis.provider, Timestamp::MIN));
+    let without_login = || Gap::NotHere(WITHOUT_LOGIN.into());
+    let is_on = settings.robot_enabled.value;
     View {
+        dedicated: is_on.then(|| dedicated.ok_or_else(without_login)?.map_err(robot_gap)),
         problems: problems.iter().map(ToString::to_string).collect(),
         settings,
         token,
@@ -278,6 +290,23 @@ fn read_servers(provider: &Hetzner, checkup: &mut Checkup) -> Seen<Vec<Instance>
     servers.map_err(cloud_gap)
 }
 
+const WITHOUT_LOGIN: &str = "ROBOT_USER and ROBOT_PASSWORD are not set: no dedicated server is looked up, their nodes \
+                             keep what they have, and are targets by their InternalIP alone";
+
+/// One call; what rests on the list takes it from the cache. None: no login is set.
+fn read_dedicated(
+    apis: Option<&Apis>,
+    alone: Option<&Hetzner>,
+) -> Option<Result<Arc<Vec<Instance>>, provider::Error>> {
+    if let Some(apis) = apis {
+        apis.provider.dedicated()?;
+        let listed = apis.dedicated(None, Urgency::Needed);
+        return Some(listed.map(|view| view.value));
+    }
+    let listed = alone?.dedicated()?.list(Urgency::Needed);
+    Some(listed.map(Arc::new))
+}
+
 fn balancers(provider: &Hetzner) -> Seen<Vec<(String, BalancerHealth)>> {
     let Some(balancers) = provider.load_balancers() else {
         return Err(Gap::Needs("services"));
@@ -289,18 +318,35 @@ fn balancers(provider: &Hetzner) -> Seen<Vec<(String, BalancerHealth)>> {
 }
 
 fn cloud_gap(error: provider::Error) -> Gap {
+    let fixes = [
+        "copy the token anew, or make another one in the Hetzner Console (Security → API tokens, Read & Write), and set \
+         HCLOUD_TOKEN or HCLOUD_TOKEN_FILE",
+        "wait: calls come back one each second; see who else uses the project's API up (autoscaler, CSI driver, \
+         Terraform)",
+        "check HCLOUD_ENDPOINT, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com",
+    ];
+    fixable(error, fixes)
+}
+
+fn robot_gap(error: provider::Error) -> Gap {
+    let fixes = [
+        "set ROBOT_USER and ROBOT_PASSWORD, or their _FILE forms, to a user of the web service (Robot → Settings → Web \
+         service and app settings); ccm shows refused credentials once in ten minutes, because three refused logins \
+         block the IP of this machine for as long",
+        "wait: 200 calls an hour is all that the web service takes; see who else uses it up (other clusters, installers, \
+         scripts)",
+        "check ROBOT_ENDPOINT, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com; until then \
+         nodes on dedicated servers keep what they have",
+    ];
+    fixable(error, fixes)
+}
+
+/// The fix of a refused login, of a rate limit, and of everything else.
+fn fixable(error: provider::Error, [login, limit, other]: [&'static str; 3]) -> Gap {
     let fix = match error.kind {
-        ErrorKind::Unauthorized | ErrorKind::Forbidden => {
-            "copy the token anew, or make another one in the Hetzner Console (Security → API tokens, Read & Write), \
-             and set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE"
-        }
-        ErrorKind::RateLimited { .. } => {
-            "wait: calls come back one each second; see who else uses the project's API up (autoscaler, CSI driver, \
-             Terraform)"
-        }
-        _ => {
-            "check HCLOUD_ENDPOINT, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com"
-        }
+        ErrorKind::Unauthorized | ErrorKind::Forbidden => login,
+        ErrorKind::RateLimited { .. } => limit,
+        _ => other,
     };
     Gap::Failed(error.message, Some(fix))
 }
@@ -353,6 +399,7 @@ fn gap(error: cache::Error) -> Gap {
     match error {
         cache::Error::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
         cache::Error::Cloud(error) => cloud_gap(error),
+        cache::Error::Dedicated(error) => robot_gap(error),
         error => failed(error.to_string()),
     }
 }
