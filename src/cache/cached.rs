@@ -2,13 +2,11 @@
 //! answer is called again.
 
 use crate::kube;
-use crate::provider::{self, ErrorKind, heartbeat};
+pub(super) use crate::provider::heartbeat::turn;
+use crate::provider::{self, ErrorKind};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// How often a thread that waits for another thread's call tries again, and reports a heartbeat.
-const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// While the cloud's API does not answer, it is called ever less often.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
@@ -142,21 +140,6 @@ impl<T> Cached<T> {
     }
 }
 
-/// Waits for a lock that is held while an API is asked, which may take minutes. The thread that
-/// asks reports heartbeats with its calls; the waiting one reports them here.
-pub(super) fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    loop {
-        match lock.try_lock() {
-            Ok(guard) => return guard,
-            Err(TryLockError::Poisoned(poisoned)) => return PoisonError::into_inner(poisoned),
-            Err(TryLockError::WouldBlock) => {
-                heartbeat::beat();
-                std::thread::sleep(RETRY_INTERVAL);
-            }
-        }
-    }
-}
-
 impl<T> View<T> {
     /// Answered just now.
     pub(super) fn new(value: Arc<T>, asked: Instant) -> View<T> {
@@ -256,7 +239,7 @@ impl CallPause {
 mod tests {
     use super::*;
     use crate::provider::Error;
-    use crate::provider::heartbeat::Heartbeat;
+    use crate::provider::heartbeat::{self, Heartbeat};
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc;
 

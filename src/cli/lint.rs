@@ -5,7 +5,7 @@ use super::output::{self, Document, Exit, Printer, line, usage};
 use super::startup::{self, Started};
 use super::wire;
 use crate::controllers::service;
-use crate::http::{Secret, Token, read_file};
+use crate::http::{Secret, SecretSource, read_file};
 use crate::kube::Service;
 use crate::provider::{Finding, Reason, Snapshot};
 use crate::settings::Command;
@@ -104,7 +104,7 @@ fn snapshot(started: &mut Started, all: &[Checked]) -> Result<Arc<dyn Snapshot>,
     let services = all.iter().filter_map(|one| one.service.as_ref());
     let services: Vec<_> = services.map(Service::for_cloud).collect();
     let reads = settings.token.value.is_some() && !services.is_empty();
-    let unused = || Token::fixed(Secret::new("unused"));
+    let unused = || SecretSource::fixed(Secret::new("unused"));
     settings.token.value.get_or_insert_with(unused);
     settings.load_balancers_enabled.value = true;
     let gate = wire::gate(Command::Lint, settings);

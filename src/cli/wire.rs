@@ -4,8 +4,8 @@
 use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};
 use crate::daemon;
-use crate::hetzner::{self, Hetzner};
-use crate::http::{self, Authorities, Proxies, Timing, Tls, Token, WRITE_TIMEOUT};
+use crate::hetzner::{self, Hetzner, robot};
+use crate::http::{self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT};
 use crate::kube::{self, config};
 use crate::provider::{Gate, LoadBalancerDefaults, OpenGate, Profile, Refused};
 use crate::settings::{self, Command, Settings};
@@ -77,7 +77,7 @@ pub(super) fn apis(
     };
     let provider = provider(settings, gate, metadata, unknown)?;
     let token = settings.token.value.as_ref();
-    let length = token.map_or(TOKEN_CHARACTERS, Token::length);
+    let length = token.map_or(TOKEN_CHARACTERS, SecretSource::length);
     if length != TOKEN_CHARACTERS {
         log::warn!(
             "the token from {} has {length} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",
@@ -88,7 +88,9 @@ pub(super) fn apis(
 }
 
 pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> Apis {
-    Apis::new(kube, Box::new(provider), settings.test_time_scale.value)
+    let mut apis = Apis::new(kube, Box::new(provider), settings.test_time_scale.value);
+    apis.keep_dedicated_for(scaled(settings, settings.robot_cache_timeout.value));
+    apis
 }
 
 /// The cloud alone. No call is made.
@@ -120,7 +122,7 @@ pub(super) fn provider(
         metadata,
         address_family: settings.address_family.clone(),
         zone_label: settings.zone_label_enabled.clone(),
-        forwards_internal_ips: true,
+        robot: robot(settings),
         load_balancers: has_load_balancers.then(|| LoadBalancerDefaults {
             unknown,
             ..settings.load_balancers.clone()
@@ -130,6 +132,16 @@ pub(super) fn provider(
         gate,
         time_scale: settings.test_time_scale.value,
     }))
+}
+
+fn robot(settings: &Settings) -> Option<robot::Settings> {
+    let (user, password) = (&settings.robot_user.value, &settings.robot_password.value);
+    settings.robot_enabled.value.then(|| robot::Settings {
+        endpoint: settings.robot_endpoint.value.as_str().to_owned(),
+        credentials: user.clone().zip(password.clone()),
+        rate_limit_wait: settings.robot_rate_limit_wait_time.value,
+        forward_internal_ips: settings.robot_forward_internal_ips.clone(),
+    })
 }
 
 /// Of the cluster that the settings name. No call is made.

@@ -1,8 +1,8 @@
 //! A server's addresses as a node's, by address family and private Network.
 
 use crate::provider::{
-    AddressFamily, AddressKind, Finding, Instance, Metadata, Node, NodeAddress, Reason, Source,
-    Sourced,
+    AddressFamily, AddressKind, Finding, Instance, InstanceId, Metadata, Node, NodeAddress, Reason,
+    Source, Sourced,
 };
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -36,7 +36,12 @@ pub(super) fn addresses(
     forwards_internal_ips: bool,
 ) -> Result<Addresses, Box<Finding>> {
     let by_family = by_family(family);
-    let name = NodeAddress::new(AddressKind::Hostname, &instance.name);
+    // Whoever gives a dedicated server another name may use it for something else by now: the node stays as it is.
+    let name = match instance.id {
+        InstanceId::Cloud(_) => &instance.name,
+        InstanceId::Dedicated(_) => &node.name,
+    };
+    let name = NodeAddress::new(AddressKind::Hostname, name);
     let mut addresses = vec![Sourced::new(name, Source::server("name"))];
     let mut findings = Vec::new();
     let mut external = |ip: IpAddr, source| {

@@ -301,7 +301,7 @@ pub(super) fn watch(method: Method, path: &str, stage: Stage) {
 }
 
 /// `/servers/42?page=1` → `/servers/-`.
-fn endpoint(path: &str) -> String {
+pub(super) fn endpoint(path: &str) -> String {
     let path = path.split('?').next().unwrap_or_default();
     let segments = path.split('/').map(|segment| {
         let is_word = segment.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');

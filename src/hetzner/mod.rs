@@ -1,4 +1,4 @@
-//! The contract for Hetzner Cloud: its API, its rate budget, and the two profiles.
+//! The contract for Hetzner Cloud and its dedicated servers: their APIs, their rate budgets, and the two profiles.
 //!
 //! Knows: the Cloud API's paths, errors and limits, and what a Hetzner server means for a
 //! node. Must never import `controllers`, `cache` or `kube`.
@@ -15,6 +15,7 @@ mod networks;
 mod pages;
 mod profile;
 mod provider;
+pub mod robot;
 mod servers;
 
 pub use crate::provider::{AddressFamily, NetworkSelector, Profile};

@@ -3,6 +3,9 @@
 use crate::provider::{Instance, InstanceId, Profile, ProviderId, Source, Sourced, TopologyLabel};
 use std::collections::BTreeMap;
 
+/// Scheme of the provider IDs of dedicated servers, in both profiles.
+const DEDICATED: &str = "hrobot";
+
 impl Profile {
     pub(super) fn other(self) -> Profile {
         match self {
@@ -15,7 +18,7 @@ impl Profile {
     pub(super) fn provider_id(self, id: InstanceId) -> String {
         match id {
             InstanceId::Cloud(number) => format!("{}://{number}", self.name()),
-            InstanceId::Dedicated(number) => format!("hrobot://{number}"),
+            InstanceId::Dedicated(number) => format!("{DEDICATED}://{number}"),
         }
     }
 
@@ -23,14 +26,11 @@ impl Profile {
         let Some((scheme, rest)) = text.split_once("://") else {
             return ProviderId::Foreign;
         };
-        match (self, scheme) {
-            (Profile::Hcloud, "hrobot") => robot(rest),
-            (Profile::Hcloud, "hcloud") => match rest.strip_prefix("bm-") {
-                // A Robot number must never be looked up as a cloud ID.
-                Some(number) => robot(number),
-                None => cloud_id(rest),
-            },
-            (profile, scheme) if scheme == profile.name() => cloud_id(rest),
+        match (scheme, rest.strip_prefix("bm-")) {
+            (DEDICATED, _) => read_id(rest, InstanceId::Dedicated),
+            // An older fork's. A Robot number must never be looked up as a cloud ID.
+            ("hcloud", Some(number)) => read_id(number, InstanceId::Dedicated),
+            _ if scheme == self.name() => read_id(rest, InstanceId::Cloud),
             _ => ProviderId::Foreign,
         }
     }
@@ -96,18 +96,12 @@ impl Profile {
     }
 }
 
-fn cloud_id(text: &str) -> ProviderId {
+fn read_id(text: &str, id: fn(u64) -> InstanceId) -> ProviderId {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match text.parse::<u64>() {
-        Ok(id) if digits && id > 0 => ProviderId::Ours(InstanceId::Cloud(id)),
+    match text.parse() {
+        Ok(number) if digits && number > 0 => ProviderId::Ours(id(number)),
         _ => ProviderId::Unknown(format!("{text:?} is not a server's number")),
     }
-}
-
-fn robot(number: &str) -> ProviderId {
-    ProviderId::Unknown(format!(
-        "dedicated server {number}: dedicated servers are not supported yet"
-    ))
 }
 
 /// The datacenter that the API named until July 2026, which zone labels of existing clusters carry.
@@ -132,6 +126,7 @@ mod tests {
     fn provider_ids_are_ours_foreign_or_unknown() {
         use Profile::{CcmFromScratch, Hcloud};
         let ours = |id| ProviderId::Ours(InstanceId::Cloud(id));
+        let dedicated = |id| Some(ProviderId::Ours(InstanceId::Dedicated(id)));
         let cases = [
             (CcmFromScratch, "ccm-from-scratch://42", Some(ours(42))),
             (CcmFromScratch, "ccm-from-scratch://", None),
@@ -147,9 +142,17 @@ mod tests {
             (CcmFromScratch, "42", Some(ProviderId::Foreign)),
             (CcmFromScratch, "k3s://worker-1", Some(ProviderId::Foreign)),
             (Hcloud, "hcloud://42", Some(ours(42))),
-            (Hcloud, "hcloud://bm-42", None),
+            (Hcloud, "hcloud://bm-42", dedicated(42)),
             (Hcloud, "hcloud://bm-", None),
-            (Hcloud, "hrobot://42", None),
+            (Hcloud, "hcloud://bm-0", None),
+            (Hcloud, "hrobot://42", dedicated(42)),
+            (Hcloud, "hrobot://", None),
+            (Hcloud, "hrobot://bm-42", None),
+            (CcmFromScratch, "hrobot://42", dedicated(42)),
+            (CcmFromScratch, "hrobot://x", None),
+            (CcmFromScratch, "hcloud://bm-42", dedicated(42)),
+            (CcmFromScratch, "hcloud://bm-x", None),
+            (CcmFromScratch, "ccm-from-scratch://bm-42", None),
             (Hcloud, "hcloud://x", None),
             (Hcloud, "ccm-from-scratch://42", Some(ProviderId::Foreign)),
             (Hcloud, "hcloud:/42", Some(ProviderId::Foreign)),

@@ -7,13 +7,15 @@ use super::certificates;
 use super::load_balancers::{self, Planner};
 use super::metadata;
 use super::networks::{self, Network};
+use super::robot::{self, Robot};
 use super::servers;
-use crate::http::{self, Proxies, Timing, Tls, Token};
+use crate::http::{self, Proxies, Retry, SecretSource, Timing, Tls};
 use crate::provider::{
-    ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Description,
-    Error, ErrorKind, Finding, Gate, Instance, Instances, Kept, LoadBalancers, Metadata,
-    Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, Profile, Provider, ProviderId,
-    Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage,
+    ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Dedicated,
+    Description, Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept,
+    LoadBalancers, Metadata, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress,
+    Profile, Provider, ProviderId, Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced,
+    Urgency, Usage,
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
@@ -37,7 +39,7 @@ pub struct Settings {
     /// Whom to trust.
     pub tls: Tls,
     pub proxies: Proxies,
-    pub token: Token,
+    pub token: SecretSource,
     pub network: Option<NetworkSelector>,
     /// Base URL of the metadata service, to ask it whether this machine is attached to the
     /// Network. None: that need not be.
@@ -45,8 +47,8 @@ pub struct Settings {
     pub address_family: Sourced<AddressFamily>,
     /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
     pub zone_label: Sourced<bool>,
-    /// `ROBOT_FORWARD_INTERNAL_IPS`.
-    pub forwards_internal_ips: bool,
+    /// None: `ROBOT_ENABLED` is false.
+    pub robot: Option<robot::Settings>,
     /// None: `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<load_balancers::Defaults>,
     /// `HCLOUD_DEBUG`: log bodies.
@@ -69,16 +71,32 @@ pub struct Hetzner {
     finding: std::sync::Mutex<()>,
     address_family: Sourced<AddressFamily>,
     zone_label: Sourced<bool>,
-    forwards_internal_ips: bool,
     load_balancers: Arc<load_balancers::Defaults>,
     has_load_balancers: bool,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
+    /// `ROBOT_FORWARD_INTERNAL_IPS`; none: `ROBOT_ENABLED` is false.
+    forward_internal_ips: Option<Sourced<bool>>,
+    robot: Option<Robot>,
 }
 
 impl Hetzner {
     /// Makes no call.
     pub fn new(settings: Settings) -> Hetzner {
+        let forward = settings
+            .robot
+            .as_ref()
+            .map(|robot| &robot.forward_internal_ips);
+        let forward_internal_ips = forward.cloned();
+        let shared = robot::Shared {
+            tls: settings.tls.clone(),
+            proxies: settings.proxies.clone(),
+            connect_timeout: CONNECT_TIMEOUT,
+            debug: settings.debug,
+            timing: settings.timing,
+            gate: Arc::clone(&settings.gate),
+            time_scale: settings.time_scale,
+        };
         let http = http::Client::new(http::Settings {
             base: settings.endpoint,
             tls: settings.tls.into(),
@@ -86,13 +104,15 @@ impl Hetzner {
             login: settings.token.into(),
             connect_timeout: CONNECT_TIMEOUT,
             timing: settings.timing,
-            retry_rate_limited: false,
+            retry: Retry::NotRateLimited,
             body_limit_bytes: BODY_LIMIT_BYTES,
             log_bodies: settings.debug,
             gate: settings.gate,
             watch: api::watch,
         });
         Hetzner {
+            forward_internal_ips,
+            robot: settings.robot.and_then(|robot| Robot::new(robot, shared)),
             api: Arc::new(Api::new(http, settings.time_scale)),
             profile: settings.profile,
             network: settings.network,
@@ -101,7 +121,6 @@ impl Hetzner {
             finding: std::sync::Mutex::new(()),
             address_family: settings.address_family,
             zone_label: settings.zone_label,
-            forwards_internal_ips: settings.forwards_internal_ips,
             has_load_balancers: settings.load_balancers.is_some(),
             load_balancers: Arc::new(settings.load_balancers.unwrap_or_default()),
             types: load_balancers::Types::new(settings.time_scale),
@@ -193,7 +212,15 @@ impl Provider for Hetzner {
     }
 
     fn parse_provider_id(&self, text: &str) -> ProviderId {
-        self.profile.parse_provider_id(text)
+        match self.profile.parse_provider_id(text) {
+            ProviderId::Ours(InstanceId::Dedicated(number))
+                if self.forward_internal_ips.is_none() =>
+            {
+                let why = format!("dedicated server {number}: ROBOT_ENABLED is not true");
+                ProviderId::Unknown(why)
+            }
+            id => id,
+        }
     }
 
     fn event_component(&self) -> Option<&'static str> {
@@ -237,6 +264,11 @@ impl Provider for Hetzner {
 
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
+    }
+
+    fn dedicated(&self) -> Option<&dyn Dedicated> {
+        let robot = self.robot.as_ref()?;
+        Some(robot)
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
@@ -333,6 +365,8 @@ impl Instances for Hetzner {
     }
 
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {
+        let forward = self.forward_internal_ips.as_ref();
+        let forwards_internal_ips = forward.is_some_and(|forward| forward.value);
         let Addresses {
             addresses,
             mut findings,
@@ -341,7 +375,7 @@ impl Instances for Hetzner {
             node,
             &self.address_family,
             self.network_id(),
-            self.forwards_internal_ips,
+            forwards_internal_ips,
         )?;
         if instance.id.dedicated().is_some() && instance.name != node.name {
             findings.push(renamed(instance, node));

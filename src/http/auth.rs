@@ -1,5 +1,5 @@
 //! The credentials of every call: a bearer token (fixed, or in a file that may be replaced at any time), a name with a
-//! password, or what an issuer hands out for a while.
+//! password, or what an issuer hands out.
 
 use super::certificates::Identity;
 use super::{rotation, secret::Secret};
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
 
 pub enum Login {
-    Token(Token),
+    Token(SecretSource),
     /// HTTP basic authentication.
     Basic {
         user: String,
@@ -24,38 +24,30 @@ pub enum Login {
     Issued(Arc<dyn Issuer>),
 }
 
-/// Hands out credentials that end some time.
+/// Hands out credentials, before every call.
 pub trait Issuer: Send + Sync {
-    /// What is in force, from memory as long as that is good. The error is for people.
-    fn current(&self) -> Result<Issued, String>;
+    /// What is in force. The error is for people: nothing is sent.
+    fn current(&self) -> Result<Credentials, String>;
 
-    /// The API refused what bears this number: others are asked for, unless that was done since.
+    /// The API refused what bears this number.
     fn refused(&self, number: u64);
 }
 
-/// A token, a client certificate, or both.
-#[derive(Clone)]
-pub struct Issued {
-    /// Counts the issues, from 1.
-    pub number: u64,
-    pub token: Option<Secret>,
-    pub identity: Option<Identity>,
-}
-
 /// What one call is authenticated with.
-#[derive(Default)]
-pub(super) struct Credentials {
+#[derive(Clone, Default)]
+pub struct Credentials {
+    /// An issuer's: counts the issues, from 1.
+    pub number: u64,
     /// Value of the header `Authorization`.
-    pub(super) header: Option<Secret>,
+    pub header: Option<Secret>,
     /// In place of the one that the TLS settings name.
-    pub(super) identity: Option<Identity>,
+    pub identity: Option<Identity>,
     /// Every form in which the secret may come back.
-    pub(super) secrets: Vec<Secret>,
-    issue: u64,
+    pub secrets: Vec<Secret>,
 }
 
-impl From<Token> for Login {
-    fn from(token: Token) -> Login {
+impl From<SecretSource> for Login {
+    fn from(token: SecretSource) -> Login {
         Login::Token(token)
     }
 }
@@ -70,21 +62,14 @@ impl Login {
         match self {
             Login::Token(token) => Ok(Credentials::bearer(token.current()?)),
             Login::Basic { user, password } => Ok(Credentials::basic(user, password)),
-            Login::Issued(issuer) => {
-                let issued = issuer.current()?;
-                Ok(Credentials {
-                    identity: issued.identity,
-                    issue: issued.number,
-                    ..Credentials::bearer(issued.token)
-                })
-            }
+            Login::Issued(issuer) => issuer.current(),
         }
     }
 
     /// After a 401. A token's file is read before every call anyway.
     pub(super) fn refused(&self, used: &Credentials) {
         match self {
-            Login::Issued(issuer) => issuer.refused(used.issue),
+            Login::Issued(issuer) => issuer.refused(used.number),
             Login::Token(token) => token.refused(),
             Login::Basic { .. } => {}
         }
@@ -92,7 +77,7 @@ impl Login {
 }
 
 impl Credentials {
-    fn bearer(token: Option<Secret>) -> Credentials {
+    pub fn bearer(token: Option<Secret>) -> Credentials {
         let Some(token) = token else {
             return Credentials::default();
         };
@@ -103,7 +88,8 @@ impl Credentials {
         }
     }
 
-    fn basic(user: &str, password: &Secret) -> Credentials {
+    /// HTTP basic authentication; the user has no colon.
+    pub fn basic(user: &str, password: &Secret) -> Credentials {
         let both = STANDARD.encode(format!("{user}:{}", password.expose()));
         Credentials {
             header: Some(Secret::new(&format!("Basic {both}"))),
@@ -113,41 +99,60 @@ impl Credentials {
     }
 }
 
-/// Most of a token's file that is read; a token has a few kilobytes at most.
-const TOKEN_LIMIT_BYTES: u64 = 64 * 1024;
+/// Most of a secret's file that is read; a token has a few kilobytes at most.
+const FILE_LIMIT_BYTES: u64 = 64 * 1024;
 
-/// The token of an API, and the file it comes from. Clones share what was read last.
-#[derive(Clone, Debug, Default)]
-pub struct Token {
-    /// Read before every call: it is small, and a rotated token counts from the next call on.
+/// A secret of settings, and the file it comes from. Clones share what was read last.
+#[derive(Clone, Debug)]
+pub struct SecretSource {
+    /// `token`, `password`, …
+    what: &'static str,
+    /// What the file may hold.
+    check: SecretCheck,
+    /// Read before every call: it is small, and a rotated secret counts from the next call on.
     file: Option<PathBuf>,
-    /// The token, or what the file held when it could last be read.
+    /// The secret, or what the file held when it could last be read.
     last: Arc<Mutex<Option<Secret>>>,
 }
 
-impl Token {
-    /// No token: a client certificate does it, or nothing is needed.
-    pub fn none() -> Token {
-        Token::default()
+/// Can it be sent? The error is for people.
+pub type SecretCheck = fn(&Secret) -> Result<(), &'static str>;
+
+impl SecretSource {
+    fn new(file: Option<PathBuf>, first: Option<Secret>) -> SecretSource {
+        SecretSource {
+            what: "token",
+            check: Secret::check,
+            file,
+            last: Arc::new(Mutex::new(first)),
+        }
+    }
+
+    /// None: a client certificate does it, or nothing is needed.
+    pub fn none() -> SecretSource {
+        SecretSource::new(None, None)
     }
 
     pub fn is_none(&self) -> bool {
         self.file.is_none() && self.last().is_none()
     }
 
-    pub fn fixed(secret: Secret) -> Token {
-        Token {
-            file: None,
-            last: Arc::new(Mutex::new(Some(secret))),
-        }
+    pub fn fixed(secret: Secret) -> SecretSource {
+        SecretSource::new(None, Some(secret))
     }
 
-    /// `first` is what was read from it already: a pipe, such as a shell's `<(pass hcloud)`, can
+    /// A token's file. `first` is what was read from it already: a pipe, such as a shell's `<(pass hcloud)`, can
     /// be read only once.
-    pub fn file(path: PathBuf, first: Option<Secret>) -> Token {
-        Token {
-            file: Some(path),
-            last: Arc::new(Mutex::new(first)),
+    pub fn file(path: PathBuf, first: Option<Secret>) -> SecretSource {
+        SecretSource::new(Some(path), first)
+    }
+
+    /// The same source, of something that is no token.
+    pub fn of(self, what: &'static str, check: SecretCheck) -> SecretSource {
+        SecretSource {
+            what,
+            check,
+            ..self
         }
     }
 
@@ -160,7 +165,7 @@ impl Token {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The token to send now. A file that cannot be read or holds no token (it is being
+    /// The secret to send now. A file that cannot be read or holds none (it is being
     /// replaced), and one that is no file but a pipe, leaves the one read before in use.
     pub fn current(&self) -> Result<Option<Secret>, String> {
         self.read(rotation::LOG_AFTER)
@@ -181,8 +186,8 @@ impl Token {
         if last.is_some() && path.exists() && !path.is_file() {
             return Ok(last.clone());
         }
-        let name = format!("the token file {}", path.display());
-        match read(path) {
+        let name = format!("the {} file {}", self.what, path.display());
+        match read(path, self.check) {
             Ok(secret) => {
                 rotation::resolved(&name);
                 *last = Some(secret);
@@ -194,10 +199,10 @@ impl Token {
     }
 }
 
-fn read(path: &Path) -> Result<Secret, String> {
+fn read(path: &Path, check: SecretCheck) -> Result<Secret, String> {
     let mut text = String::new();
     File::open(path)
-        .and_then(|file| file.take(TOKEN_LIMIT_BYTES).read_to_string(&mut text))
+        .and_then(|file| file.take(FILE_LIMIT_BYTES).read_to_string(&mut text))
         .map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => "does not exist".to_owned(),
             _ => format!("can't be read: {error}"),
@@ -206,7 +211,7 @@ fn read(path: &Path) -> Result<Secret, String> {
     if secret.is_empty() {
         return Err("is empty".into());
     }
-    secret.check()?;
+    check(&secret)?;
     Ok(secret)
 }
 
@@ -242,14 +247,14 @@ mod tests {
         path
     }
 
-    fn text(token: &Token) -> String {
+    fn text(token: &SecretSource) -> String {
         token.current().unwrap().unwrap().expose().to_owned()
     }
 
     #[test]
     fn a_replaced_file_counts_from_the_next_call_on() {
         let path = file("replaced", "one\n");
-        let token = Token::file(path.clone(), None);
+        let token = SecretSource::file(path.clone(), None);
         assert_eq!(text(&token), "one");
         for (now, counts) in [
             ("two\n", "two"),
@@ -262,7 +267,7 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert_eq!(text(&token), "three", "it is being replaced");
-        let why = Token::file(path, None).current().unwrap_err();
+        let why = SecretSource::file(path, None).current().unwrap_err();
         assert!(why.contains("does not exist"), "{why}");
     }
 
@@ -270,10 +275,10 @@ mod tests {
     fn what_was_read_already_is_not_asked_for_again() {
         let first = || Some(Secret::new("first"));
         let path = file("read", "newer");
-        assert_eq!(text(&Token::file(path.clone(), first())), "newer");
+        assert_eq!(text(&SecretSource::file(path.clone(), first())), "newer");
         std::fs::remove_file(&path).unwrap();
         for missing in [path, "/dev/null".into(), "/dev/zero".into()] {
-            assert_eq!(text(&Token::file(missing, first())), "first");
+            assert_eq!(text(&SecretSource::file(missing, first())), "first");
         }
     }
 }

@@ -21,11 +21,11 @@ mod transport;
 
 pub use agent::fetch_text;
 pub use answer::Reply;
-pub use auth::{Issued, Issuer, Login, Token};
+pub use auth::{Credentials, Issuer, Login, SecretCheck, SecretSource};
 pub use certificates::{Authorities, Identity, IdentityError, parse_authorities, read_file};
 pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
-pub use request::{Method, Open, Settings, Stage, Timing, WRITE_TIMEOUT};
+pub use request::{Method, Open, Retry, Settings, Stage, Timing, WRITE_TIMEOUT};
 pub use request::{longest_wait, note_waits};
 pub use rotation::TlsSource;
 pub use secret::{Secret, redact, without_known_secrets};
@@ -84,7 +84,7 @@ impl Client {
         self.is_reached.load(Ordering::Relaxed)
     }
 
-    /// Reads a JSON document. Tried again, a few times, when that may help.
+    /// Reads a JSON document. Tried again, a few times, when that may help; see [`Retry`].
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Reply<T>, Error> {
         self.get_as(path, "application/json")
     }
@@ -99,7 +99,7 @@ impl Client {
             body: Vec::new(),
         };
         let settings = &self.settings;
-        let mut attempts = Attempts::new(settings.timing.retry_wait, settings.retry_rate_limited);
+        let mut attempts = Attempts::new(settings.timing.retry_wait, settings.retry);
         let mut session = self.session(&call)?;
         // Every try together: for a person it is one call.
         let _waiting = waiting_for(|| self.url_line(call.method, path));

@@ -25,9 +25,8 @@ pub struct Settings {
     /// Resolving, connecting and TLS together.
     pub connect_timeout: Duration,
     pub timing: Timing,
-    /// A read that was answered 429 with a short `Retry-After` is tried again here. False where
-    /// the caller keeps a budget, which must hear of every 429 before anything else is sent.
-    pub retry_rate_limited: bool,
+    /// Which reads are tried again here.
+    pub retry: Retry,
     /// An answer's body; a longer one is an error.
     pub body_limit_bytes: u64,
     /// Also log the bodies (their beginning), not only the lines.
@@ -36,6 +35,17 @@ pub struct Settings {
     pub gate: Arc<dyn Gate>,
     /// Called for every try with its method, its path below the base, and how far it is.
     pub watch: fn(Method, &str, Stage),
+}
+
+/// Which reads are tried again, when that may help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    All,
+    /// Not those that were answered 429: the caller keeps a budget, which must hear of every 429 before anything else
+    /// is sent. With `All` they are, after a short `Retry-After`.
+    NotRateLimited,
+    /// None: each call is one of few.
+    Never,
 }
 
 /// How far a try is.
@@ -103,16 +113,15 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 pub(super) struct Attempts {
     made: u32,
     wait: Duration,
-    /// See `Settings::retry_rate_limited`.
-    rate_limited: bool,
+    retry: Retry,
 }
 
 impl Attempts {
-    pub(super) fn new(wait: Duration, rate_limited: bool) -> Attempts {
+    pub(super) fn new(wait: Duration, retry: Retry) -> Attempts {
         Attempts {
             made: 1,
             wait,
-            rate_limited,
+            retry,
         }
     }
 
@@ -133,9 +142,10 @@ impl Attempts {
     fn may_succeed_later(&self, error: &Error) -> bool {
         let head = error.head.as_ref();
         match (&error.kind, error.status()) {
+            _ if self.retry == Retry::Never => false,
             (Kind::Unreachable(_) | Kind::Malformed(_), _) => true,
             (_, Some(429)) => {
-                self.rate_limited && head.is_some_and(|head| head.retry_after.is_some())
+                self.retry == Retry::All && head.is_some_and(|head| head.retry_after.is_some())
             }
             (_, status) => status.is_some_and(|status| status >= 500),
         }
@@ -253,16 +263,24 @@ mod tests {
             ("404", status(404, None), false),
         ];
         for (name, error, expected) in cases {
-            let next = Attempts::new(Duration::from_millis(1), true).next(&error);
+            let next = Attempts::new(Duration::from_millis(1), Retry::All).next(&error);
             assert_eq!(next.is_some(), expected, "{name}");
         }
-        let next = Attempts::new(Duration::from_millis(1), false).next(&status(429, Some(1)));
-        assert!(next.is_none(), "the caller keeps a budget");
+        for (retry, status_code, expected) in [
+            (Retry::NotRateLimited, 429, false),
+            (Retry::NotRateLimited, 503, true),
+            (Retry::Never, 429, false),
+            (Retry::Never, 503, false),
+        ] {
+            let mut attempts = Attempts::new(Duration::from_millis(1), retry);
+            let next = attempts.next(&status(status_code, Some(1)));
+            assert_eq!(next.is_some(), expected, "{retry:?} {status_code}");
+        }
     }
 
     #[test]
     fn tries_are_bounded() {
-        let mut attempts = Attempts::new(Duration::from_millis(1), true);
+        let mut attempts = Attempts::new(Duration::from_millis(1), Retry::All);
         let tries = 1
             + (0..10)
                 .filter(|_| attempts.next(&status(500, None)).is_some())

@@ -49,6 +49,16 @@ impl Secret {
         }
     }
 
+    /// The same for a password: it is sent encoded, so it may hold anything that stands on one line.
+    pub fn check_line(&self) -> Result<(), &'static str> {
+        match self.0.contains(char::is_control) {
+            false => Ok(()),
+            true => {
+                Err("holds more than one line, or characters that can't be typed; copy it anew")
+            }
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -79,7 +89,7 @@ const BACKSLASHES_AT_MOST: usize = 8;
 const SHORTEST_KNOWN: usize = 8;
 
 /// So many are remembered: those in use, and some that were replaced a while ago.
-const KNOWN_AT_MOST: usize = 8;
+const KNOWN_AT_MOST: usize = 16;
 
 /// What this process has shown to an API, the newest last, each in its forms.
 static KNOWN: Mutex<Vec<(Secret, Vec<String>)>> = Mutex::new(Vec::new());

@@ -40,11 +40,25 @@ metrics! {
     HCLOUD_REMAINING: Gauge "ccm_hcloud_rate_limit_remaining" [],
         "Calls left of that limit, from the last answer; one is added each second.";
 
+    /// With the labels of the Cloud's.
+    ROBOT_REQUESTS: Counter "robot_api_requests_total" ["method", "api_endpoint", "code"],
+        "Answers of the Robot web service by method, path with numbers as -, and HTTP status.";
+
+    ROBOT_DURATION: Histogram "robot_api_request_duration_seconds" ["method"],
+        "How long an answer of the Robot web service took, in seconds.";
+
+    ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"],
+        "Calls of the Robot web service left of ccm's own budget by endpoint (server, reset), at the last call; fewer than the web service takes.";
+
+    /// A time and not the time left: it stays right between two calls.
+    ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"],
+        "When calls of the Robot web service go on, in seconds since 1970, by what stopped them: login (credentials were refused), rate_limit. 0: nothing did.";
+
     KUBERNETES_REQUESTS: Counter "ccm_kubernetes_requests_total" ["method", "resource", "code"],
         "Answers of the Kubernetes API by method, resource and HTTP status.";
 
     UNANSWERED: Counter "ccm_unanswered_requests_total" ["api", "reason"],
-        "Requests without an answer by API (hcloud, kubernetes) and reason (unreachable, timeout, tls, other).";
+        "Requests without an answer by API (hcloud, robot, kubernetes) and reason (unreachable, timeout, tls, other).";
 
     TICKS: Counter "ccm_ticks_total" ["controller", "result"],
         "Ticks by controller and result: ok, failed (an object could not be synced), outage (an API did not answer).";
@@ -386,7 +400,7 @@ mod tests {
         for metric in TABLE {
             let name = metric.name;
             assert!(names.insert(name), "{name} is there twice");
-            let is_ours = ["hcloud_api_", "ccm_", "process_"];
+            let is_ours = ["hcloud_api_", "robot_api_", "ccm_", "process_"];
             assert!(is_ours.iter().any(|prefix| name.starts_with(prefix)));
             let is_counter = metric.kind == Kind::Counter;
             assert_eq!(name.ends_with("_total"), is_counter, "{name}");

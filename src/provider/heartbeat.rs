@@ -7,8 +7,8 @@
 //! `run --once` have none.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// When a thread was last heard of.
@@ -41,6 +41,24 @@ pub fn pause(time: Duration) {
             heartbeat.hear(time);
         }
     });
+}
+
+/// How often a thread that waits for another thread's call tries again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Waits for a lock that is held while an API is asked, which may take minutes. The thread that
+/// asks reports heartbeats with its calls; the waiting one reports them here.
+pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    loop {
+        match lock.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(poisoned)) => return PoisonError::into_inner(poisoned),
+            Err(TryLockError::WouldBlock) => {
+                beat();
+                std::thread::sleep(RETRY_INTERVAL);
+            }
+        }
+    }
 }
 
 impl Heartbeat {

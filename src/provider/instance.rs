@@ -6,6 +6,7 @@ use super::interned::Interned;
 use super::node::{Node, NodeAddress};
 use super::source::Sourced;
 use ipnet::{IpNet, Ipv6Net};
+use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,6 +55,15 @@ pub trait Dedicated: Send + Sync {
 
     /// Is it switched off? None: the API does not know.
     fn is_off(&self, number: u64) -> Result<Option<bool>, Error>;
+
+    /// When the API refused a login; none: one was accepted since, or none was tried.
+    fn login_refused(&self) -> Option<Timestamp>;
+
+    /// A login of another process was refused then: this one waits as if it had been its own.
+    fn wait_since(&self, refused: Timestamp);
+
+    /// Until when no login is tried, because one was refused.
+    fn blocked_until(&self) -> Option<Timestamp>;
 }
 
 /// A node's `spec.providerID`, as one cloud understands it.

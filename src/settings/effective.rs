@@ -4,7 +4,7 @@
 use super::problem::Problem;
 use super::setting::{Command, Flag, Kind, Setting, Variable};
 use super::values::{Output, looks_like_a_token, without_credentials};
-use crate::http::{Secret, Token};
+use crate::http::{Secret, SecretCheck, SecretSource};
 use crate::provider::{Source, Sourced};
 use crate::text::{boolean, one_of};
 use serde::Deserialize;
@@ -268,13 +268,38 @@ pub(super) fn output(candidate: &Candidate) -> Result<Output, String> {
 }
 
 /// Takes any visible ASCII: what an HTTP header can carry. Only the API knows whether it is a token.
-pub(super) fn token(candidate: &Candidate) -> Result<Option<Token>, String> {
+pub(super) fn token(candidate: &Candidate) -> Result<Option<SecretSource>, String> {
+    secret(candidate, "token", Secret::check)
+}
+
+/// A name that is sent with a password.
+pub(super) fn user(candidate: &Candidate) -> Result<Option<SecretSource>, String> {
+    secret(candidate, "user", |user| {
+        match user.expose().contains(':') {
+            true => {
+                Err("has a colon, which no user of the web service has; is the password in it too?")
+            }
+            false => user.check_line(),
+        }
+    })
+}
+
+pub(super) fn password(candidate: &Candidate) -> Result<Option<SecretSource>, String> {
+    secret(candidate, "password", Secret::check_line)
+}
+
+fn secret(
+    candidate: &Candidate,
+    what: &'static str,
+    check: SecretCheck,
+) -> Result<Option<SecretSource>, String> {
     let secret = Secret::new(&candidate.text);
-    secret.check()?;
-    Ok(Some(match &candidate.file {
-        Some((_, path)) => Token::file(path.clone(), Some(secret)),
-        None => Token::fixed(secret),
-    }))
+    check(&secret)?;
+    let source = match &candidate.file {
+        Some((_, path)) => SecretSource::file(path.clone(), Some(secret)),
+        None => SecretSource::fixed(secret),
+    };
+    Ok(Some(source.of(what, check)))
 }
 
 /// The flag is one path; the variable may list several. Empty ones count for nothing.

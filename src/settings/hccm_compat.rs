@@ -104,16 +104,7 @@ pub const DROP_IN_FLAGS: &[(&str, Use)] = &[
 ];
 
 /// Variables it reads, or that later versions of ours read, and that have no effect here yet.
-pub(super) const IGNORED_VARIABLES: &[&str] = &[
-    "HCLOUD_SERVER_CACHE_MODE",
-    "ROBOT_CACHE_TIMEOUT",
-    "ROBOT_FORWARD_INTERNAL_IPS",
-    "ROBOT_PASSWORD",
-    "ROBOT_PASSWORD_FILE",
-    "ROBOT_RATE_LIMIT_WAIT_TIME",
-    "ROBOT_USER",
-    "ROBOT_USER_FILE",
-];
+pub(super) const IGNORED_VARIABLES: &[&str] = &["HCLOUD_SERVER_CACHE_MODE"];
 
 pub(super) fn by_name(name: &str) -> Option<Use> {
     let mut flags = DROP_IN_FLAGS.iter();

@@ -69,6 +69,7 @@ pub fn parse_with_daemon(
     notices.extend(unused_variables(command, environment));
     check_encryption(&mut settings, &mut notices, &mut problems);
     problems.extend(leader_election_problems(&settings));
+    problems.extend(robot_problem(&settings, &problems));
     problems.extend(load_balancer_problem(&settings.load_balancers));
     problems.extend(output_problems(command, &settings));
     Parsed {
@@ -182,9 +183,13 @@ fn check_encryption(
         }
         is_plain && is_refused
     };
-    if refuses(&settings.endpoint.value, &settings.endpoint.source) {
-        let default = table::ENDPOINT.default.unwrap_or_default();
-        settings.endpoint.value = Url::parse(default).unwrap_or_default();
+    for (endpoint, row) in [
+        (&mut settings.endpoint, &table::ENDPOINT),
+        (&mut settings.robot_endpoint, &table::ROBOT_ENDPOINT),
+    ] {
+        if refuses(&endpoint.value, &endpoint.source) {
+            endpoint.value = Url::parse(row.default.unwrap_or_default()).unwrap_or_default();
+        }
     }
     let source = &settings.master.source;
     settings.master.value = settings
@@ -192,6 +197,22 @@ fn check_encryption(
         .value
         .take()
         .filter(|url| !refuses(url, source));
+}
+
+/// User and password come together, or none of them: then no dedicated server is looked up.
+fn robot_problem(settings: &Settings, problems: &[Problem]) -> Option<Problem> {
+    let (user, password) = (&settings.robot_user.value, &settings.robot_password.value);
+    let (missing, there) = match (user, password) {
+        (Some(_), None) => (&table::ROBOT_PASSWORD, "ROBOT_USER"),
+        (None, Some(_)) => (&table::ROBOT_USER, "ROBOT_PASSWORD"),
+        _ => return None,
+    };
+    let name = missing.written_name();
+    let is_wrong = problems
+        .iter()
+        .any(|one| missing.names().any(|name| name == one.setting));
+    let message = format!("not set, but {there} is; set it or {name}_FILE too, or neither");
+    (settings.robot_enabled.value && !is_wrong).then(|| Problem::environment(&name, message))
 }
 
 /// A location and a network zone exclude each other.

@@ -4,11 +4,11 @@
 //! load
 //! balancers are fields of `provider::LoadBalancerDefaults`.
 
-use super::effective::{Resolver, choice, kubeconfig, output, parsed, token};
+use super::effective::{Resolver, choice, kubeconfig, output, parsed, password, token, user};
 use super::setting::Variable::{File, Older, Value};
 use super::setting::{Command, Group, Kind, Setting};
 use super::values::{self, Color, Controller, LogFormat, Output, Url, WorkloadName, unless_empty};
-use crate::http::Token;
+use crate::http::SecretSource;
 use crate::provider::{AddressFamily, LoadBalancerDefaults, NetworkSelector, Profile, Sourced};
 use crate::text::duration::{duration, interval, whole_seconds};
 use crate::text::selector::Selector;
@@ -93,7 +93,7 @@ macro_rules! settings {
 
 settings! {
     // Required: `None` only together with a `Problem`.
-    TOKEN token: Option<Token> = token => {
+    TOKEN token: Option<SecretSource> = token => {
         variables: &[Value("HCLOUD_TOKEN"), File("HCLOUD_TOKEN_FILE")],
         kind: Kind::Text("TOKEN"),
         help: "Token of the Hetzner Cloud project's API, read & write. Required. The file form is read \
@@ -114,8 +114,8 @@ settings! {
         own: true,
         variables: &[Value("HCLOUD_ALLOW_INSECURE_ENDPOINT")],
         default: Some("false"),
-        help: "Whether an API may be reached without TLS (http://) on another machine than this one, HCLOUD_ENDPOINT as well \
-               as the cluster's server: whoever is on the way then reads the token. Profile hcloud only warns.",
+        help: "Whether an API may be reached without TLS (http://) on another machine than this one, HCLOUD_ENDPOINT and \
+               ROBOT_ENDPOINT as well as the cluster's server: whoever is on the way then reads the token or password. Profile hcloud only warns.",
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
@@ -177,11 +177,64 @@ settings! {
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    // Never true: refused as not built yet.
-    ROBOT_ENABLED robot_enabled: bool = parsed(values::robot) => {
+    ROBOT_ENABLED robot_enabled: bool = parsed(boolean) => {
         variables: &[Value("ROBOT_ENABLED")],
         default: Some("false"),
-        help: "Dedicated (Robot) servers as nodes. Not supported yet: true is an error.",
+        help: "Whether nodes may be dedicated servers, of the Robot web service. Without ROBOT_USER and ROBOT_PASSWORD \
+               their nodes keep what they have: nothing is looked up, set or deleted.",
+        ..Setting::of(Group::Hetzner, Command::ALL)
+    }
+
+    // With `robot_password`, or neither, when `robot_enabled`.
+    ROBOT_USER robot_user: Option<SecretSource> = user => {
+        variables: &[Value("ROBOT_USER"), File("ROBOT_USER_FILE")],
+        kind: Kind::Text("USER"),
+        help: "User of the Robot web service (Robot → Settings → Web service and app settings). The file form is read \
+               again whenever the file changes. Credentials that were refused are not tried again for ten minutes: \
+               three failed logins block the IP of this machine.",
+        secret: true,
+        ..Setting::of(Group::Hetzner, Command::ALL)
+    }
+
+    ROBOT_PASSWORD robot_password: Option<SecretSource> = password => {
+        variables: &[Value("ROBOT_PASSWORD"), File("ROBOT_PASSWORD_FILE")],
+        kind: Kind::Text("PASSWORD"),
+        help: "Password of that user. The file form is read again whenever the file changes; other credentials are \
+               tried at once.",
+        secret: true,
+        ..Setting::of(Group::Hetzner, Command::ALL)
+    }
+
+    ROBOT_ENDPOINT robot_endpoint: Url = parsed(Url::parse) => {
+        variables: &[Value("ROBOT_ENDPOINT")],
+        kind: Kind::Url,
+        default: Some("https://robot-ws.your-server.de"),
+        help: "Base URL of the Robot web service.",
+        ..Setting::of(Group::Hetzner, Command::ALL)
+    }
+
+    // Not 0: that is the default.
+    ROBOT_CACHE_TIMEOUT robot_cache_timeout: Duration = parsed(values::robot_cache_timeout) => {
+        variables: &[Value("ROBOT_CACHE_TIMEOUT")],
+        kind: Kind::Duration,
+        default: Some("5m"),
+        help: "How old a list of dedicated servers may be. It is read again at once for a node of an unknown name. The \
+               web service takes 200 calls an hour, of which ccm makes 180 at most. 0 is 5m.",
+        ..Setting::of(Group::Hetzner, Command::ALL)
+    }
+
+    ROBOT_RATE_LIMIT_WAIT_TIME robot_rate_limit_wait_time: Option<Duration> = parsed(values::robot_wait_time) => {
+        variables: &[Value("ROBOT_RATE_LIMIT_WAIT_TIME")],
+        kind: Kind::Duration,
+        help: "How long the web service is not called after it reported its rate limit, 1h at most. Unset or 0: as long \
+               as it says, 5m at most.",
+        ..Setting::of(Group::Hetzner, Command::ALL)
+    }
+
+    ROBOT_FORWARD_INTERNAL_IPS robot_forward_internal_ips: bool = parsed(boolean) => {
+        variables: &[Value("ROBOT_FORWARD_INTERNAL_IPS")],
+        default: Some("true"),
+        help: "Whether the node of a dedicated server keeps the InternalIPs that its kubelet was given (--node-ip).",
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 

@@ -1,12 +1,14 @@
 //! The types of settings, and how each is written: choices, numbers, names, URLs, addresses.
 
 use crate::provider::NetworkSelector;
+use crate::text::duration::duration;
 use crate::text::nearest;
-use crate::text::{boolean, host_and_port, is_label, is_subdomain, leaves_unencrypted};
+use crate::text::{host_and_port, is_label, is_subdomain, leaves_unencrypted};
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -177,12 +179,21 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// Dedicated servers are not supported yet: `true` is an error, because no node would get its server.
-pub(super) fn robot(text: &str) -> Result<bool, String> {
-    if boolean(text)? {
-        return Err("dedicated servers are not built yet; unset it or set it to false".to_owned());
+/// 0 is the default of 5 minutes, as in hcloud-cloud-controller-manager.
+pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Ok(Duration::from_secs(300)),
+        timeout => Ok(timeout),
     }
-    Ok(false)
+}
+
+/// By then every limit of the Robot web service is full again.
+const LONGEST_ROBOT_WAIT: Duration = Duration::from_secs(3600);
+
+/// 0 is unset, as in hcloud-cloud-controller-manager.
+pub(super) fn robot_wait_time(text: &str) -> Result<Option<Duration>, String> {
+    let wait = duration(text)?.min(LONGEST_ROBOT_WAIT);
+    Ok(Some(wait).filter(|wait| !wait.is_zero()))
 }
 
 /// Name of an object as the API server takes it: a DNS subdomain, RFC 1123.

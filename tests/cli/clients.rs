@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
-use ccm::http::{self, Kind, Method, Proxies, Secret, Timing, Tls, Token};
+use ccm::http::{self, Kind, Method, Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::{self, ReadFrom, config};
 use ccm::provider::{ErrorKind, Gate, OpenGate, Provider, Refused, Source, Sourced, Urgency};
 use sandbox::faults::{Effect, Rule};
@@ -81,11 +81,11 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
         endpoint: sandbox.hetzner_url(),
         tls: Tls::default(),
         proxies: Proxies::Never,
-        token: Token::fixed(Secret::new(&sandbox.projects().token)),
+        token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
         network,
         metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
-        forwards_internal_ips: true,
+        robot: None,
         zone_label: Sourced::new(true, Source::Kept),
         load_balancers: None,
         debug: false,
@@ -96,13 +96,13 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
 }
 
 /// A plain client of the Hetzner half.
-fn plain(sandbox: &Sandbox, token: Token, body_limit_bytes: u64) -> http::Client {
+fn plain(sandbox: &Sandbox, token: SecretSource, body_limit_bytes: u64) -> http::Client {
     plain_of(sandbox, token, body_limit_bytes, Arc::new(OpenGate))
 }
 
 fn plain_of(
     sandbox: &Sandbox,
-    token: Token,
+    token: SecretSource,
     body_limit_bytes: u64,
     gate: Arc<dyn Gate>,
 ) -> http::Client {
@@ -113,7 +113,7 @@ fn plain_of(
         login: token.into(),
         connect_timeout: Duration::from_secs(5),
         timing: TIMING,
-        retry_rate_limited: false,
+        retry: http::Retry::NotRateLimited,
         body_limit_bytes,
         log_bodies: false,
         gate,
@@ -180,7 +180,7 @@ fn a_write_refused_for_its_token_passes_the_gate_again_with_the_new_one() {
     let gate = Counter::new(2);
     let client = plain_of(
         &sandbox,
-        Token::file(file, None),
+        SecretSource::file(file, None),
         1 << 20,
         Arc::clone(&gate) as _,
     );
@@ -381,7 +381,7 @@ fn a_list_without_its_pagination_is_an_error() {
 #[test]
 fn an_answer_that_is_too_long_or_elsewhere_is_an_error() {
     let sandbox = Sandbox::builder().only(Half::Hetzner).nodes(50).start();
-    let token = || Token::fixed(Secret::new(&sandbox.projects().token));
+    let token = || SecretSource::fixed(Secret::new(&sandbox.projects().token));
     let small = plain(&sandbox, token(), 10_000);
     let error = small.get::<Value>("/servers?per_page=50").unwrap_err();
     assert!(

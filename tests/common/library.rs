@@ -4,7 +4,7 @@
 use ccm::cache::Apis;
 use ccm::hetzner::load_balancers::Defaults;
 use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
-use ccm::http::{Proxies, Secret, Timing, Tls, Token};
+use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::{self, config};
 use ccm::provider::{self, Gate, Refused, Source};
 use sandbox::Sandbox;
@@ -73,11 +73,11 @@ impl Place {
             proxies: Proxies::Never,
             tls: Tls::default(),
             metadata: None,
-            token: Token::fixed(Secret::new(token)),
+            token: SecretSource::fixed(Secret::new(token)),
             network: self.network.map(NetworkSelector::Id),
             address_family: provider::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
             load_balancers,
-            forwards_internal_ips: true,
+            robot: None,
             zone_label: provider::Sourced::new(true, Source::Rule("test")),
             debug: false,
             timing,

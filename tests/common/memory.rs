@@ -5,6 +5,7 @@ use ccm::provider::{
     Node, NodeAddress, Provider, ProviderId, Source, Sourced, TopologyLabel, Urgency,
 };
 use ipnet::IpNet;
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 /// A cloud that is a list, or two.
@@ -55,6 +56,16 @@ impl Dedicated for Memory {
 
     fn is_off(&self, _number: u64) -> Result<Option<bool>, Error> {
         Ok(None)
+    }
+
+    fn login_refused(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn wait_since(&self, _refused: Timestamp) {}
+
+    fn blocked_until(&self) -> Option<Timestamp> {
+        None
     }
 }
 

@@ -7,6 +7,7 @@ mod common;
 mod api_errors;
 mod change_detection;
 mod change_detection_errors;
+mod dedicated;
 mod initialise;
 mod lifecycle;
 mod network;

@@ -4,11 +4,14 @@
 
 use crate::common;
 
-use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, plan};
+use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, UNINITIALIZED, plan};
+use ccm::hetzner::robot::Settings as RobotSettings;
 use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
-use ccm::http::{Proxies, Secret, Timing, Tls, Token};
+use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::Node;
-use ccm::provider::{Instance, InstanceId, OpenGate, PrivateAddress, Provider, Source, Sourced};
+use ccm::provider::{
+    Instance, InstanceId, OpenGate, PrivateAddress, Provider, Servers, Source, Sourced,
+};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::fmt::Write;
@@ -51,7 +54,7 @@ const EXTERNAL: [(&str, Option<&str>); 4] = [
 fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner {
     let hetzner = Hetzner::new(Settings {
         endpoint: sandbox.hetzner_url(),
-        token: Token::fixed(Secret::new(&sandbox.projects().token)),
+        token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
         network: network.then(|| NetworkSelector::Name("sandbox".into())),
         ..settings(family)
     });
@@ -65,13 +68,14 @@ fn settings(family: AddressFamily) -> Settings {
         endpoint: "http://127.0.0.1:1".into(),
         tls: Tls::default(),
         proxies: Proxies::Never,
-        token: Token::none(),
+        token: SecretSource::none(),
         network: None,
         metadata: None,
         address_family: Sourced::new(
             family,
             Source::Default("HCLOUD_INSTANCES_ADDRESS_FAMILY".into()),
         ),
+        robot: None,
         zone_label: Sourced::new(
             true,
             Source::Default("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED".into()),
@@ -83,7 +87,6 @@ fn settings(family: AddressFamily) -> Settings {
             write_timeout: Duration::from_secs(8),
             retry_wait: Duration::from_millis(1),
         },
-        forwards_internal_ips: true,
         gate: Arc::new(OpenGate),
         time_scale: 1.0,
     }
@@ -207,4 +210,129 @@ fn stays(node: &Node, plan: &NodePlan, server: &Instance, hetzner: &Hetzner) {
     let mut node = node.clone();
     node.status.addresses = addresses.iter().rev().cloned().collect();
     assert_eq!(plan_one(&node, server, hetzner).changes, vec![]);
+}
+
+/// What the kubelet of a dedicated server reported.
+const REPORTED: [(&str, &[&str]); 5] = [
+    ("-", &[]),
+    ("private", &["10.0.1.2"]),
+    ("public", &["203.0.113.9"]),
+    ("pair", &["10.0.1.2", "fd00:1::2"]),
+    ("no-ip", &["metal"]),
+];
+
+fn dedicated(ipv4: bool, ipv6: bool) -> Instance {
+    Instance {
+        id: InstanceId::Dedicated(321),
+        instance_type: "AX41-NVMe".into(),
+        data_center: "fsn1-dc16".into(),
+        private: Vec::new(),
+        ..server(0, ipv4, ipv6)
+    }
+}
+
+fn dedicated_node(reported: &[&str]) -> Node {
+    let addresses: Vec<_> = reported
+        .iter()
+        .map(|ip| json!({ "type": "InternalIP", "address": ip }))
+        .collect();
+    serde_json::from_value(json!({
+        "metadata": { "name": "w", "uid": "u", "resourceVersion": "1" },
+        "spec": { "providerID": "hrobot://321" },
+        "status": { "addresses": addresses },
+    }))
+    .unwrap()
+}
+
+fn plan_dedicated(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
+    let nodes = [node.clone()];
+    let servers = Servers {
+        cloud: Ok(&[]),
+        dedicated: Ok(std::slice::from_ref(server)),
+    };
+    plan(&nodes, servers, hetzner, jiff::Timestamp::UNIX_EPOCH).remove(0)
+}
+
+/// Address family × what the server has × what its kubelet reported × ROBOT_FORWARD_INTERNAL_IPS.
+#[test]
+fn the_whole_table_of_addresses_of_dedicated_servers() {
+    let mut table = String::from("family    server  reported forward → addresses\n");
+    for family in FAMILIES {
+        for (has, ipv4, ipv6) in SERVERS {
+            for (reported_name, reported) in REPORTED {
+                for forward in [true, false] {
+                    let hetzner = Hetzner::new(Settings {
+                        robot: Some(robot(forward)),
+                        ..settings(family)
+                    });
+                    let (node, server) = (dedicated_node(reported), dedicated(ipv4, ipv6));
+                    let plan = plan_dedicated(&node, &server, &hetzner);
+                    let family = family.name();
+                    writeln!(
+                        table,
+                        "{family:<9} {has:<7} {reported_name:<8} {forward:<7} → {}",
+                        outcome(&plan)
+                    )
+                    .unwrap();
+                    if let [Change::SetAddresses { addresses }] = plan.changes.as_slice() {
+                        let mut node = node.clone();
+                        node.status.addresses = addresses.iter().rev().cloned().collect();
+                        let again = plan_dedicated(&node, &server, &hetzner);
+                        assert_eq!(again.changes, vec![], "nothing more is written");
+                    }
+                }
+            }
+        }
+    }
+    common::snapshot("addresses-dedicated.txt", &table);
+}
+
+/// Profile × zone switch, at the initialisation.
+#[test]
+fn labels_and_provider_id_of_dedicated_servers() {
+    let mut table = String::new();
+    for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
+        for zone_label in [true, false] {
+            for id in ["", "hrobot://321", "hcloud://bm-321"] {
+                let hetzner = Hetzner::new(Settings {
+                    profile,
+                    zone_label: Sourced::new(zone_label, Source::Rule("test")),
+                    robot: Some(robot(true)),
+                    ..settings(AddressFamily::Ipv4)
+                });
+                let mut node = dedicated_node(&["10.0.1.2"]);
+                node.spec.provider_id = id.into();
+                node.spec.taints = serde_json::from_value(json!([
+                    { "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" }
+                ]))
+                .unwrap();
+                let plan = plan_dedicated(&node, &dedicated(true, true), &hetzner);
+                let update = plan.changes.iter().find_map(|change| match change {
+                    Change::Update {
+                        labels,
+                        provider_id,
+                        ..
+                    } => Some((labels, provider_id)),
+                    Change::SetAddresses { .. } => None,
+                });
+                let (labels, provider_id) = update.unwrap();
+                writeln!(table, "{} zone {zone_label}, {id:?}:", profile.name()).unwrap();
+                writeln!(table, "  provider ID: {provider_id:?}").unwrap();
+                for (key, value) in labels {
+                    writeln!(table, "  {key}={value}").unwrap();
+                }
+            }
+        }
+    }
+    common::snapshot("labels-dedicated.txt", &table);
+}
+
+fn robot(forward_internal_ips: bool) -> RobotSettings {
+    let secret = || SecretSource::fixed(Secret::new("secret"));
+    RobotSettings {
+        endpoint: "http://127.0.0.1:1".into(),
+        credentials: Some((secret(), secret())),
+        rate_limit_wait: None,
+        forward_internal_ips: Sourced::new(forward_internal_ips, Source::Rule("test")),
+    }
 }

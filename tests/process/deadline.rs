@@ -4,7 +4,7 @@
 use crate::common;
 
 use ccm::http::{
-    self, Kind, Method, Proxies, Roots, Secret, Timing, Tls, Token, parse_authorities,
+    self, Kind, Method, Proxies, Roots, Secret, SecretSource, Timing, Tls, parse_authorities,
 };
 use ccm::provider::{Gate, Refused};
 use common::wait_until;
@@ -38,7 +38,7 @@ impl Gate for Passed {
 fn client(
     base: String,
     tls: Tls,
-    token: Token,
+    token: SecretSource,
     timeout: Duration,
     gate: impl Gate + 'static,
 ) -> http::Client {
@@ -53,7 +53,7 @@ fn client(
             write_timeout: timeout,
             retry_wait: Duration::from_millis(1),
         },
-        retry_rate_limited: false,
+        retry: http::Retry::NotRateLimited,
         body_limit_bytes: 64 << 20,
         log_bodies: false,
         gate: Arc::new(gate),
@@ -125,7 +125,13 @@ fn an_answer_that_comes_a_byte_at_a_time() {
             },
         );
         let gate = Passed::default();
-        let client = client(base, Tls::default(), Token::none(), TIMEOUT, gate.clone());
+        let client = client(
+            base,
+            Tls::default(),
+            SecretSource::none(),
+            TIMEOUT,
+            gate.clone(),
+        );
         times_out(&format!("{at_once} at once"), &client, &gate, &json!({}));
     }
 }
@@ -154,7 +160,13 @@ fn a_request_that_is_taken_a_bit_at_a_time() {
         *into.lock().unwrap() = Some((count, end));
     });
     let gate = Passed::default();
-    let client = client(base, Tls::default(), Token::none(), TIMEOUT, gate.clone());
+    let client = client(
+        base,
+        Tls::default(),
+        SecretSource::none(),
+        TIMEOUT,
+        gate.clone(),
+    );
     times_out(
         "taken slowly",
         &client,
@@ -199,7 +211,7 @@ fn tls_through_a_narrow_pipe() {
         let client = client(
             base,
             tls,
-            Token::fixed(Secret::new(&token)),
+            SecretSource::fixed(Secret::new(&token)),
             TIMEOUT,
             gate.clone(),
         );
@@ -249,7 +261,7 @@ fn nothing_is_sent_when_the_time_is_over_before() {
     let client = client(
         base.clone(),
         Tls::default(),
-        Token::none(),
+        SecretSource::none(),
         Duration::from_millis(50),
         Slow,
     );

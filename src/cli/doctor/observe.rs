@@ -9,7 +9,7 @@ use crate::controllers::node::{self, NodePlan};
 use crate::controllers::route::{self, RouteController};
 use crate::controllers::service::{self, FailedTry, ServiceController, ServicePlan};
 use crate::hetzner::Hetzner;
-use crate::http::Token;
+use crate::http::SecretSource;
 use crate::kube::{self, LeaseKey, LeaseSpec, Service, Verb, Version, Workload};
 use crate::provider::{
     self, BalancerHealth, Checkup, ErrorKind, Instance, Orphan, Provider, Servers, Urgency,
@@ -272,7 +272,7 @@ fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Option<LeaseSpec>> {
 /// Without a token it plans nothing, and still knows whose a provider ID is: it is asked for nothing else then.
 fn provider(settings: &Settings, unknown: Vec<String>) -> Seen<Hetzner> {
     let mut settings = settings.clone();
-    settings.token.value.get_or_insert_with(Token::none);
+    settings.token.value.get_or_insert_with(SecretSource::none);
     let gate = wire::gate(Command::Doctor, &settings);
     let provider = wire::provider(&settings, gate, wire::metadata(&settings), unknown);
     provider.map_err(failed)

@@ -5,7 +5,9 @@ use super::entry::{Cluster, Context, Entry, Kind, Pem, User};
 use super::exec::Plugin;
 use super::file;
 use crate::http::parse_authorities;
-use crate::http::{Identity, IdentityError, Login, Proxy, Roots, Secret, Tls, TlsSource, Token};
+use crate::http::{
+    Identity, IdentityError, Login, Proxy, Roots, Secret, SecretSource, Tls, TlsSource,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::ServerName;
@@ -187,7 +189,7 @@ fn login(
         fields.client_certificate.is_some() || fields.client_certificate_data.is_some();
     match plugin {
         Some(plugin) if !has_certificate => Ok(Login::Issued(plugin.shared())),
-        _ => Ok(Token::none().into()),
+        _ => Ok(SecretSource::none().into()),
     }
 }
 
@@ -219,7 +221,7 @@ fn identity(user: &Entry<User>) -> Result<Option<Identity>, ConfigError> {
 fn token(user: &Entry<User>) -> Result<Option<Login>, ConfigError> {
     if let Some(path) = &user.fields.token_file {
         let file = user.path(path);
-        let token = Token::file(file.clone(), None);
+        let token = SecretSource::file(file.clone(), None);
         return match token.current() {
             Ok(_) => Ok(Some(token.into())),
             Err(_) if !file.exists() => Err(user.no_file("tokenFile", "token")),
@@ -231,7 +233,7 @@ fn token(user: &Entry<User>) -> Result<Option<Login>, ConfigError> {
     };
     let secret = Secret::new(text);
     match secret.check() {
-        Ok(()) => Ok(Some(Token::fixed(secret).into())),
+        Ok(()) => Ok(Some(SecretSource::fixed(secret).into())),
         Err(why) => Err(user.error("token", why)),
     }
 }

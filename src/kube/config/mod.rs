@@ -8,7 +8,7 @@ mod file;
 
 pub use access::{Access, ConfigError, EXEC_TIME_LIMIT, Options};
 
-use crate::http::{Roots, Tls, TlsSource, Token, parse_authorities, read_file};
+use crate::http::{Roots, SecretSource, Tls, TlsSource, parse_authorities, read_file};
 use access::{server_url, unencrypted};
 use entry::shown;
 use std::path::Path;
@@ -60,7 +60,7 @@ fn by_default(options: &Options, context: Option<&str>) -> Result<Access, Config
             server: String::new(),
             tls: Tls::default().into(),
             proxy: None,
-            login: Token::none().into(),
+            login: SecretSource::none().into(),
             namespace: None,
             origin: "no credentials".into(),
             unencrypted: None,
@@ -109,7 +109,7 @@ fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, ConfigErro
         server: format!("https://{host}:{port}"),
         tls: TlsSource::files(tls, move || tls_of(&ca_path)),
         proxy: None,
-        login: Token::file(mount.join("token"), None).into(),
+        login: SecretSource::file(mount.join("token"), None).into(),
         namespace: std::fs::read_to_string(mount.join("namespace")).ok(),
         origin: "in-cluster service account".into(),
         unencrypted: None,

@@ -7,7 +7,7 @@ use ccm::hetzner::load_balancers::{
     Certificate, Defaults, Listener, LoadBalancer, Observed, Planner, SERVICE_UID, Snapshot,
 };
 use ccm::hetzner::{AddressFamily, Hetzner, Settings};
-use ccm::http::{Proxies, Secret, Timing, Tls, Token};
+use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::provider::{
     Change, Cluster, Ingress, InstanceId, LoadBalancerPlan, Needs, OfferedNode, OpenGate, Orphan,
     ProviderId, Reach, Reason, Service, ServicePort, Snapshot as _, Source, Sourced,
@@ -31,11 +31,11 @@ static PLANNER: LazyLock<Planner> = LazyLock::new(|| {
         endpoint: "http://127.0.0.1:1".into(),
         tls: Tls::default(),
         proxies: Proxies::Never,
-        token: Token::fixed(Secret::new("none")),
+        token: SecretSource::fixed(Secret::new("none")),
         network: None,
         metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
-        forwards_internal_ips: true,
+        robot: None,
         zone_label: Sourced::new(true, Source::Kept),
         load_balancers: None,
         debug: false,

@@ -7,7 +7,7 @@ mod refusals;
 mod roots;
 use crate::common::secrets;
 
-use ccm::http::{self, Proxies, Timing, Tls, Token};
+use ccm::http::{self, Proxies, SecretSource, Timing, Tls};
 use ccm::provider::OpenGate;
 use common::{Daemon, Env, all_initialised, ccm, env, is_lease, wait_until, with};
 use proxy::{Answers, Proxy, Speaks};
@@ -177,7 +177,7 @@ fn no_proxy_goes_around_them() {
     assert_eq!(proxy.connections(), used);
 }
 
-fn client(base: String, tls: Tls, proxies: Proxies, token: Token) -> http::Client {
+fn client(base: String, tls: Tls, proxies: Proxies, token: SecretSource) -> http::Client {
     http::Client::new(http::Settings {
         base,
         tls: tls.into(),
@@ -189,7 +189,7 @@ fn client(base: String, tls: Tls, proxies: Proxies, token: Token) -> http::Clien
             write_timeout: Duration::from_secs(5),
             retry_wait: Duration::from_millis(1),
         },
-        retry_rate_limited: false,
+        retry: http::Retry::NotRateLimited,
         body_limit_bytes: 1 << 20,
         log_bodies: false,
         gate: Arc::new(OpenGate),

@@ -3,7 +3,7 @@
 use super::proxy::{Answers, Proxy, Speaks};
 use super::secrets::Secrets;
 use super::{ESCAPED, PASSWORD, USER, client};
-use ccm::http::{Environment, Kind, Proxies, Tls, Token};
+use ccm::http::{Environment, Kind, Proxies, SecretSource, Tls};
 use serde_json::Value;
 
 /// What the proxy does, and what is said of it; `<>` stands for its address.
@@ -185,7 +185,7 @@ fn the_way_out_is_one_that_is_open() {
         let url = format!("{scheme}://{}", proxy.address());
         let proxies = Proxies::Only(ccm::http::Proxy::parse(&url).unwrap());
         let base = "http://api.test".into();
-        let error = client(base, Tls::default(), proxies, Token::none()).get::<Value>("/x");
+        let error = client(base, Tls::default(), proxies, SecretSource::none()).get::<Value>("/x");
         let text = error.unwrap_err().to_string();
         let expected = format!("{url} (proxy-url): it does not let us through to {to}; {other}");
         assert!(text.ends_with(&expected), "{text}");
@@ -199,7 +199,7 @@ fn check(url: &str, expected: &str, answers: Answers) {
         "http://api.test".into(),
         Tls::default(),
         proxies,
-        Token::none(),
+        SecretSource::none(),
     );
     let error = client.get::<Value>("/x").unwrap_err();
     let text = error.to_string();

@@ -3,7 +3,7 @@
 use super::common::{ccm, env, with};
 use super::proxy::{self, Answers, Proxy, Speaks};
 use super::{ESCAPED, PASSWORD, USER, client, kubeconfig};
-use ccm::http::{self, Proxies, Roots, Tls, Token, parse_authorities};
+use ccm::http::{self, Proxies, Roots, SecretSource, Tls, parse_authorities};
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ fn a_proxy_may_want_tls_itself() {
     let ask = |tls: Tls| {
         let token = sandbox.account("ccm").unwrap().token;
         let proxies = Proxies::Only(http::Proxy::parse(&url).unwrap());
-        let token = Token::fixed(http::Secret::new(&token));
+        let token = SecretSource::fixed(http::Secret::new(&token));
         let client = client(sandbox.kubernetes_url(), tls, proxies, token);
         client.get::<Value>("/version").map(|reply| reply.value)
     };

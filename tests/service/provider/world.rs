@@ -3,7 +3,7 @@
 use crate::common;
 use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
 use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
-use ccm::http::{self, Proxies, Secret, Timing, Tls, Token};
+use ccm::http::{self, Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::provider::{
     ActionId, Actions, Applied, Change, Cluster, Error, ErrorKind, Gate, InstanceId,
     LoadBalancerPlan, OfferedNode, OpenGate, Provider, ProviderId, Reach, Refused, Service,
@@ -231,11 +231,11 @@ pub fn hetzner_at(
         endpoint: sandbox.hetzner_url(),
         tls: Tls::default(),
         proxies: Proxies::Never,
-        token: Token::fixed(Secret::new(&sandbox.projects().token)),
+        token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
         network: sandbox.network().map(NetworkSelector::Id),
         metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
-        forwards_internal_ips: true,
+        robot: None,
         zone_label: Sourced::new(true, Source::Kept),
         load_balancers,
         debug: false,

@@ -7,7 +7,7 @@ mod program;
 
 use super::access::ConfigError;
 use super::entry::{Entry, User};
-use crate::http::{Identity, IdentityError, Issued, Issuer, Secret};
+use crate::http::{self, Identity, IdentityError, Issuer, Secret};
 use jiff::Timestamp;
 use program::Program;
 use serde::Deserialize;
@@ -42,7 +42,7 @@ struct Held {
 
 #[derive(Clone)]
 struct Credentials {
-    issued: Issued,
+    issued: http::Credentials,
     /// Renewed from then on; none: when they are refused.
     renew_at: Option<Timestamp>,
     /// Not used after that.
@@ -119,7 +119,7 @@ impl Plugin {
 
 impl Held {
     /// What is good at `now`, and whether it should be renewed.
-    fn good(&self, now: Timestamp) -> Option<(Issued, bool)> {
+    fn good(&self, now: Timestamp) -> Option<(http::Credentials, bool)> {
         let credentials = self.credentials.as_ref()?;
         let is_past = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
         (!is_past(credentials.end_at))
@@ -140,7 +140,8 @@ fn lead(end: Timestamp) -> Duration {
 }
 
 impl Issuer for Arc<Plugin> {
-    fn current(&self) -> Result<Issued, String> {
+    /// From memory as long as that is good.
+    fn current(&self) -> Result<http::Credentials, String> {
         let plugin = self;
         let good = || {
             let held = plugin.held();
@@ -174,6 +175,7 @@ impl Issuer for Arc<Plugin> {
         }
     }
 
+    /// Others are asked for, unless that was done since.
     fn refused(&self, number: u64) {
         let plugin = self;
         let _running = plugin.lock_running();
@@ -232,7 +234,7 @@ fn parse(
     printed: &[u8],
     version: &str,
     number: u64,
-) -> Result<(Issued, Option<Timestamp>), String> {
+) -> Result<(http::Credentials, Option<Timestamp>), String> {
     let bad = |field: &str, why: &str| format!("the program's status.{field}: {why}");
     let credential: ExecCredential = serde_json::from_slice(printed).map_err(|error| {
         format!(
@@ -279,10 +281,10 @@ fn parse(
         .map(|text| end(&text))
         .transpose();
     let end = end.map_err(|why| bad("expirationTimestamp", &why))?;
-    let issued = Issued {
+    let issued = http::Credentials {
         number,
-        token,
         identity,
+        ..http::Credentials::bearer(token)
     };
     Ok((issued, end.flatten()))
 }
@@ -319,11 +321,7 @@ mod tests {
         }
         let held = Held {
             credentials: Some(Credentials {
-                issued: Issued {
-                    number: 1,
-                    token: None,
-                    identity: None,
-                },
+                issued: http::Credentials::default(),
                 renew_at: Some("2030-01-01T00:00:10Z".parse().unwrap()),
                 end_at: Some("2030-01-01T00:00:20Z".parse().unwrap()),
             }),

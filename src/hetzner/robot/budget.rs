@@ -1,0 +1,221 @@
+//! How many calls of the web service are made: fewer than it takes, so that other programs with the same limits (a
+//! person's, an installer's) go on working, and none while it reports its rate limit.
+
+use crate::metrics::{ROBOT_BLOCKED, ROBOT_REMAINING};
+use crate::provider::{Error, ErrorKind};
+use jiff::{Timestamp, Unit};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A rate limit without a setting for it: as long as the answer says, within these.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// What a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    /// `GET /server`
+    List,
+    /// `GET /server/{number}`: it leaves calls for the list, which serves everything.
+    Server,
+    /// `GET /reset/{number}`
+    Reset,
+}
+
+/// Calls that share a limit. In any hour no more are made than it holds and than come back in that time.
+struct Bucket {
+    /// In metrics.
+    name: &'static str,
+    holds: f64,
+    back_an_hour: f64,
+    left: f64,
+    filled: Instant,
+}
+
+pub(super) struct Budget {
+    state: Mutex<State>,
+    /// `ROBOT_RATE_LIMIT_WAIT_TIME`.
+    pause: Option<Duration>,
+    /// Multiplies times; 1 outside of tests.
+    scale: f64,
+}
+
+struct State {
+    /// 180 an hour of the web service's 200.
+    server: Bucket,
+    /// 380 an hour of its 500.
+    reset: Bucket,
+    /// The rate limit that it reported: until when nothing is sent, and what that is in words.
+    paused: Option<(Instant, String)>,
+}
+
+impl Call {
+    /// So many calls are left to others.
+    fn reserve(self) -> f64 {
+        match self {
+            Call::Server => 20.0,
+            Call::List | Call::Reset => 0.0,
+        }
+    }
+}
+
+impl Budget {
+    pub(super) fn new(pause: Option<Duration>, scale: f64) -> Budget {
+        ROBOT_BLOCKED.set(&["rate_limit"], 0.0);
+        Budget {
+            state: Mutex::new(State {
+                server: Bucket::new("server", 40.0, 140.0),
+                reset: Bucket::new("reset", 40.0, 340.0),
+                paused: None,
+            }),
+            pause,
+            scale,
+        }
+    }
+
+    /// Counts this call, which is made now. The error says when to ask again; it costs no call.
+    pub(super) fn admit(&self, call: Call, what: &str, now: Instant) -> Result<(), Error> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((until, why)) = state.paused.as_ref().filter(|(until, _)| *until > now) {
+            let why = format!("{what}: not sent: {why}");
+            return Err(limited(*until - now, false, why));
+        }
+        let bucket = match call {
+            Call::List | Call::Server => &mut state.server,
+            Call::Reset => &mut state.reset,
+        };
+        let hour = HOUR.mul_f64(self.scale);
+        bucket.take(call.reserve(), hour, now).map_err(|retry_in| {
+            let why = format!(
+                "{what}: put off: ccm makes {} such calls an hour at most, fewer than Robot takes",
+                bucket.holds + bucket.back_an_hour - call.reserve()
+            );
+            limited(retry_in, true, why)
+        })
+    }
+
+    /// The web service answered that its rate limit is used up; `what` of it, and for how long.
+    pub(super) fn pause(&self, what: &str, interval: Option<Duration>, now: Instant) -> Duration {
+        let interval = interval.unwrap_or(LONGEST_PAUSE);
+        let pause = self
+            .pause
+            .unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE))
+            .mul_f64(self.scale);
+        let ends = Timestamp::now().checked_add(pause).unwrap_or_default();
+        ROBOT_BLOCKED.set(&["rate_limit"], ends.as_second() as f64);
+        let ends = ends.round(Unit::Second).unwrap_or(ends);
+        let why = format!("{what}; asking again at {ends}");
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.paused = Some((now + pause, why));
+        pause
+    }
+}
+
+impl Bucket {
+    fn new(name: &'static str, holds: f64, back_an_hour: f64) -> Bucket {
+        ROBOT_REMAINING.set(&[name], holds);
+        Bucket {
+            name,
+            holds,
+            back_an_hour,
+            left: holds,
+            filled: Instant::now(),
+        }
+    }
+
+    /// The error: when there is one to take.
+    fn take(&mut self, reserve: f64, hour: Duration, now: Instant) -> Result<(), Duration> {
+        let passed = now.saturating_duration_since(self.filled);
+        let back = passed.div_duration_f64(hour) * self.back_an_hour;
+        self.left = (self.left + back).min(self.holds);
+        self.filled = now;
+        let missing = reserve + 1.0 - self.left;
+        if missing > 0.0 {
+            return Err(hour.mul_f64(missing / self.back_an_hour));
+        }
+        self.left -= 1.0;
+        ROBOT_REMAINING.set(&[self.name], self.left.floor());
+        Ok(())
+    }
+}
+
+fn limited(retry_in: Duration, put_off: bool, message: String) -> Error {
+    Error::new(ErrorKind::RateLimited { retry_in, put_off }, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put_off(result: &Result<(), Error>) -> bool {
+        result.as_ref().is_err_and(Error::is_put_off)
+    }
+
+    /// Asked every second for two hours: calls made in the fullest hour, and when there is nothing to spare.
+    #[test]
+    fn an_hour_has_no_more_calls_than_its_budget() {
+        for scale in [1.0, 0.01] {
+            for (call, at_most, at_least) in [
+                (Call::List, 180, 179),
+                (Call::Server, 160, 159),
+                (Call::Reset, 380, 379),
+            ] {
+                let budget = Budget::new(None, scale);
+                let begun = Instant::now();
+                let second = |s: u32| begun + Duration::from_secs(1).mul_f64(scale) * s;
+                let made: Vec<u32> = (0..7200)
+                    .filter(|s| budget.admit(call, "x", second(*s)).is_ok())
+                    .collect();
+                let of_hour =
+                    |from: u32| made.iter().filter(move |s| (from..from + 3600).contains(s));
+                let fullest = (0..3600).map(|from| of_hour(from).count()).max();
+                let fullest = fullest.unwrap_or_default();
+                assert!(
+                    (at_least..=at_most).contains(&fullest),
+                    "{call:?}: {fullest}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn single_servers_leave_calls_for_the_list() {
+        let budget = Budget::new(None, 1.0);
+        let now = Instant::now();
+        let count = |call| {
+            let calls = (0..100).map(|_| budget.admit(call, "x", now));
+            calls.filter(Result::is_ok).count()
+        };
+        assert_eq!(count(Call::Server), 20);
+        assert!(put_off(&budget.admit(Call::Server, "x", now)));
+        assert_eq!(count(Call::List), 20);
+        assert_eq!(count(Call::Reset), 40);
+    }
+
+    #[test]
+    #[rustfmt::skip] // A case is a line.
+    fn a_rate_limit_is_waited_out() {
+        let s = Duration::from_secs;
+        // Setting, interval of the answer, wait.
+        for (pause, interval, expected) in [
+            (None, Some(s(60)), s(60)),
+            (None, Some(s(3600)), s(300)),
+            (None, Some(Duration::MAX), s(300)),
+            (None, Some(s(0)), s(1)),
+            (None, None, s(300)),
+            (Some(s(900)), Some(s(60)), s(900)),
+        ] {
+            let budget = Budget::new(pause, 1.0);
+            let now = Instant::now();
+            assert_eq!(budget.pause("used up", interval, now), expected);
+            for call in [Call::List, Call::Server, Call::Reset] {
+                let error = budget.admit(call, "x", now + expected - s(1)).err();
+                let kind = error.map(|error| error.kind);
+                assert_eq!(kind, Some(ErrorKind::RateLimited { retry_in: s(1), put_off: false }));
+            }
+            assert!(budget.admit(Call::List, "x", now + expected).is_ok());
+        }
+    }
+}

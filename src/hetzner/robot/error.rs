@@ -1,0 +1,130 @@
+//! A failed call of the web service, in its own words.
+
+use crate::http::{self, Kind, shortened};
+use crate::provider::{Error, ErrorKind};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// A call that failed.
+pub(super) struct Failed {
+    pub(super) error: Error,
+    /// None: the web service did not answer with an error of its own.
+    pub(super) code: Option<String>,
+    status: Option<u16>,
+    /// Of a rate limit.
+    pub(super) interval: Option<Duration>,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    error: Body,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    code: String,
+    #[serde(default)]
+    message: String,
+    max_request: Option<u64>,
+    /// Seconds.
+    interval: Option<u64>,
+}
+
+impl Failed {
+    pub(super) fn not_sent(what: &str, why: &str) -> Failed {
+        let why = format!("{what}: not sent: {why}");
+        Error::new(ErrorKind::Unauthorized, why).into()
+    }
+
+    /// The web service itself says that there is no such server, or none at all.
+    pub(super) fn is_no_server(&self) -> bool {
+        self.is_404("SERVER_NOT_FOUND")
+    }
+
+    pub(super) fn is_without_reset(&self) -> bool {
+        self.is_404("RESET_NOT_AVAILABLE")
+    }
+
+    fn is_404(&self, code: &str) -> bool {
+        self.status == Some(404) && self.code.as_deref() == Some(code)
+    }
+
+    pub(super) fn of(http: http::Error) -> Failed {
+        let body = serde_json::from_slice::<Envelope>(http.body());
+        let body = body.map(|envelope| envelope.error).ok();
+        let status = http.status();
+        let kind = kind(&http, body.as_ref());
+        let said = match &body {
+            Some(body) => {
+                let limit = body.max_request.zip(body.interval);
+                let limit = limit.map_or_else(String::new, |(calls, seconds)| {
+                    format!("; {calls} calls in {seconds} s")
+                });
+                let (message, code) = (shortened(&body.message), shortened(&body.code));
+                format!("{}: {message} ({code}{limit})", http.call)
+            }
+            None => http.to_string(),
+        };
+        let hint = hint(&http, &kind, body.is_some());
+        Failed {
+            error: Error::new(kind, said + hint),
+            status,
+            interval: body
+                .as_ref()
+                .and_then(|body| body.interval)
+                .map(Duration::from_secs),
+            code: body.map(|body| body.code),
+        }
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed {
+            error,
+            code: None,
+            status: None,
+            interval: None,
+        }
+    }
+}
+
+/// What it means. What has no meaning for nodes is no `NotFound`: only `SERVER_NOT_FOUND` says that a server does not
+/// exist, and only where one was asked for.
+fn kind(http: &http::Error, body: Option<&Body>) -> ErrorKind {
+    let code = body.map(|body| body.code.as_str());
+    match (&http.kind, http.status(), code) {
+        (Kind::Refused(_), ..) => ErrorKind::Refused,
+        (Kind::Token(_), ..) | (_, Some(401), _) => ErrorKind::Unauthorized,
+        (_, Some(403), Some("RATE_LIMIT_EXCEEDED")) => ErrorKind::RateLimited {
+            retry_in: Duration::ZERO,
+            put_off: false,
+        },
+        (_, Some(403), _) => ErrorKind::Forbidden,
+        (_, Some(404), Some("SERVER_NOT_FOUND" | "RESET_NOT_AVAILABLE")) => ErrorKind::Other,
+        (_, Some(404), _) => ErrorKind::Misconfigured,
+        (_, Some(300..500), Some(_)) => ErrorKind::Other,
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+fn hint(http: &http::Error, kind: &ErrorKind, has_body: bool) -> &'static str {
+    match kind {
+        ErrorKind::Unauthorized => {
+            "; are ROBOT_USER and ROBOT_PASSWORD those of a web service user (Robot → Settings → Web service and app \
+             settings)?"
+        }
+        ErrorKind::Forbidden => {
+            "; Robot answers so while the IP of this machine is blocked, for ten minutes after three failed logins"
+        }
+        ErrorKind::Misconfigured => "; is ROBOT_ENDPOINT right?",
+        ErrorKind::Unavailable if http.status() == Some(503) => "; Robot is being maintained",
+        ErrorKind::Unavailable if http.status().is_some() && !has_body => {
+            " without an error of Robot; is ROBOT_ENDPOINT right, or a proxy in between?"
+        }
+        ErrorKind::Unavailable if matches!(http.kind, Kind::Unreachable(_)) => {
+            " (the address is that of ROBOT_ENDPOINT)"
+        }
+        _ => "",
+    }
+}

@@ -1,0 +1,173 @@
+//! Which credentials the web service is shown: those it refused wait, because three failed logins block the IP of this
+//! machine for ten minutes.
+
+use crate::http::{Credentials, Issuer, Secret, SecretSource};
+use crate::metrics::ROBOT_BLOCKED;
+use jiff::Timestamp;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long refused credentials wait: as long as a block of the IP takes.
+const WAIT: Duration = Duration::from_secs(600);
+
+/// So many different credentials are tried in that time, one fewer than block the IP.
+const TRIES_AT_MOST: usize = 2;
+
+/// User and password, each fixed or in a file that is read before every call.
+pub(super) struct Login {
+    user: SecretSource,
+    password: SecretSource,
+    /// [`WAIT`], or what a test makes of it.
+    wait: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Counts the credentials that were shown.
+    number: u64,
+    /// The header that was shown last.
+    shown: Option<Secret>,
+    /// The oldest first.
+    refusals: Vec<Refusal>,
+    /// When a login was refused last; none: one succeeded since, or none was tried.
+    refused: Option<Timestamp>,
+}
+
+struct Refusal {
+    /// None: all wait.
+    header: Option<Secret>,
+    at: Timestamp,
+    until: Instant,
+    /// The same by the wall clock, for people.
+    ends: Timestamp,
+}
+
+impl Login {
+    pub(super) fn new(user: SecretSource, password: SecretSource, time_scale: f64) -> Login {
+        ROBOT_BLOCKED.set(&["login"], 0.0);
+        Login {
+            user,
+            password,
+            wait: WAIT.mul_f64(time_scale),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The credentials that were shown last did it.
+    pub(super) fn accepted(&self) {
+        self.state().refused = None;
+        ROBOT_BLOCKED.set(&["login"], 0.0);
+    }
+
+    /// The credentials that were shown last did not; asked once more about them, nothing changes.
+    pub(super) fn refuse(&self) {
+        let mut state = self.state();
+        let header = state.shown.clone();
+        state.note(header, Timestamp::now(), self.wait);
+    }
+
+    /// The IP of this machine may be blocked: no other credentials would do.
+    pub(super) fn refuse_all(&self) {
+        self.state().note(None, Timestamp::now(), self.wait);
+    }
+
+    /// When a login was refused, and none succeeded since.
+    pub(super) fn refused(&self) -> Option<Timestamp> {
+        self.state().refused
+    }
+
+    /// Another process was refused then. What is left of the wait is waited, unless a file gets other credentials. A
+    /// time in the future is now: clocks differ.
+    pub(super) fn wait_since(&self, at: Timestamp) {
+        let now = Timestamp::now();
+        let at = at.min(now);
+        let passed = Duration::try_from(now.duration_since(at)).unwrap_or_default();
+        let header = self.read().ok().and_then(|credentials| credentials.header);
+        let mut state = self.state();
+        state.refused = state.refused.max(Some(at));
+        let left = self.wait.saturating_sub(passed);
+        if !left.is_zero() {
+            state.note(header, at, left);
+        }
+    }
+
+    /// Until when no login is tried.
+    pub(super) fn blocked_until(&self) -> Option<Timestamp> {
+        let header = self.read().ok()?.header;
+        let mut state = self.state();
+        state.obstacle(header.as_ref()).map(|refusal| refusal.ends)
+    }
+
+    fn read(&self) -> Result<Credentials, String> {
+        let missing = || Secret::new("");
+        let user = self.user.current()?.unwrap_or_else(missing);
+        let password = self.password.current()?.unwrap_or_else(missing);
+        let mut credentials = Credentials::basic(user.expose(), &password);
+        credentials.secrets.push(user);
+        Ok(credentials)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Issuer for Login {
+    fn current(&self) -> Result<Credentials, String> {
+        let credentials = self.read()?;
+        let mut state = self.state();
+        if let Some(refusal) = state.obstacle(credentials.header.as_ref()) {
+            return Err(format!(
+                "Robot refused a login at {}; the next one is tried at {}, or when a file of ROBOT_USER_FILE or \
+                 ROBOT_PASSWORD_FILE holds other credentials: three failed logins block the IP of this machine for ten \
+                 minutes",
+                refusal.at, refusal.ends
+            ));
+        }
+        if state.shown != credentials.header {
+            state.shown.clone_from(&credentials.header);
+            state.number += 1;
+        }
+        Ok(Credentials {
+            number: state.number,
+            ..credentials
+        })
+    }
+
+    fn refused(&self, _number: u64) {
+        self.refuse();
+    }
+}
+
+impl State {
+    /// Why these credentials wait.
+    fn obstacle(&mut self, header: Option<&Secret>) -> Option<&Refusal> {
+        let now = Instant::now();
+        self.refusals.retain(|refusal| refusal.until > now);
+        let is_full = self.refusals.len() >= TRIES_AT_MOST;
+        let holds = |refusal: &&Refusal| match &refusal.header {
+            None => true,
+            Some(refused) => is_full || Some(refused) == header,
+        };
+        self.refusals.iter().find(holds)
+    }
+
+    /// From now on these credentials wait; none: all.
+    fn note(&mut self, header: Option<Secret>, at: Timestamp, wait: Duration) {
+        if self.refusals.iter().any(|refusal| refusal.header == header) {
+            return;
+        }
+        // Never later than it was.
+        let whole = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
+        let ends = Timestamp::now().checked_add(wait).unwrap_or(at);
+        self.refused = self.refused.max(Some(whole(at)));
+        ROBOT_BLOCKED.set(&["login"], ends.as_second() as f64);
+        self.refusals.push(Refusal {
+            header,
+            at: whole(at),
+            until: Instant::now() + wait,
+            ends: whole(ends),
+        });
+    }
+}

@@ -1,0 +1,460 @@
+//! Dedicated servers: the Robot web service, with its login, its budget, its errors.
+//!
+//! Rules are those of <https://robot.hetzner.com/doc/webservice/en.html>. Calls are made one after the other: a wrong
+//! password must cost one failed login, however many threads ask.
+
+mod budget;
+mod error;
+mod login;
+mod servers;
+
+use super::api::endpoint;
+use crate::http::{self, Method, Proxies, Retry, SecretSource, Stage, Timing, Tls};
+use crate::metrics::{ROBOT_DURATION, ROBOT_REQUESTS, UNANSWERED};
+use crate::provider::heartbeat::turn;
+use crate::provider::{Dedicated, Error, ErrorKind, Gate, Instance, Sourced, Urgency};
+use budget::{Budget, Call};
+use error::Failed;
+use jiff::Timestamp;
+use login::Login;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use servers::Entry;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A list of a thousand servers is some 700 kB.
+const BODY_LIMIT_BYTES: u64 = 16 << 20;
+
+/// What it is made from, beside what both APIs share.
+pub struct Settings {
+    /// `ROBOT_ENDPOINT`, without a trailing slash.
+    pub endpoint: String,
+    /// User and password; none: nothing is looked up.
+    pub credentials: Option<(SecretSource, SecretSource)>,
+    /// `ROBOT_RATE_LIMIT_WAIT_TIME`.
+    pub rate_limit_wait: Option<Duration>,
+    /// `ROBOT_FORWARD_INTERNAL_IPS`.
+    pub forward_internal_ips: Sourced<bool>,
+}
+
+/// What both APIs share.
+pub(super) struct Shared {
+    pub(super) tls: Tls,
+    pub(super) proxies: Proxies,
+    pub(super) connect_timeout: Duration,
+    pub(super) debug: bool,
+    pub(super) timing: Timing,
+    pub(super) gate: Arc<dyn Gate>,
+    pub(super) time_scale: f64,
+}
+
+/// The account, or what of it the credentials show.
+pub(super) struct Robot {
+    http: http::Client,
+    login: Arc<Login>,
+    budget: Budget,
+    /// Locked during a call.
+    calling: Mutex<()>,
+}
+
+/// The answer of `GET /reset/{number}`.
+#[derive(Deserialize)]
+struct ResetAnswer {
+    reset: Reset,
+}
+
+#[derive(Deserialize)]
+struct Reset {
+    server_number: u64,
+    operating_status: Option<String>,
+}
+
+impl Robot {
+    /// Makes no call. None: without credentials.
+    pub(super) fn new(settings: Settings, shared: Shared) -> Option<Robot> {
+        let (user, password) = settings.credentials?;
+        let login = Arc::new(Login::new(user, password, shared.time_scale));
+        Some(Robot {
+            http: http::Client::new(http::Settings {
+                base: settings.endpoint,
+                tls: shared.tls.into(),
+                proxies: shared.proxies,
+                login: http::Login::Issued(login.clone()),
+                connect_timeout: shared.connect_timeout,
+                timing: shared.timing,
+                retry: Retry::Never,
+                body_limit_bytes: BODY_LIMIT_BYTES,
+                log_bodies: shared.debug,
+                gate: shared.gate,
+                watch,
+            }),
+            login,
+            budget: Budget::new(settings.rate_limit_wait, shared.time_scale),
+            calling: Mutex::default(),
+        })
+    }
+
+    fn read<T: DeserializeOwned>(&self, path: &str, call: Call) -> Result<T, Failed> {
+        let _one_at_a_time = turn(&self.calling);
+        let what = format!("GET {}{path}", self.http.base());
+        // First: what is not sent for want of a login costs nothing of the budget.
+        http::Issuer::current(&*self.login).map_err(|why| Failed::not_sent(&what, &why))?;
+        self.budget
+            .admit(call, &what, Instant::now())
+            .map_err(Failed::from)?;
+        let error = match self.http.get(path) {
+            Ok(reply) => {
+                self.login.accepted();
+                return Ok(reply.value);
+            }
+            Err(error) => error,
+        };
+        let mut failed = Failed::of(error);
+        match &mut failed.error.kind {
+            ErrorKind::Unauthorized => self.login.refuse(),
+            ErrorKind::Forbidden => self.login.refuse_all(),
+            ErrorKind::RateLimited { retry_in, .. } => {
+                let why = "Robot's rate limit is used up";
+                *retry_in = self.budget.pause(why, failed.interval, Instant::now());
+            }
+            _ if failed.code.is_some() => self.login.accepted(),
+            _ => {}
+        }
+        Err(failed)
+    }
+
+    fn incomplete(&self, path: &str, why: &str) -> Error {
+        let base = self.http.base();
+        let why = format!("GET {base}{path}: {why}; nothing is done on an incomplete answer");
+        Error::new(ErrorKind::Unavailable, why)
+    }
+}
+
+impl Dedicated for Robot {
+    /// No server at all is answered as an error.
+    fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
+        let path = "/server";
+        match self.read::<Vec<Entry>>(path, Call::List) {
+            Ok(entries) => servers::instances(entries).map_err(|why| self.incomplete(path, &why)),
+            Err(failed) if failed.is_no_server() => Ok(Vec::new()),
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    fn get(&self, number: u64) -> Result<(), Error> {
+        let path = format!("/server/{number}");
+        match self.read::<Entry>(&path, Call::Server) {
+            Ok(entry) if entry.server.server_number == number => Ok(()),
+            Ok(entry) => {
+                let why = format!("answered server {}", entry.server.server_number);
+                Err(self.incomplete(&path, &why))
+            }
+            Err(failed) if failed.is_no_server() => {
+                Err(Error::new(ErrorKind::NotFound, failed.error.message))
+            }
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    fn is_off(&self, number: u64) -> Result<Option<bool>, Error> {
+        let path = format!("/reset/{number}");
+        match self.read::<ResetAnswer>(&path, Call::Reset) {
+            Ok(ResetAnswer { reset }) if reset.server_number == number => {
+                Ok(match reset.operating_status.as_deref() {
+                    Some("shut off") => Some(true),
+                    Some("running") => Some(false),
+                    _ => None,
+                })
+            }
+            Ok(ResetAnswer { reset }) => {
+                let why = format!("answered server {}", reset.server_number);
+                Err(self.incomplete(&path, &why))
+            }
+            Err(failed) if failed.is_without_reset() => Ok(None),
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    fn login_refused(&self) -> Option<Timestamp> {
+        self.login.refused()
+    }
+
+    fn wait_since(&self, refused: Timestamp) {
+        self.login.wait_since(refused);
+    }
+
+    fn blocked_until(&self) -> Option<Timestamp> {
+        self.login.blocked_until()
+    }
+}
+
+/// Counts the calls, as those of the Cloud API are.
+fn watch(method: Method, path: &str, stage: Stage) {
+    let method = &method.lower_name();
+    match stage {
+        Stage::Begun => {}
+        Stage::Ended(Ok(code), took) => {
+            ROBOT_REQUESTS.count(&[method, &endpoint(path), &code.to_string()]);
+            ROBOT_DURATION.observe(&[method], took);
+        }
+        Stage::Ended(Err(kind), _) => UNANSWERED.count(&["robot", kind.word()]),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::http::Secret;
+    use crate::provider::OpenGate;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::path::{Path, PathBuf};
+
+    const SERVER: &str = r#"{"server":{"server_number":7,"server_name":"metal-7","server_ip":"203.0.113.7",
+        "server_ipv6_net":null,"product":"AX41","dc":"FSN1-DC1","status":"ready","cancelled":false}}"#;
+
+    /// Answers the requests to come, one each, and then no more; what it was sent.
+    fn serve(answers: Vec<(u16, String)>) -> (String, std::thread::JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let answer = |(status, body): (u16, String)| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 2048];
+                let count = stream.read(&mut request).unwrap();
+                let kind = match body.starts_with(['{', '[']) {
+                    true => "application/json",
+                    false => "text/html",
+                };
+                let head = format!(
+                    "HTTP/1.1 {status} x\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    body.len()
+                );
+                stream.write_all((head + &body).as_bytes()).unwrap();
+                String::from_utf8_lossy(&request[..count]).into_owned()
+            };
+            answers.into_iter().map(answer).collect()
+        });
+        (base, server)
+    }
+
+    fn robot(base: &str, password: SecretSource) -> Robot {
+        let second = Duration::from_secs(1);
+        let settings = Settings {
+            endpoint: base.to_owned(),
+            credentials: Some((SecretSource::fixed(Secret::new("#ws+user")), password)),
+            rate_limit_wait: None,
+            forward_internal_ips: Sourced::new(true, crate::provider::Source::Rule("test")),
+        };
+        let shared = Shared {
+            tls: Tls::default(),
+            proxies: Proxies::Never,
+            connect_timeout: second,
+            debug: false,
+            timing: Timing {
+                read_timeout: second * 5,
+                write_timeout: second * 5,
+                retry_wait: Duration::from_millis(1),
+            },
+            gate: Arc::new(OpenGate),
+            time_scale: 1.0,
+        };
+        Robot::new(settings, shared).unwrap()
+    }
+
+    fn fixed() -> SecretSource {
+        SecretSource::fixed(Secret::new("hunter22"))
+    }
+
+    fn error(status: u16, code: &str) -> (u16, String) {
+        let more = match code {
+            "RATE_LIMIT_EXCEEDED" => r#","max_request":200,"interval":90"#,
+            _ => "",
+        };
+        let body =
+            format!(r#"{{"error":{{"status":{status},"code":"{code}","message":"so"{more}}}}}"#);
+        (status, body)
+    }
+
+    fn page(status: u16) -> (u16, String) {
+        (status, "<html>hunter22 #ws+user</html>".to_owned())
+    }
+
+    /// What a list, a server and a reset make of each answer.
+    #[test]
+    #[rustfmt::skip] // A case is a line.
+    fn each_answer_has_its_meaning() {
+        let outcome = |kind: ErrorKind| match kind {
+            ErrorKind::RateLimited { retry_in, put_off } => format!("RateLimited {} {put_off}", retry_in.as_secs()),
+            kind => format!("{kind:?}"),
+        };
+        let ok = |body: &str| (200, body.to_owned());
+        let reset = |status: &str| ok(&format!(r#"{{"reset":{{"server_number":7,"type":["hw"],"operating_status":{status}}}}}"#));
+        let cases = [
+            ("/server", ok(&format!("[{SERVER}]")), "1"),
+            ("/server", ok("[]"), "0"),
+            ("/server", error(404, "SERVER_NOT_FOUND"), "0"),
+            ("/server", error(404, "NOT_FOUND"), "Misconfigured"),
+            ("/server", page(404), "Misconfigured"),
+            ("/server", ok(&format!("[{SERVER},{SERVER}]")), "Unavailable"),
+            ("/server", ok(r#"[{"server":{"server_name":"x"}}]"#), "Unavailable"),
+            ("/server", ok("{}"), "Unavailable"),
+            ("/server", ok("[{\"server\":"), "Unavailable"),
+            ("/server", page(200), "Unavailable"),
+            ("/server", page(503), "Unavailable"),
+            ("/server", (503, String::new()), "Unavailable"),
+            ("/server", error(500, "INTERNAL_ERROR"), "Unavailable"),
+            ("/server", page(429), "Unavailable"),
+            ("/server", error(400, "INVALID_INPUT"), "Other"),
+            ("/server", error(401, "UNAUTHORIZED"), "Unauthorized"),
+            ("/server", page(401), "Unauthorized"),
+            ("/server", page(403), "Forbidden"),
+            ("/server", error(403, "FORBIDDEN"), "Forbidden"),
+            ("/server", error(403, "RATE_LIMIT_EXCEEDED"), "RateLimited 90 false"),
+            ("/server/7", ok(SERVER), "there"),
+            ("/server/8", ok(SERVER), "Unavailable"),
+            ("/server/7", error(404, "SERVER_NOT_FOUND"), "NotFound"),
+            ("/server/7", error(404, "NOT_FOUND"), "Misconfigured"),
+            ("/server/7", error(410, "SERVER_NOT_FOUND"), "Other"),
+            ("/server/7", page(404), "Misconfigured"),
+            ("/reset/7", reset("\"running\""), "Some(false)"),
+            ("/reset/7", reset("\"shut off\""), "Some(true)"),
+            ("/reset/7", reset("\"not supported\""), "None"),
+            ("/reset/7", reset("null"), "None"),
+            ("/reset/8", reset("\"shut off\""), "Unavailable"),
+            ("/reset/7", error(404, "RESET_NOT_AVAILABLE"), "None"),
+            ("/reset/7", error(404, "SERVER_NOT_FOUND"), "Other"),
+            ("/reset/7", page(404), "Misconfigured"),
+            ("/reset/7", error(403, "RATE_LIMIT_EXCEEDED"), "RateLimited 90 false"),
+        ];
+        for (path, answer, expected) in cases {
+            let (base, server) = serve(vec![answer.clone()]);
+            let robot = robot(&base, fixed());
+            let number = || path.rsplit('/').next().unwrap().parse().unwrap();
+            let result = match &path[1..4] {
+                "res" => robot.is_off(number()).map(|off| format!("{off:?}")),
+                _ if path == "/server" => robot.list(Urgency::Needed).map(|all| all.len().to_string()),
+                _ => Dedicated::get(&robot, number()).map(|()| "there".to_owned()),
+            };
+            let shown = result.clone().unwrap_or_else(|error| outcome(error.kind));
+            assert_eq!(shown, expected, "{path} {answer:?}");
+            let sent = server.join().unwrap().remove(0).to_lowercase();
+            assert!(sent.starts_with(&format!("get {path} http/1.1\r\n")), "{sent}");
+            // "#ws+user:hunter22"
+            assert!(sent.contains("\r\nauthorization: basic i3dzk3vzzxi6ahvudgvymji=\r\n"), "{sent}");
+            if let Err(error) = result {
+                let said = error.message;
+                assert!(!said.contains("hunter22") && !said.contains("#ws+user"), "{said}");
+                assert!(said.starts_with(&format!("GET {base}{path}: ")), "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_sent_after_a_rate_limit_or_a_refused_login() {
+        for (answer, word) in [
+            (page(401), "Robot refused a login at "),
+            (page(403), "Robot refused a login at "),
+            (error(403, "RATE_LIMIT_EXCEEDED"), "rate limit is used up"),
+        ] {
+            let (base, server) = serve(vec![answer]);
+            let robot = robot(&base, fixed());
+            let first = robot.list(Urgency::Needed).unwrap_err();
+            assert_eq!(server.join().unwrap().len(), 1);
+            // The listener is closed: another call would be refused as `Unavailable`.
+            let next = robot.is_off(7).unwrap_err();
+            let word_is_there = next.message.contains("not sent: ") && next.message.contains(word);
+            assert!(word_is_there, "{}", next.message);
+            assert!(
+                Dedicated::get(&robot, 7).is_err_and(|error| error.kind != ErrorKind::Unavailable)
+            );
+            let is_login = matches!(first.kind, ErrorKind::Unauthorized | ErrorKind::Forbidden);
+            assert_eq!(robot.login_refused().is_some(), is_login);
+            assert_eq!(robot.blocked_until().is_some(), is_login);
+        }
+    }
+
+    fn password_file(name: &str) -> (PathBuf, impl Fn(&str)) {
+        let name = format!("ccm-robot-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let write = {
+            let path = path.clone();
+            move |text: &str| std::fs::write(&path, text).unwrap()
+        };
+        (path, write)
+    }
+
+    fn of_file(path: &Path) -> SecretSource {
+        SecretSource::file(path.to_owned(), None).of("password", Secret::check_line)
+    }
+
+    #[test]
+    fn other_credentials_are_tried_at_once_but_not_a_third_time() {
+        let (path, write) = password_file("tries");
+        let list = (200, format!("[{SERVER}]"));
+        let (base, server) = serve(vec![page(401), list.clone(), page(401)]);
+        let robot = robot(&base, of_file(&path));
+        let fails = || robot.list(Urgency::Needed).unwrap_err().kind;
+        write("one and only");
+        assert_eq!(fails(), ErrorKind::Unauthorized);
+        assert_eq!(fails(), ErrorKind::Unauthorized, "not sent");
+        write("two");
+        assert_eq!(robot.list(Urgency::Needed).unwrap().len(), 1);
+        assert_eq!(robot.login_refused(), None);
+        write("one and only");
+        assert_eq!(fails(), ErrorKind::Unauthorized, "not sent");
+        write("three");
+        assert_eq!(fails(), ErrorKind::Unauthorized);
+        assert!(robot.login_refused().is_some());
+        // A third failed login would block the IP.
+        write("four");
+        assert_eq!(fails(), ErrorKind::Unauthorized, "not sent");
+        assert_eq!(server.join().unwrap().len(), 3);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_login_that_another_process_was_refused_waits() {
+        let (path, write) = password_file("since");
+        write("one");
+        let ago = |minutes| Timestamp::now() - jiff::SignedDuration::from_mins(minutes);
+        for (since, is_blocked) in [
+            (ago(0), true),
+            (ago(9), true),
+            (ago(11), false),
+            (ago(-60), true),
+        ] {
+            let robot = robot("http://127.0.0.1:1", of_file(&path));
+            robot.wait_since(since);
+            let error = robot.list(Urgency::Needed).unwrap_err();
+            let kind = match is_blocked {
+                true => ErrorKind::Unauthorized,
+                false => ErrorKind::Unavailable,
+            };
+            assert_eq!(error.kind, kind, "{since}: {}", error.message);
+            assert_eq!(robot.blocked_until().is_some(), is_blocked);
+            let until = robot.blocked_until().unwrap_or_default();
+            assert!(
+                until <= Timestamp::now() + jiff::SignedDuration::from_secs(601),
+                "{until}"
+            );
+            assert!(
+                robot
+                    .login_refused()
+                    .is_some_and(|at| at <= Timestamp::now())
+            );
+            write("two");
+            let error = robot.list(Urgency::Needed).unwrap_err();
+            assert_eq!(
+                error.kind,
+                ErrorKind::Unavailable,
+                "it is tried: {}",
+                error.message
+            );
+            write("one");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,520 @@
+//! Nodes on dedicated servers: the binary against the simulated Cloud and Robot.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::{
+    Daemon, Env, ccm, env, events, is_lease, node, side_by_side, wait_at_most, wait_until, with,
+    writes,
+};
+use sandbox::exchange::Response;
+use sandbox::faults::{Effect, Rule};
+use sandbox::robot::Sees;
+use sandbox::{Half, Sandbox};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+/// Cloud servers and dedicated ones in one Network.
+fn start(nodes: usize, robot: usize) -> Sandbox {
+    let builder = common::builder().nodes(nodes).robot(robot);
+    builder.network("10.0.0.0/8").heartbeats(false).start()
+}
+
+/// The same with initialised nodes.
+fn initialised(nodes: usize, robot: usize) -> Sandbox {
+    let sandbox = start(nodes, robot);
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    sandbox
+}
+
+fn number(sandbox: &Sandbox, name: &str) -> u64 {
+    sandbox.robot().number_of(name).unwrap()
+}
+
+fn has_taint(sandbox: &Sandbox, name: &str, key: &str) -> bool {
+    let taints = node(sandbox, name)["spec"]["taints"].clone();
+    let mut taints = taints.as_array().into_iter().flatten();
+    taints.any(|taint| taint["key"] == key)
+}
+
+fn is_new(sandbox: &Sandbox, name: &str) -> bool {
+    has_taint(sandbox, name, common::UNINITIALIZED)
+}
+
+fn is_there(sandbox: &Sandbox, name: &str) -> bool {
+    sandbox.cluster().get("nodes", None, name).is_some()
+}
+
+fn reasons(sandbox: &Sandbox, name: &str) -> Vec<String> {
+    let events = events(sandbox, name).into_iter();
+    events.map(|(reason, _)| reason).collect()
+}
+
+fn addresses(node: &Value) -> Vec<String> {
+    let all = node["status"]["addresses"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    all.map(|one| format!("{} {}", text(&one["type"]), text(&one["address"])))
+        .collect()
+}
+
+fn robot_calls(sandbox: &Sandbox, path: &str) -> usize {
+    let is_it = |call: &sandbox::calls::Call| {
+        call.half == Half::Robot
+            && (call.path == path || call.path.starts_with(&format!("{path}/")))
+    };
+    sandbox.calls().count(is_it)
+}
+
+#[test]
+fn they_are_initialised_beside_cloud_servers_and_then_cost_a_list() {
+    let sandbox = start(2, 2);
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for name in ["metal-1", "metal-2"] {
+        let server = sandbox.robot().server(number(&sandbox, name)).unwrap();
+        let node = node(&sandbox, name);
+        let id = format!("hrobot://{}", server.number);
+        assert_eq!(node["spec"]["providerID"], json!(id));
+        assert!(!is_new(&sandbox, name));
+        let expected = [
+            format!("Hostname {name}"),
+            format!("ExternalIP {}", server.server_ip.unwrap()),
+            format!("InternalIP {}", server.private_ip.unwrap()),
+        ];
+        // The kubelet was given one: that comes first.
+        let mut found = addresses(&node);
+        found.sort();
+        let mut expected = expected.to_vec();
+        expected.sort();
+        assert_eq!(found, expected);
+        let labels = &node["metadata"]["labels"];
+        assert_eq!(labels["node.kubernetes.io/instance-type"], "AX41-NVMe");
+        assert_eq!(labels["topology.kubernetes.io/zone"], "fsn1");
+        assert_eq!(labels["topology.kubernetes.io/region"], "eu-central");
+    }
+    assert!(!is_new(&sandbox, "worker-1") && !is_new(&sandbox, "worker-2"));
+    assert_eq!(robot_calls(&sandbox, "/server"), 1, "one list for all");
+    let before = writes(&sandbox).len();
+    let again = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!((again.code, writes(&sandbox).len()), (0, before));
+    assert_eq!(robot_calls(&sandbox, "/server"), 2);
+}
+
+#[test]
+fn an_outage_of_one_api_does_not_hold_the_nodes_of_the_other() {
+    for (away, goes_on, waits) in [
+        (Half::Robot, "worker-1", "metal-1"),
+        (Half::Hetzner, "metal-1", "worker-1"),
+    ] {
+        let sandbox = start(1, 1);
+        sandbox.stop(away);
+        let daemon = Daemon::start(&env(&sandbox), &[]);
+        wait_until("the node of the other API", || !is_new(&sandbox, goes_on));
+        assert!(is_new(&sandbox, waits), "{away}:\n{}", daemon.log());
+        sandbox.resume(away).unwrap();
+        wait_until("the node that waited", || !is_new(&sandbox, waits));
+    }
+}
+
+#[test]
+fn robot_away_is_one_line_and_a_pass_fails() {
+    let sandbox = start(1, 2);
+    sandbox.stop(Half::Robot);
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(!is_new(&sandbox, "worker-1") && is_new(&sandbox, "metal-1"));
+    assert!(
+        ran.stderr.contains(&sandbox.robot_url()) && ran.stderr.contains("refused"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_node_whose_dedicated_server_is_gone_is_deleted_and_says_why() {
+    let sandbox = initialised(1, 3);
+    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    sandbox.robot().remove(number(&sandbox, "metal-2"));
+    sandbox.kubelets().expire();
+    wait_until("the node to go", || !is_there(&sandbox, "metal-2"));
+    assert!(is_there(&sandbox, "metal-1") && is_there(&sandbox, "metal-3"));
+    wait_until("the event", || {
+        reasons(&sandbox, "metal-2").contains(&"DeletingNode".to_owned())
+    });
+}
+
+#[test]
+fn a_node_whose_dedicated_server_is_shut_off_is_tainted_until_it_is_ready_again() {
+    let sandbox = initialised(1, 3);
+    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    sandbox.robot().edit(number(&sandbox, "metal-2"), |server| {
+        server.operating_status = Some("not supported".into());
+    });
+    sandbox.robot().edit(number(&sandbox, "metal-3"), |server| {
+        server.reset_types.clear()
+    });
+    for name in ["metal-1", "metal-2", "metal-3"] {
+        sandbox.robot().set_power(number(&sandbox, name), false);
+    }
+    sandbox.kubelets().expire();
+    wait_until("the taint", || has_taint(&sandbox, "metal-1", SHUTDOWN));
+    wait_until("a look at each", || robot_calls(&sandbox, "/reset") >= 6);
+    assert!(!has_taint(&sandbox, "metal-2", SHUTDOWN));
+    assert!(!has_taint(&sandbox, "metal-3", SHUTDOWN));
+    sandbox.robot().set_power(number(&sandbox, "metal-1"), true);
+    sandbox.kubelets().heartbeat();
+    wait_until("the taint to go", || {
+        !has_taint(&sandbox, "metal-1", SHUTDOWN)
+    });
+}
+
+type Change = fn(&Sandbox) -> Env;
+
+/// What may look as if a server did not exist any more.
+const DOUBTS: [(&str, Change); 18] = [
+    ("an empty account", |sandbox| {
+        for server in sandbox.robot().servers() {
+            sandbox.robot().remove(server.number);
+        }
+        env(sandbox)
+    }),
+    ("an empty account, without the guard", |sandbox| {
+        for server in sandbox.robot().servers() {
+            sandbox.robot().remove(server.number);
+        }
+        env(sandbox)
+    }),
+    ("another account's credentials", |sandbox| {
+        let other = sandbox.robot().create("other");
+        sandbox.robot().edit(other, |server| server.account = 7);
+        sandbox
+            .robot()
+            .set_login("#ws+other", "secret", Sees::Account(7));
+        let login = [("ROBOT_USER", "#ws+other"), ("ROBOT_PASSWORD", "secret")];
+        with(env(sandbox), &login)
+    }),
+    ("a single server's credentials", |sandbox| {
+        let one = number(sandbox, "metal-2");
+        sandbox
+            .robot()
+            .set_login("admin", "secret", Sees::Server(one));
+        let login = [("ROBOT_USER", "admin"), ("ROBOT_PASSWORD", "secret")];
+        with(env(sandbox), &login)
+    }),
+    ("a wrong password", |sandbox| {
+        sandbox.robot().remove(number(sandbox, "metal-1"));
+        with(env(sandbox), &[("ROBOT_PASSWORD", "wrong")])
+    }),
+    ("a block of ten minutes", |sandbox| {
+        sandbox.robot().remove(number(sandbox, "metal-1"));
+        let url = sandbox.robot_url();
+        for _ in 0..3 {
+            let _ = fail_to_log_in(&url);
+        }
+        assert!(sandbox.robot().blocked_for().is_some());
+        env(sandbox)
+    }),
+    ("403, rate limit", |sandbox| {
+        let body = json!({ "error": {
+            "status": 403, "code": "RATE_LIMIT_EXCEEDED", "message": "no", "max_request": 200, "interval": 3600,
+        } });
+        gone_and(
+            sandbox,
+            "/server /server/*",
+            Effect::Instead(Response::json(403, &body)),
+        )
+    }),
+    ("403 of another kind", |sandbox| {
+        let page = page(403, "Forbidden");
+        gone_and(sandbox, "/server /server/*", Effect::Instead(page))
+    }),
+    ("503, maintenance", |sandbox| {
+        gone_and(
+            sandbox,
+            "/server /server/*",
+            Effect::Instead(page(503, "maintenance")),
+        )
+    }),
+    ("a 404 that is a proxy's", |sandbox| {
+        gone_and(
+            sandbox,
+            "/server/*",
+            Effect::Instead(page(404, "Not Found")),
+        )
+    }),
+    ("a 404 of another code", |sandbox| {
+        let body =
+            json!({ "error": { "status": 404, "code": "NOT_FOUND", "message": "Not Found" } });
+        gone_and(
+            sandbox,
+            "/server/*",
+            Effect::Instead(Response::json(404, &body)),
+        )
+    }),
+    ("no answer in time", |sandbox| {
+        gone_and(sandbox, "/server/*", Effect::Slow(Duration::from_secs(60)))
+    }),
+    ("a list that is cut off", |sandbox| {
+        gone_and(sandbox, "/server", Effect::cut_off())
+    }),
+    ("a list that is malformed", |sandbox| {
+        let body = json!([{ "server": { "server_number": "x" } }]);
+        gone_and(
+            sandbox,
+            "/server",
+            Effect::Instead(Response::json(200, &body)),
+        )
+    }),
+    ("a number that is another machine's now", |sandbox| {
+        let one = number(sandbox, "metal-1");
+        sandbox
+            .robot()
+            .edit(one, |server| server.name = "somebody-else".into());
+        env(sandbox)
+    }),
+    ("a cancelled server", |sandbox| {
+        let one = number(sandbox, "metal-1");
+        sandbox.robot().edit(one, |server| server.cancelled = true);
+        env(sandbox)
+    }),
+    ("Robot turned off", |sandbox| {
+        sandbox.robot().remove(number(sandbox, "metal-1"));
+        with(env(sandbox), &[("ROBOT_ENABLED", "false")])
+    }),
+    ("credentials removed", |sandbox| {
+        sandbox.robot().remove(number(sandbox, "metal-1"));
+        with(env(sandbox), &[("ROBOT_USER", ""), ("ROBOT_PASSWORD", "")])
+    }),
+];
+
+/// The server is gone; and what says so is not the API's own answer.
+fn gone_and(sandbox: &Sandbox, path: &str, effect: Effect) -> Env {
+    sandbox.robot().remove(number(sandbox, "metal-1"));
+    // The list, a server alone, or both.
+    for path in path.split(' ') {
+        let rule = Rule::new(effect.clone()).path(path).half(Half::Robot);
+        sandbox.faults().add(rule);
+    }
+    env(sandbox)
+}
+
+fn page(status: u16, text: &str) -> Response {
+    Response {
+        status,
+        headers: vec![("Content-Type".into(), "text/html".into())],
+        body: format!("<html>{text}</html>").into(),
+    }
+}
+
+/// A failed login of somebody else behind the same address.
+fn fail_to_log_in(url: &str) -> std::io::Result<()> {
+    use std::io::{Read, Write};
+    let address = url.trim_start_matches("http://");
+    let mut stream = std::net::TcpStream::connect(address)?;
+    // x:x
+    let request = "GET /server HTTP/1.1\r\nHost: robot\r\nAuthorization: Basic eDp4\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes())?;
+    stream.read_to_end(&mut Vec::new()).map(drop)
+}
+
+#[test]
+fn on_a_doubt_the_node_stays_and_nothing_of_it_changes() {
+    let cases = DOUBTS.to_vec();
+    side_by_side(cases, |(name, change)| {
+        let sandbox = initialised(1, 3);
+        let env = change(&sandbox);
+        sandbox.kubelets().expire();
+        let shown = |name: &str| {
+            let node = node(&sandbox, name);
+            (
+                node["spec"].clone(),
+                node["metadata"]["labels"].clone(),
+                addresses(&node),
+            )
+        };
+        let before = shown("metal-1");
+        let cloud = sandbox.calls().count(|call| call.half == Half::Hetzner);
+        let flags: &[&str] = match name.contains("without the guard") {
+            true => &["--node-deletion-guard=false"],
+            false => &[],
+        };
+        let daemon = Daemon::start(&env, flags);
+        let ticks = || {
+            let calls = sandbox.calls().calls();
+            let lists = calls.iter().filter(|call| call.path == "/api/v1/nodes");
+            lists.count()
+        };
+        let first = ticks();
+        wait_until("some ticks", || ticks() > first + 12);
+        let now = sandbox.calls().count(|call| call.half == Half::Hetzner);
+        assert!(now > cloud, "{name}: the Cloud side goes on");
+        for one in ["metal-1", "metal-2", "metal-3"] {
+            assert!(is_there(&sandbox, one), "{name}:\n{}", daemon.log());
+        }
+        assert_eq!(shown("metal-1"), before, "{name}:\n{}", daemon.log());
+        let deleted = sandbox.calls().count(|call| call.method == "DELETE");
+        assert_eq!(deleted, 0, "{name}");
+    });
+}
+
+#[test]
+fn another_name_in_robot_is_a_warning_and_never_a_deletion() {
+    let sandbox = initialised(1, 2);
+    let one = number(&sandbox, "metal-1");
+    sandbox
+        .robot()
+        .edit(one, |server| server.name = "renamed".into());
+    sandbox.kubelets().expire();
+    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    wait_until("the event", || {
+        reasons(&sandbox, "metal-1").contains(&"PossibleNodeDeletion".to_owned())
+    });
+    assert!(is_there(&sandbox, "metal-1"));
+}
+
+#[test]
+fn a_name_of_both_apis_is_no_guess() {
+    let sandbox = start(1, 1);
+    let one = number(&sandbox, "metal-1");
+    sandbox
+        .robot()
+        .edit(one, |server| server.name = "worker-1".into());
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(is_new(&sandbox, "worker-1"));
+    let events = reasons(&sandbox, "worker-1");
+    assert!(
+        events.contains(&"InstanceLookupFailed".to_owned()),
+        "{events:?}"
+    );
+}
+
+/// An hour of ten nodes that are not ready. The sandbox's limits are those of the API, in the same scale.
+#[test]
+fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
+    let scale = 0.01;
+    let builder = common::builder().nodes(1).robot(10).scale(scale);
+    let sandbox = builder.heartbeats(false).start();
+    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.01")]);
+    assert_eq!(ccm(&env, &["run", "--once"]).code, 0);
+    for server in sandbox.robot().servers() {
+        // Its power is not known: it is asked for again and again.
+        sandbox.robot().edit(server.number, |server| {
+            server.operating_status = Some("not supported".into())
+        });
+    }
+    for server in sandbox.robot().servers() {
+        sandbox.robot().set_power(server.number, false);
+    }
+    sandbox.kubelets().expire();
+    let hour = Duration::from_secs(3600).mul_f64(scale);
+    let daemon = Daemon::start(&env, &[]);
+    let begun = Instant::now();
+    let marks = (
+        robot_calls(&sandbox, "/server"),
+        robot_calls(&sandbox, "/reset"),
+        common::hetzner_calls(&sandbox),
+    );
+    wait_at_most(hour * 2, "an hour to pass", || begun.elapsed() >= hour);
+    let lists = robot_calls(&sandbox, "/server") - marks.0;
+    let resets = robot_calls(&sandbox, "/reset") - marks.1;
+    let cloud = common::hetzner_calls(&sandbox) - marks.2;
+    println!("{lists} calls of /server, {resets} of /reset, {cloud} of the Cloud");
+    // A list of servers every five minutes, and the first ones.
+    assert!(cloud <= 20, "{cloud}");
+    assert!(lists <= 200 && resets <= 400, "{lists} {resets}");
+    assert!(
+        resets > 100,
+        "they are asked for: {resets}\n{}",
+        daemon.log()
+    );
+    let refused = sandbox
+        .calls()
+        .count(|call| call.half == Half::Robot && call.status == Some(403));
+    assert_eq!(refused, 0, "{}", daemon.log());
+}
+
+#[test]
+fn at_rest_a_list_of_dedicated_servers_every_five_minutes() {
+    let scale = 0.005;
+    let sandbox = initialised(2, 2);
+    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.005")]);
+    let _daemon = Daemon::start(&env, &[]);
+    let first = robot_calls(&sandbox, "/server");
+    let begun = Instant::now();
+    let hour = Duration::from_secs(3600).mul_f64(scale);
+    wait_at_most(hour * 2, "an hour to pass", || begun.elapsed() >= hour);
+    let lists = robot_calls(&sandbox, "/server") - first;
+    // The first one, and twelve.
+    assert!((2..=13).contains(&lists), "{lists}");
+    assert_eq!(robot_calls(&sandbox, "/reset"), 0);
+}
+
+#[test]
+fn routes_are_for_cloud_servers_and_the_others_get_no_condition() {
+    let sandbox = start(2, 1);
+    let flags = ["--cluster-cidr=10.244.0.0/16"];
+    let ran = ccm(&env(&sandbox), &[&["run", "--once"], &flags[..]].concat());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let network = sandbox.cloud().networks(sandbox.project()).remove(0);
+    assert_eq!(network["routes"].as_array().unwrap().len(), 2, "{network}");
+    let condition = |name: &str| {
+        let node = node(&sandbox, name);
+        let mut all = node["status"]["conditions"].as_array().unwrap().iter();
+        all.any(|one| one["type"] == "NetworkUnavailable")
+    };
+    assert!(condition("worker-1") && !condition("metal-1"));
+    assert!(
+        ran.stderr.contains("metal-1"),
+        "one finding: {}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn they_are_targets_of_load_balancers_by_their_addresses() {
+    let sandbox = common::builder()
+        .nodes(1)
+        .robot(2)
+        .services(1)
+        .network("10.0.0.0/8")
+        .start();
+    let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
+    let daemon = Daemon::start(&env, &[]);
+    let targets = || {
+        let balancers = sandbox.cloud().load_balancers(sandbox.project());
+        let targets = balancers.first()?["targets"].as_array()?.clone();
+        let mut ips: Vec<String> = targets
+            .iter()
+            .filter_map(|target| Some(target["ip"]["ip"].as_str()?.to_owned()))
+            .collect();
+        ips.sort();
+        Some((targets.len(), ips))
+    };
+    let mut expected: Vec<String> = sandbox
+        .robot()
+        .servers()
+        .into_iter()
+        .filter_map(|server| server.server_ip)
+        .collect();
+    expected.sort();
+    wait_until("all targets", || targets() == Some((3, expected.clone())));
+    sandbox.stop(Half::Robot);
+    let mark = sandbox.calls().mark();
+    wait_until("some ticks without Robot", || {
+        let calls = sandbox.calls().calls_since(mark);
+        calls
+            .iter()
+            .filter(|call| call.path == "/api/v1/services")
+            .count()
+            > 6
+    });
+    assert_eq!(targets(), Some((3, expected)), "{}", daemon.log());
+    let written = sandbox.calls().calls_since(mark);
+    let written = written
+        .iter()
+        .filter(|call| call.is_write() && call.half == Half::Hetzner);
+    assert_eq!(written.filter(|call| !is_lease(&call.path)).count(), 0);
+}
