@@ -14,7 +14,7 @@ use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
 use crate::kube::Node;
-use crate::provider::{Field, Finding, Instance, NodeAddress};
+use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress};
 use crate::settings::Command;
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -317,7 +317,14 @@ impl Serialize for Cloud<'_> {
 fn server(server: &Server) -> (String, String) {
     let none = || "-".to_owned();
     match server {
-        Server::Matched(instance, _) => (instance.id.to_string(), instance.state.to_string()),
+        Server::Matched(instance, _) => {
+            let more = if instance.is_cancelled {
+                ",cancelled"
+            } else {
+                ""
+            };
+            (instance.id.to_string(), format!("{}{more}", instance.state))
+        }
         Server::Gone(id) => (id.to_string(), "missing".into()),
         Server::Foreign => (none(), "foreign".into()),
         Server::Unknown => (none(), "unknown".into()),
@@ -446,6 +453,13 @@ fn inspection(plans: &Plans) -> String {
     .concat()
 }
 
+fn called(id: InstanceId) -> String {
+    match id {
+        InstanceId::Cloud(number) => format!("server {number}"),
+        InstanceId::Dedicated(number) => format!("dedicated server {number}"),
+    }
+}
+
 /// Of a dedicated server: what its contract means for the node.
 fn cancelled(server: &Server) -> Option<String> {
     let text = "the dedicated server is cancelled: when its contract has ended, Robot does not list it, and its node is \
@@ -473,11 +487,11 @@ fn both_sides(plan: &NodePlan) -> String {
     let (mut identity, mut matched_by) = (Vec::new(), "-".to_owned());
     match &plan.server {
         Server::Matched(instance, by) => {
-            let (kind, at) = match instance.id.cloud() {
-                Some(_) => ("server", &instance.location),
-                None => ("dedicated server", &instance.data_center),
+            let at = match instance.id.cloud() {
+                Some(_) => &instance.location,
+                None => &instance.data_center,
             };
-            identity.push(format!("{kind} {}", instance.id.number()));
+            identity.push(called(instance.id));
             name.push(instance.name.clone());
             place.push(format!(
                 "{}, {at} ({})",
@@ -489,7 +503,7 @@ fn both_sides(plan: &NodePlan) -> String {
             let private = instance.private.iter();
             addresses.extend(private.map(|p| format!("private {} (Network {})", p.ip, p.network)));
         }
-        Server::Gone(id) => identity.push(format!("server {id}")),
+        Server::Gone(id) => identity.push(called(*id)),
         Server::Foreign | Server::Unknown | Server::Unmatched | Server::Unclear => {}
     }
     let reported = node

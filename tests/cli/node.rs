@@ -118,6 +118,76 @@ fn node_inspect() {
     );
 }
 
+/// `metal-1` initialised, `metal-2` new and cancelled, `metal-3` gone, and a Cloud node beside them.
+fn with_dedicated() -> Sandbox {
+    let sandbox = common::builder()
+        .nodes(1)
+        .robot(3)
+        .network("10.0.0.0/16")
+        .heartbeats(false)
+        .start();
+    let synced = ccm(&env(&sandbox), &["node", "sync", "metal-1", "metal-3"]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    let robot = sandbox.robot();
+    let number = |name| robot.number_of(name).unwrap();
+    robot.edit(number("metal-2"), |server| server.cancelled = true);
+    robot.remove(number("metal-3"));
+    sandbox
+}
+
+#[test]
+fn dedicated_servers() {
+    let sandbox = with_dedicated();
+    let mut text = String::new();
+    for words in [
+        &["node", "list", "-o", "wide"][..],
+        &["node", "inspect", "metal-1"],
+        &["node", "inspect", "metal-2"],
+        &["node", "inspect", "metal-3"],
+    ] {
+        text += &(seen(&sandbox, words) + "\n");
+    }
+    snapshot("node-dedicated.txt", &text);
+    let inspected = ccm(
+        &env(&sandbox),
+        &["node", "inspect", "metal-2", "-o", "json"],
+    )
+    .json();
+    let cloud = &inspected["items"][0]["cloud"];
+    let number = sandbox.robot().number_of("metal-2");
+    for (field, value) in [
+        ("kind", json!("DedicatedServer")),
+        ("id", json!(number)),
+        ("state", json!("ready")),
+        ("type", json!("AX41-NVMe")),
+        ("location", json!("fsn1")),
+        ("dataCenter", json!("fsn1-dc16")),
+        ("cancelled", json!(true)),
+    ] {
+        assert_eq!(cloud[field], value, "{field}: {cloud}");
+    }
+    // By its number, its provider ID and its public address, as a Cloud server by its own.
+    let by_name = |name: &str| ccm(&env(&sandbox), &["node", "inspect", name]).stdout;
+    let metal = sandbox.robot().server(number.unwrap()).unwrap();
+    let server = sandbox.cloud().servers(sandbox.project()).remove(0);
+    for (name, words) in [
+        (
+            "metal-2",
+            &[
+                metal.number.to_string(),
+                format!("hrobot://{}", metal.number),
+                format!("node/{}", metal.number),
+                metal.server_ip.unwrap(),
+            ][..],
+        ),
+        ("worker-1", &[server["id"].to_string()]),
+    ] {
+        for word in words {
+            assert_eq!(by_name(word), by_name(name), "{word}");
+        }
+    }
+}
+
 #[test]
 fn node_sync() {
     let sandbox = cluster();

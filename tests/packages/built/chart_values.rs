@@ -63,7 +63,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("monitoring.enabled=false", "--cloud-provider=ccm-from-scratch", "HCLOUD_METRICS_ENABLED=false HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
     ("env.HCLOUD_TOKEN=null env.HCLOUD_TOKEN_FILE.value=/t", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN_FILE=/t ROBOT_PASSWORD=from ROBOT_USER=from"),
     ("robot.enabled=true", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN=from ROBOT_ENABLED=true ROBOT_PASSWORD=from ROBOT_USER=from"),
-    ("robot.enabled=true env.ROBOT_USER=null env.ROBOT_PASSWORD=null env.ROBOT_FORWARD_INTERNAL_IPS.value=false", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN=from ROBOT_ENABLED=true ROBOT_FORWARD_INTERNAL_IPS=false"),
+    ("robot.enabled=true env.ROBOT_USER=null env.ROBOT_PASSWORD=null env.ROBOT_CACHE_TIMEOUT.value=10m", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN=from ROBOT_CACHE_TIMEOUT=10m ROBOT_ENABLED=true"),
 ];
 
 #[test]
