@@ -139,12 +139,22 @@ pub(in crate::cli) fn observe(started: &Started) -> View<'_> {
         (None, ..) => Err(Gap::Needs("api")),
         (Some(_), ..) => Err(Gap::Needs("services")),
     };
-    let (apis, alone) = match (kube, provider) {
-        (Some(kube), Ok(provider)) => (Ok(wire::together(settings, kube, provider)), None),
-        (None, provider) => (Err(Gap::Needs("cluster")), provider.ok()),
-        (_, Err(gap)) => (Err(gap), None),
+    let alone = match (&kube, &provider) {
+        (None, Ok(provider)) => provider.dedicated(),
+        _ => None,
     };
-    let dedicated = read_dedicated(apis.as_ref().ok(), alone.as_ref());
+    let alone = alone.map(|dedicated| dedicated.list(Urgency::Needed).map(Arc::new));
+    let apis = match (kube, provider) {
+        (Some(kube), Ok(provider)) => Ok(wire::together(settings, kube, provider)),
+        (None, _) => Err(Gap::Needs("cluster")),
+        (_, Err(gap)) => Err(gap),
+    };
+    // One call; what rests on the list takes it from the cache. None: no login is set.
+    let dedicated = apis.as_ref().map_or(alone, |apis| {
+        apis.provider.dedicated()?;
+        let listed = apis.dedicated(None, Urgency::Needed);
+        Some(listed.map(|view| view.value))
+    });
     let servers = servers.map(|servers| match &apis {
         Ok(apis) => apis.instances_listed(servers, asked).value,
         Err(_) => Arc::new(servers),
@@ -292,20 +302,6 @@ fn read_servers(provider: &Hetzner, checkup: &mut Checkup) -> Seen<Vec<Instance>
 
 const WITHOUT_LOGIN: &str = "ROBOT_USER and ROBOT_PASSWORD are not set: no dedicated server is looked up, their nodes \
                              keep what they have, and are targets by their InternalIP alone";
-
-/// One call; what rests on the list takes it from the cache. None: no login is set.
-fn read_dedicated(
-    apis: Option<&Apis>,
-    alone: Option<&Hetzner>,
-) -> Option<Result<Arc<Vec<Instance>>, provider::Error>> {
-    if let Some(apis) = apis {
-        apis.provider.dedicated()?;
-        let listed = apis.dedicated(None, Urgency::Needed);
-        return Some(listed.map(|view| view.value));
-    }
-    let listed = alone?.dedicated()?.list(Urgency::Needed);
-    Some(listed.map(Arc::new))
-}
 
 fn balancers(provider: &Hetzner) -> Seen<Vec<(String, BalancerHealth)>> {
     let Some(balancers) = provider.load_balancers() else {
