@@ -7,12 +7,18 @@ use crate::controllers::lifecycle::SHUTDOWN;
 use crate::controllers::node::{NodePlan, Server, is_uninitialized};
 use crate::provider::{Finding, Reason};
 
-/// Nodes that we have to do with, and how many of them have their server in this project.
+/// Nodes whose server should be in this project, and how many of them have it there. Of those on dedicated servers the
+/// check `robot` says the same.
 fn own(nodes: &[NodePlan]) -> (usize, usize) {
-    let is_own = |plan: &&NodePlan| !matches!(plan.server, Server::Foreign | Server::Unknown);
+    let server = |plan: &&NodePlan| match &plan.server {
+        Server::Matched(server, _) => server.id.cloud().is_some(),
+        Server::Gone(id) => id.cloud().is_some(),
+        Server::Unmatched => true,
+        Server::Foreign | Server::Unknown | Server::Unclear => false,
+    };
     let is_matched = |plan: &&NodePlan| matches!(plan.server, Server::Matched(..));
-    let own = nodes.iter().filter(is_own).count();
-    (own, nodes.iter().filter(is_matched).count())
+    let own = nodes.iter().filter(server);
+    (own.clone().count(), own.filter(is_matched).count())
 }
 
 /// What is decided of each; `ok` where that is nothing.
@@ -38,7 +44,7 @@ pub(super) fn project(view: &View) -> Verdict {
     let (own, matched) = own(nodes);
     let count = counted(own, "node");
     Ok(match (own, matched) {
-        (0, _) => Outcome::skipped("no node is ours: there is nothing to compare the project with"),
+        (0, _) => Outcome::skipped("no node is on a server that this project should have"),
         (_, 0) => Outcome::fail(
             format!(
                 "of {count} none has its server in the token's project: it is another project's token, or another \
@@ -123,7 +129,10 @@ pub(super) fn servers(view: &View) -> Verdicts {
             (None, None) => None,
         }
     };
-    let count = counted(own(nodes).0, "node");
+    let ours = nodes
+        .iter()
+        .filter(|plan| !matches!(plan.server, Server::Foreign | Server::Unknown));
+    let count = counted(ours.count(), "node");
     each(nodes, decide, format!("{count}, none without its server"))
 }
 

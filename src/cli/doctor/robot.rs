@@ -34,10 +34,10 @@ pub(super) fn login(view: &View) -> Verdicts {
 /// What the list of dedicated servers says beyond each node's own: those that may be the missing server of a node, and
 /// those whose contract ends.
 pub(super) fn servers(view: &View) -> Verdicts {
-    let Some(servers) = &view.dedicated else {
-        return Ok(Vec::new());
+    let servers = match &view.dedicated {
+        None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),
+        Some(servers) => need(servers, "robot")?,
     };
-    let servers = need(servers, "robot")?;
     let nodes = need(&view.nodes, "nodes")?;
     let matched = nodes.iter().filter_map(|plan| match &plan.server {
         Server::Matched(server, _) => Some((server.id, plan)),

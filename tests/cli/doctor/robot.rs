@@ -91,6 +91,10 @@ fn a_healthy_world_costs_one_login() {
         ("robot", "accepts the login, which sees 2 dedicated servers"),
         ("dedicated", "2 dedicated servers, each with its node"),
         ("nodes", "4 nodes, none without its server"),
+        (
+            "project",
+            "2 of 2 nodes with its server in the token's project",
+        ),
     ] {
         let (_, said) = said.iter().find(|(name, _)| name == check).unwrap();
         assert_eq!(said.status, "ok", "{said:?}");
@@ -128,7 +132,7 @@ fn without_a_login_one_line_says_so() {
     let ran = world.doctor(&["-o", "json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let said = checks(&ran);
-    assert_eq!(said.len(), CHECKS + OF_ROBOT);
+    assert_eq!(said.len(), CHECKS + 1);
     // Targets are another matter: no public address is known.
     for (name, check) in said.iter().filter(|(name, _)| name != "services") {
         assert_ne!(check.status, "warn", "{name}: {check:?}");
@@ -212,4 +216,20 @@ fn one_api_never_hides_another() {
         let (_, robot) = said.iter().find(|(name, _)| name == "robot").unwrap();
         assert_eq!(robot.status, "ok", "{half:?}: {robot:?}");
     }
+}
+
+/// Nodes on dedicated servers say nothing of the token.
+#[test]
+fn the_token_of_another_project_is_seen_beside_dedicated_servers() {
+    let mut world = mixed();
+    let foreign = world.sandbox.projects().foreign_token.clone();
+    world.set("HCLOUD_TOKEN", &foreign);
+    world.set("HCLOUD_NETWORK", "");
+    let said = checks(&world.doctor(&["-o", "json"]));
+    let (_, project) = said.iter().find(|(name, _)| name == "project").unwrap();
+    assert_eq!(project.status, "fail", "{project:?}");
+    assert!(
+        project.message.contains("of 2 nodes none has its server"),
+        "{project:?}"
+    );
 }

@@ -99,8 +99,9 @@ fn what_it_left_is_taken_over_without_a_write() {
 /// With nodes on dedicated servers, by every way in which the login of Robot may be there: nothing is written to any API.
 #[test]
 fn with_dedicated_servers_only_the_image_is_changed() {
+    type Variables = &'static [(&'static str, &'static str)];
     // Whether targets are reached by the private IP, variables, whether Robot is asked.
-    let cases: [(bool, &[(&str, &str)], bool); 5] = [
+    let cases: [(bool, Variables, bool); 5] = [
         (true, &[], true),
         (false, &[], true),
         (true, &[("ROBOT_USER", ""), ("ROBOT_PASSWORD", "")], false),
