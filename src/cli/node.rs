@@ -304,6 +304,7 @@ impl Serialize for Cloud<'_> {
         if is_dedicated {
             map.serialize_entry("dataCenter", &*instance.data_center)?;
             map.serialize_entry("cancelled", &instance.is_cancelled)?;
+            map.serialize_entry("paidUntil", &*instance.paid_until)?;
         }
         map.serialize_entry("publicIpv4", &instance.public_ipv4)?;
         map.serialize_entry("publicIpv6", &instance.public_ipv6)?;
@@ -453,6 +454,14 @@ fn inspection(plans: &Plans) -> String {
     .concat()
 }
 
+/// Where that is known.
+pub(super) fn paid_until(server: &Instance) -> String {
+    match &*server.paid_until {
+        "" => String::new(),
+        date => format!(", and paid until {date}"),
+    }
+}
+
 fn called(id: InstanceId) -> String {
     match id {
         InstanceId::Cloud(number) => format!("server {number}"),
@@ -462,10 +471,15 @@ fn called(id: InstanceId) -> String {
 
 /// Of a dedicated server: what its contract means for the node.
 fn cancelled(server: &Server) -> Option<String> {
-    let text = "the dedicated server is cancelled: when its contract has ended, Robot does not list it, and its node is \
-                deleted; move its pods in time, or revoke the cancellation in Robot";
-    let is_cancelled = matches!(server, Server::Matched(instance, _) if instance.is_cancelled);
-    is_cancelled.then(|| paragraph("  ! ", 4, text))
+    let Server::Matched(server, _) = server else {
+        return None;
+    };
+    let text = format!(
+        "the dedicated server is cancelled{}: when its contract has ended, Robot does not list it, and its node is deleted; \
+         move its pods in time, or revoke the cancellation in Robot",
+        paid_until(server)
+    );
+    server.is_cancelled.then(|| paragraph("  ! ", 4, &text))
 }
 
 fn taints(node: &Node) -> String {

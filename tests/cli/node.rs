@@ -163,6 +163,7 @@ fn dedicated_servers() {
         ("location", json!("fsn1")),
         ("dataCenter", json!("fsn1-dc16")),
         ("cancelled", json!(true)),
+        ("paidUntil", json!("2027-01-31")),
     ] {
         assert_eq!(cloud[field], value, "{field}: {cloud}");
     }

@@ -3,6 +3,7 @@
 
 use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok};
+use crate::cli::node;
 use crate::controllers::node::{NodePlan, Server, is_uninitialized};
 use crate::provider::{Instance, InstanceId};
 use crate::text;
@@ -82,7 +83,8 @@ fn unmatched(server: &&Instance) -> Outcome {
 }
 
 fn cancelled(server: &Instance) -> Outcome {
-    let found = format!("its dedicated server {} is cancelled", server.id);
+    let (id, paid) = (server.id, node::paid_until(server));
+    let found = format!("its dedicated server {id} is cancelled{paid}");
     let remedy = "move its pods in time (kubectl drain NAME), or revoke the cancellation in Robot";
     Outcome::warn(found, remedy)
 }

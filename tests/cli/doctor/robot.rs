@@ -61,7 +61,7 @@ const BROKEN: &[Broken] = &[
     ("a server that is cancelled", |world| {
         let number = metal(world, "metal-1");
         world.sandbox.robot().edit(number, |server| server.cancelled = true);
-    }, "dedicated", "warn", &["node/metal-1: ", "is cancelled"], "revoke the cancellation in Robot"),
+    }, "dedicated", "warn", &["node/metal-1: ", "is cancelled, and paid until 2027-01-31"], "revoke the cancellation in Robot"),
     ("a Network that keeps its routes from the vSwitch", |world| {
         world.sandbox.cloud().set_expose_routes_to_vswitch(world.network(), false);
     }, "network", "warn", &["does not expose its routes to its vSwitch"], "hcloud network expose-routes-to-vswitch"),
