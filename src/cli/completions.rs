@@ -4,6 +4,7 @@
 //! may follow: [`offered`]. Names of objects are asked of the cluster, which has a second to answer; without an answer
 //! there are none.
 
+use super::names::{self, NODES, SERVICES};
 use super::output::{Exit, Printer, usage};
 use super::{commands, explain, topics, wire};
 use crate::kube::{Client, Error, ReadFrom};
@@ -38,20 +39,21 @@ pub(super) fn completions(words: &[OsString]) -> Exit {
 
 /// What the last word may become, one a line, and behind a space what it is about. `FILE`: any path.
 fn offered(typed: &[&str]) -> String {
-    let mut words = whole_words(typed);
-    let last = words.pop().unwrap_or_default();
+    let (last, words) = typed.split_last().unwrap_or((&"", &[]));
     let (setting, begun) = match last.split_once('=') {
         Some((flag, value)) => (with_flag(flag), value),
         None => {
             let setting = words.last().and_then(|flag| with_flag(flag));
-            (setting.filter(|one| one.takes_value()), last.as_str())
+            (setting.filter(|one| one.takes_value()), *last)
         }
     };
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let is_file = |one: &Setting| matches!(one.kind, Kind::Path | Kind::List("FILE"));
+    let takes_files = command_of(words) == Some(Command::Lint) && !begun.starts_with('-');
     let all = match setting {
-        Some(setting) if setting.kind == Kind::Path => return "FILE\n".to_owned(),
-        Some(setting) => values(setting, &words),
-        None => following(&words, begun),
+        Some(setting) if is_file(setting) => return "FILE\n".to_owned(),
+        Some(setting) => values(setting, words),
+        None if takes_files => return "FILE\n".to_owned(),
+        None => following(words, begun),
     };
     let fitting = all.iter().filter(|line| line.starts_with(begun));
     fitting.map(|line| format!("{line}\n")).collect()
@@ -74,8 +76,12 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
         (words, Some(command)) => {
             let names = match command {
                 _ if begun.starts_with('-') => Vec::new(),
-                Command::NodeInspect | Command::NodeSync => asked(words, nodes),
-                Command::LbInspect | Command::LbSync => asked(words, services),
+                Command::NodeInspect | Command::NodeSync => {
+                    forms(&NODES, begun, asked(words, nodes))
+                }
+                Command::LbInspect | Command::LbSync => {
+                    forms(&SERVICES, begun, asked(words, services))
+                }
                 _ => Vec::new(),
             };
             return if names.is_empty() {
@@ -88,16 +94,16 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// Bash makes a word of each `=`.
-fn whole_words(typed: &[&str]) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    for word in typed {
-        match words.last_mut() {
-            Some(flag) if *word == "=" || flag.ends_with('=') => flag.push_str(word),
-            _ => words.push((*word).to_owned()),
-        }
+/// The names, behind `KIND/` where the word begins so.
+fn forms(kind: &names::Kind, begun: &str, names: Vec<String>) -> Vec<String> {
+    let prefix = begun.split_once('/').map(|(prefix, _)| prefix);
+    match prefix.filter(|prefix| kind.prefixes.contains(prefix)) {
+        Some(prefix) => names
+            .iter()
+            .map(|name| format!("{prefix}/{name}"))
+            .collect(),
+        None => names,
     }
-    words
 }
 
 fn with_flag(flag: &str) -> Option<&'static Setting> {
@@ -124,25 +130,39 @@ fn typed(words: &[&str]) -> Settings {
 }
 
 /// What the cluster answers that the flags name which are typed so far; nothing when it does not within the time limit.
-fn asked(words: &[&str], question: fn(&Client) -> Result<Vec<String>, Error>) -> Vec<String> {
+fn asked(
+    words: &[&str],
+    question: fn(&Client, &Settings) -> Result<Vec<String>, Error>,
+) -> Vec<String> {
     let settings = typed(words);
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let client = wire::kube_client(&settings, wire::gate(Command::Doctor, &settings));
-        let answer = client.ok().and_then(|client| question(&client).ok());
+        let answer = client
+            .ok()
+            .and_then(|client| question(&client, &settings).ok());
         let _ = sender.send(answer.unwrap_or_default());
     });
     receiver.recv_timeout(TIME_LIMIT).unwrap_or_default()
 }
 
-fn nodes(client: &Client) -> Result<Vec<String>, Error> {
+fn nodes(client: &Client, _: &Settings) -> Result<Vec<String>, Error> {
     let nodes = client.nodes(ReadFrom::Cache)?;
     Ok(nodes.iter().map(|node| node.name().to_owned()).collect())
 }
 
-fn services(client: &Client) -> Result<Vec<String>, Error> {
+/// Those of the namespace also without it; with `-n` no other.
+fn services(client: &Client, settings: &Settings) -> Result<Vec<String>, Error> {
+    let given = settings.namespace.value.as_deref();
+    let namespace = given.unwrap_or(client.namespace());
     let services = client.load_balancer_services(ReadFrom::Cache)?;
-    Ok(services.iter().map(|service| service.full_name()).collect())
+    let (here, elsewhere): (Vec<_>, Vec<_>) = services
+        .iter()
+        .partition(|one| one.metadata.namespace == namespace);
+    let full = elsewhere.iter().filter(|_| given.is_none()).chain(&here);
+    let full = full.map(|service| service.full_name());
+    let names = here.iter().map(|service| service.metadata.name.clone());
+    Ok(full.chain(names).collect())
 }
 
 fn values(setting: &Setting, words: &[&str]) -> Vec<String> {

@@ -5,7 +5,7 @@
 use super::commands;
 use super::output::{Exit, Printer, usage};
 use super::topics::{self, Row};
-use crate::hetzner::load_balancers::annotations::PREFIX;
+use crate::hetzner::load_balancers::annotations::{self, PREFIX};
 use crate::settings::TABLE;
 use std::ffi::OsString;
 
@@ -35,19 +35,25 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
         [word] if *word == "-h" || *word == "--help" => Printer::stdout(&commands::help("explain")),
         [word] => match text(word) {
             Some(text) => Printer::stdout(&text),
-            None => {
-                let known = names();
-                let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                commands::unknown("word", &name(word), &known)
-            }
+            None => unknown("word", word, &[]),
         },
         _ => usage("explain takes one word: ccm explain protocol"),
     }
 }
 
+/// `others`: names beside those that can be explained.
+pub(super) fn unknown(what: &str, word: &str, others: &[&str]) -> Exit {
+    let names = names();
+    let mut known = others.to_vec();
+    known.extend(names.iter().map(String::as_str));
+    commands::unknown(what, &name(word), &known)
+}
+
 /// Everything that can be explained.
 pub(super) fn names() -> Vec<String> {
-    rows().flat_map(|(_, row)| row.names(&[0])).collect()
+    rows()
+        .flat_map(|(kind, row)| row.names(kind.columns))
+        .collect()
 }
 
 /// What is said of it; none: it is in no table.
@@ -93,11 +99,11 @@ fn shown(kind: &str, row: &Row) -> String {
     )
 }
 
-/// With a value that its form names.
+/// With a value of its form.
 fn annotation_example(row: &Row) -> Option<String> {
-    let value = row.cells.get(1)?.split('`').nth(1)?;
     let name = row.names(&[0]).into_iter().next()?;
-    Some(format!("{PREFIX}{name}: \"{value}\""))
+    let row = annotations::TABLE.iter().find(|row| row.name == name)?;
+    Some(format!("{}: {:?}", row.key(), row.example()?))
 }
 
 /// With a value that it may have.

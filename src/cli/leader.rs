@@ -5,12 +5,16 @@ use super::wire;
 use crate::cache::Apis;
 use crate::daemon::lease::{self, Acquired, Lease, WaitPolicy};
 use crate::daemon::{Stop, StopGate};
+use crate::http;
 use crate::kube::{LeaseKey, LeaseSpec};
 use crate::metrics::LEADER;
 use crate::settings::Settings;
 use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What decides nothing for the command itself is not waited for longer.
+const READ_AT_MOST: Duration = Duration::from_secs(2);
 
 /// The Lease that these settings name, not asked for yet; none without leader election.
 pub(super) fn lease(
@@ -63,6 +67,20 @@ pub(super) fn lead(
     }
 }
 
+/// Before the first login: one that the daemon was refused a while ago is not repeated, as its Lease says. Where that
+/// can't be read, the login is tried. What there is to know for the person whose command it is.
+pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<String> {
+    let dedicated = apis.provider.dedicated()?;
+    let key = key(settings);
+    let lease = http::within(READ_AT_MOST, || apis.kube.lease(&key));
+    let refused = lease.ok()??.login_refused()?;
+    dedicated.wait_since(refused);
+    let until = dedicated.blocked_until()?;
+    Some(format!(
+        "dedicated servers are unknown until {until}: Robot refused a login at {refused} ({key})"
+    ))
+}
+
 /// A line for the person whose command works beside a daemon: who leads, as far as one read
 /// shows it. Nothing depends on it, so what can't be read is not talked about.
 pub(super) fn show(settings: &Settings, apis: &Apis) {
@@ -101,7 +119,7 @@ fn lease_settings(settings: &Settings, key: LeaseKey) -> lease::Settings {
         lease_duration: scaled(settings.lease_duration.value),
         renew_deadline: scaled(settings.renew_deadline.value),
         retry_period: scaled(settings.retry_period.value),
-        write_timeout: scaled(crate::http::WRITE_TIMEOUT),
+        write_timeout: scaled(http::WRITE_TIMEOUT),
     }
 }
 

@@ -1,12 +1,11 @@
 //! What the lists share: the order of rows, `-o name`, `--no-headers`, `--watch`.
 
-use super::objects::{Context, Planned, document};
+use super::objects::{Context, Failed, Planned, Sides, document};
 use super::output::{self, Exit, Printer};
 use super::table::Columns;
 use super::terminal::is_terminal;
 use super::{commands, wire};
-use crate::cache;
-use crate::controllers::{Failure, Report};
+use crate::controllers::Report;
 use crate::daemon;
 use crate::provider::Kept;
 use crate::settings::{Output, Settings};
@@ -27,8 +26,8 @@ pub(super) struct Table<Plans, Row> {
     pub(super) rows: fn(&mut Plans) -> &mut [Row],
     /// A cell for each column, those of `-o wide` last; true: with `-o wide`.
     pub(super) cells: fn(&Row, bool) -> Vec<String>,
-    /// The same while nothing of the cloud is known.
-    pub(super) without_cloud: fn(&Row, bool) -> Vec<String>,
+    /// The same while one API does not answer.
+    pub(super) half: fn(&Row, bool, Sides) -> Vec<String>,
     /// E.g. `service/default/web`.
     pub(super) name: fn(&Row) -> String,
 }
@@ -44,55 +43,29 @@ pub(super) struct List<Plans> {
     pub(super) kept: Option<Option<Vec<Kept>>>,
     /// On stderr, lines.
     pub(super) notes: String,
-    /// Why nothing of the cloud is known: the plans are what Kubernetes knows.
-    pub(super) outage: Option<String>,
+    /// Of an API that does not answer: the plans are what the other one knows.
+    pub(super) outage: Option<Report>,
 }
 
 impl<Plans> List<Plans> {
-    pub(super) fn new(plans: Plans, empty: &str) -> List<Plans> {
-        List {
-            plans,
-            empty: empty.to_owned(),
-            below: String::new(),
-            kept: None,
-            notes: String::new(),
-            outage: None,
-        }
-    }
-
-    /// Where the cloud does not answer, what Kubernetes knows, and a line on stderr. The error: that does not answer either.
+    /// See [`Context::read`].
     pub(super) fn read(
         context: &Context,
         empty: &str,
-        plans: impl FnOnce() -> Result<Plans, cache::Error>,
-        by_kubernetes: impl FnOnce() -> Result<Plans, cache::Error>,
+        read: impl Fn(Sides) -> Result<Plans, Failed>,
     ) -> Result<List<Plans>, Exit> {
-        let error = match plans() {
-            Ok(plans) => return Ok(List::new(plans, empty)),
-            Err(error) => error,
-        };
-        let failed = context.failed(&error);
-        if matches!(error, cache::Error::Kube(_)) {
-            return Err(failed);
-        }
-        let plans = by_kubernetes().map_err(|error| context.failed(&error))?;
+        let (plans, outage) = context.read(read)?;
         Ok(List {
-            outage: Some(error.to_string()),
-            ..List::new(plans, empty)
+            plans,
+            empty: match outage {
+                None => empty.to_owned(),
+                Some(_) => String::new(),
+            },
+            below: String::new(),
+            kept: None,
+            notes: String::new(),
+            outage,
         })
-    }
-}
-
-/// The same failure of each object.
-fn failed<Plans: Planned>(plans: &Plans, why: &str) -> Report {
-    let failures = plans.proposals().into_iter().map(|proposal| Failure {
-        object: proposal.object,
-        why: why.to_owned(),
-        finding: None,
-    });
-    Report {
-        failures: failures.collect(),
-        ..Report::default()
     }
 }
 
@@ -119,10 +92,9 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
         }
         let mut list = fetch()?;
         let (text, nothing) = self.text(settings, &mut list);
-        let report = list.outage.as_ref().map(|why| failed(&list.plans, why));
         let document = || {
-            let mut document = document("List", &list.plans, report.as_ref());
-            (document.summary, document.kept) = (None, list.kept.clone());
+            let mut document = document("List", &list.plans, list.outage.as_ref());
+            document.kept = list.kept.clone();
             document
         };
         let exit = output::print(settings.output.value, document, |_| text);
@@ -180,11 +152,11 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
             ),
             None => list.empty.clone(),
         };
-        let cells = match list.outage {
-            None => self.cells,
-            Some(_) => self.without_cloud,
+        let cells = |row: &Row| match Sides::of(list.outage.as_ref()) {
+            Sides::Both => (self.cells)(row, is_wide),
+            known => (self.half)(row, is_wide, known),
         };
-        let cells = Vec::from_iter(rows.iter().map(|row| cells(row, is_wide)));
+        let cells = Vec::from_iter(rows.iter().map(cells));
         let text = match output {
             Output::Name => rows.iter().map(|row| (self.name)(row) + "\n").collect(),
             _ if cells.is_empty() => list.below.clone(),

@@ -27,7 +27,7 @@ mod terminal;
 mod topics;
 mod wire;
 
-use crate::settings::Command;
+use crate::settings::{Command, one_of};
 use commands::{Entry, Kind};
 use output::{Exit, Printer, usage};
 use std::ffi::OsString;
@@ -85,7 +85,7 @@ fn dispatch(words: Vec<OsString>) -> Exit {
         return Exit::Usage;
     };
     match first.to_string_lossy().as_ref() {
-        "-h" | "--help" => return Printer::stdout(&commands::overview()),
+        "-h" | "--help" => return help_on(&words[1..]),
         "--version" => return Printer::stdout(&commands::version()),
         _ => {}
     }
@@ -93,7 +93,12 @@ fn dispatch(words: Vec<OsString>) -> Exit {
     match commands::named(&moved) {
         Some((entry, count)) => run_command(entry, moved[count..].to_vec()),
         None if !first.to_string_lossy().starts_with('-') => {
-            commands::unknown("command", &first.to_string_lossy(), &commands::top())
+            let verb = words.get(1).map(|word| word.to_string_lossy());
+            let verb = verb
+                .filter(|word| !word.starts_with('-'))
+                .unwrap_or_default();
+            let name = format!("{} {verb}", first.to_string_lossy());
+            commands::unknown("command", name.trim_end(), &commands::top())
         }
         None => without_command(&first.to_string_lossy(), words.clone()),
     }
@@ -149,11 +154,14 @@ fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
             }
             Some(word) if asks_for_help(word) || word == "help" => Printer::stdout(&entry.help()),
             Some(verb) => {
-                let name = format!("{} {}", entry.name, verb.to_string_lossy());
+                let verb = verb.to_string_lossy();
                 let group = format!("{} ", entry.name);
                 let mut names = commands::names();
                 names.retain(|name| name.starts_with(&group));
-                commands::unknown("command", &name, &names)
+                match verb.starts_with('-') {
+                    true => usage(&format!("{verb} needs a whole command: {}", one_of(&names))),
+                    false => commands::unknown("command", &format!("{group}{verb}"), &names),
+                }
             }
         }),
     };
@@ -174,7 +182,7 @@ fn help_on(words: &[OsString]) -> Exit {
         None => {
             let mut all = commands::names();
             all.extend(topics::names());
-            commands::unknown("command or topic", &name, &all)
+            explain::unknown("command or topic", &name, &all)
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What a person may call an object: its name, `KIND/NAME`, and, where no object has that name, its ID, name or address in
 //! the cloud. Pure.
 
-use super::output::{Exit, Printer};
+use super::objects::Failed;
+use super::output::Printer;
 use crate::settings::{all_nearest, one_of};
 use ipnet::IpNet;
 use std::collections::BTreeSet;
@@ -35,9 +36,9 @@ pub(super) fn resolve(
     words: &[String],
     namespace: Option<&str>,
     mut known: Vec<Known>,
-    mut in_cloud: impl FnMut() -> Result<Vec<Known>, Exit>,
+    mut in_cloud: impl FnMut() -> Result<Vec<Known>, Failed>,
     none: impl Fn(&Word) -> String,
-) -> Result<BTreeSet<String>, Exit> {
+) -> Result<BTreeSet<String>, Failed> {
     let (mut names, mut exit, mut is_whole) = (BTreeSet::new(), Ok(()), false);
     for text in words {
         let word = Word {
@@ -55,8 +56,8 @@ pub(super) fn resolve(
         }
         match found.len() {
             1 => names.append(&mut found),
-            0 => exit = Err(Printer::failure(&word.none(&none(&word), &known))),
-            _ => exit = Err(Printer::failure(&word.ambiguous(&found))),
+            0 => exit = Err(Printer::failure(&word.none(&none(&word), &known)).into()),
+            _ => exit = Err(Printer::failure(&word.ambiguous(&found)).into()),
         }
     }
     exit.map(|()| names)

@@ -3,41 +3,38 @@
 use super::lists::{List, Table};
 use super::names::{self, Known, Word};
 use super::objects::{
-    Context, Item, Planned, error_of, field, finding, section, sides, warnings, would_do,
+    Context, Failed, Item, Planned, Sides, error_of, field, finding, listed, or_none, section,
+    sides, warnings, would_do,
 };
 use super::output::{Exit, line, or_dash, paragraph, without};
 use super::table::Columns;
 use super::terminal::{columns, is_terminal};
 use super::{startup, wire};
-use crate::cache;
+use crate::cache::Freshness;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
-use crate::kube::Node;
-use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress};
+use crate::kube::{self, Node};
+use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress, Urgency};
 use crate::settings::Command;
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
+use std::time::Duration;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeList, words)?;
     let context = &nodes.context;
     let selector = context.settings.selector.value.clone().unwrap_or_default();
     TABLE.show(context, || {
-        let (plans, half) = (
-            || nodes.try_evaluate(&Selection::All),
-            || nodes.by_kubernetes(),
-        );
-        let mut list = List::read(context, "The cluster has no nodes.\n", plans, half)?;
+        let empty = "The cluster has no nodes.\n";
+        let mut list = List::read(context, empty, |sides| nodes.read(sides))?;
         list.plans.retain(|plan| {
             let labels = plan.node.node.metadata.labels.iter();
-            selector.matches(
-                &labels
-                    .map(|(key, value)| (key.into(), value.into()))
-                    .collect(),
-            )
+            let labels = labels.map(|(key, value)| (key.into(), value.into()));
+            // Labels are not known of a server.
+            !plan.has_node() || selector.matches(&labels.collect())
         });
         Ok(list)
     })
@@ -45,18 +42,22 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeInspect, words)?;
-    let plans = nodes.evaluate(&nodes.selection()?)?;
-    let text = |_| plans.iter().map(inspection).collect();
-    Ok(nodes.context.show("Inspection", &plans, text))
+    let (plans, outage) = nodes.context.read(|sides| nodes.read(sides))?;
+    let text = |_| match Sides::of(outage.as_ref()) {
+        Sides::Both => plans.iter().map(inspection).collect(),
+        known => plans.iter().map(|plans| half(plans, known)).collect(),
+    };
+    Ok(nodes.context.show(&plans, outage.as_ref(), text))
 }
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut nodes = Nodes::start(Command::NodeSync, words)?;
     nodes.context.check_profile()?;
-    let selection = nodes.selection()?;
+    let selection = nodes.selection().map_err(|why| nodes.context.exit(why))?;
     nodes.context.show_leader();
     if nodes.context.settings.dry_run.value {
-        let plans = nodes.evaluate(&selection)?;
+        let plans = nodes.evaluate(&selection);
+        let plans = plans.map_err(|why| nodes.context.exit(why))?;
         return Ok(nodes.context.would_do(&plans));
     }
     let apis = &nodes.context.apis;
@@ -111,49 +112,70 @@ impl Nodes {
     }
 
     /// Those that are named, else all. The error: a word is no node's name.
-    fn selection(&self) -> Result<Selection, Exit> {
-        let words = &self.context.names;
-        if words.is_empty() {
+    fn selection(&self) -> Result<Selection, Failed> {
+        if self.context.names.is_empty() {
             return Ok(Selection::All);
         }
         // The nodes read here are those that are planned on.
-        let nodes = self.nodes.nodes(&self.context.apis, &Selection::All);
-        let nodes = nodes.map_err(|error| self.context.failed(&error))?;
+        let nodes = self.nodes.nodes(&self.context.apis, &Selection::All)?;
         let known = nodes.value.iter().map(|node| Known::new(node.name()));
         let in_cloud = || {
-            Ok(self
-                .evaluate(&Selection::All)?
-                .iter()
-                .map(called_in_cloud)
-                .collect())
+            let plans = self.evaluate(&Selection::All)?;
+            Ok(plans.iter().map(called_in_cloud).collect())
         };
-        let none = |word: &Word| format!("node {:?}", word.bare());
-        names::resolve(&names::NODES, words, None, known.collect(), in_cloud, none)
+        self.resolve(known.collect(), in_cloud, Sides::Both)
             .map(Selection::Names)
     }
 
-    fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Exit> {
-        let plans = self.try_evaluate(selection);
-        plans.map_err(|error| self.context.failed(&error))
+    fn resolve(
+        &self,
+        known: Vec<Known>,
+        in_cloud: impl FnMut() -> Result<Vec<Known>, Failed>,
+        sides: Sides,
+    ) -> Result<BTreeSet<String>, Failed> {
+        let none = |word: &Word| format!("node {:?}{}", word.bare(), sides.only());
+        let words = &self.context.names;
+        names::resolve(&names::NODES, words, None, known, in_cloud, none)
     }
 
-    fn try_evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, cache::Error> {
+    fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Failed> {
         let apis = &self.context.apis;
         let nodes = self.nodes.evaluate(apis, selection)?;
         let lifecycle = self.lifecycle.evaluate(apis, selection)?;
         Ok(together(nodes, lifecycle))
     }
 
-    /// All nodes, without what is planned by their servers.
-    fn by_kubernetes(&self) -> Result<Vec<Plans>, cache::Error> {
+    /// Those that are named, else all. By one API nothing is planned.
+    fn read(&self, sides: Sides) -> Result<Vec<Plans>, Failed> {
         let apis = &self.context.apis;
-        let nodes = self.nodes.nodes(apis, &Selection::All)?.value;
-        let mut plans = node::plan(&nodes, &[][..], &*apis.provider, Timestamp::MIN);
+        let mut plans = match sides {
+            Sides::Both => return self.evaluate(&self.selection()?),
+            Sides::Kubernetes => {
+                let nodes = self.nodes.nodes(apis, &Selection::All)?.value;
+                node::plan(&nodes, &[][..], &*apis.provider, Timestamp::MIN)
+            }
+            Sides::Cloud => {
+                let servers = apis.all_servers(Freshness {
+                    max_age: Duration::ZERO,
+                    since: None,
+                    dedicated_since: None,
+                    urgency: Urgency::Asked,
+                })?;
+                let servers = servers.servers();
+                servers.iter().map(NodePlan::of_server).collect()
+            }
+        };
         for plan in &mut plans {
             plan.findings.clear();
             plan.obstacle = None;
         }
-        Ok(together(plans, Vec::new()))
+        let mut plans = together(plans, Vec::new());
+        if !self.context.names.is_empty() {
+            let known = plans.iter().map(called_in_cloud).collect();
+            let named = self.resolve(known, || Ok(Vec::new()), sides)?;
+            plans.retain(|plan| named.contains(&plan.node.object.name));
+        }
+        Ok(plans)
     }
 }
 
@@ -193,6 +215,11 @@ fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
 }
 
 impl Plans {
+    /// Else it is a server, and Kubernetes was not read.
+    fn has_node(&self) -> bool {
+        self.node.object.kind == kube::NODE
+    }
+
     fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.node.findings.iter().chain(self.obstacles())
     }
@@ -227,9 +254,11 @@ impl Planned for Vec<Plans> {
             let changes = plans.node.changes.iter().map(Change::Node);
             let lifecycle = plans.lifecycle_change().map(Change::Lifecycle);
             Item {
-                object: Object(&plans.node),
+                object: plans.has_node().then_some(Object(&plans.node)),
                 cloud: match &plans.node.server {
-                    Server::Matched(instance, by) => Some(Cloud(instance, by)),
+                    Server::Matched(instance, by) => {
+                        Some(Cloud(instance, plans.has_node().then_some(by)))
+                    }
                     _ => None,
                 },
                 differences: plans.node.differences().collect(),
@@ -281,7 +310,7 @@ impl Serialize for Object<'_> {
 }
 
 /// A server, and what it was matched by.
-struct Cloud<'a>(&'a Instance, &'a MatchedBy);
+struct Cloud<'a>(&'a Instance, Option<&'a MatchedBy>);
 
 impl Serialize for Cloud<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -309,7 +338,7 @@ impl Serialize for Cloud<'_> {
         map.serialize_entry("publicIpv4", &instance.public_ipv4)?;
         map.serialize_entry("publicIpv6", &instance.public_ipv6)?;
         map.serialize_entry("privateIps", &private.collect::<Vec<_>>())?;
-        map.serialize_entry("matchedBy", matched_by.word())?;
+        map.serialize_entry("matchedBy", &matched_by.map(MatchedBy::word))?;
         map.end()
     }
 }
@@ -345,14 +374,23 @@ const TABLE: Table<Vec<Plans>, Plans> = Table {
     columns: COLUMNS,
     rows: |plans| plans,
     cells,
-    without_cloud: |plans, is_wide| without(&OF_CLOUD, cells(plans, is_wide)),
+    half: |plans, is_wide, known| {
+        let unknown = match known {
+            Sides::Cloud => &OF_KUBERNETES[..],
+            _ => &OF_CLOUD[..],
+        };
+        without(unknown, cells(plans, is_wide))
+    },
     name: |plans| plans.node.object.for_people(),
 };
 /// So many columns hold two addresses of each node.
 const ROOM_FOR_TWO: usize = 100;
 
-/// Those of them that are not known without the cloud: from the state on, addresses and provider ID aside.
+/// The columns that are not known without the cloud: from the state on, addresses and provider ID aside.
 const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
+
+/// Those that are not known without Kubernetes; a server has mostly its node's name.
+const OF_KUBERNETES: [usize; 4] = [1, 5, 8, 9];
 
 fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     let plan = &plans.node;
@@ -438,7 +476,7 @@ fn inspection(plans: &Plans) -> String {
     let findings = cancelled(&plans.node.server).into_iter();
     let findings: String = findings.chain(plans.findings().map(finding)).collect();
     [
-        both_sides(&plans.node),
+        both_sides(&plans.node, Sides::Both),
         taints(&plans.node.node),
         section(
             "\nVALUES (= as wanted, ~ differs)",
@@ -482,16 +520,38 @@ fn cancelled(server: &Server) -> Option<String> {
     server.is_cancelled.then(|| paragraph("  ! ", 4, &text))
 }
 
+/// What one API alone knows.
+fn half(plans: &Plans, known: Sides) -> String {
+    let node = &plans.node.node;
+    let labels = node.metadata.labels.iter();
+    let labels = labels.map(|(key, value)| line(format_args!("  {key}={value}")));
+    let conditions = node.status.conditions.iter().map(|one| {
+        let reason = match &*one.reason {
+            "" => String::new(),
+            reason => format!(" ({reason})"),
+        };
+        line(format_args!("  {}: {}{reason}", one.kind, one.status))
+    });
+    let of_node = [
+        taints(node),
+        listed("CONDITIONS", conditions),
+        listed("LABELS", labels),
+    ];
+    [
+        both_sides(&plans.node, known),
+        of_node.concat(),
+        section("\nSYNC WOULD", "", known.or_unknown("")),
+    ]
+    .concat()
+}
+
 fn taints(node: &Node) -> String {
     let taints = node.spec.taints.iter();
     let lines = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
-    match lines.collect::<String>() {
-        none if none.is_empty() => none,
-        lines => format!("\nTAINTS\n{lines}"),
-    }
+    listed("TAINTS", lines)
 }
 
-fn both_sides(plan: &NodePlan) -> String {
+fn both_sides(plan: &NodePlan, known: Sides) -> String {
     let node = &plan.node;
     let mut ready = if node.is_ready() { "Ready" } else { "NotReady" }.to_owned();
     if is_uninitialized(node) {
@@ -526,12 +586,24 @@ fn both_sides(plan: &NodePlan) -> String {
         .iter()
         .map(ToString::to_string)
         .collect();
-    sides(&[
-        ("name", vec![plan.object.name.clone()], name),
-        ("identity", vec![or_dash(&node.spec.provider_id)], identity),
+    let rows = [
+        ("name", vec![plan.object.name.clone()], or_none(name)),
+        (
+            "identity",
+            vec![or_dash(&node.spec.provider_id)],
+            or_none(identity),
+        ),
         ("state", vec![ready], vec![server(&plan.server).1]),
-        ("type, place", Vec::new(), place),
-        ("addresses", reported, addresses),
-        ("matched by", Vec::new(), vec![matched_by]),
-    ])
+        ("type, place", Vec::new(), or_none(place)),
+        ("addresses", or_none(reported), or_none(addresses)),
+        (
+            "matched by",
+            Vec::new(),
+            vec![match known {
+                Sides::Cloud => "?".to_owned(),
+                _ => matched_by,
+            }],
+        ),
+    ];
+    sides(&rows, known)
 }

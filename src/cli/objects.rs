@@ -8,8 +8,10 @@ use super::terminal::{columns, is_terminal};
 use super::{leader, wire};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::controllers::{Proposal, Report};
-use crate::kube::{Node, PastEvent};
-use crate::provider::{Description, Field, Finding, ProviderId, Severity, Source};
+use crate::kube::{self, Node, PastEvent};
+use crate::provider::{
+    Description, Field, Finding, OpenGate, ProviderId, Severity, Snapshot, Source,
+};
 use crate::settings::Settings;
 use serde::Serialize;
 use std::fmt::Display;
@@ -55,14 +57,83 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) events: Option<Vec<&'a PastEvent>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) error: Option<&'a str>,
+    pub(super) error: Option<String>,
 }
 
-/// Why that object failed.
-pub(super) fn error_of<'a>(report: Option<&'a Report>, object: &str) -> Option<&'a str> {
-    let mut failures = report?.failures.iter();
+/// Why that object failed, or why one API says nothing of it.
+pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> {
+    let report = report?;
+    if let Some(outage) = &report.outage {
+        return Some(outage.error.to_string());
+    }
+    let mut failures = report.failures.iter();
     let failure = failures.find(|failure| failure.object == object)?;
-    Some(&failure.why)
+    Some(failure.why.clone())
+}
+
+/// The APIs by which plans were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sides {
+    Both,
+    /// The cloud does not answer, and nothing is planned.
+    Kubernetes,
+    /// The reverse.
+    Cloud,
+}
+
+impl Sides {
+    /// In the place of a text that only both show.
+    pub(super) fn or_unknown(self, text: &'static str) -> &'static str {
+        match self {
+            Sides::Both => text,
+            Sides::Kubernetes => "?: the Cloud API does not answer",
+            Sides::Cloud => "?: Kubernetes does not answer",
+        }
+    }
+
+    /// After what a word names that does not exist.
+    pub(super) fn only(self) -> &'static str {
+        match self {
+            Sides::Both => "",
+            Sides::Kubernetes => " in what Kubernetes alone knows",
+            Sides::Cloud => " in what the cloud alone knows",
+        }
+    }
+
+    pub(super) fn of(report: Option<&Report>) -> Sides {
+        match report.and_then(|report| report.outage.as_ref()) {
+            None => Sides::Both,
+            Some(outage) => match outage.error {
+                cache::Error::Kube(_) => Sides::Cloud,
+                cache::Error::Cloud(_) | cache::Error::Dedicated(_) => Sides::Kubernetes,
+            },
+        }
+    }
+}
+
+/// Why a command can't show what it should.
+pub(super) enum Failed {
+    Api(cache::Error),
+    /// It was printed.
+    Shown(Exit),
+}
+
+impl From<cache::Error> for Failed {
+    fn from(error: cache::Error) -> Failed {
+        Failed::Api(error)
+    }
+}
+
+impl From<kube::Error> for Failed {
+    fn from(error: kube::Error) -> Failed {
+        Failed::Api(error.into())
+    }
+}
+
+impl From<Exit> for Failed {
+    fn from(exit: Exit) -> Failed {
+        Failed::Shown(exit)
+    }
 }
 
 /// `what`: `List`, `Inspection` or `Sync`.
@@ -98,9 +169,44 @@ impl Context {
         })
     }
 
+    /// What annotations are checked by while the cloud does not answer.
+    pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, Exit> {
+        let (gate, unknown) = (Arc::new(OpenGate), self.unknown.clone());
+        let provider = wire::provider(&self.settings, gate, None, unknown);
+        let snapshot = provider.and_then(|provider| {
+            let snapshot = provider.for_manifests(&[], false);
+            snapshot.map_err(|error| error.to_string())
+        });
+        snapshot.map_err(|why| Printer::failure(&why))
+    }
+
     /// Who does the same work.
     pub(super) fn show_leader(&self) {
         leader::show(&self.settings, &self.apis);
+    }
+
+    /// By both APIs; where one does not answer, by the other one, with a line on stderr and a report of the outage. The
+    /// error: neither answers, or what was asked for does not exist.
+    pub(super) fn read<P>(
+        &self,
+        read: impl Fn(Sides) -> Result<P, Failed>,
+    ) -> Result<(P, Option<Report>), Exit> {
+        let error = match read(Sides::Both) {
+            Ok(plans) => return Ok((plans, None)),
+            Err(Failed::Shown(exit)) => return Err(exit),
+            Err(Failed::Api(error)) => error,
+        };
+        self.failed(&error);
+        let report = Report::outage(error, String::new());
+        let plans = read(Sides::of(Some(&report))).map_err(|why| self.exit(why))?;
+        Ok((plans, Some(report)))
+    }
+
+    pub(super) fn exit(&self, failed: Failed) -> Exit {
+        match failed {
+            Failed::Api(error) => self.failed(&error),
+            Failed::Shown(exit) => exit,
+        }
     }
 
     /// An API did not answer. With the kubeconfig: a person may have several.
@@ -119,36 +225,55 @@ impl Context {
     /// that
     /// it keeps for ever. The error: the profile is only a default, and no node has it.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
-        if !self.unknown.iter().any(|name| name == CLOUD_PROVIDER) {
-            return Ok(());
+        let wrong = self.wrong_profile();
+        match wrong.map_err(|error| self.failed(&error))? {
+            Some(why) => Err(Printer::failure(&why)),
+            None => Ok(()),
         }
-        let nodes = self.apis.nodes.whole(Duration::MAX, ReadFrom::Latest);
-        let nodes = nodes.map_err(|error| self.failed(&error))?.value;
+    }
+
+    /// A command that only reads warns, and continues. What can't be read it reports itself.
+    pub(super) fn warn_of_profile(&self) {
+        if let Ok(Some(why)) = self.wrong_profile() {
+            Printer::notice(why);
+        }
+    }
+
+    fn wrong_profile(&self) -> Result<Option<String>, cache::Error> {
+        if !self.unknown.iter().any(|name| name == CLOUD_PROVIDER) {
+            return Ok(None);
+        }
+        let nodes = self
+            .apis
+            .nodes
+            .whole(Duration::MAX, ReadFrom::Latest)?
+            .value;
         let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
         let is_foreign = |node: &Arc<Node>| {
             let id = &node.spec.provider_id;
             self.apis.provider.parse_provider_id(id) == ProviderId::Foreign
         };
         let mut with_id = nodes.iter().filter(has_id).peekable();
-        match with_id.peek().is_some() && with_id.all(is_foreign) {
-            true => Err(Printer::failure(&format!(
+        let is_wrong = with_id.peek().is_some() && with_id.all(is_foreign);
+        Ok(is_wrong.then(|| {
+            format!(
                 "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's \
                  profile, or take the daemon's settings with --settings-from",
                 self.apis.provider.name()
-            ))),
-            false => Ok(()),
-        }
+            )
+        }))
     }
 
-    /// `list` and `inspect`.
+    /// `inspect`. `report`: of an API that does not answer.
     pub(super) fn show(
         &self,
-        what: &str,
         plans: &impl Planned,
+        report: Option<&Report>,
         text: impl FnOnce(bool) -> String,
     ) -> Exit {
         let output = self.settings.output.value;
-        output::print(output, || document(what, plans, None), text)
+        let exit = output::print(output, || document("Inspection", plans, report), text);
+        exit.fail_if(report.is_some())
     }
 
     /// `sync --dry-run`.
@@ -275,6 +400,14 @@ pub(super) fn section(heading: &str, content: &str, empty: &str) -> String {
     }
 }
 
+/// The same; nothing where there is nothing.
+pub(super) fn listed(heading: &str, lines: impl Iterator<Item = String>) -> String {
+    match lines.collect::<String>() {
+        none if none.is_empty() => none,
+        lines => format!("\n{heading}\n{lines}"),
+    }
+}
+
 pub(super) fn finding(finding: &Finding) -> String {
     let mark = match finding.severity {
         Severity::Info => "·",
@@ -305,10 +438,16 @@ pub(super) fn field(
     line(value) + &line(format_args!("      {source}"))
 }
 
-/// Both sides of an object: headings, and lines of each side.
-pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)]) -> String {
+/// Both sides of an object: headings, and lines of each side; of a side that is not known what it would have is `?`.
+pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)], known: Sides) -> String {
+    let unknown = vec!["?".to_owned()];
     let mut table = Vec::new();
     for (heading, ours, cloud) in rows {
+        let (ours, cloud) = match known {
+            Sides::Kubernetes if !cloud.is_empty() => (ours, &unknown),
+            Sides::Cloud if !ours.is_empty() => (&unknown, cloud),
+            _ => (ours, cloud),
+        };
         for row in 0..ours.len().max(cloud.len()) {
             let cell = |side: &[String]| side.get(row).cloned().unwrap_or_default();
             let heading = if row == 0 { *heading } else { "" };
@@ -316,6 +455,14 @@ pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)]) -> String {
         }
     }
     table::render(&["", "KUBERNETES", "CLOUD"], &table)
+}
+
+/// What a side has, or that it has nothing.
+pub(super) fn or_none(side: Vec<String>) -> Vec<String> {
+    match side.is_empty() {
+        true => vec!["-".to_owned()],
+        false => side,
+    }
 }
 
 /// What the next sync would do; `empty`: where that is nothing.

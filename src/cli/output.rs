@@ -194,11 +194,13 @@ impl<I> Document<I> {
             kind: kind.into(),
             items,
             kept: None,
-            summary: report.map(|report| Summary {
-                changed: report.changed,
-                unchanged: report.unchanged,
-                failed: report.failed(),
-            }),
+            summary: report
+                .filter(|report| report.outage.is_none())
+                .map(|report| Summary {
+                    changed: report.changed,
+                    unchanged: report.unchanged,
+                    failed: report.failed(),
+                }),
         }
     }
 }

@@ -2,8 +2,8 @@
 //! destination, and one for each node with a condition to set or with something in its way.
 
 use super::lists::{List, Table};
-use super::objects::{Context, Item, Planned, about, error_of, warnings};
-use super::output::{Exit, Printer, or_dash};
+use super::objects::{Context, Failed, Item, Planned, Sides, about, error_of, warnings};
+use super::output::{Exit, Printer, or_dash, without};
 use super::table::Columns;
 use super::{startup, wire};
 use crate::controllers::route::{NodePlan, Plan, RouteController, Row, Step, condition_json};
@@ -18,18 +18,16 @@ use std::time::Duration;
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let routes = Routes::start(Command::RouteList, words)?;
     TABLE.show(&routes.context, || {
-        let plans = routes.evaluate()?;
+        let empty = "The Network has no routes, and no node asks for one.\n";
+        let mut list = List::read(&routes.context, empty, |sides| routes.read(sides))?;
         // What is blocked, and warnings.
-        let mut notes = plans.notes();
-        notes.extend(plans.plan.nodes.iter().filter_map(|node| {
+        let mut notes = list.plans.notes();
+        notes.extend(list.plans.plan.nodes.iter().filter_map(|node| {
             let why = &node.obstacle.as_ref()?.message;
             Some(about('!', &node.name(), &format!("blocked: {why}")))
         }));
-        let empty = "The Network has no routes, and no node asks for one.\n";
-        Ok(List {
-            notes: notes.concat(),
-            ..List::new(plans, empty)
-        })
+        list.notes = notes.concat();
+        Ok(list)
     })
 }
 
@@ -38,7 +36,8 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     routes.context.check_profile()?;
     routes.context.show_leader();
     if routes.context.settings.dry_run.value {
-        let plans = routes.evaluate()?;
+        let plans = routes.read(Sides::Both);
+        let plans = plans.map_err(|why| routes.context.exit(why))?;
         return Ok(routes.context.would_do(&plans));
     }
     let apis = &routes.context.apis;
@@ -68,16 +67,26 @@ impl Routes {
     fn start(command: Command, words: Vec<OsString>) -> Result<Routes, Exit> {
         let started = startup::start(command, words)?;
         let routes = wire::route_settings(&started.settings)
-            .map_err(|off| Printer::failure(&format!("there are no routes: {}", off.why)))?;
+            .map_err(|off| {
+                Printer::failure(&format!(
+                    "there are no routes: {}; set it as for the daemon, or take its settings with --settings-from",
+                    off.why
+                ))
+            })?;
         Ok(Routes {
             context: Context::new(started)?,
             controller: RouteController::new(routes),
         })
     }
 
-    fn evaluate(&self) -> Result<Plans, Exit> {
-        let evaluated = self.controller.evaluate(&self.context.apis, Duration::ZERO);
-        let plan = evaluated.map_err(|error| self.context.failed(&error))?;
+    /// By one API nothing is planned.
+    fn read(&self, sides: Sides) -> Result<Plans, Failed> {
+        let apis = &self.context.apis;
+        let plan = match sides {
+            Sides::Both => self.controller.evaluate(apis, Duration::ZERO),
+            Sides::Kubernetes => self.controller.by_kubernetes(apis),
+            Sides::Cloud => self.controller.by_cloud(apis),
+        }?;
         let routes = plan.changes.iter();
         let routes = routes.map(|change| (change.object(), change.json()));
         let nodes = plan.nodes.iter();
@@ -99,7 +108,7 @@ impl Planned for Plans {
         let routes = plan.rows.iter().map(|row| {
             let own = changes.iter().map(|(_, change)| change);
             let own = own.filter(|own| destination(own) == Some(row.destination.to_string()));
-            route(row, own.cloned().collect())
+            route(row, own.cloned().collect(), report)
         });
         let nodes = plan.nodes.iter().filter_map(|one| {
             let own = changes.iter().filter(|(object, _)| *object == one.name());
@@ -127,7 +136,8 @@ impl Planned for Plans {
 /// A destination, a node, or the Network.
 type RouteItem<'a> = Item<'a, Value, Value, Value, Value, Value>;
 
-fn route(row: &Row, changes: Vec<Value>) -> RouteItem<'_> {
+fn route<'a>(row: &Row, changes: Vec<Value>, report: Option<&Report>) -> RouteItem<'a> {
+    let known = Sides::of(report);
     let gateway = |route: &Option<Route>| route.map(|route| route.gateway);
     let cloud = row.have.map(|have| {
         json!({
@@ -149,11 +159,15 @@ fn route(row: &Row, changes: Vec<Value>) -> RouteItem<'_> {
             "kind": "Route",
             "destination": row.destination,
             "node": row.node,
-            "state": row.state,
+            "state": (known == Sides::Both).then_some(row.state),
         }),
         cloud: cloud.unwrap_or_default(),
         differences: differs.then_some(difference).into_iter().collect(),
         changes,
+        error: match known {
+            Sides::Both => None,
+            _ => error_of(report, ""),
+        },
         ..Item::default()
     }
 }
@@ -196,7 +210,10 @@ const TABLE: Table<Plans, Row> = Table {
     columns: COLUMNS,
     rows: |plans| &mut plans.plan.rows,
     cells: |row, _| cells(row),
-    without_cloud: |row, _| cells(row),
+    half: |row, _, known| match known {
+        Sides::Kubernetes => without(&[1, 3, 4, 5], cells(row)),
+        _ => without(&[2, 3, 5], cells(row)),
+    },
     name: |row| format!("route/{}", row.destination),
 };
 

@@ -41,8 +41,14 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis: &'static Apis = Box::leak(Box::new(apis));
     if settings.dry_run.value {
         logging::show_waits();
+        if let Some(why) = leader::heed_refused_login(&settings, apis) {
+            log::warn!("{why}");
+        }
         // No write to finish: a signal ends it as it ends any program.
         return Ok(dry_run(apis, &controllers));
+    }
+    if let (Some(lease), Some(dedicated)) = (lease, apis.provider.dedicated()) {
+        lease.note_refused_logins(dedicated);
     }
     daemon::stop_on_signals(stop)
         .map_err(|error| failed(format!("signals can't be watched: {error}")))?;

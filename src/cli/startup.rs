@@ -2,8 +2,9 @@
 //! `--help`, `--version`, the log, and what is wrong with the settings.
 
 use super::logging::{self, Reader};
+use super::names::{NODES, SERVICES};
 use super::output::{Exit, Printer, usage};
-use super::{commands, terminal, wire};
+use super::{commands, leader, terminal, wire};
 use crate::cache::Apis;
 use crate::http;
 use crate::kube::{self, Container, container};
@@ -101,6 +102,13 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
         (Command::LbList, [name, ..]) => {
             &format!("lb list takes no name; ccm lb inspect {name} shows one Service")
         }
+        (Command::NodeInspect | Command::LbInspect, [kind, name])
+            if [NODES, SERVICES]
+                .iter()
+                .any(|one| one.prefixes.contains(&&**kind)) =>
+        {
+            &format!("{} takes one name: {kind}/{name}", command.name())
+        }
         (Command::NodeInspect, [] | [_, _, ..]) => {
             "node inspect takes one name, e.g. ccm node inspect worker-1"
         }
@@ -131,7 +139,11 @@ impl Started {
             None,
             self.unknown.clone(),
         );
-        apis.map_err(|why| Printer::failure(&why))
+        let apis = apis.map_err(|why| Printer::failure(&why))?;
+        if let Some(why) = leader::heed_refused_login(&self.settings, &apis) {
+            Printer::notice(why);
+        }
+        Ok(apis)
     }
 }
 

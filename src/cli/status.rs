@@ -63,7 +63,7 @@ struct Screen<'a> {
 /// How many are as they should be.
 #[derive(Serialize)]
 struct Count {
-    good: usize,
+    healthy: usize,
     total: usize,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Screen<'a> {
             calls_left,
             calls_an_hour,
             nodes: nodes.map(|nodes| Count {
-                good: nodes.iter().filter(|plan| plan.node.is_ready()).count(),
+                healthy: nodes.iter().filter(|plan| plan.node.is_ready()).count(),
                 total: nodes.len(),
             }),
             load_balancers: load_balancers(view, all),
@@ -92,7 +92,7 @@ impl<'a> Screen<'a> {
                 let all = plan.rows.iter().map(|row| row.state);
                 let ours = all.filter(|state| !matches!(state, State::LeftAlone | State::NotOurs));
                 Count {
-                    good: ours.clone().filter(|state| *state == State::Ok).count(),
+                    healthy: ours.clone().filter(|state| *state == State::Ok).count(),
                     total: ours.count(),
                 }
             }),
@@ -114,7 +114,7 @@ impl<'a> Screen<'a> {
             (None, gap) => gap.map_or("answers".into(), unread),
         };
         let count = |count: &Option<Count>, word: &str, why: Option<&Gap>| match count {
-            Some(Count { good, total }) => format!("{good} of {total} {word}"),
+            Some(Count { healthy, total }) => format!("{healthy} of {total} {word}"),
             None => why.map_or("?".into(), unread),
         };
         let balancers = count(&self.load_balancers, "healthy", gap(&view.services));
@@ -167,6 +167,6 @@ fn load_balancers(view: &View, all: &[Outcome]) -> Option<Count> {
     let sick = all
         .iter()
         .filter(|one| one.is_bad() && one.check == "targets");
-    let good = there.saturating_sub(sick.count());
-    Some(Count { good, total })
+    let healthy = there.saturating_sub(sick.count());
+    Some(Count { healthy, total })
 }

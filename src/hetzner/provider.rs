@@ -4,7 +4,7 @@ use super::actions;
 use super::addresses::{Addresses, addresses, explain_missing, hold_back};
 use super::api::{self, Api};
 use super::certificates;
-use super::load_balancers::{self, Planner};
+use super::load_balancers::{self, Project};
 use super::metadata;
 use super::networks::{self, Network};
 use super::robot::{self, Robot};
@@ -129,8 +129,8 @@ impl Hetzner {
     }
 
     /// Plans load balancers with this Network.
-    pub fn planner(&self, network: Option<u64>) -> Planner {
-        Planner {
+    pub fn project(&self, network: Option<u64>) -> Project {
+        Project {
             profile: self.profile,
             defaults: Arc::clone(&self.load_balancers),
             network,
@@ -175,16 +175,16 @@ impl Hetzner {
         let mut snapshot = match reads {
             true => self.load_balancers_for(services, Urgency::Asked)?,
             false => load_balancers::Snapshot {
-                planner: self.planner(None),
+                project: self.project(None),
                 observed: load_balancers::Observed::default(),
             },
         };
         snapshot.observed.balancers.clear();
         snapshot.observed.is_for_manifests = true;
-        let planner = &mut snapshot.planner;
+        let project = &mut snapshot.project;
         // One that was not read, or that the cluster may have.
-        let is_assumed = self.network.is_some() || planner.may_have_network();
-        planner.network = planner.network.or(is_assumed.then_some(0));
+        let is_assumed = self.network.is_some() || project.may_have_network();
+        project.network = project.network.or(is_assumed.then_some(0));
         Ok(Arc::new(snapshot))
     }
 
@@ -195,14 +195,14 @@ impl Hetzner {
     ) -> Result<load_balancers::Snapshot, Error> {
         // Without the Network that the settings name, every plan would be wrong.
         let network = self.find_network(true)?;
-        let planner = self.planner(network.map(|network| network.id));
+        let project = self.project(network.map(|network| network.id));
         let known = load_balancers::Known {
             types: &self.types,
             subnets: &self.subnets,
             network,
         };
-        let observed = load_balancers::observe(&self.api, &known, &planner, services, urgency)?;
-        Ok(load_balancers::Snapshot { planner, observed })
+        let observed = load_balancers::observe(&self.api, &known, &project, services, urgency)?;
+        Ok(load_balancers::Snapshot { project, observed })
     }
 }
 

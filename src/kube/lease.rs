@@ -13,6 +13,9 @@ use std::fmt;
 
 const API_VERSION: &str = "coordination.k8s.io/v1";
 
+/// When a login of the API of dedicated servers was refused, RFC 3339: the next process waits too.
+const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
+
 /// Which Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseKey {
@@ -62,6 +65,27 @@ impl Lease {
             renew_time: text("renewTime"),
             transitions: number("leaseTransitions"),
         }
+    }
+
+    /// When a login was refused, as [`Lease::noting`] wrote it.
+    pub fn login_refused(&self) -> Option<Timestamp> {
+        let annotations = self.0.get("metadata")?.get("annotations")?;
+        annotations.get(LOGIN_REFUSED)?.as_str()?.parse().ok()
+    }
+
+    /// The same object with that time, or without one.
+    pub fn noting(mut self, login_refused: Option<Timestamp>) -> Lease {
+        let metadata = self.0.entry("metadata").or_insert_with(|| json!({}));
+        if metadata["annotations"].is_null() {
+            metadata["annotations"] = json!({});
+        }
+        if let Some(annotations) = metadata["annotations"].as_object_mut() {
+            match login_refused {
+                Some(at) => annotations.insert(LOGIN_REFUSED.to_owned(), at.to_string().into()),
+                None => annotations.remove(LOGIN_REFUSED),
+            };
+        }
+        self
     }
 
     /// The same object with these fields; the rest of it, `resourceVersion` included, stays.
@@ -177,6 +201,46 @@ mod tests {
         );
         assert_eq!(written["spec"]["strategy"], "OldestEmulationVersion");
         assert_eq!(lease(written).unwrap().spec(), ours);
+    }
+
+    #[test]
+    fn a_refused_login_is_noted_and_nothing_else_changes() {
+        let time: Timestamp = "2026-11-20T10:00:02Z".parse().unwrap();
+        let with = |annotations: Value| {
+            let metadata = json!({ "resourceVersion": "7", "annotations": annotations });
+            lease(json!({ "kind": "Lease", "metadata": metadata })).unwrap()
+        };
+        let noted = json!({ "a": "b", LOGIN_REFUSED: "2026-11-20T10:00:02Z" });
+        for (before, refused, after) in [
+            (json!({ "a": "b" }), Some(time), noted.clone()),
+            (
+                json!({ "a": "b", LOGIN_REFUSED: "once" }),
+                Some(time),
+                noted.clone(),
+            ),
+            (noted.clone(), None, json!({ "a": "b" })),
+            (
+                json!(null),
+                Some(time),
+                json!({ LOGIN_REFUSED: "2026-11-20T10:00:02Z" }),
+            ),
+            (json!(null), None, json!({})),
+            (json!([1]), Some(time), json!([1])),
+        ] {
+            assert_eq!(with(before).noting(refused), with(after));
+        }
+        assert_eq!(with(noted).login_refused(), Some(time));
+        for none in [
+            json!({}),
+            json!(null),
+            json!([]),
+            json!({ LOGIN_REFUSED: "once" }),
+        ] {
+            assert_eq!(with(none).login_refused(), None);
+        }
+        let bare = lease(json!({ "kind": "Lease" })).unwrap();
+        assert_eq!(bare.clone().noting(Some(time)).login_refused(), Some(time));
+        assert_eq!(bare.login_refused(), None);
     }
 
     #[test]

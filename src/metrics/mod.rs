@@ -93,7 +93,7 @@ metrics! {
         "When that was read, in seconds since 1970.";
 
     ROUTES: Gauge "ccm_routes" ["state"],
-        "Routes of the private Network by state, as in ccm route list; only where the route controller runs.";
+        "Routes of the private Network by state: ok, missing, wrong_gateway, blackhole, unwanted, stale, left_alone, not_ours, see ccm route list --help; only where the route controller runs.";
 
     LEADER: Gauge "ccm_leader" [],
         "1 while this process does the work, 0 while another one holds the Lease.";

@@ -57,13 +57,17 @@ pub trait Dedicated: Send + Sync {
     fn is_off(&self, number: u64) -> Result<Option<bool>, Error>;
 
     /// When the API refused a login; none: one was accepted since, or none was tried.
-    fn login_refused(&self) -> Option<Timestamp>;
+    fn login_refused(&self) -> Option<Timestamp> {
+        None
+    }
 
     /// A login of another process was refused then: this one waits as if it had been its own.
-    fn wait_since(&self, refused: Timestamp);
+    fn wait_since(&self, _refused: Timestamp) {}
 
     /// Until when no login is tried, because one was refused.
-    fn blocked_until(&self) -> Option<Timestamp>;
+    fn blocked_until(&self) -> Option<Timestamp> {
+        None
+    }
 }
 
 /// A node's `spec.providerID`, as one cloud understands it.

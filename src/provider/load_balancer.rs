@@ -61,9 +61,12 @@ pub trait Snapshot: Send + Sync {
     /// What deletes or releases it, found by its label alone. Pure.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// Each load balancer that carries the UID of one of these Services, of any where none are given: its name, and what
-    /// the health checks say. Pure.
-    fn health(&self, services: Option<&HashSet<&str>>) -> Vec<(String, BalancerHealth)>;
+    /// What the health checks say of each load balancer that carries the UID of one of these Services. Pure.
+    fn health(&self, services: &HashSet<&str>) -> Vec<BalancerHealth>;
+
+    /// Each load balancer that carries the UID of a Service, of any cluster; and that Service, as its labels say:
+    /// `namespace.name`, which may be cut, or empty. Pure.
+    fn all(&self) -> Vec<(Balancer, String)>;
 
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;

@@ -6,14 +6,15 @@
 
 use super::hccm_compat::{self, DROP_IN_FLAGS, Use};
 use super::problem::{Notice, Problem};
-use super::setting::{Command, Flag, Setting};
+use super::setting::{Command, Flag, Kind, Setting};
 use super::table::{self, TABLE};
 use crate::text::nearest;
 use crate::text::one_of;
 use lexopt::Arg;
 use std::ffi::OsString;
 
-const SEE_HELP: &str = "unknown flag; see --help";
+/// So many commands are named that take a flag.
+const NAMED_AT_MOST: usize = 4;
 
 /// A parsed command line.
 #[derive(Debug, Default)]
@@ -88,7 +89,7 @@ enum Known {
 impl ArgsParser {
     /// Reads one flag or word; false at the end.
     fn step(&mut self) -> bool {
-        if self.ends_flags() {
+        if self.ends_flags() || self.has_one_dash() {
             return true;
         }
         match self.parser.next() {
@@ -118,6 +119,26 @@ impl ArgsParser {
         }
         let rest: Vec<OsString> = rest.collect();
         rest.into_iter().for_each(|word| self.word(word));
+        true
+    }
+
+    /// A long flag behind one dash would be read as letters.
+    fn has_one_dash(&mut self) -> bool {
+        let is_long = |word: &str| {
+            let name = word.split('=').next()?.strip_prefix('-')?;
+            let is_long = name.len() > 1 && table::by_flag(name).is_some();
+            is_long.then(|| name.to_owned())
+        };
+        let Some(mut rest) = self.parser.try_raw_args() else {
+            return false;
+        };
+        let Some(name) = rest.peek().and_then(|word| word.to_str()).and_then(is_long) else {
+            return false;
+        };
+        rest.next();
+        let message = format!("long flags have two dashes: did you mean --{name}?");
+        self.drop_value(true);
+        self.problem(format!("-{name}"), message);
         true
     }
 
@@ -160,8 +181,8 @@ impl ArgsParser {
             _ => {
                 // The rest of the word may be a value or more flags: nothing to go by.
                 self.drop_value(self.command.reads_daemon_arguments());
-                let only = setting.map(|setting| only_for(setting.commands));
-                self.problem(typed, only.unwrap_or_else(|| SEE_HELP.to_owned()));
+                let only = setting.map(|setting| self.only_for(setting.commands));
+                self.problem(typed, only.unwrap_or_else(|| self.see_help()));
             }
         }
     }
@@ -175,7 +196,12 @@ impl ArgsParser {
             }),
             Some(Err(_)) => self.problem(name, "its value is not UTF-8"),
             None => {
-                let message = format!("needs a value: {}", setting.kind.value_name());
+                let (what, example) = (setting.kind.value_name(), setting.example());
+                let is_listed = matches!(setting.kind, Kind::Choice(_));
+                let message = match setting.secret || is_listed {
+                    true => format!("needs a value: {what}"),
+                    false => format!("needs a value: {what}, e.g. {name} {example}"),
+                };
                 self.problem(name, message);
             }
         }
@@ -206,11 +232,11 @@ impl ArgsParser {
             _ if is_secret => "unknown flag; a secret on the command line could be read by every \
                                user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"
                 .to_owned(),
-            (Some(setting), _) => only_for(setting.commands),
+            (Some(setting), _) => self.only_for(setting.commands),
             _ if name == "version" => "unknown flag; see ccm version".to_owned(),
-            _ if hccm_compat::by_name(name).is_some() => only_for(&[Command::Run]),
+            _ if hccm_compat::by_name(name).is_some() => self.only_for(&[Command::Run]),
             (None, Some(meant)) => format!("unknown flag; did you mean --{meant}?"),
-            (None, None) => SEE_HELP.to_owned(),
+            (None, None) => self.see_help(),
         };
         self.problem(typed, message);
     }
@@ -236,6 +262,20 @@ impl ArgsParser {
             && let Some(mut rest) = self.parser.try_raw_args()
         {
             rest.next_if(|word| !word.as_encoded_bytes().starts_with(b"-"));
+        }
+    }
+
+    fn see_help(&self) -> String {
+        format!("unknown flag; see ccm {} --help", self.command.name())
+    }
+
+    /// A flag of other commands: these, or too many to name.
+    fn only_for(&self, commands: &[Command]) -> String {
+        let names: Vec<&str> = commands.iter().map(|command| command.name()).collect();
+        let own = self.command.name();
+        match names.len() > NAMED_AT_MOST {
+            true => format!("not a flag of {own}; see ccm {own} --help"),
+            false => format!("only for {}", one_of(&names)),
         }
     }
 
@@ -266,9 +306,4 @@ fn flag(command: Command, name: &str) -> Option<Known> {
             .filter(|_| is_daemon)
             .map(Known::DropIn),
     }
-}
-
-fn only_for(commands: &[Command]) -> String {
-    let names: Vec<&str> = commands.iter().map(|command| command.name()).collect();
-    format!("only for {}", one_of(&names))
 }

@@ -168,9 +168,9 @@ fn check_encryption(
         return;
     }
     let is_refused = settings.cloud_provider.value != Profile::Hcloud;
-    let mut refuses = |url: &Url, source: &Source| {
+    let mut refuses = |url: &Url, source: &Source, secret: &str| {
         let is_plain = url.leaves_unencrypted();
-        let why = without_tls("token");
+        let why = without_tls(secret);
         match (is_plain, is_refused) {
             (false, _) => {}
             (true, false) => notices.push(Notice::warning(format!("{}: {why}", source.name()))),
@@ -183,11 +183,15 @@ fn check_encryption(
         }
         is_plain && is_refused
     };
-    for (endpoint, row) in [
-        (&mut settings.endpoint, &table::ENDPOINT),
-        (&mut settings.robot_endpoint, &table::ROBOT_ENDPOINT),
+    for (endpoint, row, secret) in [
+        (&mut settings.endpoint, &table::ENDPOINT, "token"),
+        (
+            &mut settings.robot_endpoint,
+            &table::ROBOT_ENDPOINT,
+            "password",
+        ),
     ] {
-        if refuses(&endpoint.value, &endpoint.source) {
+        if refuses(&endpoint.value, &endpoint.source, secret) {
             endpoint.value = Url::parse(row.default.unwrap_or_default()).unwrap_or_default();
         }
     }
@@ -196,7 +200,7 @@ fn check_encryption(
         .master
         .value
         .take()
-        .filter(|url| !refuses(url, source));
+        .filter(|url| !refuses(url, source, "token"));
 }
 
 /// User and password come together, or none of them: then no dedicated server is looked up.
@@ -236,7 +240,7 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
         (
             settings.all_namespaces.value && is_in_one,
             "-A",
-            "not together with -n",
+            "all namespaces, and -n one: leave one of them out",
         ),
         (
             output == Output::Name && !is_list,
@@ -246,7 +250,7 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
         (
             settings.watch.value && is_document,
             "--watch",
-            "not with -o json and yaml",
+            "shows a table again and again: leave it out for -o json and yaml",
         ),
     ]
     .into_iter()

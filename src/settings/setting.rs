@@ -123,6 +123,24 @@ named! {
     }
 }
 
+/// Of what a text names.
+const EXAMPLES: [(&str, &str); 11] = [
+    ("CIDR", "10.244.0.0/16"),
+    ("COLUMN", "name"),
+    ("CONTEXT", "production"),
+    ("FILE", "service.yaml"),
+    ("ID|NAME", "cluster-network"),
+    ("LOCATION", "fsn1"),
+    ("NAMESPACE", "shop"),
+    (
+        "NAMESPACE/deployment/NAME",
+        "kube-system/deployment/ccm-from-scratch",
+    ),
+    ("SELECTOR", "app=web"),
+    ("TYPE", "lb11"),
+    ("ZONE", "eu-central"),
+];
+
 impl Setting {
     /// A value that it may have.
     pub fn example(&self) -> &'static str {
@@ -131,7 +149,11 @@ impl Setting {
             (Kind::Boolean, Some("true")) => "false",
             (Kind::Boolean, _) => "true",
             (_, Some(default)) if !default.is_empty() => default,
-            (Kind::Text(what) | Kind::List(what), _) => what,
+            (Kind::Text(what) | Kind::List(what), _) => {
+                let mut examples = EXAMPLES.iter();
+                let example = examples.find(|(name, _)| *name == what);
+                example.map_or(what, |(_, example)| example)
+            }
             (Kind::Duration, _) => "30s",
             (Kind::Integer | Kind::Number, _) => "1",
             (Kind::Path, _) => "/etc/ccm/file",

@@ -254,14 +254,14 @@ settings! {
 
     LB_LOCATION [location = parsed(values::text)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_LOCATION")],
-        kind: Kind::Text("NAME"),
+        kind: Kind::Text("LOCATION"),
         help: "Location in which load balancers are created, e.g. fsn1. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE. Unset: the location of most nodes; in profile hcloud the Service must then set it.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_NETWORK_ZONE [network_zone = parsed(values::text)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")],
-        kind: Kind::Text("NAME"),
+        kind: Kind::Text("ZONE"),
         help: "Network zone in which they are created, e.g. eu-central, when the location does not matter.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
@@ -356,7 +356,7 @@ settings! {
 
     CONTEXT context: Option<String> = parsed(unless_empty(values::text)) => {
         flags: &["context"],
-        kind: Kind::Text("NAME"),
+        kind: Kind::Text("CONTEXT"),
         help: "Context of the kubeconfig. Unset: its current-context.",
         ..Setting::of(Group::Cluster, Command::ALL)
     }

@@ -48,7 +48,18 @@ const CASES: &[(&str, &str)] = &[
     ("ccm run --leader-elect=f", "false"),
     ("ccm run --test-time", ""),
     ("ccm lb list -n ", ""),
+    ("ccm lint -f mani", "manifest.yaml"),
+    ("ccm lint --filename=mani", "manifest.yaml"),
+    ("ccm lint mani", "manifest.yaml"),
+    ("ccm lint --fil", "--filename"),
+    ("ccm node list --kubeconfig mani", "manifest.yaml"),
+    ("ccm --context a", "admin@prod arn:aws:eks:one"),
+    ("ccm --context=admin@", "admin@prod"),
+    ("ccm node list --context arn:aws:", "arn:aws:eks:one"),
 ];
+
+const KUBECONFIG: &str =
+    "{contexts: [{name: admin@prod, context: {}}, {name: 'arn:aws:eks:one', context: {}}]}";
 
 fn script(shell: &str) -> String {
     let ran = ccm(&Vec::new(), &["completions", shell]);
@@ -62,10 +73,14 @@ fn runs(shell: &str, flag: &str, lines: &str) -> Option<Vec<String>> {
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("script");
     std::fs::write(&path, script(shell)).unwrap();
+    std::fs::write(folder.join("manifest.yaml"), "").unwrap();
+    std::fs::write(folder.join("config"), KUBECONFIG).unwrap();
     let text = lines.replace("SCRIPT", &path.display().to_string());
     let ran = Command::new(shell)
         .args([flag, &text])
         .env("HOME", &folder)
+        .env("KUBECONFIG", folder.join("config"))
+        .current_dir(&folder)
         .env("PATH", path_with_ccm())
         .output();
     let Ok(output) = ran else {
@@ -103,24 +118,17 @@ fn check(shell: &str, printed: &[String]) {
     }
 }
 
-/// As readline splits a line: `=` is a word of its own.
-fn words(typed: &str) -> Vec<String> {
-    let words = typed.split(' ');
-    let words = words.flat_map(|word| match word.split_once('=') {
-        Some((flag, value)) => vec![flag, "=", value],
-        None => vec![word],
-    });
-    words.map(|word| format!("'{word}'")).collect()
-}
-
 #[test]
 fn bash_completes() {
-    let mut text = "set -eu; source SCRIPT; set +eu\n".to_owned();
+    let mut text =
+        "set -eu; source SCRIPT; set +eu; COMP_WORDBREAKS=$' \\t\\n\"\\'@><=;|&(:'\n".to_owned();
     for (number, (typed, _)) in CASES.iter().enumerate() {
-        let words = words(typed);
-        let (list, last) = (words.join(" "), words.len() - 1);
-        text += &format!("COMPREPLY=(); COMP_WORDS=({list}); COMP_CWORD={last}; _ccm\n");
-        text += &format!("echo @{number}; echo \"${{COMPREPLY[*]}}\"\n");
+        let length = typed.len();
+        text += &format!("COMPREPLY=(); COMP_LINE='{typed}'; COMP_POINT={length}; _ccm ccm\n");
+        // What readline puts before it again: an answer begins behind the last of its word breaks.
+        let value = typed.rsplit([' ', '=']).next().unwrap();
+        let kept = value.rfind(['@', ':']).map_or("", |at| &value[..=at]);
+        text += &format!("echo @{number}; echo \"${{COMPREPLY[@]/#/{kept}}}\"\n");
     }
     text += "complete -p ccm";
     let mut printed = runs("bash", "-c", &text).expect("bash is everywhere");
@@ -132,7 +140,7 @@ fn bash_completes() {
 /// what does not begin with what was typed is left out, as it would do itself.
 #[test]
 fn zsh_completes() {
-    let mut text = "compdef() {}; _files() {}\n\
+    let mut text = "compdef() {}; _files() { print -r -- $PREFIX*(N) }\n\
         compset() { PREFIX=${PREFIX#*=} }\n\
         compadd() { shift; for word in \"$@\"; do [[ $word == \"$PREFIX\"* ]] && print -r -- $word; done; true }\n\
         source SCRIPT\n"

@@ -137,7 +137,8 @@ fn what_is_wrong_is_shown_with_its_setting() {
         (&[("HCLOUD_TOKEN", "")][..], &[][..], "token", "HCLOUD_TOKEN", "HCLOUD_TOKEN: not set; "),
         (&[], &["--node-sync-interval=5"], "node-sync-interval", "--node-sync-interval", "--node-sync-interval: \"5\": a duration needs a unit"),
         (&[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5")], &[], "address-family", "HCLOUD_INSTANCES_ADDRESS_FAMILY", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, "),
-        (&[("ROBOT_ENABLED", "true")], &[], "robot-enabled", "ROBOT_ENABLED", "ROBOT_ENABLED: "),
+        (&[("ROBOT_ENABLED", "true"), ("ROBOT_USER", "x")], &[], "robot-password", "ROBOT_PASSWORD", "ROBOT_PASSWORD: not set, "),
+        (&[("ROBOT_ENABLED", "maybe")], &[], "robot-enabled", "ROBOT_ENABLED", "ROBOT_ENABLED: "),
         (&[], &["--leader-elect-lease-duration=9s"], "leader-elect-lease-duration", "--leader-elect-lease-duration", "--leader-elect-lease-duration: \"9s\": must be longer than "),
         (&[], &["-v", "high"], "verbosity", "-v", "-v: \"high\": use a whole number"),
     ] {

@@ -308,9 +308,17 @@ fn names_are_completed() {
     let (sandbox, env) = cluster();
     let env = with_namespace(&sandbox, &env, "shop");
     for (typed, offered) in [
-        ("lb inspect ", "default/api default/web shop/web"),
+        ("lb inspect ", "default/api default/web shop/web web"),
         ("lb inspect sh", "shop/web"),
+        ("lb inspect w", "web"),
+        ("lb inspect -n default ", "default/api default/web api web"),
+        (
+            "lb inspect svc/",
+            "svc/default/api svc/default/web svc/shop/web svc/web",
+        ),
+        ("lb sync service/s", "service/shop/web"),
         ("lb sync default/web sh", "shop/web"),
+        ("node inspect node/worker-11", "node/worker-11"),
         ("lb list -n ", "default shop"),
         ("lb list --namespace=s", "shop"),
         ("node inspect worker-11", "worker-11"),
@@ -344,6 +352,16 @@ fn names_are_completed() {
         "{:?}",
         begun.elapsed()
     );
+}
+
+#[test]
+fn help_may_stand_first() {
+    let shown = |words: &[&str]| ccm(&Vec::new(), words).stdout;
+    assert_eq!(
+        shown(&["--help", "lb", "list"]),
+        shown(&["lb", "list", "--help"])
+    );
+    assert_eq!(shown(&["-h"]), shown(&["help"]));
 }
 
 #[test]

@@ -85,6 +85,9 @@ fn shown(parsed: &Parsed, name: &str) -> (String, String) {
         "token" => both(&settings.token),
         "network" => both(&settings.network),
         "robot-enabled" => both(&settings.robot_enabled),
+        "robot-cache-timeout" => both(&settings.robot_cache_timeout),
+        "robot-rate-limit-wait-time" => both(&settings.robot_rate_limit_wait_time),
+        "robot-endpoint" => both(&settings.robot_endpoint),
         "server-cache-max-age" => both(&settings.server_cache_max_age),
         "kubeconfig" => both(&settings.kubeconfig),
         "controllers" => both(&settings.controllers),
@@ -154,6 +157,15 @@ fn values_and_who_said_so() {
         (Run, "", "HCLOUD_NETWORK=  ", "network", "None", "default"),
         (Run, "", "ROBOT_ENABLED=", "robot-enabled", "false", "default"),
         (Run, "", "ROBOT_ENABLED=F", "robot-enabled", "false", "ROBOT_ENABLED"),
+        (Run, "", "ROBOT_ENABLED=1", "robot-enabled", "true", "ROBOT_ENABLED"),
+        (Run, "", "", "robot-cache-timeout", "300s", "default"),
+        (Run, "", "ROBOT_CACHE_TIMEOUT=0", "robot-cache-timeout", "300s", "ROBOT_CACHE_TIMEOUT"),
+        (Run, "", "ROBOT_CACHE_TIMEOUT=90s", "robot-cache-timeout", "90s", "ROBOT_CACHE_TIMEOUT"),
+        (Run, "", "", "robot-rate-limit-wait-time", "None", "default"),
+        (Run, "", "ROBOT_RATE_LIMIT_WAIT_TIME=0s", "robot-rate-limit-wait-time", "None", "ROBOT_RATE_LIMIT_WAIT_TIME"),
+        (Run, "", "ROBOT_RATE_LIMIT_WAIT_TIME=10m", "robot-rate-limit-wait-time", "Some(600s)", "ROBOT_RATE_LIMIT_WAIT_TIME"),
+        (Run, "", "ROBOT_RATE_LIMIT_WAIT_TIME=9h", "robot-rate-limit-wait-time", "Some(3600s)", "ROBOT_RATE_LIMIT_WAIT_TIME"),
+        (Run, "", "", "robot-endpoint", "Url(\"https://robot-ws.your-server.de\")", "default"),
         (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m", "server-cache-max-age", "60s", "HCLOUD_SERVER_CACHE_TTL"),
         (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=0", "server-cache-max-age", "0ns", "HCLOUD_SERVER_CACHE_MAX_AGE"),
         (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=", "server-cache-max-age", "60s", "HCLOUD_SERVER_CACHE_TTL"),
@@ -292,22 +304,23 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--node-sync-interval 5", "--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s"),
         (Run, "--node-sync-interval=0", "--node-sync-interval: \"0\": must be 100ms or longer"),
         (Run, "--node-sync-interval=-5s", "--node-sync-interval: \"-5s\": must not be negative"),
-        (Run, "--node-sync-interval", "--node-sync-interval: needs a value: DURATION"),
+        (Run, "--node-sync-interval", "--node-sync-interval: needs a value: DURATION, e.g. --node-sync-interval 5s"),
         (Run, "--node-sync-interval=", "--node-sync-interval: \"\": not a duration; write e.g. 5s or 1m30s"),
         (Run, "--nod-sync-interval 5s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?"),
         (Run, "--nod-sync-interval=5s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?"),
         (Run, "--leader-elct=false", "--leader-elct: unknown flag; did you mean --leader-elect?"),
         (Run, "---once", "---once: unknown flag; did you mean --once?"),
-        (Run, "--\u{1b}[0m", "--\\u{1b}[0m: unknown flag; see --help"),
-        (Run, "--whatever 5", "--whatever: unknown flag; see --help"),
+        (Run, "--\u{1b}[0m", "--\\u{1b}[0m: unknown flag; see ccm run --help"),
+        (Run, "--whatever 5", "--whatever: unknown flag; see ccm run --help"),
         (Run, "--once 5", "ccm run: \"5\": unexpected word; it takes only flags, and a flag that is true or false takes its value with ="),
         (Run, "--leader-elect false", "ccm run: \"false\": unexpected word; it takes only flags, and a flag that is true or false takes its value with ="),
         (Run, "-- --once", "ccm run: \"--once\": unexpected word; it takes only flags, and a flag that is true or false takes its value with ="),
-        (Run, "-once", "-o: only for config, node list, node inspect, node sync, lb list, lb inspect, lb sync, route list, route sync, doctor, status or lint"),
-        (Run, "-kubeconfig=/a --once", "-k: unknown flag; see --help"),
-        (Run, "-x", "-x: unknown flag; see --help"),
-        (Run, "-o json", "-o: only for config, node list, node inspect, node sync, lb list, lb inspect, lb sync, route list, route sync, doctor, status or lint"),
-        (Run, "-v", "-v: needs a value: N"),
+        (Run, "-once", "-once: long flags have two dashes: did you mean --once?"),
+        (Run, "-kubeconfig=/a --once", "-kubeconfig: long flags have two dashes: did you mean --kubeconfig?"),
+        (Run, "-kubeconfig /a --once", "-kubeconfig: long flags have two dashes: did you mean --kubeconfig?"),
+        (Run, "-x", "-x: unknown flag; see ccm run --help"),
+        (Run, "-o json", "-o: not a flag of run; see ccm run --help"),
+        (Run, "-v", "-v: needs a value: N, e.g. -v 0"),
         (Run, "-v=-1", "-v: \"-1\": use a whole number from 0"),
         (Run, "--v=high", "--v: \"high\": use a whole number from 0"),
         (Run, "-h=x", "-h: takes no value"),
@@ -319,7 +332,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--master=https://u:hunter2@host", "--master: \"https://…@host\": leave out the user name and password"),
         (Run, "--metrics-address=8233", "--metrics-address: \"8233\": write :PORT or IP:PORT, e.g. :8233, 127.0.0.1:8233 or [::1]:8233"),
         (Run, "--token geheim", "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
-        (Run, "--cluster-cidr", "--cluster-cidr: needs a value: CIDR,…"),
+        (Run, "--cluster-cidr", "--cluster-cidr: needs a value: CIDR,…, e.g. --cluster-cidr 10.244.0.0/16"),
         (Run, "--cluster-cidr=0.0.0.0/0", "--cluster-cidr: \"0.0.0.0/0\": use the range of the pods alone: this one holds every address"),
         (Run, "--cluster-cidr=10.244.0.0/33", "--cluster-cidr: \"10.244.0.0/33\": use IP ranges, e.g. 10.244.0.0/16 or 10.244.0.0/16,fd00:10:244::/56"),
         (Run, "--node-monitor-period=1ns", "--node-monitor-period: \"1ns\": must be 100ms or longer"),
@@ -373,7 +386,12 @@ fn a_wrong_environment_says_what_to_write() {
         ),
         ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_ADDRESS_FAMILY=ipv5", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6 or dualstack"),
         ("HCLOUD_TOKEN=t\nHCLOUD_DEBUG=yes", "HCLOUD_DEBUG: \"yes\": use true or false"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true", "ROBOT_ENABLED: \"true\": dedicated servers are not built yet; unset it or set it to false"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=#ws+hunter2", "ROBOT_PASSWORD: not set, but ROBOT_USER is; set it or ROBOT_PASSWORD_FILE too, or neither"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_PASSWORD_FILE=/p\n/p=hunter2", "ROBOT_USER: not set, but ROBOT_PASSWORD is; set it or ROBOT_USER_FILE too, or neither"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=hunter2:hunter2\nROBOT_PASSWORD=hunter2", "ROBOT_USER: has a colon, which no user of the web service has; is the password in it too?"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=/none", "ROBOT_PASSWORD_FILE: \"/none\": No such file or directory (os error 2)"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENDPOINT=http://robot.example.com", "ROBOT_ENDPOINT: \"http://robot.example.com\": without TLS anyone on the way reads the password; use https://, or set HCLOUD_ALLOW_INSECURE_ENDPOINT=true where the way is yours"),
+        ("HCLOUD_TOKEN=t\nROBOT_CACHE_TIMEOUT=5", "ROBOT_CACHE_TIMEOUT: \"5\": a duration needs a unit, e.g. 5s or 1m30s"),
         ("HCLOUD_TOKEN=t\nHCLOUD_SERVER_CACHE_TTL=10", "HCLOUD_SERVER_CACHE_TTL: \"10\": a duration needs a unit, e.g. 5s or 1m30s"),
         ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK=99999999999999999999", "HCLOUD_NETWORK: \"99999999999999999999\": too large for the ID of a Network"),
         ("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=https://api.hetzner.cloud/v1?token=hunter2", "HCLOUD_ENDPOINT: \"https://api.hetzner.cloud/v1?…\": a base URL has no query and no fragment"),
@@ -485,17 +503,11 @@ fn what_has_no_effect_is_said_once() {
         (
             Command::Run,
             "",
-            "HCLOUD_SERVER_CACHE_MODE=one\nROBOT_PASSWORD=x\nHCLOUD_METRICS_ADDRESS=",
-            "HCLOUD_SERVER_CACHE_MODE: accepted and ignored, it has no effect in this version\n\
-             ROBOT_PASSWORD: accepted and ignored, it has no effect in this version",
+            "HCLOUD_SERVER_CACHE_MODE=one\nHCLOUD_METRICS_ADDRESS=",
+            "HCLOUD_SERVER_CACHE_MODE: accepted and ignored, it has no effect in this version",
         ),
         // In a shell they are another program's.
-        (
-            Command::NodeList,
-            "",
-            "HCLOUD_SERVER_CACHE_MODE=one\nROBOT_PASSWORD=x",
-            "",
-        ),
+        (Command::NodeList, "", "HCLOUD_SERVER_CACHE_MODE=one", ""),
         (
             Command::NodeList,
             "",
@@ -614,6 +626,30 @@ fn every_drop_in_flag_is_honoured_or_reported() {
         assert_eq!(reported, !is_honoured, "{name}");
         assert!(parsed.words.is_empty());
         assert!(is_honoured || parsed.problems.is_empty(), "{name}");
+    }
+}
+
+/// What `ccm explain` shows of a setting is accepted where the setting is.
+#[test]
+fn the_example_of_each_setting_is_right() {
+    for setting in TABLE.iter().filter(|one| !one.hidden && !one.secret) {
+        let mut variables = setting.variables.iter();
+        if variables.any(|one| one.name().starts_with("ROBOT")) {
+            // It needs credentials beside it.
+            continue;
+        }
+        let value = setting.example();
+        let (flags, variables) = match (setting.flags.first(), setting.variables.first()) {
+            (Some(flag), _) if setting.takes_value() => {
+                (format!("--{flag} {value}"), String::new())
+            }
+            (Some(flag), _) => (format!("--{flag}={value}"), String::new()),
+            (None, Some(variable)) => (String::new(), format!("{}={value}", variable.name())),
+            (None, None) => panic!("{setting:?}"),
+        };
+        let parsed = read_with_token(setting.commands[0], &flags, &variables);
+        let problems: Vec<String> = parsed.problems.iter().map(ToString::to_string).collect();
+        assert!(problems.is_empty(), "{flags}{variables}: {problems:?}");
     }
 }
 

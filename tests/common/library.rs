@@ -3,11 +3,12 @@
 
 use ccm::cache::Apis;
 use ccm::hetzner::load_balancers::Defaults;
-use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
+use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile, robot};
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::{self, config};
 use ccm::provider::{self, Gate, Refused, Source};
-use sandbox::Sandbox;
+use sandbox::robot::Sees;
+use sandbox::{Half, Sandbox};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -23,6 +24,24 @@ pub struct Place {
     pub token: String,
     /// Another project's.
     pub other_token: String,
+    /// URL, where there are dedicated servers.
+    robot: Option<String>,
+    /// Logins by what they are.
+    logins: Vec<(Credentials, (String, String))>,
+}
+
+/// What a process has of Robot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    Right,
+    WrongPassword,
+    /// They see other servers alone.
+    OtherAccount,
+    SingleServer,
+    /// `ROBOT_ENABLED` alone.
+    None,
+    /// Not even that.
+    Off,
 }
 
 /// Lets so many writes pass, and then none: as far as the APIs can tell, the process is dead.
@@ -46,6 +65,8 @@ impl Place {
             network: sandbox.network(),
             token: value("HCLOUD_TOKEN"),
             other_token: sandbox.projects().foreign_token.clone(),
+            robot: sandbox.serves(Half::Robot).then(|| sandbox.robot_url()),
+            logins: logins(sandbox),
         }
     }
 
@@ -61,6 +82,20 @@ impl Place {
         token: &str,
         load_balancers: Option<Defaults>,
     ) -> Apis {
+        self.world_with(gate, token, Credentials::Right, load_balancers)
+    }
+
+    /// The same, with these credentials of Robot.
+    pub fn world_with(
+        &self,
+        gate: Arc<Mortal>,
+        token: &str,
+        robot: Credentials,
+        load_balancers: Option<Defaults>,
+    ) -> Apis {
+        let login = self.logins.iter().find(|(which, _)| *which == robot);
+        let endpoint = self.robot.clone();
+        let endpoint = endpoint.filter(|_| robot != Credentials::Off);
         let timing = Timing {
             read_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(5),
@@ -77,7 +112,15 @@ impl Place {
             network: self.network.map(NetworkSelector::Id),
             address_family: provider::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
             load_balancers,
-            robot: None,
+            robot: endpoint.map(|endpoint| {
+                let secret = |text: &str| SecretSource::fixed(Secret::new(text));
+                robot::Settings {
+                    endpoint,
+                    credentials: login.map(|(_, (user, pass))| (secret(user), secret(pass))),
+                    rate_limit_wait: None,
+                    forward_internal_ips: provider::Sourced::new(true, Source::Rule("test")),
+                }
+            }),
             zone_label: provider::Sourced::new(true, Source::Rule("test")),
             debug: false,
             timing,
@@ -90,6 +133,32 @@ impl Place {
             SCALE,
         )
     }
+}
+
+/// The account's own, and others that nobody should be given.
+fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
+    if !sandbox.serves(Half::Robot) {
+        return Vec::new();
+    }
+    let robot = sandbox.robot();
+    let (user, password) = robot.login();
+    let mut logins = vec![
+        (Credentials::WrongPassword, (user.clone(), "wrong".into())),
+        (Credentials::Right, (user, password)),
+    ];
+    let first = robot.servers().first().map(|server| server.number);
+    let others = [
+        (Credentials::OtherAccount, Some(Sees::Account(99))),
+        (Credentials::SingleServer, first.map(Sees::Server)),
+    ];
+    for (which, sees) in others {
+        if let Some(sees) = sees {
+            let user = format!("{which:?}");
+            robot.set_login(&user, "secret", sees);
+            logins.push((which, (user, "secret".into())));
+        }
+    }
+    logins
 }
 
 impl Mortal {

@@ -381,6 +381,17 @@ pub fn addresses(node: &Value) -> Vec<String> {
         .collect()
 }
 
+/// A failed login to Robot of another program behind the same address.
+pub fn fail_to_log_in(url: &str) -> std::io::Result<()> {
+    use std::io::{Read, Write};
+    let address = url.trim_start_matches("http://");
+    let mut stream = std::net::TcpStream::connect(address)?;
+    // x:x
+    let request = "GET /server HTTP/1.1\r\nHost: robot\r\nAuthorization: Basic eDp4\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes())?;
+    stream.read_to_end(&mut Vec::new()).map(drop)
+}
+
 /// Events about a node: reason, count.
 pub fn events(sandbox: &Sandbox, node: &str) -> Vec<(String, u64)> {
     let events = sandbox.cluster().list("events", None);

@@ -365,6 +365,32 @@ fn any_faults_heal_without_harm() {
     }
 }
 
+/// It may have become another machine's node meanwhile, of which the list says nothing.
+#[test]
+fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
+    let sandbox = quiet(2);
+    let cluster = Arc::clone(sandbox.cluster());
+    let change = move |_: &sandbox::exchange::Request| {
+        cluster.edit("nodes", None, "worker-1", |node| {
+            node["metadata"]["annotations"]["mine"] = json!("changed");
+        });
+        std::thread::sleep(Duration::from_millis(600));
+    };
+    let first = Rule::new(Effect::before(change))
+        .half(Half::Kubernetes)
+        .method("PATCH")
+        .path("/api/v1/nodes/worker-1/status");
+    sandbox.faults().add(first.times(1));
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let why = "node/worker-1: another program changed it, and the list of servers is too old to plan again";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    assert!(!is_initialised(&node(&sandbox, "worker-1")));
+    assert!(is_initialised(&node(&sandbox, "worker-2")));
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    assert!(is_initialised(&node(&sandbox, "worker-1")));
+}
+
 /// A pass that takes longer than a list of servers may be old reads it again on the way.
 #[test]
 fn a_list_that_grows_old_during_a_pass_is_read_again() {

@@ -211,7 +211,7 @@ const DOUBTS: [(&str, Change); 18] = [
         sandbox.robot().remove(number(sandbox, "metal-1"));
         let url = sandbox.robot_url();
         for _ in 0..3 {
-            let _ = fail_to_log_in(&url);
+            let _ = common::fail_to_log_in(&url);
         }
         assert!(sandbox.robot().blocked_for().is_some());
         env(sandbox)
@@ -308,24 +308,16 @@ fn page(status: u16, text: &str) -> Response {
     }
 }
 
-/// A failed login of somebody else behind the same address.
-fn fail_to_log_in(url: &str) -> std::io::Result<()> {
-    use std::io::{Read, Write};
-    let address = url.trim_start_matches("http://");
-    let mut stream = std::net::TcpStream::connect(address)?;
-    // x:x
-    let request = "GET /server HTTP/1.1\r\nHost: robot\r\nAuthorization: Basic eDp4\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes())?;
-    stream.read_to_end(&mut Vec::new()).map(drop)
-}
-
 #[test]
 fn on_a_doubt_the_node_stays_and_nothing_of_it_changes() {
     let cases = DOUBTS.to_vec();
     side_by_side(cases, |(name, change)| {
         let sandbox = initialised(1, 3);
         let env = change(&sandbox);
-        sandbox.kubelets().expire();
+        // Nothing is heard of its kubelet, whatever its machine does.
+        sandbox.cluster().edit("nodes", None, "metal-1", |node| {
+            node["status"]["conditions"] = json!([{ "type": "Ready", "status": "Unknown" }]);
+        });
         let shown = |name: &str| {
             let node = node(&sandbox, name);
             (
@@ -366,7 +358,9 @@ fn another_name_in_robot_is_a_warning_and_never_a_deletion() {
     sandbox
         .robot()
         .edit(one, |server| server.name = "renamed".into());
-    sandbox.kubelets().expire();
+    sandbox.cluster().edit("nodes", None, "metal-1", |node| {
+        node["status"]["conditions"] = json!([{ "type": "Ready", "status": "Unknown" }]);
+    });
     let _daemon = Daemon::start(&env(&sandbox), &[]);
     wait_until("the event", || {
         reasons(&sandbox, "metal-1").contains(&"PossibleNodeDeletion".to_owned())

@@ -12,6 +12,7 @@ mod leader;
 mod logs;
 mod metrics;
 mod proxies;
+mod robot;
 mod rotation;
 mod secrets;
 mod start;

@@ -145,7 +145,11 @@ pub(in crate::cli) fn observe(started: &Started) -> View<'_> {
     };
     let alone = alone.map(|dedicated| dedicated.list(Urgency::Needed).map(Arc::new));
     let apis = match (kube, provider) {
-        (Some(kube), Ok(provider)) => Ok(wire::together(settings, kube, provider)),
+        (Some(kube), Ok(provider)) => {
+            let apis = wire::together(settings, kube, provider);
+            leader::heed_refused_login(settings, &apis);
+            Ok(apis)
+        }
         (None, _) => Err(Gap::Needs("cluster")),
         (_, Err(gap)) => Err(gap),
     };
@@ -310,7 +314,10 @@ fn balancers(provider: &Hetzner) -> Seen<Vec<(String, BalancerHealth)>> {
     let snapshot = provider
         .prepare()
         .and_then(|()| balancers.observe(&[], Urgency::Needed));
-    Ok(snapshot.map_err(cloud_gap)?.health(None))
+    let all = snapshot.map_err(cloud_gap)?.all().into_iter();
+    Ok(all
+        .map(|(one, _)| (one.name.clone(), one.health()))
+        .collect())
 }
 
 fn cloud_gap(error: provider::Error) -> Gap {

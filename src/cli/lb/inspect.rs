@@ -2,7 +2,7 @@
 
 use super::plans::{Services, targets_cell};
 use crate::cache::Apis;
-use crate::cli::objects::{field, finding, section, sides, would_do};
+use crate::cli::objects::{Sides, field, finding, listed, or_none, section, sides, would_do};
 use crate::cli::output::{Exit, Printer, line, or_dash, paragraph};
 use crate::cli::table;
 use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
@@ -15,17 +15,19 @@ use std::ffi::OsString;
 pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbInspect, words)?;
     let context = &services.context;
-    let mut plans = services.evaluate(&services.selection()?)?;
-    // A command that only reads warns and continues.
-    let _ = context.check_profile();
+    let (mut plans, outage) = context.read(|sides| services.read(sides))?;
+    let known = Sides::of(outage.as_ref());
+    if known == Sides::Both {
+        context.warn_of_profile();
+    }
     plans
         .iter_mut()
-        .for_each(|plan| read_more(&context.apis, plan));
+        .for_each(|plan| read_more(&context.apis, plan, known));
     let text = |is_wide| {
-        let inspect = |plan| inspection(plan, failed_try(plan), is_wide);
+        let inspect = |plan| inspection(plan, failed_try(plan), is_wide, known);
         plans.iter().map(inspect).collect()
     };
-    Ok(context.show("Inspection", &plans, text))
+    Ok(context.show(&plans, outage.as_ref(), text))
 }
 
 const TIB: f64 = (1_u64 << 40) as f64;
@@ -34,17 +36,19 @@ const TIB: f64 = (1_u64 << 40) as f64;
 const EVENTS_SHOWN: usize = 10;
 
 /// Events, and what the load balancer does now: a call each. What can't be read is left out.
-fn read_more(apis: &Apis, plan: &mut ServicePlan) {
-    match apis.kube.service_events(Some(&plan.object)) {
-        Ok(mut events) => {
+fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
+    let events = (known != Sides::Cloud).then(|| apis.kube.service_events(Some(&plan.object)));
+    match events {
+        None => {}
+        Some(Ok(mut events)) => {
             // Times are whole seconds; versions grow with each write.
             let version = |event: &PastEvent| event.metadata.resource_version.parse::<u64>();
             events.sort_by_key(|event| Reverse((event.at(), version(event).unwrap_or_default())));
             plan.events = Some(events);
         }
         // The daemon's role does not allow it.
-        Err(error) if error.is_forbidden() => log::debug!("{error}"),
-        Err(error) => Printer::notice(format_args!("events can't be read: {error}")),
+        Some(Err(error)) if error.is_forbidden() => log::debug!("{error}"),
+        Some(Err(error)) => Printer::notice(format_args!("events can't be read: {error}")),
     }
     if let (Some(found), Some(cloud)) = (&mut plan.cloud.found, apis.provider.load_balancers()) {
         let usage = cloud.usage(found.id);
@@ -64,10 +68,15 @@ fn failed_try(plan: &ServicePlan) -> Option<FailedTry> {
 }
 
 /// `is_wide`: with every field, else with those that differ and those that are set.
-fn inspection(plan: &ServicePlan, failed: Option<FailedTry>, is_wide: bool) -> String {
+fn inspection(
+    plan: &ServicePlan,
+    failed: Option<FailedTry>,
+    is_wide: bool,
+    known: Sides,
+) -> String {
     // What blocks it, what does not work, then warnings.
     let mut findings: Vec<String> = plan.cloud.obstacle.iter().map(finding).collect();
-    findings.extend(gone(plan));
+    findings.extend(gone(plan).filter(|_| known == Sides::Both));
     findings.extend(failed.as_ref().map(failed_lines));
     findings.extend(unhealthy(plan));
     let mut others: Vec<&Finding> = plan.findings.iter().chain(&plan.cloud.findings).collect();
@@ -94,24 +103,37 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>, is_wide: bool) -> S
 
     let held_back = plan.held_back_lines().into_iter();
     let held_back = held_back.map(|line| paragraph("  · ", 8, &format!("hold back {line}")));
+    let annotations = plan.service.metadata.annotations.iter();
+    let annotations = annotations.map(|(key, value)| line(format_args!("  {key}: {value:?}")));
     [
-        section("FINDINGS", &findings.concat(), "none"),
+        section(
+            "FINDINGS",
+            &findings.concat(),
+            match known {
+                Sides::Kubernetes => "none in its annotations",
+                known => known.or_unknown("none"),
+            },
+        ),
         "\n".to_owned(),
-        both_sides(plan),
+        both_sides(plan, known),
+        match known {
+            Sides::Kubernetes => spec(plan) + &listed("ANNOTATIONS", annotations),
+            _ => String::new(),
+        },
         plan.cloud.found.as_ref().map(usage).unwrap_or_default(),
         health(plan),
         section(
             "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
             &(fields.collect::<String>() + &more),
             match plan.cloud.obstacle {
-                None => "none: nothing is wanted of a load balancer",
+                None => known.or_unknown("none: nothing is wanted of a load balancer"),
                 Some(_) => "unknown: the desired state can't be computed, see FINDINGS",
             },
         ),
         would_do(
             &plan.description(),
             match plan.cloud.obstacle {
-                None => "change nothing",
+                None => known.or_unknown("change nothing"),
                 Some(_) => "change nothing, until what blocks it is fixed: see FINDINGS",
             },
         ),
@@ -169,7 +191,23 @@ fn events(plan: &ServicePlan) -> String {
     section("\nEVENTS", &lines.collect::<String>(), "none")
 }
 
-fn both_sides(plan: &ServicePlan) -> String {
+/// What is set of it, beside ports and annotations.
+fn spec(plan: &ServicePlan) -> String {
+    let spec = &plan.service.spec;
+    let ranges = spec.load_balancer_source_ranges.join(",");
+    let fields = [
+        ("externalTrafficPolicy", &spec.external_traffic_policy),
+        ("loadBalancerIP", &spec.load_balancer_ip),
+        ("loadBalancerSourceRanges", &ranges),
+        ("sessionAffinity", &spec.session_affinity),
+        ("ipFamilies", &spec.ip_families.join(",")),
+    ];
+    let set = fields.iter().filter(|(_, value)| !value.is_empty());
+    let lines = set.map(|(name, value)| line(format_args!("  {name}: {value}")));
+    listed("SPEC", lines)
+}
+
+fn both_sides(plan: &ServicePlan, known: Sides) -> String {
     let service = &plan.service;
     let of_cloud = |text: &dyn Fn(&Balancer) -> String| {
         let found = plan.cloud.found.as_ref();
@@ -190,24 +228,21 @@ fn both_sides(plan: &ServicePlan) -> String {
         }
     });
     let found = plan.cloud.found.iter().flat_map(|found| &found.addresses);
-    let or_none = |side: Vec<String>| match side.is_empty() {
-        true => vec!["-".to_owned()],
-        false => side,
-    };
     let name = of_cloud(&|balancer| balancer.name.clone());
     let identity = of_cloud(&|balancer| format!("load balancer {}", balancer.id));
     let kind = of_cloud(&|balancer| format!("{}, {}", balancer.kind, balancer.location));
     let ports = service.spec.ports.iter().map(port).collect();
     let status = or_none(status.collect());
     let found = or_none(found.map(ToString::to_string).collect());
-    sides(&[
+    let rows = [
         ("name", vec![service.full_name()], name),
         ("identity", vec![service.metadata.uid.clone()], identity),
         ("state", vec![state.to_owned()], kind),
         ("ports", ports, Vec::new()),
         ("targets", Vec::new(), vec![targets_cell(plan)]),
         ("addresses", status, found),
-    ])
+    ];
+    sides(&rows, known)
 }
 
 fn port(port: &ServicePort) -> String {

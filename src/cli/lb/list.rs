@@ -2,9 +2,9 @@
 
 use super::plans::{Services, TURNED_OFF, targets_cell};
 use crate::cli::lists::{List, Table};
+use crate::cli::objects::Sides;
 use crate::cli::output::{Exit, Printer, or_dash, paragraph, without};
 use crate::cli::table::Columns;
-use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
 use crate::provider::{Balancer, Field, Kept};
 use crate::settings::{Command, Output};
@@ -15,27 +15,26 @@ use std::time::Instant;
 pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbList, words)?;
     let (context, settings) = (&services.context, &services.context.settings);
-    // A command that only reads warns and continues.
-    let _ = context.check_profile();
+    context.warn_of_profile();
     let is_off = context.apis.provider.load_balancers().is_none();
     if is_off && matches!(settings.output.value, Output::Json | Output::Yaml) {
         Printer::notice(TURNED_OFF);
     }
     let begun = Instant::now();
     TABLE.show(context, || {
-        let selection = services.selection()?;
         let empty = match is_off {
             true => format!("{TURNED_OFF}.\n"),
             false => nothing(&settings.namespace.value),
         };
         let (controller, apis) = (&services.controller, &context.apis);
-        let plans = || controller.evaluate(apis, &selection);
-        let half = || controller.by_kubernetes(apis, &selection);
-        let mut list = List::read(context, &empty, plans, half)?;
-        if list.outage.is_none() {
+        let mut list = List::read(context, &empty, |sides| services.read(sides))?;
+        let sides = Sides::of(list.outage.as_ref());
+        if sides == Sides::Both {
             list.plans.extend(services.orphans(&list.plans, begun)?);
         }
-        if let Some(selector) = &settings.selector.value {
+        // Labels are not known of a load balancer alone.
+        let selector = settings.selector.value.as_ref();
+        if let Some(selector) = selector.filter(|_| sides != Sides::Cloud) {
             let such = context.apis.kube.services_with(selector.as_str());
             let such = such.map_err(|error| context.failed(&error.into()))?;
             let such: HashSet<&str> = such.iter().map(|one| one.metadata.uid.as_str()).collect();
@@ -43,8 +42,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
                 .retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
         // Certificates have neither a namespace nor labels of Services.
-        let is_part = selection != Selection::All || settings.selector.value.is_some();
-        let is_left_out = is_part || settings.watch.value || list.outage.is_some();
+        let is_part = settings.namespace.value.is_some() || selector.is_some();
+        let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
         let kept = (!is_left_out).then(|| controller.kept(apis));
         if let Some(Err(error)) = &kept {
             Printer::failure(&format!("what is kept could not be read: {error}"));
@@ -88,8 +87,13 @@ const TABLE: Table<Vec<ServicePlan>, ServicePlan> = Table {
     columns: COLUMNS,
     rows: |plans| plans,
     cells,
-    without_cloud: |plan, is_wide| {
-        let mut row = without(&[1, 3, 4, 5, 6, 7], cells(plan, is_wide));
+    half: |plan, is_wide, known| {
+        let row = cells(plan, is_wide);
+        if known == Sides::Cloud {
+            let is_known = !plan.service.metadata.name.is_empty();
+            return without(if is_known { &[4] } else { &[0, 4] }, row);
+        }
+        let mut row = without(&[1, 3, 4, 5, 6, 7], row);
         let mut status = plan.service.status.load_balancer.ingress.iter();
         let address = status.find_map(|one| one.hostname.clone().or(one.ip.clone()));
         row[2] = or_dash(&address.unwrap_or_default());

@@ -26,11 +26,13 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     if services.context.settings.delete_orphans.value {
         return delete_orphans(&services);
     }
-    let selection = services.selection()?;
-    services.context.show_leader();
-    if services.context.settings.dry_run.value {
-        let plans = services.evaluate(&selection)?;
-        return Ok(services.context.would_do(&plans));
+    let context = &services.context;
+    let selection = services.selection().map_err(|why| context.exit(why))?;
+    context.show_leader();
+    if context.settings.dry_run.value {
+        let plans = services.evaluate(&selection);
+        let plans = plans.map_err(|why| context.exit(why))?;
+        return Ok(context.would_do(&plans));
     }
     let Services {
         context,
@@ -51,7 +53,8 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
         ));
     }
     let begun = Instant::now();
-    let plans = services.evaluate(&Selection::All)?;
+    let plans = services.evaluate(&Selection::All);
+    let plans = plans.map_err(|why| context.exit(why))?;
     let orphans = services.orphans(&plans, begun)?;
     let ids: HashSet<u64> = orphans.iter().filter_map(deletable).collect();
     if is_dry {

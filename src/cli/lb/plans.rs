@@ -2,7 +2,7 @@
 
 use crate::cache::ReadFrom;
 use crate::cli::names::{self, Known, Word};
-use crate::cli::objects::{Context, Item, Planned, about, error_of, warnings};
+use crate::cli::objects::{Context, Failed, Item, Planned, Sides, about, error_of, warnings};
 use crate::cli::output::{Exit, Printer, usage};
 use crate::cli::{startup, wire};
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
@@ -43,8 +43,32 @@ impl Services {
         })
     }
 
+    /// What is asked for. By one API nothing is planned.
+    pub(super) fn read(&self, sides: Sides) -> Result<Vec<ServicePlan>, Failed> {
+        let (context, apis) = (&self.context, &self.context.apis);
+        let mut plans = match sides {
+            Sides::Both => return self.evaluate(&self.selection()?),
+            Sides::Kubernetes => self
+                .controller
+                .by_kubernetes(apis, &*context.manifests()?)?,
+            Sides::Cloud => self.controller.by_cloud(apis)?,
+        };
+        let given = context.settings.namespace.value.as_deref();
+        let namespace = given.unwrap_or(apis.kube.namespace());
+        plans.retain(|one| given.is_none_or(|given| one.service.metadata.namespace == given));
+        if !context.names.is_empty() {
+            let known = plans.iter().map(called).collect();
+            let (kind, words) = (&names::SERVICES, &context.names);
+            let none = |word: &Word| not_there(word) + sides.only();
+            let in_cloud = || Ok(Vec::new());
+            let named = names::resolve(kind, words, Some(namespace), known, in_cloud, none)?;
+            plans.retain(|plan| named.contains(&called(plan).name));
+        }
+        Ok(plans)
+    }
+
     /// What is asked for: the names, else the namespace, else everything.
-    pub(super) fn selection(&self) -> Result<Selection, Exit> {
+    pub(super) fn selection(&self) -> Result<Selection, Failed> {
         if !self.context.names.is_empty() {
             return Ok(Selection::Names(self.named()?));
         }
@@ -58,9 +82,8 @@ impl Services {
         ))
     }
 
-    pub(super) fn evaluate(&self, selection: &Selection) -> Result<Vec<ServicePlan>, Exit> {
-        let evaluated = self.controller.evaluate(&self.context.apis, selection);
-        evaluated.map_err(|error| self.context.failed(&error))
+    pub(super) fn evaluate(&self, selection: &Selection) -> Result<Vec<ServicePlan>, Failed> {
+        Ok(self.controller.evaluate(&self.context.apis, selection)?)
     }
 
     /// Those that no plan takes over; in the namespace that is asked for.
@@ -83,15 +106,14 @@ impl Services {
     }
 
     /// Every Service that is of type LoadBalancer.
-    fn there(&self) -> Result<Vec<Arc<Service>>, Exit> {
+    fn there(&self) -> Result<Vec<Arc<Service>>, Failed> {
         let apis = &self.context.apis;
-        let services = apis.load_balancer_services(Duration::MAX, ReadFrom::Latest);
-        let services = services.map_err(|error| self.context.failed(&error))?;
+        let services = apis.load_balancer_services(Duration::MAX, ReadFrom::Latest)?;
         Ok(services.value.to_vec())
     }
 
     /// The full names of the Services that the words name: each is one which we have to do with.
-    fn named(&self) -> Result<BTreeSet<String>, Exit> {
+    fn named(&self) -> Result<BTreeSet<String>, Failed> {
         let given = self.context.settings.namespace.value.as_deref();
         let namespace = given.unwrap_or(self.context.apis.kube.namespace());
         let is_in_it = |name: &str| given.is_none_or(|given| is_in(name, given));
@@ -108,8 +130,8 @@ impl Services {
         }
         let in_cloud = || {
             let plans = self.evaluate(&Selection::All)?;
-            let called = plans.iter().filter_map(called_in_cloud);
-            Ok(called.filter(|one| is_in_it(&one.name)).collect())
+            let known = plans.iter().map(called);
+            Ok(known.filter(|one| is_in_it(&one.name)).collect())
         };
         let (words, kind) = (&self.context.names, &names::SERVICES);
         let names = names::resolve(kind, words, Some(namespace), known, in_cloud, not_there)?;
@@ -120,22 +142,23 @@ impl Services {
             .find(|one| names.contains(&one.full_name()))
         {
             None => Ok(names),
-            Some(other) => Err(Printer::failure(&format!(
+            Some(other) => Err(Failed::Shown(Printer::failure(&format!(
                 "Service {} has a spec.loadBalancerClass: it is another controller's, and left alone",
                 other.full_name()
-            ))),
+            )))),
         }
     }
 
     /// Is there a Service of this name that has or had a load balancer of ours? The error: it never had.
-    fn is_ours(&self, full_name: &str) -> Result<bool, Exit> {
+    fn is_ours(&self, full_name: &str) -> Result<bool, Failed> {
         let (namespace, name) = full_name.split_once('/').unwrap_or_default();
-        let service = self.context.apis.kube.service(namespace, name);
-        match service.map_err(|error| self.context.failed(&error.into()))? {
-            Some(service) if want(&service) == Want::Nothing => Err(Printer::failure(&format!(
-                "Service {full_name} is of type {}; only those of type LoadBalancer get a load balancer",
-                service.spec.kind
-            ))),
+        match self.context.apis.kube.service(namespace, name)? {
+            Some(service) if want(&service) == Want::Nothing => {
+                Err(Failed::Shown(Printer::failure(&format!(
+                    "Service {full_name} is of type {}; only those of type LoadBalancer get a load balancer",
+                    service.spec.kind
+                ))))
+            }
             service => Ok(service.is_some()),
         }
     }
@@ -155,17 +178,23 @@ fn is_in(full_name: &str, namespace: &str) -> bool {
         .is_some_and(|(of, _)| of == namespace)
 }
 
-/// What its load balancer is called.
-fn called_in_cloud(plan: &ServicePlan) -> Option<Known> {
-    let found = plan.cloud.found.as_ref()?;
-    let addresses = found.addresses.iter().map(ToString::to_string);
-    Some(Known {
-        name: plan.service.full_name(),
-        others: [found.id.to_string(), found.name.clone()]
-            .into_iter()
-            .chain(addresses)
-            .collect(),
-    })
+/// Its name, and what its load balancer is called, by both APIs.
+fn called(plan: &ServicePlan) -> Known {
+    let status = plan.service.status.load_balancer.ingress.iter();
+    let status = status.flat_map(|one| one.ip.iter().chain(&one.hostname));
+    let mut others: Vec<String> = status.cloned().collect();
+    if let Some(found) = &plan.cloud.found {
+        others.extend([found.id.to_string(), found.name.clone()]);
+        others.extend(found.addresses.iter().map(ToString::to_string));
+    }
+    Known {
+        name: match plan.service.metadata.name.is_empty() {
+            // Its labels do not say of which Service it is.
+            true => plan.object.name.clone(),
+            false => plan.service.full_name(),
+        },
+        others,
+    }
 }
 
 /// What a word names that is there not.

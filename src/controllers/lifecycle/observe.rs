@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// Servers on one page of a list: more than two servers for each page are read by a list.
 const SERVERS_A_PAGE: usize = 50;
 
+/// Of one dedicated server the list may be that of its own "Admin login", which sees no other.
+const SEEN_AT_LEAST: usize = 2;
+
 /// So many servers in a row that could not be read are an API that does not answer.
 const FAILURES_AT_MOST: usize = 3;
 
@@ -93,7 +96,7 @@ impl Observation<'_> {
         if !missing.is_empty() {
             // The second witness: a list that is complete, and younger than this tick.
             let list = apis.instances(self.begun.elapsed(), Urgency::Needed)?;
-            facts.extend(self.second_witness(missing, &list.value));
+            facts.extend(self.second_witness(missing, &list.value, 1));
         }
         Ok(facts)
     }
@@ -147,21 +150,28 @@ impl Observation<'_> {
                     let unclear = |id| (id, Fact::Unclear(why.into()));
                     facts.extend(missing.into_iter().map(unclear));
                 }
-                false => facts.extend(self.second_witness(missing, &list.value)),
+                false => facts.extend(self.second_witness(missing, &list.value, SEEN_AT_LEAST)),
             }
         }
         Ok(facts)
     }
 
-    /// Of servers that read alone are not found: does the list of all agree, and is it the right account's?
-    fn second_witness(&self, missing: Vec<InstanceId>, list: &[Instance]) -> Facts {
+    /// Of servers that read alone are not found: does the list of all agree, and is it the right account's? A shorter
+    /// one than `at_least` does not say.
+    fn second_witness(
+        &self,
+        missing: Vec<InstanceId>,
+        list: &[Instance],
+        at_least: usize,
+    ) -> Facts {
         let there: HashSet<InstanceId> = list.iter().map(|it| it.id).collect();
         let fact = |id: &InstanceId| match there.contains(id) {
             true => Fact::Unclear(
                 "the list of all servers holds it, but read alone it is not found".into(),
             ),
             false => Fact::Gone {
-                others_are_visible: self.claimed.iter().any(|other| there.contains(other)),
+                others_are_visible: there.len() >= at_least
+                    && self.claimed.iter().any(|other| there.contains(other)),
             },
         };
         missing.into_iter().map(|id| (id, fact(&id))).collect()

@@ -13,10 +13,17 @@ pub const NAME: &str = "cloud-node-controller";
 pub(super) struct Applied {
     /// A line for each value that was changed.
     pub lines: Vec<String>,
-    /// The plan that was made last; none when the node does not exist any more or is left to the next tick.
+    /// The plan that was made last; none when the node does not exist any more.
     pub plan: Option<NodePlan>,
-    pub error: Option<kube::Error>,
+    /// Why the plan was not made to its end.
+    pub error: Option<String>,
+    /// That is because the gate is closed.
+    pub is_closed: bool,
 }
+
+/// Of a node that came to carry this name meanwhile the list may know nothing.
+const TOO_OLD: &str =
+    "another program changed it, and the list of servers is too old to plan again";
 
 /// Makes the changes of a plan in their order. `replan` plans for the node as it is now, where it may.
 pub(super) fn apply(
@@ -29,20 +36,31 @@ pub(super) fn apply(
         lines: Vec::new(),
         plan: Some(plan),
         error: None,
+        is_closed: false,
     };
     let written = retry_on_conflict(|is_first| {
         if !is_first {
-            // Of another node that came to carry this name the list of servers may know nothing.
             let node = apis.kube.node(&object.name)?;
-            let same = node.filter(|node| node.metadata.uid == object.uid);
-            applied.plan = same.as_ref().and_then(&replan);
+            applied.plan = match node.filter(|node| node.metadata.uid == object.uid) {
+                None => None,
+                Some(node) => match replan(&node) {
+                    None => {
+                        applied.error = Some(TOO_OLD.to_owned());
+                        return Ok(());
+                    }
+                    plan => plan,
+                },
+            };
         }
         make_changes(apis, &mut applied)
     });
     match written {
         Ok(()) => {}
         Err(error) if error.is_not_found() => applied.plan = None,
-        Err(error) => applied.error = Some(error),
+        Err(error) => {
+            applied.is_closed = error.is_refused();
+            applied.error = Some(error.to_string());
+        }
     }
     applied
 }

@@ -291,7 +291,7 @@ impl NodeController {
             report.planned += plan.changes.len();
             let replan = |node: &Node| Some(plan_for(node)).filter(|plan| is_young(plan));
             let applied = apply(apis, plan, replan);
-            let is_closed = applied.error.as_ref().is_some_and(kube::Error::is_refused);
+            let is_closed = applied.is_closed;
             if is_closed && applied.lines.is_empty() {
                 queue.push_front(node);
             } else {
@@ -319,7 +319,7 @@ impl NodeController {
         report.changes.extend(changes);
         let obstacle = applied.plan.as_ref().and_then(|it| it.obstacle.as_ref());
         let failure = match (&applied.error, obstacle) {
-            (Some(error), _) => Some((error.to_string(), None)),
+            (Some(error), _) => Some((error.clone(), None)),
             (None, Some(finding)) => Some((finding.message.clone(), Some(finding.reason))),
             (None, None) => None,
         };

@@ -5,8 +5,8 @@ use crate::controllers::controller::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
-    self, Description, Error, Field, Finding, Instance, InstanceId, Instances, Metadata,
-    NodeAddress, Provider, Reason, Servers, Source, Sourced, Verb,
+    self, AddressKind, Description, Error, Field, Finding, Instance, InstanceId, Instances,
+    Metadata, NodeAddress, Provider, Reason, Servers, Source, Sourced, Verb,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -78,16 +78,7 @@ pub(super) fn plan_node(
     provider: &dyn Provider,
     overdue: Timestamp,
 ) -> NodePlan {
-    let mut plan = NodePlan {
-        object: node.object(),
-        node: node.clone(),
-        server: Server::Unmatched,
-        address_fields: Vec::new(),
-        other_fields: Vec::new(),
-        changes: Vec::new(),
-        findings: Vec::new(),
-        obstacle: None,
-    };
+    let mut plan = NodePlan::new(node.object(), node.clone(), Server::Unmatched);
     match index.find(node) {
         Outcome::Foreign => {
             plan.server = Server::Foreign;
@@ -125,6 +116,37 @@ pub(super) fn plan_node(
 }
 
 impl NodePlan {
+    /// Of a server alone, where Kubernetes does not answer: nothing is planned.
+    pub fn of_server(instance: &Instance) -> NodePlan {
+        let object = ObjectReference {
+            kind: "Server",
+            name: instance.name.clone(),
+            namespace: String::new(),
+            uid: instance.id.to_string(),
+        };
+        let external = instance.public_ipv4.iter();
+        let external = external.map(|ip| NodeAddress::new(AddressKind::ExternalIP, ip));
+        let internal = instance.private.iter();
+        let internal = internal.map(|one| NodeAddress::new(AddressKind::InternalIP, one.ip));
+        let mut node = Node::default();
+        node.status.addresses = external.chain(internal).collect();
+        let server = Server::Matched(instance.clone(), MatchedBy::Name);
+        NodePlan::new(object, node, server)
+    }
+
+    fn new(object: ObjectReference, node: Node, server: Server) -> NodePlan {
+        NodePlan {
+            object,
+            node,
+            server,
+            address_fields: Vec::new(),
+            other_fields: Vec::new(),
+            changes: Vec::new(),
+            findings: Vec::new(),
+            obstacle: None,
+        }
+    }
+
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         self.address_fields.iter().chain(&self.other_fields)
     }

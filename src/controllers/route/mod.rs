@@ -4,31 +4,32 @@
 //! |---|---|
 //! | `due` | which nodes there are, and whether they are to be compared with the network |
 //! | `observe` | what both APIs say, what earlier comparisons showed |
-//! | `planner` | which node wants which routes, what should be done: decides, and is pure |
-//! | `plan` | the types of a plan, and its words; decides nothing |
+//! | `plan` | which node wants which routes, what should be done: decides, and is pure |
+//! | `types` | the types of a plan, and its words; decides nothing |
 //! | `sync` | reads again, plans again, makes that by the executor, and sets the nodes' conditions |
 //!
-//! The network may have routes of others, and the kubeconfig may be another cluster's: see `planner` for what keeps
+//! The network may have routes of others, and the kubeconfig may be another cluster's: see `plan` for what keeps
 //! a route.
 
 mod due;
 mod observe;
 mod plan;
-mod planner;
 mod sync;
+mod types;
 
 pub use observe::Settings;
-pub use plan::{NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step, condition_json};
-pub use planner::{Inputs, plan};
+pub use plan::{Inputs, plan};
 pub use sync::Synced;
+pub use types::{NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step, condition_json};
 
-use crate::cache::{Apis, Error};
+use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::report::{Report, component, publish, recovered};
 use crate::controllers::{Controller, Proposal, Selection};
 use crate::metrics::ROUTES;
-use crate::provider::Urgency;
+use crate::provider::{Network, Urgency};
 use due::{POLL_INTERVAL, Schedule};
 use observe::{Ages, COMPARE_PERIOD, Memory};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use sync::Sync;
 
@@ -81,6 +82,42 @@ impl RouteController {
     pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<Plan, Error> {
         let observed = self.settings.observe_all(apis, &self.memory, max_age)?;
         Ok(observed.plan)
+    }
+
+    /// The routes that nodes want, where the cloud does not answer: nothing is planned.
+    pub fn by_kubernetes(&self, apis: &Apis) -> Result<Plan, Error> {
+        let nodes = apis.nodes.whole(Duration::ZERO, ReadFrom::Latest)?.value;
+        let network = Network {
+            routes_at_most: usize::MAX,
+            ..Network::default()
+        };
+        let mut plan = plan(
+            &Inputs {
+                nodes: &nodes,
+                instances: &[],
+                network: &network,
+                cluster_cidrs: &self.settings.cluster_cidrs,
+                remembered: &HashSet::new(),
+                is_in_doubt_for_long: false,
+            },
+            &*apis.provider,
+        );
+        plan.forget_changes();
+        Ok(plan)
+    }
+
+    /// The routes of the Network, where Kubernetes does not answer: nothing is planned.
+    pub fn by_cloud(&self, apis: &Apis) -> Result<Plan, Error> {
+        let ages = Ages {
+            network: Duration::ZERO,
+            instances: Duration::ZERO,
+            urgency: Urgency::Asked,
+        };
+        let observed = self.settings.observe(apis, &self.memory, &[], &ages)?;
+        let mut plan = observed.plan;
+        plan.forget_changes();
+        plan.rows.iter_mut().for_each(|row| row.node = None);
+        Ok(plan)
     }
 
     /// Brings all routes in order, whatever is due.
@@ -164,6 +201,6 @@ fn measure(synced: &Synced) {
         let rows = synced.plan.rows.iter();
         let states = rows.filter_map(|row| row.state_with(&synced.routes));
         let count = states.filter(|one| *one == state).count();
-        ROUTES.set(&[state.word()], count as f64);
+        ROUTES.set(&[&state.label()], count as f64);
     }
 }

@@ -1,7 +1,7 @@
 //! What both APIs say about routes, what earlier comparisons showed, and the plan by that.
 
-use super::plan::{Plan, Row, State, Step};
-use super::planner::{Inputs, plan};
+use super::plan::{Inputs, plan};
+use super::types::{Plan, Row, State, Step};
 use crate::cache::{self, Apis, Error, ReadFrom};
 use crate::kube::Node;
 use crate::provider::{Instance, Network, Route, Urgency};

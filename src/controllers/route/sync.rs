@@ -2,7 +2,7 @@
 //! same again when what was read became too old, or when a change was refused that another program may have made.
 
 use super::observe::{Memory, Observed, Settings};
-use super::plan::{
+use super::types::{
     NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, ROUTE_CREATED, condition, condition_json, status,
 };
 use crate::cache::{Apis, Error};

@@ -38,7 +38,9 @@ use super::report::{Outage, Report};
 use crate::cache::{Apis, Error};
 use crate::kube::Service;
 use crate::metrics::{LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ};
-use crate::provider::{BalancerHealth, Kept, LoadBalancerPlan, LoadBalancers, Urgency};
+use crate::provider::{
+    Balancer, BalancerHealth, Kept, LoadBalancerPlan, LoadBalancers, Snapshot, Urgency,
+};
 use due::{Due, Fingerprint};
 use jiff::Timestamp;
 use observe::{Observed, Polled};
@@ -121,21 +123,34 @@ impl ServiceController {
         Ok(plans)
     }
 
-    /// The Services that are asked for, where the cloud was not read: nothing is planned.
+    /// All Services of ours, where the cloud does not answer: nothing is planned. `manifests`: what their annotations are
+    /// checked by.
     pub fn by_kubernetes(
         &self,
         apis: &Apis,
-        selection: &Selection,
+        manifests: &dyn Snapshot,
     ) -> Result<Vec<ServicePlan>, Error> {
-        let polled = self.state.poll(apis, selection, Instant::now())?;
+        let polled = self.state.poll(apis, &Selection::All, Instant::now())?;
         let services = polled.services.iter();
-        let ours =
-            services.filter(|one| want(one) != Want::Nothing && selection.names(&one.full_name()));
+        let ours = services.filter(|one| want(one) != Want::Nothing);
         let plan = |one: &Arc<Service>| {
-            let cloud = LoadBalancerPlan::default();
+            let cloud = LoadBalancerPlan {
+                findings: check(one, manifests).unwrap_or_default(),
+                ..LoadBalancerPlan::default()
+            };
             ServicePlan::new(one.object(), Arc::clone(one), want(one), cloud)
         };
         Ok(ours.map(plan).collect())
+    }
+
+    /// All load balancers of Services, of any cluster, where Kubernetes does not answer: nothing is planned.
+    pub fn by_cloud(&self, apis: &Apis) -> Result<Vec<ServicePlan>, Error> {
+        let snapshot = apis.load_balancers(&[], Duration::ZERO, Urgency::Asked)?;
+        let all = snapshot.value.all().into_iter();
+        let plan = |(balancer, service): (Balancer, String)| {
+            orphans::plan_alone(&service, balancer, LoadBalancerPlan::default())
+        };
+        Ok(all.map(plan).collect())
     }
 
     /// What is kept in the cloud of Services that do not exist any more.
@@ -404,7 +419,7 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) {
         .filter(|one| want(one) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|one| &*one.metadata.uid).collect();
     let health = match observed {
-        Some(observed) => observed.snapshot.health(Some(&wanted)),
+        Some(observed) => observed.snapshot.health(&wanted),
         None if wanted.is_empty() => Vec::new(),
         None => return,
     };
@@ -413,9 +428,7 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) {
         ("some", BalancerHealth::Some),
         ("none", BalancerHealth::None),
     ] {
-        let such = health
-            .iter()
-            .filter(|(_, health)| *health == health_of_state);
+        let such = health.iter().filter(|one| **one == health_of_state);
         LOAD_BALANCERS_HEALTH.set(&[state], such.count() as f64);
     }
     let age = observed.map_or(Duration::ZERO, |observed| observed.answered.elapsed());

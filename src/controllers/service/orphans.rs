@@ -14,7 +14,7 @@ use crate::controllers::report::{Outage, Report, publish};
 use crate::kube::{ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
-    Cluster, ErrorKind, Finding, LoadBalancerPlan, LoadBalancers, Orphan, Reason, Urgency,
+    Balancer, Cluster, ErrorKind, Finding, LoadBalancerPlan, LoadBalancers, Orphan, Reason, Urgency,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -98,7 +98,6 @@ pub(super) fn look_after(
     }
 }
 
-/// As the plan of a Service that is not there, so that it is shown and worked off in the same way.
 pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     let service = orphan.service.replacen('.', "/", 1);
     let addresses = orphan.balancer.addresses.iter();
@@ -113,22 +112,34 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
         orphan.balancer.id,
         text::some_of(&addresses)
     );
-    let (namespace, name) = service.split_once('/').unwrap_or(("", &service));
-    let mut of = Service::default();
-    of.metadata.namespace = namespace.to_owned();
-    of.metadata.name = name.to_owned();
-    of.metadata.uid = orphan.service_uid;
-    let object = ObjectReference {
-        kind: KIND,
-        name: orphan.balancer.name.clone(),
-        namespace: String::new(),
-        uid: orphan.balancer.id.to_string(),
-    };
     let cloud = LoadBalancerPlan {
-        found: Some(orphan.balancer),
         changes: orphan.removal.into_iter().collect(),
         findings: vec![Finding::warning(Reason::OrphanedLoadBalancer, message)],
         ..LoadBalancerPlan::default()
+    };
+    plan_alone(&orphan.service, orphan.balancer, cloud)
+}
+
+/// As the plan of a Service that is not there, so that it is shown and worked off in the same way. `service`: as its
+/// labels say.
+pub(super) fn plan_alone(
+    service: &str,
+    balancer: Balancer,
+    cloud: LoadBalancerPlan,
+) -> ServicePlan {
+    let mut of = Service::default();
+    let (namespace, name) = service.split_once('.').unwrap_or(("", service));
+    of.metadata.namespace = namespace.to_owned();
+    of.metadata.name = name.to_owned();
+    let object = ObjectReference {
+        kind: KIND,
+        name: balancer.name.clone(),
+        namespace: String::new(),
+        uid: balancer.id.to_string(),
+    };
+    let cloud = LoadBalancerPlan {
+        found: Some(balancer),
+        ..cloud
     };
     ServicePlan::new(object, Arc::new(of), Want::Nothing, cloud)
 }

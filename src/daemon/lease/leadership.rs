@@ -4,12 +4,12 @@
 //! suspended.
 
 use super::super::stop::{Stop, StopGate};
-use crate::kube::{Client, LeaseKey};
+use crate::kube::{self, Client, LeaseKey};
 use crate::metrics::LEADER;
-use crate::provider::{Gate, Moment, Refused};
+use crate::provider::{Dedicated, Gate, Moment, Refused};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Durations as they pass here: a test shortens them all by one factor.
@@ -56,6 +56,8 @@ pub struct Lease {
     leadership: Mutex<Leadership>,
     /// Another one was seen to lead.
     is_standby: AtomicBool,
+    /// The API of which a refused login is noted on the Lease.
+    dedicated: OnceLock<&'static dyn Dedicated>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +110,25 @@ impl Lease {
             clock: Box::new(Moment::now),
             leadership: Mutex::new(Leadership::Waiting),
             is_standby: AtomicBool::new(false),
+            dedicated: OnceLock::new(),
         }
+    }
+
+    /// From now on the Lease says when a login of this API was refused, and one that was refused before is heeded as
+    /// soon as the Lease is acquired: so a restart costs no other failed login.
+    pub fn note_refused_logins(&self, dedicated: &'static dyn Dedicated) {
+        let _ = self.dedicated.set(dedicated);
+    }
+
+    /// What is written over the Lease that was read.
+    pub(super) fn noted(&self, read: kube::Lease, leads: bool) -> kube::Lease {
+        let Some(dedicated) = self.dedicated.get() else {
+            return read;
+        };
+        if let Some(refused) = read.login_refused().filter(|_| !leads) {
+            dedicated.wait_since(refused);
+        }
+        read.noting(dedicated.login_refused())
     }
 
     /// Does another one lead, as far as we saw? Then we are ready to take over.

@@ -80,7 +80,10 @@ impl Lease {
                 return Ok(());
             };
             match election.release(&read.spec(), Moment::now()) {
-                Some(released) => self.client.release_lease(key, &read, &released).map(drop),
+                Some(released) => {
+                    let read = self.noted(read, true);
+                    self.client.release_lease(key, &read, &released).map(drop)
+                }
                 None => Ok(()),
             }
         })
@@ -145,8 +148,11 @@ impl Renewer {
             return Ok(());
         };
         let settings = &self.lease.settings;
+        let leads = self.held.is_some();
+        let noted = read.map(|read| self.lease.noted(read.clone(), leads));
         let sent = self.lease.now();
-        let written = self.lease.client.write_lease(&settings.key, read, record)?;
+        let client = &self.lease.client;
+        let written = client.write_lease(&settings.key, noted.as_ref(), record)?;
         self.held = Some(written);
         if self.lease.renewed(sent) {
             log::info!("{}: leading as {}", settings.key, settings.identity);

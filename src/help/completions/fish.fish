@@ -7,7 +7,7 @@ function __ccm_offered
     set -l offered ($program completions -- $words "$last" 2>/dev/null)
     set -l flag (string match -r -- '^--[^=]*=' "$last")
     if test "$offered[1]" = FILE
-        __fish_complete_path (string replace -- "$flag" '' "$last")
+        printf '%s\n' "$flag"(__fish_complete_path (string replace -- "$flag" '' "$last"))
     else
         for line in $offered
             echo "$flag"(string replace -- ' ' \t $line)

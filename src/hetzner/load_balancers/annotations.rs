@@ -8,7 +8,7 @@ pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
 pub struct Annotation {
     /// Without the prefix.
     pub name: &'static str,
-    /// What a value looks like, for messages and `ccm help annotations`.
+    /// What a value looks like, for `ccm help annotations`; the first in backquotes is an example.
     pub form: &'static str,
     /// The variable that sets it for all Services that do not say otherwise.
     pub variable: Option<&'static str>,
@@ -23,7 +23,6 @@ pub struct Annotation {
 }
 
 const BOOLEAN: &str = "`true` or `false`";
-const TEXT: &str = "text";
 const DURATION: &str = "duration, e.g. `15s`";
 const PROTOCOLS: &str = "`tcp`, `http` or `https`";
 
@@ -32,7 +31,7 @@ const LONG: usize = 16 << 10;
 
 const BLANK: Annotation = Annotation {
     name: "",
-    form: TEXT,
+    form: "text",
     variable: None,
     per_port: false,
     longest: 1024,
@@ -50,6 +49,7 @@ macro_rules! table {
 table! {
     NAME = {
         name: "name",
+        form: "text, e.g. `front`",
         meaning: "Name of the load balancer. An existing one of this name is adopted while it has no ports and all its targets are nodes of this cluster (`ccm help services`). A later change renames it.",
     };
     TYPE = {
@@ -96,7 +96,7 @@ table! {
     };
     PRIVATE_IPV4 = {
         name: "private-ipv4",
-        form: "IPv4 address",
+        form: "IPv4 address, e.g. `10.0.0.5`",
         meaning: "Its IP in the private Network. A different value detaches it and attaches it again.",
     };
     PRIVATE_SUBNET_IP_RANGE = {
@@ -113,32 +113,33 @@ table! {
     };
     HOSTNAME = {
         name: "hostname",
+        form: "text, e.g. `web.example.com`",
         meaning: "The status of the Service has this name instead of IPs. Pods of the cluster then reach the Service through the load balancer.",
     };
     IPV4_RDNS = {
         name: "ipv4-rdns",
-        form: "host name",
+        form: "host name, e.g. `web.example.com`",
         meaning: "Reverse DNS of its IPv4 address. Unset: left unchanged.",
     };
     IPV6_RDNS = {
         name: "ipv6-rdns",
-        form: "host name",
+        form: "host name, e.g. `web.example.com`",
         meaning: "Reverse DNS of its IPv6 address. Unset: left unchanged.",
     };
     NODE_SELECTOR = {
         name: "node-selector",
         longest: LONG,
-        form: "label selector",
+        form: "label selector, e.g. `pool=web`",
         meaning: "Which nodes become targets, as in `kubectl get nodes -l`.",
     };
     PUBLIC_NET_IPV4 = {
         name: "public-net-ipv4",
-        form: "ID, name or address",
+        form: "ID, name or address, e.g. `203.0.113.4`",
         meaning: "Primary IP with which it is created. The address stays yours when the load balancer is deleted. It must be free, must not have auto-delete, and must match `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`. It decides the location when none is set. An existing load balancer keeps its address. Profile `hcloud`: ID only.",
     };
     PUBLIC_NET_IPV6 = {
         name: "public-net-ipv6",
-        form: "ID, name or address",
+        form: "ID, name or address, e.g. `2001:db8::1`",
         meaning: "The same for its IPv6 address.",
     };
     PROTOCOL = {
@@ -156,6 +157,7 @@ table! {
     };
     HTTP_COOKIE_NAME = {
         name: "http-cookie-name",
+        form: "text, e.g. `SESSION`",
         per_port: true,
         meaning: "Name of the cookie of sticky sessions. Unset: `HCLBSTICKY`.",
     };
@@ -192,19 +194,20 @@ table! {
     HTTP_CERTIFICATES = {
         name: "http-certificates",
         longest: LONG,
-        form: "IDs or names, with commas",
+        form: "IDs or names, with commas, e.g. `web,shop`",
         per_port: true,
         meaning: "Certificates of the project for `https` ports.",
     };
     HTTP_MANAGED_CERTIFICATE_NAME = {
         name: "http-managed-certificate-name",
+        form: "text, e.g. `web`",
         per_port: true,
         meaning: "Name of the managed certificate. Unset: `ccm-managed-certificate-` and the UID of the Service. An existing one of this name is reused when its domains are the same and no existing Service owns it. None is ever deleted.",
     };
     HTTP_MANAGED_CERTIFICATE_DOMAINS = {
         name: "http-managed-certificate-domains",
         longest: LONG,
-        form: "names, with commas",
+        form: "names, with commas, e.g. `example.com,www.example.com`",
         per_port: true,
         meaning: "Domains of the managed certificate. They must be in DNS zones of this project. An existing certificate keeps its domains: for other domains choose another name.",
     };
@@ -222,7 +225,7 @@ table! {
     };
     HEALTH_CHECK_PORT = {
         name: "health-check-port",
-        form: "port number",
+        form: "port number, e.g. `8080`",
         per_port: true,
         meaning: "Port of the health check. Unset: the port that gets the traffic.",
     };
@@ -242,19 +245,20 @@ table! {
     };
     HEALTH_CHECK_RETRIES = {
         name: "health-check-retries",
-        form: "whole number from 1",
+        form: "whole number from 1, e.g. `3`",
         variable: Some("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES"),
         per_port: true,
         meaning: "How many checks in a row change the health of a target. Unset: 3 (profile `hcloud`: left unchanged).",
     };
     HEALTH_CHECK_HTTP_DOMAIN = {
         name: "health-check-http-domain",
+        form: "text, e.g. `web.example.com`",
         per_port: true,
         meaning: "`Host` header of an HTTP check. Unset: none.",
     };
     HEALTH_CHECK_HTTP_PATH = {
         name: "health-check-http-path",
-        form: "path",
+        form: "path, e.g. `/healthz`",
         per_port: true,
         meaning: "Path of an HTTP check. Unset: `/`.",
     };
@@ -279,6 +283,11 @@ table! {
 impl Annotation {
     pub fn is_read(&self) -> bool {
         !self.meaning.is_empty()
+    }
+
+    /// A value that it may have, of its form.
+    pub fn example(&self) -> Option<&'static str> {
+        self.form.split('`').nth(1)
     }
 
     /// As it stands on a Service.

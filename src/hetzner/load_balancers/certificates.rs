@@ -126,7 +126,7 @@ pub(super) fn is_managed(
     context: &Context,
     port: &ServicePort,
 ) -> Option<Sourced<bool>> {
-    if !context.planner.preserves_unset() {
+    if !context.project.preserves_unset() {
         return parser.read(&a::CERTIFICATE_TYPE, Some(port), v::is_managed);
     }
     let text = parser.read(&a::CERTIFICATE_TYPE, Some(port), v::any)?;
@@ -318,7 +318,7 @@ fn order(context: &Context, wanted: &Wanted, managed: &mut Managed) {
         "labels": labels,
     });
     managed.changes.push(Change::new(
-        context.planner,
+        context.project,
         Action::CreateCertificate,
         None,
         body,
@@ -339,7 +339,7 @@ fn take_over(context: &Context, found: &Certificate, managed: &mut Managed) {
         source: Source::Rule(names::WHOSE),
     });
     let change = Change::new(
-        context.planner,
+        context.project,
         Action::EditCertificate,
         Some(found.id),
         Value::Null,

@@ -2,7 +2,7 @@
 
 use super::annotations::{self as a, Annotation};
 use super::balancer::{LoadBalancer, Target};
-use super::context::{Observed, Planner, Snapshot};
+use super::context::{Observed, Project, Snapshot};
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, SERVICE_UID};
 use crate::hetzner::actions;
 use crate::hetzner::api::Failed;
@@ -94,7 +94,7 @@ pub(super) enum Purpose {
 /// One write.
 #[derive(Clone)]
 pub struct Change {
-    planner: Planner,
+    project: Project,
     pub(super) action: Action,
     /// Of the load balancer or certificate; none where it is created.
     id: Option<u64>,
@@ -164,7 +164,7 @@ fn stands_for(target: &Target) -> Vec<String> {
 
 impl Change {
     pub(super) fn new(
-        planner: &Planner,
+        project: &Project,
         action: Action,
         id: Option<u64>,
         body: Value,
@@ -177,7 +177,7 @@ impl Change {
         // What is not asked for is the API's to choose.
         body.retain(|_, value| !value.is_null());
         Change {
-            planner: planner.clone(),
+            project: project.clone(),
             action,
             id,
             body,
@@ -189,8 +189,8 @@ impl Change {
     }
 
     /// One that is created with all of this, see `create`.
-    pub(super) fn creation(planner: &Planner, body: Value) -> Change {
-        let mut change = Change::new(planner, Action::Create, None, body, Description::default());
+    pub(super) fn creation(project: &Project, body: Value) -> Change {
+        let mut change = Change::new(project, Action::Create, None, body, Description::default());
         let parts = match (change.count("services"), change.count("targets")) {
             (0, 0) => "without ports and targets as yet".to_owned(),
             (ports, targets) => {
@@ -270,7 +270,7 @@ impl Change {
         let Some((guard, id)) = self.guard.take().zip(self.id) else {
             return Ok(None);
         };
-        let api = &self.planner.api;
+        let api = &self.project.api;
         if self.purpose == Purpose::Release {
             actions::check_none_runs(api, &format!("/load_balancers/{id}"))?;
         }
@@ -353,8 +353,8 @@ impl Change {
                     balancers: vec![*balancer],
                     ..Observed::default()
                 };
-                let planner = self.planner.clone();
-                Applied::Shown(running, Arc::new(Snapshot { planner, observed }))
+                let project = self.project.clone();
+                Applied::Shown(running, Arc::new(Snapshot { project, observed }))
             }
             (Action::Create, None, running) => Applied::LookAgain(running),
             // Issuance may take minutes, and only one port waits for it: the certificate's status shows the end.
@@ -522,7 +522,7 @@ impl provider::Change for Change {
         }
         let (method, path) = change.call();
         let body = (method != Method::Delete).then_some(&change.body);
-        match change.planner.api.write(method, &path, body) {
+        match change.project.api.write(method, &path, body) {
             Ok(answer) => change.answered(answer),
             Err(failed) => change.failed(failed),
         }
@@ -567,7 +567,7 @@ impl provider::Change for Change {
         for part in ["services", "targets"] {
             body.insert(part.to_owned(), json!([]));
         }
-        let bare = Change::creation(&self.planner, Value::Object(body));
+        let bare = Change::creation(&self.project, Value::Object(body));
         Some(Box::new(bare))
     }
 

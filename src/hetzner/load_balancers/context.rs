@@ -1,4 +1,4 @@
-//! What a plan rests on: settings, what was read, and what is unknown in a shell.
+//! What a plan rests on: the project, what was read, and what is unknown in a shell.
 
 use super::annotations::Annotation;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
@@ -11,9 +11,9 @@ use crate::provider::{Cluster, OfferedNode, Profile, Service, Source};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The settings that plans depend on, and the project in which their changes are made.
+/// The project whose load balancers are planned: its API, and the settings that plans depend on.
 #[derive(Clone)]
-pub struct Planner {
+pub struct Project {
     pub profile: Profile,
     pub defaults: Arc<Defaults>,
     /// ID of the private Network, with `HCLOUD_NETWORK`.
@@ -21,9 +21,9 @@ pub struct Planner {
     pub(in crate::hetzner) api: Arc<Api>,
 }
 
-/// What was read of load balancers, and how it is planned by.
+/// What was read of a project's load balancers.
 pub struct Snapshot {
-    pub planner: Planner,
+    pub project: Project,
     pub observed: Observed,
 }
 
@@ -33,7 +33,7 @@ pub(super) const NETWORK: &str = "HCLOUD_NETWORK";
 /// It has no annotation.
 pub(super) const NODE_PORT: &str = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
 
-impl Planner {
+impl Project {
     /// Upstream leaves some unset fields unchanged; people have set them by hand, and a take-over must not reset them.
     pub(super) fn preserves_unset(&self) -> bool {
         self.profile == Profile::Hcloud
@@ -79,7 +79,7 @@ pub struct Observed {
 
 /// What the plan of one Service rests on.
 pub(super) struct Context<'a> {
-    pub(super) planner: &'a Planner,
+    pub(super) project: &'a Project,
     pub(super) observed: &'a Observed,
     pub(super) service: &'a Service,
     pub(super) nodes: &'a [OfferedNode],

@@ -39,9 +39,9 @@ impl Diff<'_, '_> {
         if claims {
             body.insert("public_net".to_owned(), json!(primary.ids));
         }
-        let planner = self.context.planner;
-        let has_selector = planner.defaults.primary_ip_selector.is_some();
-        if claims && !has_selector && planner.is_unknown(SELECTOR) {
+        let project = self.context.project;
+        let has_selector = project.defaults.primary_ip_selector.is_some();
+        if claims && !has_selector && project.is_unknown(SELECTOR) {
             // The daemon may know that Services may not claim this one.
             let held_back = held_back(&name.value, &[SELECTOR]);
             self.plan.held_back.extend(held_back);
@@ -49,7 +49,7 @@ impl Diff<'_, '_> {
             self.plan.unsure_new = held_back(&name.value, &self.unknown_settings());
             self.plan.new_name = Some(name);
             self.changes
-                .push(Change::creation(planner, Value::Object(body)));
+                .push(Change::creation(project, Value::Object(body)));
         }
         self.plan.changes = boxed(self.changes);
     }
@@ -116,7 +116,7 @@ impl Diff<'_, '_> {
         let unset = unset.into_iter().filter(|(is_unset, _)| *is_unset);
         let unset = unset.filter_map(|(_, setting)| setting);
         unset
-            .filter(|setting| self.context.planner.is_unknown(setting))
+            .filter(|setting| self.context.project.is_unknown(setting))
             .collect()
     }
 
@@ -124,7 +124,7 @@ impl Diff<'_, '_> {
     fn choose_place(&mut self, of_addresses: Option<Sourced<String>>) -> Option<Place> {
         let Place { location, zone } = self.desired.place.clone();
         // Upstream's zone labels are no locations.
-        let ours = !self.context.planner.preserves_unset();
+        let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {
             let most = ours.then(|| self.most_common(label.stable_key()))?;
             most.map(|place| Sourced::new(place, Source::Rule("where most of the nodes are")))

@@ -114,10 +114,10 @@ impl Attach {
 
 /// Reads all of it. What is wrong is in `parser` afterwards.
 pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desired {
-    let defaults = &context.planner.defaults;
+    let defaults = &context.project.defaults;
     report_ignored_fields(parser, context.service);
     let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
-    let usual = context.planner.enforced(&a::ALGORITHM_TYPE).map(usual);
+    let usual = context.project.enforced(&a::ALGORITHM_TYPE).map(usual);
     let mut set = |annotation, default: &Option<Sourced<bool>>| {
         let set = parser.read(annotation, None, v::boolean);
         set.or_else(|| default.clone())
@@ -160,7 +160,7 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
 }
 
 fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
-    let defaults = &context.planner.defaults;
+    let defaults = &context.project.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
         // An empty annotation takes the environment's word away.
         match parser.has(annotation, None) {
@@ -175,7 +175,7 @@ fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
 }
 
 fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
-    let is_upstream = context.planner.preserves_unset();
+    let is_upstream = context.project.preserves_unset();
     let parse = |text: &str| match is_upstream && text.parse::<u64>().is_err() {
         true => Err("use the ID of a Primary IP".to_owned()),
         false => v::any(text),
@@ -203,7 +203,7 @@ fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
 fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
     let ip = parser.read(&a::PRIVATE_IPV4, None, v::ipv4);
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
-    let Some(network) = context.planner.network else {
+    let Some(network) = context.project.network else {
         let sources = [ip.map(|ip| ip.source), range.map(|range| range.source)];
         for source in sources.into_iter().flatten() {
             parser.problem(format!(
@@ -212,14 +212,14 @@ fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
         }
         return None;
     };
-    let range = range.or_else(|| context.planner.defaults.private_subnet.clone());
+    let range = range.or_else(|| context.project.defaults.private_subnet.clone());
     Some(Attach { network, ip, range })
 }
 
 /// What the API would refuse whenever it came to it.
 fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Desired) {
     let private = &desired.use_private_ip;
-    if private.value && context.planner.network.is_none() {
+    if private.value && context.project.network.is_none() {
         parser.problem(format!(
             "{}: there is no private Network to reach the nodes by: set HCLOUD_NETWORK",
             private.source
@@ -278,7 +278,7 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
     };
     let is_reached = |ip: &Ipv4Addr| match &context.observed.subnets {
         // They were not read: where the API does not reach it, it says so.
-        None => context.planner.network.is_some(),
+        None => context.project.network.is_some(),
         Some(subnets) => subnets
             .iter()
             .any(|subnet| subnet.is_of_vswitch() && subnet.ip_range.contains(ip)),

@@ -125,7 +125,7 @@ impl Diff<'_, '_> {
             source,
         };
         // What is not there yet is made of the defaults.
-        let is_held = field.have.is_some() && self.context.planner.holds_back(&field.source);
+        let is_held = field.have.is_some() && self.context.project.holds_back(&field.source);
         let differs = field.differs();
         if differs && is_held {
             self.plan.held_back.push(field.clone());
@@ -141,7 +141,7 @@ impl Diff<'_, '_> {
         description: Description,
     ) -> Change {
         let id = self.balancer.map(|one| one.id);
-        Change::new(self.context.planner, action, id, body, description)
+        Change::new(self.context.project, action, id, body, description)
     }
 
     pub(super) fn change(&mut self, action: Action, body: Value, description: Description) {
@@ -179,7 +179,7 @@ impl Diff<'_, '_> {
         for (label, value) in context.labels(balancer, adopts.is_some()) {
             let has = balancer.and_then(|one| one.labels.get(&label));
             let differs = has.is_some_and(|has| *has != value);
-            let is_held = differs && label == CLUSTER && context.planner.is_unknown(CLUSTER_NAME);
+            let is_held = differs && label == CLUSTER && context.project.is_unknown(CLUSTER_NAME);
             let source = match is_held {
                 true => Source::Default(CLUSTER_NAME.to_owned()),
                 false => Source::Rule(WHOSE),
@@ -188,7 +188,7 @@ impl Diff<'_, '_> {
                 set.insert(label.clone(), value.clone());
             }
             // Their absence is no difference to upstream, so that a take-over writes nothing.
-            let counts = label == SERVICE_UID || !context.planner.preserves_unset();
+            let counts = label == SERVICE_UID || !context.project.preserves_unset();
             let counts = counts || adopts.is_some() || balancer.is_none();
             let want = counts.then(|| Sourced::new(value.clone(), source));
             let field = format!("label {label}");
@@ -427,8 +427,8 @@ impl Diff<'_, '_> {
             });
             return None;
         }
-        let planner = self.context.planner;
-        let is_held = |source: &Source| planner.holds_back(source);
+        let project = self.context.project;
+        let is_held = |source: &Source| project.holds_back(source);
         let merged = port.merged(there, is_held);
         let whole = port.merged(there, |_| false);
         let mut parts = Vec::new();

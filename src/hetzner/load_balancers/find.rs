@@ -170,7 +170,7 @@ pub(super) fn find<'a>(
     }
     // Nothing asks for an existing one, so only what this cluster had made for a deleted Service of the same name is
     // used again.
-    let first = names::default_name(context.planner.profile, service, cluster);
+    let first = names::default_name(context.project.profile, service, cluster);
     let second = names::second_name(&first, service);
     let (of_first, of_second) = (of_name(&first), of_name(&second));
     let is_left = |balancer: &&LoadBalancer| is_left_behind(balancer, service, cluster);

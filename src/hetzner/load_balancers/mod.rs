@@ -59,7 +59,7 @@ pub use balancer::{
     Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, PriceOf,
     PrimaryIp, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, Target,
 };
-pub use context::{Defaults, Observed, Planner, Snapshot};
+pub use context::{Defaults, Observed, Project, Snapshot};
 pub use listener::{Listener, PortField};
 pub use names::{ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
 

@@ -3,7 +3,7 @@
 
 use super::annotations;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
-use super::context::{Observed, Planner};
+use super::context::{Observed, Project};
 use super::find::by_label;
 use super::parser::{has, value_of};
 use super::primary_ips;
@@ -36,7 +36,7 @@ pub(in crate::hetzner) type Types = Kept<BalancerType>;
 pub(in crate::hetzner) fn observe(
     api: &Api,
     known: &Known,
-    planner: &Planner,
+    project: &Project,
     services: &[&Service],
     urgency: Urgency,
 ) -> Result<Observed, Error> {
@@ -46,15 +46,15 @@ pub(in crate::hetzner) fn observe(
     };
     let wanted: Vec<&str> = services
         .iter()
-        .filter(|service| needs_types(&observed.balancers, planner, service))
-        .map(|service| wanted_type(planner, service).unwrap_or_default())
+        .filter(|service| needs_types(&observed.balancers, project, service))
+        .map(|service| wanted_type(project, service).unwrap_or_default())
         .collect();
     if !wanted.is_empty() {
         observed.types = Some(types(api, known.types, &wanted, urgency)?);
     }
     if let Some(network) = known.network {
         let wants = (observed.balancers.as_slice(), services);
-        let subnets = subnets::read(api, known.subnets, network, planner, wants, urgency);
+        let subnets = subnets::read(api, known.subnets, network, project, wants, urgency);
         observed.subnets = Some(subnets?);
     }
     if services.iter().any(|service| needs_certificates(service)) {
@@ -72,24 +72,24 @@ pub(in crate::hetzner) fn observe(
 }
 
 /// Does it hold what plans for this Service rest on?
-pub(super) fn covers(observed: &Observed, planner: &Planner, service: &Service) -> bool {
+pub(super) fn covers(observed: &Observed, project: &Project, service: &Service) -> bool {
     observed.is_for_manifests
-        || (observed.types.is_some() || !needs_types(&observed.balancers, planner, service))
+        || (observed.types.is_some() || !needs_types(&observed.balancers, project, service))
             && (observed.certificates.is_some() || !needs_certificates(service))
             && (observed.primary_ips.is_some() || !needs_primary_ips(&observed.balancers, service))
 }
 
 /// A load balancer says itself what its own type can hold.
-fn needs_types(balancers: &[LoadBalancer], planner: &Planner, service: &Service) -> bool {
+fn needs_types(balancers: &[LoadBalancer], project: &Project, service: &Service) -> bool {
     let Ok(Some(balancer)) = by_label(balancers, service) else {
         return true;
     };
-    let wanted = wanted_type(planner, service);
+    let wanted = wanted_type(project, service);
     wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
 }
 
-fn wanted_type<'a>(planner: &'a Planner, service: &'a Service) -> Option<&'a str> {
-    let default = planner.defaults.kind.as_ref();
+fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str> {
+    let default = project.defaults.kind.as_ref();
     value_of(service, &annotations::TYPE).or_else(|| default.map(|kind| kind.value.as_str()))
 }
 

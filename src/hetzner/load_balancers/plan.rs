@@ -14,15 +14,15 @@ use super::targets::need_servers;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, BalancerHealth, Cluster, Description, Finding, LoadBalancerPlan, Needs, OfferedNode,
-    Orphan, Protocol, ProviderId, Reason, Service, Verb,
+    self, Balancer, BalancerHealth, Cluster, Description, Finding, LoadBalancerPlan, Needs,
+    OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 impl provider::Snapshot for Snapshot {
     fn covers(&self, service: &Service) -> bool {
-        covers(&self.observed, &self.planner, service)
+        covers(&self.observed, &self.project, service)
     }
 
     /// By what was read last.
@@ -108,7 +108,7 @@ impl provider::Snapshot for Snapshot {
                 Found::Labelled(balancer) | Found::Adopted(balancer) => {
                     let adopts = matches!(found, Found::Adopted(_));
                     diff.bring_in_order(adopts.then(|| adopted(balancer)));
-                    let (status, unsure) = status::ingress(balancer, &desired, &self.planner);
+                    let (status, unsure) = status::ingress(balancer, &desired, &self.project);
                     plan.status = Some(status);
                     plan.unsure = unsure;
                 }
@@ -148,17 +148,22 @@ impl provider::Snapshot for Snapshot {
         plan
     }
 
-    fn health(&self, services: Option<&HashSet<&str>>) -> Vec<(String, BalancerHealth)> {
-        let is_ours = |uid: &String| match services {
-            Some(services) => services.contains(uid.as_str()),
-            None => !uid.is_empty(),
-        };
+    fn health(&self, services: &HashSet<&str>) -> Vec<BalancerHealth> {
         // Names do not count.
         let names = &Cluster::default();
-        let balancers = self.observed.balancers.iter();
-        let ours = balancers.filter(|one| one.labels.get(SERVICE_UID).is_some_and(is_ours));
-        let health = |one| status::for_people(one, names).health();
-        ours.map(|one| (one.name.clone(), health(one))).collect()
+        let is_ours = |uid: &str| services.contains(uid);
+        let ours = self.of_services(is_ours);
+        ours.map(|one| status::for_people(one, names).health())
+            .collect()
+    }
+
+    fn all(&self) -> Vec<(Balancer, String)> {
+        let names = &Cluster::default();
+        let shown = |one: &LoadBalancer| {
+            let service = one.labels.get(SERVICE).cloned();
+            (status::for_people(one, names), service.unwrap_or_default())
+        };
+        self.of_services(|_| true).map(shown).collect()
     }
 
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
@@ -185,6 +190,15 @@ impl provider::Snapshot for Snapshot {
 }
 
 impl Snapshot {
+    /// Load balancers that carry such a UID.
+    fn of_services(&self, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = &LoadBalancer> {
+        let all = self.observed.balancers.iter();
+        all.filter(move |one| {
+            let uid = one.labels.get(SERVICE_UID);
+            uid.is_some_and(|uid| !uid.is_empty() && is_it(uid))
+        })
+    }
+
     fn context<'a>(
         &'a self,
         service: &'a Service,
@@ -193,7 +207,7 @@ impl Snapshot {
     ) -> Context<'a> {
         let certificates = self.observed.certificates.as_deref().unwrap_or_default();
         Context {
-            planner: &self.planner,
+            project: &self.project,
             observed: &self.observed,
             service,
             nodes,
@@ -207,7 +221,7 @@ impl Snapshot {
         let name = format!("load balancer {}", balancer.shown());
         let deleted = Description::new(Verb::Delete, name, "");
         let id = Some(balancer.id);
-        let mut change = Change::new(&self.planner, Action::Delete, id, Value::Null, deleted);
+        let mut change = Change::new(&self.project, Action::Delete, id, Value::Null, deleted);
         change.purpose = purpose;
         Box::new(change.guarded(Guard {
             seen: balancer.into(),
@@ -219,7 +233,7 @@ impl Snapshot {
 /// Nodes that the other profile has initialised are not ours, so they would be removed from this load balancer: a
 /// start with the wrong profile must not lose the traffic.
 fn serves_other_profile(context: &Context, balancer: &LoadBalancer) -> Option<String> {
-    let own = context.planner.profile;
+    let own = context.project.profile;
     let other = own.other();
     let is_target = |id: &str| match other.parse_provider_id(id) {
         ProviderId::Ours(server) => balancer
@@ -265,7 +279,7 @@ fn release(
     let shown = balancer.shown();
     let part = |action, body, description| {
         let mut part = Change::new(
-            context.planner,
+            context.project,
             action,
             Some(balancer.id),
             body,

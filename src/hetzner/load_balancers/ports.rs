@@ -271,11 +271,11 @@ impl PortReader<'_, '_> {
         let Some((annotation, parse, usual)) = row(field) else {
             return false;
         };
-        let planner = self.context.planner;
+        let project = self.context.project;
         let set = self.annotation(annotation, parse);
-        let set = set.or_else(|| setting(&planner.defaults, field));
+        let set = set.or_else(|| setting(&project.defaults, field));
         let is_set = set.is_some();
-        let enforced = planner.enforced(annotation).filter(|_| !usual.is_null());
+        let enforced = project.enforced(annotation).filter(|_| !usual.is_null());
         self.set(field, set, usual, enforced);
         is_set
     }
@@ -316,7 +316,7 @@ impl PortReader<'_, '_> {
             Some(own) => own.value.map(|id| Sourced::new(vec![id], own.source)),
             None => self.uploaded(),
         };
-        let enforced = self.context.planner.enforced(&a::HTTP_CERTIFICATES);
+        let enforced = self.context.project.enforced(&a::HTTP_CERTIFICATES);
         let enforced = enforced.filter(|_| !self.wanted.waits);
         self.set(F::Certificates, certificates, Vec::<u64>::new(), enforced);
     }
@@ -334,7 +334,7 @@ impl PortReader<'_, '_> {
         }
         let number = self.port.port;
         let Some(named) = named else {
-            if context.planner.enforced(&a::HTTP_CERTIFICATES).is_some() {
+            if context.project.enforced(&a::HTTP_CERTIFICATES).is_some() {
                 self.parser.problem(format!(
                     "port {number}: protocol https needs a certificate: name one in annotation {}",
                     a::HTTP_CERTIFICATES.key()
@@ -375,7 +375,7 @@ impl PortReader<'_, '_> {
         self.set(F::CheckPort, number, usual.unwrap_or_default(), own_port);
         // No annotation sets it.
         let usual = Source::Rule("the default of the API");
-        let usual = Some(usual).filter(|_| !self.context.planner.preserves_unset());
+        let usual = Some(usual).filter(|_| !self.context.project.preserves_unset());
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
         self.check_tls(over_tls);
         self.name_unknown_settings(is_set);
@@ -388,12 +388,12 @@ impl PortReader<'_, '_> {
     /// How and where targets are checked may rest on settings of the daemon that are not known here: then these are the
     /// sources, so that the change is held back.
     fn name_unknown_settings(&mut self, is_set: bool) {
-        let planner = self.context.planner;
+        let project = self.context.project;
         let service = self.context.service;
         let is_said = self.has(&a::HEALTH_CHECK_PROTOCOL);
         let is_placed = PLACE.iter().any(|one| self.has(one));
         let by_node_port = !is_placed
-            && planner.defaults.health_check_node_port.is_none()
+            && project.defaults.health_check_node_port.is_none()
             && service.traffic_policy == TrafficPolicy::Local
             && service.health_check_node_port.is_some();
         // With an interval the check would speak the port's own protocol.
@@ -403,9 +403,9 @@ impl PortReader<'_, '_> {
             && !self.wanted.listener.has(Part::HttpCheck);
         let rows = INTERVALS.into_iter().filter_map(row);
         let mut intervals = rows.map(|(annotation, ..)| default_source(annotation));
-        let interval = intervals.find(|unset| may_follow_port && planner.holds_back(unset));
+        let interval = intervals.find(|unset| may_follow_port && project.holds_back(unset));
         let node_port = Source::Default(NODE_PORT.to_owned());
-        let (fields, source): (&[F], Source) = if by_node_port && planner.holds_back(&node_port) {
+        let (fields, source): (&[F], Source) = if by_node_port && project.holds_back(&node_port) {
             let fields = &[F::CheckPort, F::CheckProtocol, F::CheckPath, F::CheckTls];
             (fields, node_port)
         } else if let Some(interval) = interval {
@@ -419,10 +419,10 @@ impl PortReader<'_, '_> {
 
     /// Where `externalTrafficPolicy: Local` has the nodes asked, unless annotations say otherwise.
     fn node_port(&self) -> Option<Sourced<u16>> {
-        let is_on = match &self.context.planner.defaults.health_check_node_port {
+        let is_on = match &self.context.project.defaults.health_check_node_port {
             Some(set) => set.value,
             // Upstream has it off.
-            None => !self.context.planner.preserves_unset(),
+            None => !self.context.project.preserves_unset(),
         };
         let is_local = self.context.service.traffic_policy == TrafficPolicy::Local;
         if !is_on || !is_local || PLACE.iter().any(|one| self.has(one)) {
@@ -440,7 +440,7 @@ impl PortReader<'_, '_> {
             .filter(|(part, _)| *part == Part::HttpCheck);
         let http_is_set = of_http.any(|(_, one)| self.has(one));
         // Upstream reads those only when the check is HTTP.
-        let follows_port = is_set || (http_is_set && !self.context.planner.preserves_unset());
+        let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let own = self.wanted.listener.protocol().to_owned();
         let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);
         let (name, source) = match set {

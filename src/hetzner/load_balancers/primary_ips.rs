@@ -36,7 +36,7 @@ pub(super) fn asks(service: &Service) -> bool {
 
 /// Those that Services may claim, of those that were read.
 fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
-    let selector = context.planner.defaults.primary_ip_selector.as_ref();
+    let selector = context.project.defaults.primary_ip_selector.as_ref();
     let may_be = move |one: &&PrimaryIp| selector.is_none_or(|set| set.value.matches(&one.labels));
     context.observed.primary_ips.iter().flatten().filter(may_be)
 }
@@ -129,7 +129,7 @@ fn shown_address(text: &str) -> String {
 
 /// Where only some may be claimed: that, and which setting says so.
 fn limited(context: &Context, conjunction: &str) -> String {
-    match &context.planner.defaults.primary_ip_selector {
+    match &context.project.defaults.primary_ip_selector {
         Some(selector) => format!(
             "{conjunction} that Services may claim ({})",
             selector.source

@@ -1,7 +1,7 @@
 //! What a Service's status says of its load balancer, and what people read of it.
 
 use super::balancer::{HealthStatus, LoadBalancer, Target, TargetId};
-use super::context::Planner;
+use super::context::Project;
 use super::desired::Desired;
 use super::listener::PortField;
 use crate::provider::{self, Balancer, Cluster, Health, Ingress, InstanceId, Source};
@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 pub(super) fn ingress(
     balancer: &LoadBalancer,
     desired: &Desired,
-    planner: &Planner,
+    project: &Project,
 ) -> (Vec<Ingress>, Vec<(Ingress, Source)>) {
     let in_status = &desired.in_status;
     if let Some(hostname) = &in_status.hostname {
@@ -26,7 +26,7 @@ pub(super) fn ingress(
     let by_proxy = desired.ports.iter().any(|port| {
         let mut found = balancer.services.iter();
         let found = found.find(|one| one.listen_port == port.listener.listen_port);
-        let merged = port.merged(found, |source| planner.holds_back(source));
+        let merged = port.merged(found, |source| project.holds_back(source));
         merged.is_on(PortField::ProxyProtocol)
     });
     let mode = if by_proxy { "Proxy" } else { "VIP" };
@@ -47,7 +47,7 @@ pub(super) fn ingress(
             hostname: None,
             ip_mode: Some(mode.to_owned()),
         };
-        let by_default = without.filter(|without| planner.holds_back(&without.source));
+        let by_default = without.filter(|without| project.holds_back(&without.source));
         unsure.extend(by_default.map(|without| (entry.clone(), without.source.clone())));
         shown.push(entry);
     }

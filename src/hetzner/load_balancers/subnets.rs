@@ -2,7 +2,7 @@
 //! made, and before it is detached from where it is.
 
 use super::balancer::LoadBalancer;
-use super::context::{Context, Planner};
+use super::context::{Context, Project};
 use super::desired::Attach;
 use super::find::by_label;
 use super::parser::AnnotationParser;
@@ -25,14 +25,14 @@ pub(super) fn read(
     api: &Api,
     known: &Subnets,
     network: &Network,
-    planner: &Planner,
+    project: &Project,
     (balancers, services): (&[LoadBalancer], &[&Service]),
     urgency: Urgency,
 ) -> Result<Arc<Vec<Subnet>>, Error> {
     known.get(
         || Some((network.read, network.subnets.clone())),
         |age, known| {
-            let fits = |service: &&Service| fits(known, network.id, planner, balancers, service);
+            let fits = |service: &&Service| fits(known, network.id, project, balancers, service);
             age < CERTAIN || services.iter().all(fits)
         },
         || Ok(api.one::<Network>(network.id, urgency)?.subnets),
@@ -43,7 +43,7 @@ pub(super) fn read(
 fn fits(
     known: &[Subnet],
     network: u64,
-    planner: &Planner,
+    project: &Project,
     balancers: &[LoadBalancer],
     service: &Service,
 ) -> bool {
@@ -52,7 +52,7 @@ fn fits(
         .read(&a::PRIVATE_IPV4, None, v::ipv4)
         .map(|ip| ip.value);
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
-    let range = range.or_else(|| planner.defaults.private_subnet.clone());
+    let range = range.or_else(|| project.defaults.private_subnet.clone());
     let range = range.map(|range| range.value);
     let balancer = by_label(balancers, service).ok().flatten();
     let mut attached = balancer.into_iter().flat_map(|one| &one.private_net);

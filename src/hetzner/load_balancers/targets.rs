@@ -70,7 +70,7 @@ impl Ways {
             .is_some_and(|(attach, balancer)| attach.detaches(balancer));
         let mut there = targets_of_nodes(context, desired, balancer);
         there.retain(|_, by_private| !(detached && *by_private));
-        let is_held = context.planner.holds_back(&private.source);
+        let is_held = context.project.holds_back(&private.source);
         let by_private = match is_held {
             true => there.values().any(|private| *private),
             false => private.value,
@@ -79,7 +79,7 @@ impl Ways {
             there,
             by_private,
             is_held,
-            network: context.planner.network,
+            network: context.project.network,
         }
     }
 

@@ -1,9 +1,10 @@
 //! How many calls of the web service are made: fewer than it takes, so that other programs with the same limits (a
 //! person's, an installer's) go on working, and none while it reports its rate limit.
 
+use super::login::whole_second;
 use crate::metrics::{ROBOT_BLOCKED, ROBOT_REMAINING};
 use crate::provider::{Error, ErrorKind};
-use jiff::{Timestamp, Unit};
+use jiff::Timestamp;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -105,8 +106,7 @@ impl Budget {
             .mul_f64(self.scale);
         let ends = Timestamp::now().checked_add(pause).unwrap_or_default();
         ROBOT_BLOCKED.set(&["rate_limit"], ends.as_second() as f64);
-        let ends = ends.round(Unit::Second).unwrap_or(ends);
-        let why = format!("{what}; asking again at {ends}");
+        let why = format!("{what}; asking again at {}", whole_second(ends));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.paused = Some((now + pause, why));
         pause

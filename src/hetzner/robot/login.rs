@@ -64,12 +64,13 @@ impl Login {
     pub(super) fn refuse(&self) {
         let mut state = self.state();
         let header = state.shown.clone();
-        state.note(header, Timestamp::now(), self.wait);
+        state.note(header, whole_second(Timestamp::now()), self.wait);
     }
 
     /// The IP of this machine may be blocked: no other credentials would do.
     pub(super) fn refuse_all(&self) {
-        self.state().note(None, Timestamp::now(), self.wait);
+        self.state()
+            .note(None, whole_second(Timestamp::now()), self.wait);
     }
 
     /// When a login was refused, and none succeeded since.
@@ -81,7 +82,7 @@ impl Login {
     /// time in the future is now: clocks differ.
     pub(super) fn wait_since(&self, at: Timestamp) {
         let now = Timestamp::now();
-        let at = at.min(now);
+        let at = whole_second(at.min(now));
         let passed = Duration::try_from(now.duration_since(at)).unwrap_or_default();
         let header = self.read().ok().and_then(|credentials| credentials.header);
         let mut state = self.state();
@@ -158,16 +159,19 @@ impl State {
         if self.refusals.iter().any(|refusal| refusal.header == header) {
             return;
         }
-        // Never later than it was.
-        let whole = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
         let ends = Timestamp::now().checked_add(wait).unwrap_or(at);
-        self.refused = self.refused.max(Some(whole(at)));
+        self.refused = self.refused.max(Some(at));
         ROBOT_BLOCKED.set(&["login"], ends.as_second() as f64);
         self.refusals.push(Refusal {
             header,
-            at: whole(at),
+            at,
             until: Instant::now() + wait,
-            ends: whole(ends),
+            ends: whole_second(ends),
         });
     }
+}
+
+/// As people read it, and as it is kept on the Lease.
+pub(super) fn whole_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -2,7 +2,7 @@
 
 use crate::common::services::{LoadBalancerService, balancer_of, create};
 use crate::common::{Ran, ccm, snapshot, wait_until};
-use crate::doctor::world::{KUBE_SYSTEM, World, unchanged};
+use crate::doctor::world::{CIDR, KUBE_SYSTEM, World, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::{Health, Machine};
@@ -258,25 +258,102 @@ fn targets_of_a_new_service_are_given_time() {
 
 /// What is not known is not shown as missing: the exit code says it, and each item.
 #[test]
-fn lists_without_the_cloud_for_programs() {
+fn for_programs_one_half_never_hides_the_other() {
+    const ROUTES: &[&str] = &["route", "list", CIDR];
     let world = World::healthy();
-    world.sandbox.stop(Half::Hetzner);
-    for (words, name) in [(NODES, "worker-1"), (SERVICES, "web")] {
-        let ran = world.runs(&[words, &["-o", "json"]].concat());
+    for (half, known, unknown) in [
+        (Half::Hetzner, "object", "cloud"),
+        (Half::Kubernetes, "cloud", "object"),
+    ] {
+        world.sandbox.stop(half);
+        for (words, name) in [
+            (NODES, "worker-1"),
+            (&["node", "inspect", "worker-1"], "worker-1"),
+            (SERVICES, "web"),
+            (&["lb", "inspect", "web"], "web"),
+            (ROUTES, ""),
+        ] {
+            let ran = world.runs(&[words, &["-o", "json"]].concat());
+            assert_eq!(ran.code, 1, "{ran:?}");
+            assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+            let item = &ran.json()["items"][0];
+            if words == ROUTES {
+                let of_node = half == Half::Hetzner;
+                assert_eq!(item["object"]["destination"], "10.244.1.0/24");
+                assert_eq!(item["object"]["node"].is_string(), of_node, "{item}");
+                assert_eq!(item["object"]["state"], json!(null), "{item}");
+                assert_eq!(item["cloud"].is_null(), of_node, "{item}");
+            } else {
+                let found = item[known]["name"].as_str().unwrap();
+                assert!(found.contains(name), "{item}");
+                assert_eq!(item[unknown], json!(null), "{item}");
+            }
+            assert!(
+                item["error"].as_str().unwrap().contains("refused"),
+                "{item}"
+            );
+            for list in ["changes", "findings", "differences"] {
+                assert_eq!(item[list], json!([]), "{item}");
+            }
+            assert!(ran.json()["summary"].is_null(), "{ran:?}");
+        }
+        world.sandbox.resume(half).unwrap();
+    }
+}
+
+/// For people: what the other one alone knows, by each name that it has there; and a cause.
+#[test]
+fn one_half_never_hides_the_other() {
+    let world = World::healthy();
+    let id = server(&world, "worker-1").to_string();
+    let balancer = balancer_of(&world.sandbox, "web").to_string();
+    world
+        .sandbox
+        .cluster()
+        .edit("services", Some("default"), "web", |service| {
+            service["metadata"]["annotations"]["load-balancer.hetzner.cloud/typ"] = json!("lb11");
+        });
+    let route = &["route", "list", CIDR, "-o", "wide"][..];
+    let (node, service) = (
+        &["node", "inspect", &id][..],
+        &["lb", "inspect", "203.0.113.3"][..],
+    );
+    #[rustfmt::skip]
+    let cases = [
+        (Half::Hetzner, node, &[
+            "\nname         worker-1 ", "\nstate        Ready ", " ?\n", "\nCONDITIONS\n", "  Ready: True (KubeletReady)\n",
+            "\nLABELS\n", "  kubernetes.io/hostname=worker-1\n", "\nSYNC WOULD\n  ?: the Cloud API does not answer\n",
+        ][..]),
+        (Half::Hetzner, service, &[
+            "annotation load-balancer.hetzner.cloud/typ is not one that is known", "\nname       default/web ", "  203.0.113.3 ", " ?\n",
+            "\nSPEC\n  externalTrafficPolicy: Cluster\n", "\nANNOTATIONS\n  load-balancer.hetzner.cloud/",
+            "\nFIELDS (= as wanted, ~ differs, · left unchanged)\n  ?: the Cloud API does not answer\n", "\nEVENTS\n",
+        ]),
+        (Half::Hetzner, route, &["10.244.1.0/24  ?        worker-1  ?      ?       ?\n", "worker-2"]),
+        (Half::Hetzner, &["lb", "inspect", "nix"], &[
+            "there is no Service default/nix of type LoadBalancer in what Kubernetes alone knows",
+        ]),
+        (Half::Kubernetes, &["lb", "list"], &["default/web  kubernetes-default-web  203.0.113.3  2/2      ?\n"]),
+        (Half::Kubernetes, &["lb", "inspect", &balancer], &[
+            "\nidentity   ?           load balancer ", "203.0.113.3\n", "\nUSAGE\n", " healthy ",
+            "\nSYNC WOULD\n  ?: Kubernetes does not answer\n",
+        ]),
+        (Half::Kubernetes, node, &["\nidentity     ?           server ", "203.0.113.1\n", "matched by               ?\n"]),
+        (Half::Kubernetes, &["node", "list"], &["worker-1  ?       1", "  running  203.0.113.1,10.0.0.2  ?\n"]),
+        (Half::Kubernetes, route, &["10.244.1.0/24  10.0.0.2  ?     ?      worker-1  ?\n"]),
+        (Half::Kubernetes, &["node", "inspect", "nix"], &["there is no node \"nix\" in what the cloud alone knows"]),
+    ];
+    for (half, words, parts) in cases {
+        world.sandbox.stop(half);
+        let ran = world.runs(words);
+        let shown = format!("{}{}", ran.stdout, ran.stderr);
         assert_eq!(ran.code, 1, "{ran:?}");
-        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
-        let item = &ran.json()["items"][0];
-        assert_eq!(item["object"]["name"], name, "{item}");
-        assert_eq!(item["cloud"], json!(null), "{item}");
-        assert!(
-            item["error"].as_str().unwrap().contains("refused"),
-            "{item}"
-        );
-        assert_eq!(
-            [&item["changes"], &item["findings"]],
-            [&json!([]), &json!([])]
-        );
-        assert!(ran.json()["summary"].is_null(), "{ran:?}");
+        for part in parts {
+            assert!(shown.contains(part), "{half:?} {words:?}: {part}\n{shown}");
+        }
+        let causes = ran.stderr.matches("connection refused; is the API running");
+        assert_eq!(causes.count(), 1, "{half:?} {words:?}: {ran:?}");
+        world.sandbox.resume(half).unwrap();
     }
 }
 
@@ -325,9 +402,9 @@ fn status_of_a_healthy_world() {
     let json = world.runs(&[&words[..], &["-o", "json"]].concat()).json();
     assert_eq!(json["kind"], "Status");
     assert_eq!(json["items"], json!([]));
-    assert_eq!(json["nodes"], json!({ "good": 2, "total": 2 }));
-    assert_eq!(json["loadBalancers"], json!({ "good": 1, "total": 1 }));
-    assert_eq!(json["routes"], json!({ "good": 2, "total": 2 }));
+    assert_eq!(json["nodes"], json!({ "healthy": 2, "total": 2 }));
+    assert_eq!(json["loadBalancers"], json!({ "healthy": 1, "total": 1 }));
+    assert_eq!(json["routes"], json!({ "healthy": 2, "total": 2 }));
     assert_eq!(json["leader"], "worker-1_4711");
 }
 
@@ -393,12 +470,12 @@ fn status_of_a_thousand_nodes_and_two_hundred_services() {
     let screen = ran.json();
     assert_eq!(
         screen["nodes"],
-        json!({ "good": 1000, "total": 1000 }),
+        json!({ "healthy": 1000, "total": 1000 }),
         "{ran:?}"
     );
     assert_eq!(
         screen["loadBalancers"],
-        json!({ "good": 200, "total": 200 })
+        json!({ "healthy": 200, "total": 200 })
     );
     let calls = sandbox.calls().calls_since(mark);
     let cloud = calls

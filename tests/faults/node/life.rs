@@ -1,6 +1,6 @@
 //! `ccm` as the daemon runs it, in this process: a world, its two controllers, and a gate that closes for good.
 
-use crate::node::library::{Mortal, Place, SCALE, scaled};
+use crate::node::library::{Credentials, Mortal, Place, SCALE, scaled};
 use crate::node::random::Random;
 use ccm::cache::Apis;
 use ccm::controllers::lifecycle::{self, LifecycleController};
@@ -17,12 +17,21 @@ const ROUNDS_AT_MOST: usize = 30;
 pub struct Life {
     /// Its token is another project's.
     wrong_token: bool,
+    robot: Credentials,
     /// Writes before it dies.
     writes: Option<u64>,
     rounds: u64,
     manner: Manner,
     selection: Selection,
 }
+
+const CREDENTIALS: [Credentials; 5] = [
+    Credentials::WrongPassword,
+    Credentials::OtherAccount,
+    Credentials::SingleServer,
+    Credentials::None,
+    Credentials::Off,
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
@@ -43,6 +52,10 @@ impl Life {
     pub fn of(random: &mut Random) -> Life {
         Life {
             wrong_token: random.percent(15),
+            robot: match random.percent(60) {
+                true => Credentials::Right,
+                false => *random.pick(&CREDENTIALS),
+            },
             writes: random.percent(70).then(|| random.below(7)),
             rounds: 1 + random.below(4),
             manner: *random.pick(&[Manner::InTurn, Manner::Threads, Manner::TwoAtOnce]),
@@ -60,7 +73,7 @@ impl Life {
             false => &place.token,
         };
         let gates = [(); 2].map(|()| Mortal::after(self.writes));
-        let mut first = Ccm::new(place, &gates[0], token);
+        let mut first = Ccm::new(place, &gates[0], token, self.robot);
         match self.manner {
             Manner::InTurn => self.in_turn(&mut first, &gates[0]),
             Manner::Threads => std::thread::scope(|scope| {
@@ -73,7 +86,7 @@ impl Life {
                 scope.spawn(|| self.alone(lifecycle, world, &gates[0]));
             }),
             Manner::TwoAtOnce => {
-                let mut second = Ccm::new(place, &gates[1], token);
+                let mut second = Ccm::new(place, &gates[1], token, self.robot);
                 std::thread::scope(|scope| {
                     scope.spawn(|| self.in_turn(&mut first, &gates[0]));
                     scope.spawn(|| self.in_turn(&mut second, &gates[1]));
@@ -104,7 +117,12 @@ impl Life {
 
 /// A new `ccm` works until nothing is left to be done.
 pub fn settle(place: &Place) -> Result<(), String> {
-    let mut ccm = Ccm::new(place, &Mortal::after(None), &place.token);
+    let mut ccm = Ccm::new(
+        place,
+        &Mortal::after(None),
+        &place.token,
+        Credentials::Right,
+    );
     let mut reports = Vec::new();
     for _ in 0..ROUNDS_AT_MOST {
         reports = ccm
@@ -128,9 +146,9 @@ fn is_at_rest(report: &Report) -> bool {
 }
 
 impl Ccm {
-    fn new(place: &Place, gate: &Arc<Mortal>, token: &str) -> Ccm {
+    fn new(place: &Place, gate: &Arc<Mortal>, token: &str, robot: Credentials) -> Ccm {
         Ccm {
-            world: place.world_of(Arc::clone(gate), token, None),
+            world: place.world_with(Arc::clone(gate), token, robot, None),
             node: NodeController::new(node::Settings {
                 sync_interval: scaled(5),
                 status_update_frequency: scaled(300),

@@ -94,6 +94,8 @@ fn storm(
     }
     watch.over(sandbox);
     renewal.happen(sandbox);
+    // Wrong passwords of before.
+    sandbox.robot().end_block();
     Ok(())
 }
 

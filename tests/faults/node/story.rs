@@ -39,6 +39,8 @@ enum Renewed {
 struct Member {
     name: String,
     kind: Kind,
+    /// It runs on a dedicated server.
+    metal: bool,
 }
 
 /// How a node and its machine are at the beginning.
@@ -75,7 +77,7 @@ const KINDS: [Kind; 14] = [
     Kind::SilentStray,
     Kind::NotOurs("aws:///eu-central-1a/i-0abc"),
     Kind::NotOurs("ccm-from-scratch://not-a-number"),
-    Kind::NotOurs("hcloud://bm-42"),
+    Kind::NotOurs("hrobot://not-a-number"),
 ];
 
 /// Something happens, and then a few lives of `ccm` pass.
@@ -110,25 +112,26 @@ impl Story {
             .map(|n| Member {
                 name: format!("{}-{n}", random.pick(&["n", "power"])),
                 kind: *random.pick(&KINDS),
+                metal: random.percent(35),
             })
             .collect();
-        // Nothing happens to these two: some server is always visible.
-        for name in ["anchor-1", "anchor-2"] {
-            let place = random.below(members.len() as u64 + 1) as usize;
-            let kind = Kind::Silent;
-            members.insert(
-                place,
-                Member {
-                    name: name.into(),
-                    kind,
-                },
-            );
+        // Nothing happens to these: some server of each API is always visible.
+        let mut anchors = vec![("anchor-1", false), ("anchor-2", false)];
+        if members.iter().any(|member| member.metal) {
+            anchors.extend([("anchor-3", true), ("anchor-4", true)]);
         }
-        let gone = members.iter().find(|member| member.kind == Kind::Gone);
+        for (name, metal) in anchors {
+            let place = random.below(members.len() as u64 + 1) as usize;
+            let (name, kind) = (name.into(), Kind::Silent);
+            members.insert(place, Member { name, kind, metal });
+        }
+        let mut of_cloud = members.iter().filter(|member| !member.metal);
+        let gone = of_cloud.find(|member| member.kind == Kind::Gone);
         let renewed = gone
             .filter(|_| random.percent(50))
             .map(|member| Renewed::Gone(member.name.clone()));
-        let mut news = members.iter().filter(|member| member.kind == Kind::New);
+        let is_new = |member: &&Member| member.kind == Kind::New && !member.metal;
+        let mut news = members.iter().filter(is_new);
         let renewed = renewed.or_else(|| Some(Renewed::New(news.next()?.name.clone())));
         let is_renewed = |name: &String| match &renewed {
             Some(Renewed::Gone(other) | Renewed::New(other)) => name == other,
@@ -171,13 +174,24 @@ impl Story {
 
     /// The world at the beginning.
     pub fn begin(&self) -> Sandbox {
-        let sandbox = Sandbox::builder().nodes(0).heartbeats(false).start();
+        let mut builder = Sandbox::builder().nodes(0).heartbeats(false);
+        if self.members.iter().any(|member| member.metal) {
+            builder = builder.serve_robot();
+        }
+        let sandbox = builder.start();
         if self.many_servers {
             for n in 0..50 {
                 create_server(sandbox.cloud(), sandbox.project(), &format!("other-{n}"));
             }
         }
         self.members.iter().for_each(|member| member.join(&sandbox));
+        // Numbers of dedicated servers may be given out again: here they are not.
+        for member in self.members.iter().filter(|member| member.metal) {
+            let number = sandbox.robot().number_of(&member.name);
+            if let (Kind::Gone, Some(number)) = (member.kind, number) {
+                sandbox.robot().remove(number);
+            }
+        }
         sandbox.kubelets().expire();
         for member in &self.members {
             match member.kind {
@@ -235,6 +249,9 @@ impl Member {
             self.kind,
             Kind::Stray | Kind::SilentStray | Kind::NotOurs(_)
         );
+        if self.metal && has_server {
+            return self.join_metal(sandbox);
+        }
         let id = has_server.then(|| create_server(sandbox.cloud(), sandbox.project(), &self.name));
         let provider_id = match self.kind {
             Kind::New | Kind::Stray | Kind::SilentStray => None,
@@ -250,6 +267,26 @@ impl Member {
         match (self.kind, id) {
             (Kind::Gone, Some(id)) => sandbox.cloud().delete_server(id),
             (Kind::Off, Some(id)) => sandbox.cloud().set_power(id, false),
+            _ => {}
+        }
+    }
+
+    fn join_metal(&self, sandbox: &Sandbox) {
+        let robot = sandbox.robot();
+        let number = robot.create(&self.name);
+        let server = robot.server(number).unwrap();
+        let provider_id = match self.kind {
+            Kind::New => None,
+            _ => Some(format!("hrobot://{number}")),
+        };
+        sandbox.register_node(NodeSpec {
+            name: self.name.clone(),
+            machine: Some(server.machine()),
+            provider_id,
+            ..NodeSpec::default()
+        });
+        match self.kind {
+            Kind::Off => robot.set_power(number, false),
             _ => {}
         }
     }
@@ -291,15 +328,18 @@ impl Event {
     pub fn happen(&self, sandbox: &Sandbox) {
         match self {
             Event::PowerOff(name) => {
-                sandbox.cloud().set_power(server_id(sandbox, name), false);
+                set_power(sandbox, name, false);
                 sandbox.kubelets().expire();
             }
             Event::PowerOn(name) => {
-                sandbox.cloud().set_power(server_id(sandbox, name), true);
+                set_power(sandbox, name, true);
                 sandbox.kubelets().heartbeat();
             }
             Event::DeleteServer(name) => {
-                sandbox.cloud().delete_server(server_id(sandbox, name));
+                match sandbox.robot().number_of(name) {
+                    Some(number) => sandbox.robot().remove(number),
+                    None => sandbox.cloud().delete_server(server_id(sandbox, name)),
+                }
                 sandbox.kubelets().expire();
             }
             Event::Silence(name) => silence(sandbox, name),
@@ -399,6 +439,13 @@ fn server_id(sandbox: &Sandbox, name: &str) -> u64 {
     let servers = sandbox.cloud().servers(sandbox.project());
     let own = servers.iter().find(|server| server["name"] == name);
     own.and_then(|server| server["id"].as_u64()).unwrap()
+}
+
+fn set_power(sandbox: &Sandbox, name: &str, on: bool) {
+    match sandbox.robot().number_of(name) {
+        Some(number) => sandbox.robot().set_power(number, on),
+        None => sandbox.cloud().set_power(server_id(sandbox, name), on),
+    }
 }
 
 fn silence(sandbox: &Sandbox, name: &str) {

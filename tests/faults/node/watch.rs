@@ -22,13 +22,22 @@ impl Watch {
             Arc::clone(sandbox.cluster()),
             sandbox.project(),
         );
+        let robot = Arc::clone(sandbox.robot());
         let harm = Arc::clone(&self.harm);
         let look = move |request: &Request| {
             let Some(name) = node_written(request) else {
                 return;
             };
             let node = cluster.get("nodes", None, name);
-            let servers = cloud.servers(project);
+            // Both APIs' servers: provider ID, name.
+            let of_cloud = cloud.servers(project).into_iter();
+            let of_cloud = of_cloud.map(|server| {
+                let name = server["name"].as_str().unwrap_or_default().to_owned();
+                (format!("{PREFIX}{}", server["id"]), name)
+            });
+            let metal = robot.servers().into_iter();
+            let metal = metal.map(|server| (format!("hrobot://{}", server.number), server.name));
+            let servers: Servers = of_cloud.chain(metal).collect();
             if let Some(why) = harm_of(request, node.as_ref(), &servers) {
                 harm.lock()
                     .unwrap()
@@ -45,7 +54,7 @@ impl Watch {
         let calls = sandbox.calls().calls();
         let to_cloud = calls
             .iter()
-            .filter(|call| call.half == Half::Hetzner && call.is_write());
+            .filter(|call| call.half != Half::Kubernetes && call.is_write());
         harm.extend(to_cloud.map(|call| format!("a write to the cloud: {call}")));
         if harm.is_empty() {
             return Ok(());
@@ -59,6 +68,9 @@ impl Watch {
     }
 }
 
+/// Provider IDs and names.
+type Servers = Vec<(String, String)>;
+
 /// The node that a write is about.
 fn node_written(request: &Request) -> Option<&str> {
     let rest = request.path.strip_prefix("/api/v1/nodes/")?;
@@ -66,7 +78,7 @@ fn node_written(request: &Request) -> Option<&str> {
 }
 
 /// `node`: as it is now, before the write.
-fn harm_of(request: &Request, node: Option<&Value>, servers: &[Value]) -> Option<String> {
+fn harm_of(request: &Request, node: Option<&Value>, servers: &Servers) -> Option<String> {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let preconditions = match request.method.as_str() {
         "DELETE" => &body["preconditions"],
@@ -83,16 +95,16 @@ fn harm_of(request: &Request, node: Option<&Value>, servers: &[Value]) -> Option
         return None;
     }
     let provider_id = node["spec"]["providerID"].as_str().unwrap_or_default();
-    let server = provider_id
-        .strip_prefix(PREFIX)
-        .and_then(|id| id.parse::<u64>().ok());
-    let exists = |id: u64| servers.iter().any(|server| server["id"] == id);
-    match (request.method.as_str(), server) {
-        ("DELETE", None) => Some(format!(
+    let numbers = [PREFIX, "hrobot://"].map(|prefix| provider_id.strip_prefix(prefix));
+    let mut numbers = numbers.into_iter().flatten();
+    let is_ours = numbers.any(|number| number.parse::<u64>().is_ok());
+    let exists = servers.iter().any(|(id, _)| id == provider_id);
+    match (request.method.as_str(), is_ours) {
+        ("DELETE", false) => Some(format!(
             "provider ID {provider_id:?} names no server of ours"
         )),
-        ("DELETE", Some(id)) if exists(id) => Some(format!("server {id} exists")),
-        ("DELETE", Some(_)) => None,
+        ("DELETE", true) if exists => Some(format!("server {provider_id} exists")),
+        ("DELETE", true) => None,
         _ => wrong_provider_id(&body["spec"]["providerID"], provider_id, metadata, servers),
     }
 }
@@ -101,16 +113,14 @@ fn wrong_provider_id(
     written: &Value,
     have: &str,
     metadata: &Value,
-    servers: &[Value],
+    servers: &Servers,
 ) -> Option<String> {
     let written = written.as_str()?;
     if !have.is_empty() {
         return Some(format!("provider ID {have:?} becomes {written:?}"));
     }
-    let own = servers
-        .iter()
-        .find(|server| server["name"] == metadata["name"]);
-    let right = own.map(|server| format!("{PREFIX}{}", server["id"]));
-    (right.as_deref() != Some(written))
-        .then(|| format!("provider ID {written:?}, and not {right:?}"))
+    let mut servers = servers.iter();
+    let own = servers.find(|(_, name)| metadata["name"] == *name);
+    let right = own.map(|(id, _)| id.as_str());
+    (right != Some(written)).then(|| format!("provider ID {written:?}, and not {right:?}"))
 }

@@ -14,6 +14,8 @@ pub struct Weather {
     /// Reads with `resourceVersion=0` show the past.
     old_cache: bool,
     lie: Option<Lie>,
+    /// The same of Robot, where there is one.
+    lie_of_robot: Option<Lie>,
 }
 
 /// Cloud APIs have said these about servers that were there. Of two witnesses one lies.
@@ -28,7 +30,22 @@ enum Lie {
     ProxyNotFound,
     Unauthorized,
     Forbidden,
+    RateLimit,
+    Maintenance,
+    OtherServer,
 }
+
+const LIES_OF_ROBOT: [Lie; 9] = [
+    Lie::ListMissesOne,
+    Lie::EmptyList,
+    Lie::NotFoundAlone,
+    Lie::ProxyNotFound,
+    Lie::Unauthorized,
+    Lie::Forbidden,
+    Lie::RateLimit,
+    Lie::Maintenance,
+    Lie::OtherServer,
+];
 
 const LIES: [Lie; 6] = [
     Lie::ListMissesOne,
@@ -47,6 +64,7 @@ impl Weather {
             old_cache: random.percent(25),
             lie: random.percent(60).then(|| *random.pick(&LIES)),
             seed: random.next(),
+            lie_of_robot: random.percent(60).then(|| *random.pick(&LIES_OF_ROBOT)),
         }
     }
 
@@ -61,6 +79,11 @@ impl Weather {
                 request.header("authorization") == Some(&own) && !renewal.has_replaced_a_server()
             };
             sandbox.faults().add(rule.when(is_told));
+        }
+        if let Some(lie) = self.lie_of_robot.filter(|_| sandbox.serves(Half::Robot)) {
+            sandbox
+                .faults()
+                .add(lie.rule_of_robot(sandbox, self.seed).half(Half::Robot));
         }
         sandbox.faults().random(self.seed, self.fault_rate);
         sandbox.cluster().freeze_cache(self.old_cache);
@@ -85,6 +108,45 @@ impl Lie {
             Lie::ProxyNotFound => Rule::new(Effect::proxy_not_found()).path(one),
             Lie::Unauthorized => Rule::new(error(401, "unauthorized", "no")).path(one),
             Lie::Forbidden => Rule::new(error(403, "forbidden", "no")).path(one),
+            Lie::RateLimit | Lie::Maintenance | Lie::OtherServer => unreachable!(),
+        };
+        rule.probability(0.7, seed)
+    }
+
+    fn rule_of_robot(self, sandbox: &Sandbox, seed: u64) -> Rule {
+        let (list, one) = ("/server", "/server/*");
+        let error = Effect::robot_error;
+        let numbers: Vec<u64> = sandbox
+            .robot()
+            .servers()
+            .iter()
+            .map(|one| one.number)
+            .collect();
+        let missing = numbers[Random::new(seed).below(numbers.len() as u64) as usize];
+        let rule = match self {
+            Lie::ListMissesOne => {
+                let without = move |mut answer: Response| {
+                    let body = serde_json::from_slice(&answer.body);
+                    if let Ok(Value::Array(mut servers)) = body {
+                        servers.retain(|server| server["server"]["server_number"] != missing);
+                        answer.body = json!(servers).to_string().into_bytes();
+                    }
+                    answer
+                };
+                Rule::new(Effect::changed(without)).path(list)
+            }
+            Lie::EmptyList => {
+                Rule::new(error(404, "SERVER_NOT_FOUND", "No server found")).path(list)
+            }
+            Lie::NotFoundAlone => {
+                Rule::new(error(404, "SERVER_NOT_FOUND", "Server not found")).path(one)
+            }
+            Lie::ProxyNotFound => Rule::new(Effect::proxy_not_found()),
+            Lie::Unauthorized => Rule::new(error(401, "UNAUTHORIZED", "Unauthorized")),
+            Lie::Forbidden => Rule::new(Effect::robot_forbidden()),
+            Lie::RateLimit => Rule::new(Effect::robot_rate_limit(200, 1)),
+            Lie::Maintenance => Rule::new(Effect::robot_maintenance()),
+            Lie::OtherServer => Rule::new(Effect::other_json()),
         };
         rule.probability(0.7, seed)
     }

@@ -1,9 +1,9 @@
 //! Every annotation: set at creation, changed, removed again, and with a bad value; in both profiles.
 
-use crate::load_balancer::support::{PROFILES, World, port, words};
+use crate::load_balancer::support::{NETWORK, PROFILES, World, port, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::{BEGIN, END, PREFIX, TABLE, markdown};
-use ccm::hetzner::load_balancers::{Listener, PortField};
+use ccm::hetzner::load_balancers::{Listener, Observed, PortField};
 use ccm::provider::{Protocol, Reason, ServicePort};
 use std::collections::BTreeSet;
 
@@ -253,6 +253,53 @@ fn every_annotation_has_a_case() {
         let has_case = cases.contains(row.name) || ELSEWHERE.contains(&row.name);
         assert!(has_case, "{} has no case", row.name);
         assert!(row.meaning.ends_with('.'), "{}", row.name);
+    }
+}
+
+/// By the plan of what exists in no project, where each name counts as right.
+#[test]
+fn the_example_of_each_annotation_is_right() {
+    const MANAGED: &[(&str, &str)] = &[
+        ("protocol", "https"),
+        ("certificate-type", "managed"),
+        ("http-managed-certificate-domains", "a.example"),
+    ];
+    for row in TABLE.iter().filter(|row| row.is_read()) {
+        let example = row
+            .example()
+            .unwrap_or_else(|| panic!("{}: no example", row.name));
+        let case = CASES.iter().find(|case| case.name == row.name);
+        let with = match (case, row.name.contains("certificate")) {
+            (Some(case), _) => case.with,
+            (None, true) if row.name == "certificate-type" => HTTPS,
+            (None, true) => MANAGED,
+            (None, false) => &[],
+        };
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.service.ports = vec![port("https", 443)];
+        world.network = Some(NETWORK);
+        world.state = Observed {
+            is_for_manifests: true,
+            ..Observed::default()
+        };
+        world.set(&[with, &[(row.name, example)]].concat());
+        let plan = world.plan();
+        assert!(
+            plan.problems.is_empty(),
+            "{} {example}: {:?}",
+            row.name,
+            plan.problems
+        );
+        let unused =
+            |reason| [Reason::UnknownAnnotation, Reason::AnnotationWithoutEffect].contains(&reason);
+        let unused = plan.findings.iter().filter(|one| unused(one.reason));
+        assert_eq!(
+            unused.count(),
+            0,
+            "{} {example}: {:?}",
+            row.name,
+            plan.findings
+        );
     }
 }
 

@@ -4,7 +4,7 @@ use crate::load_balancer::model;
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    Certificate, Defaults, Listener, LoadBalancer, Observed, Planner, SERVICE_UID, Snapshot,
+    Certificate, Defaults, Listener, LoadBalancer, Observed, Project, SERVICE_UID, Snapshot,
 };
 use ccm::hetzner::{AddressFamily, Hetzner, Settings};
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
@@ -24,7 +24,7 @@ pub const NETWORK: u64 = 10;
 pub const UID: &str = "5f2c0e5e-0000-4000-8000-000000000001";
 
 /// Of a project that is never called.
-static PLANNER: LazyLock<Planner> = LazyLock::new(|| {
+static PROJECT: LazyLock<Project> = LazyLock::new(|| {
     let wait = Duration::from_millis(1);
     let hetzner = Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
@@ -47,7 +47,7 @@ static PLANNER: LazyLock<Planner> = LazyLock::new(|| {
         gate: Arc::new(OpenGate),
         time_scale: 1.0,
     });
-    hetzner.planner(None)
+    hetzner.project(None)
 });
 
 /// Everything that a plan is made from.
@@ -157,12 +157,12 @@ impl World {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let mut planner = PLANNER.clone();
-        planner.profile = self.profile;
-        planner.defaults = Arc::new(self.defaults.clone());
-        planner.network = self.network;
+        let mut project = PROJECT.clone();
+        project.profile = self.profile;
+        project.defaults = Arc::new(self.defaults.clone());
+        project.network = self.network;
         Snapshot {
-            planner,
+            project,
             observed: self.state.clone(),
         }
     }

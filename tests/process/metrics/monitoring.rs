@@ -138,9 +138,16 @@ fn is_said(value: &str) -> bool {
     };
     moves.any(|(series, _)| series.contains(&quoted))
         || helps.any(is_in)
-        || State::ALL.iter().any(|state| state.word() == value)
         || value.parse::<u16>().is_ok_and(|status| status < 600)
         || Reason::ALL.iter().any(|reason| reason.name() == value)
+}
+
+#[test]
+fn the_states_of_routes_are_words_without_spaces() {
+    for state in State::ALL {
+        let label = state.label();
+        assert!(!label.contains(' ') && is_said(&label), "{label}");
+    }
 }
 
 /// Labels in selectors and after `by`.

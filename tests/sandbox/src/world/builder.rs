@@ -71,7 +71,7 @@ impl Builder {
     }
 
     /// The Robot web service is served, whatever servers it has.
-    pub(crate) fn serve_robot(mut self) -> Builder {
+    pub fn serve_robot(mut self) -> Builder {
         self.serve_robot = true;
         self
     }

@@ -1,0 +1,186 @@
+//! The login of the Robot web service: three failed ones block the IP of the machine, so one is never repeated, not by
+//! the next process either.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::{
+    Daemon, Env, Ran, all_initialised, builder, ccm, env, is_initialised, node, wait_until, with,
+};
+use sandbox::robot::Logins;
+use sandbox::{Half, Sandbox};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Ten minutes, at the scale of these tests.
+const WAIT: Duration = Duration::from_secs(12);
+
+const WRONG: &[(&str, &str)] = &[("ROBOT_PASSWORD", "of-another-account")];
+
+fn start() -> Sandbox {
+    let builder = builder().nodes(1).robot(1).heartbeats(false);
+    builder.scale(common::SCALE.parse().unwrap()).start()
+}
+
+fn logins(sandbox: &Sandbox) -> Logins {
+    sandbox.robot().logins()
+}
+
+/// None fails but these, and the IP is not blocked.
+fn failed(sandbox: &Sandbox) -> usize {
+    let logins = logins(sandbox);
+    assert_eq!(logins.blocked, 0, "{logins:?}");
+    logins.failed
+}
+
+/// What the Lease says of a refused login.
+fn noted(sandbox: &Sandbox) -> Value {
+    let cluster = sandbox.cluster();
+    let lease = cluster.get("leases", Some("kube-system"), "cloud-controller-manager");
+    lease.unwrap_or_default()["metadata"]["annotations"]["ccm-from-scratch/robot-login-refused"]
+        .clone()
+}
+
+fn waits(ran: &Ran) {
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(said.contains("Robot refused a login at "), "{said}");
+    let until = ["is tried at 20", "are unknown until 20"];
+    assert!(until.iter().any(|until| said.contains(until)), "{said}");
+}
+
+#[test]
+fn a_wrong_password_costs_one_login_in_ten_minutes_across_processes() {
+    let sandbox = start();
+    let env = env(&sandbox);
+    let wrong = with(env.clone(), WRONG);
+    let begun = Instant::now();
+    let daemon = Daemon::start(&wrong, &[]);
+    // The Cloud's nodes are initialised meanwhile.
+    wait_until("an initialised node", || {
+        is_initialised(&node(&sandbox, "worker-1"))
+    });
+    daemon.logs("ROBOT_USER and ROBOT_PASSWORD");
+    wait_until("a note on the Lease", || noted(&sandbox).is_string());
+    assert_eq!(failed(&sandbox), 1);
+    assert!(!is_initialised(&node(&sandbox, "metal-1")));
+    // Killed, and started again: the second one waits for the Lease, and then for the login.
+    drop(daemon);
+    let daemon = Daemon::start(&wrong, &[]);
+    daemon.logs("leading as");
+    daemon.logs("Robot refused a login at ");
+    for words in [
+        &["node", "list"][..],
+        &["node", "inspect", "metal-1"],
+        &["node", "sync", "--dry-run"],
+        &["lb", "list"],
+        &["run", "--dry-run"],
+    ] {
+        waits(&ccm(&wrong, words));
+    }
+    for words in [&["doctor"], &["status"]] {
+        ccm(&wrong, words);
+    }
+    daemon.signal("-TERM");
+    assert!(daemon.ended().success(), "{}", daemon.log());
+    waits(&ccm(&wrong, &["run", "--once"]));
+    // A right one waits as well: what was wrong is not known from the Lease.
+    waits(&ccm(&env, &["run", "--once"]));
+    let is_early = begun.elapsed() < WAIT;
+    assert!(is_early, "a busy machine: {:?}", begun.elapsed());
+    assert_eq!(failed(&sandbox), 1);
+    assert_eq!(logins(&sandbox).good, 0);
+    assert!(noted(&sandbox).is_string());
+
+    // After ten minutes there is another try, and the note is of that one.
+    let first = noted(&sandbox);
+    let daemon = Daemon::start(&wrong, &[]);
+    wait_until("another failed login", || failed(&sandbox) == 2);
+    assert!(begun.elapsed() >= WAIT, "{:?}", begun.elapsed());
+    wait_until("another note", || noted(&sandbox) != first);
+    drop(daemon);
+}
+
+#[test]
+fn a_pass_that_is_refused_notes_it_for_the_next() {
+    let sandbox = start();
+    let wrong = with(env(&sandbox), WRONG);
+    let first = ccm(&wrong, &["run", "--once"]);
+    assert_eq!(first.code, 1, "{first:?}");
+    assert!(noted(&sandbox).is_string());
+    let second = ccm(&wrong, &["run", "--once"]);
+    assert_eq!(second.code, 1, "{second:?}");
+    waits(&second);
+    assert_eq!(failed(&sandbox), 1);
+}
+
+#[test]
+fn a_file_with_other_credentials_is_tried_at_once_and_the_note_goes() {
+    let sandbox = start();
+    let (user, password) = sandbox.robot().login();
+    let path: PathBuf = sandbox.folder().join("robot-password");
+    let write = |text: &str| {
+        // As a volume of a Secret changes: at once.
+        let new = path.with_extension("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, &path).unwrap();
+    };
+    write("of-another-account\n");
+    let file = path.display().to_string();
+    let env: Env = with(
+        env(&sandbox),
+        &[
+            ("ROBOT_USER", &user),
+            ("ROBOT_PASSWORD", ""),
+            ("ROBOT_PASSWORD_FILE", &file),
+        ],
+    );
+    let begun = Instant::now();
+    let daemon = Daemon::start(&env, &[]);
+    wait_until("a note on the Lease", || noted(&sandbox).is_string());
+    write(&format!("{password}\n"));
+    wait_until("initialised nodes", || all_initialised(&sandbox));
+    assert!(begun.elapsed() < WAIT, "{:?}", begun.elapsed());
+    assert_eq!(failed(&sandbox), 1);
+    wait_until("no note on the Lease", || noted(&sandbox).is_null());
+    daemon.signal("-TERM");
+    assert!(daemon.ended().success(), "{}", daemon.log());
+    assert!(!daemon.log().contains(&password) && !daemon.log().contains("of-another-account"));
+}
+
+/// As Robot answers: the block, and after it the right password.
+#[test]
+fn a_block_of_the_ip_is_waited_out() {
+    let sandbox = start();
+    let url = sandbox.robot_url();
+    for _ in 0..3 {
+        common::fail_to_log_in(&url).unwrap();
+    }
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    wait_until("a note on the Lease", || noted(&sandbox).is_string());
+    daemon.logs("while the IP of this machine is blocked");
+    wait_until("initialised nodes", || all_initialised(&sandbox));
+    let logins = logins(&sandbox);
+    assert_eq!((logins.blocked, logins.failed), (1, 3), "{logins:?}");
+    assert_eq!(
+        sandbox
+            .calls()
+            .count(|call| call.half == Half::Robot && call.status == Some(403)),
+        1
+    );
+}
+
+#[test]
+fn without_a_lease_only_the_process_itself_remembers() {
+    let sandbox = start();
+    let wrong = with(env(&sandbox), WRONG);
+    let daemon = Daemon::start(&wrong, &["--leader-elect=false"]);
+    daemon.logs("Robot refused a login at ");
+    assert_eq!(failed(&sandbox), 1);
+    drop(daemon);
+    let daemon = Daemon::start(&wrong, &["--leader-elect=false"]);
+    daemon.logs("Robot refused a login at ");
+    assert_eq!(failed(&sandbox), 2);
+    drop(daemon);
+    assert_eq!(noted(&sandbox), Value::Null);
+}
