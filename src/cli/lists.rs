@@ -47,7 +47,7 @@ pub(super) struct List<Plans> {
     pub(super) outage: Option<Report>,
 }
 
-impl<Plans> List<Plans> {
+impl<Plans: Planned> List<Plans> {
     /// See [`Context::read`].
     pub(super) fn read(
         context: &Context,

@@ -250,7 +250,9 @@ impl Planned for Vec<Plans> {
     const KIND: &'static str = "Node";
 
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
-        let items = self.iter().map(|plans| {
+        let has_outage = report.is_some_and(|report| report.outage.is_some());
+        let is_partial = has_outage && Sides::of(report) == Sides::Both;
+        let items = self.iter().map(move |plans| {
             let changes = plans.node.changes.iter().map(Change::Node);
             let lifecycle = plans.lifecycle_change().map(Change::Lifecycle);
             Item {
@@ -266,7 +268,8 @@ impl Planned for Vec<Plans> {
                 held_back: None,
                 findings: plans.findings().collect(),
                 events: None,
-                error: error_of(report, &format!("node/{}", plans.node.object.name)),
+                error: error_of(report, &format!("node/{}", plans.node.object.name))
+                    .filter(|_| !is_partial || plans.node.server == Server::Unclear),
             }
         });
         items.collect()
@@ -280,6 +283,11 @@ impl Planned for Vec<Plans> {
         let notes = self.iter().map(|plans| &plans.node);
         let notes = notes.flat_map(|node| warnings(node.object.for_people(), &node.findings));
         notes.collect()
+    }
+
+    fn is_unclear(&self) -> bool {
+        self.iter()
+            .any(|plans| plans.node.server == Server::Unclear)
     }
 }
 
@@ -358,7 +366,7 @@ fn server(server: &Server) -> (String, String) {
         Server::Gone(id) => (id.to_string(), "missing".into()),
         Server::Foreign => (none(), "foreign".into()),
         Server::Unknown => (none(), "unknown".into()),
-        Server::Unclear => (none(), "?".into()),
+        Server::Unclear => ("?".into(), "?".into()),
         Server::Unmatched => (none(), none()),
     }
 }

@@ -5,9 +5,9 @@ use crate::common;
 use crate::people::{self, fits, seen};
 
 use common::{ccm, env, node, snapshot};
-use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
+use sandbox::{Half, Sandbox};
 use serde_json::json;
 
 /// `worker-1` new, `worker-2` initialised, `worker-3` with another zone label, and one node for
@@ -186,6 +186,54 @@ fn dedicated_servers() {
         for word in words {
             assert_eq!(by_name(word), by_name(name), "{word}");
         }
+    }
+}
+
+/// What one API of servers does not say is `?`, with its error on stderr; what the other one says is there.
+#[test]
+fn one_api_of_servers_never_hides_the_other() {
+    let sandbox = common::builder().nodes(1).robot(1).start();
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let refused = common::with(env(&sandbox), &[("ROBOT_PASSWORD", "another")]);
+    let row = |ran: &common::Ran, name: &str| {
+        let mut lines = ran.stdout.lines();
+        let cells = lines
+            .find(|line| line.starts_with(name))
+            .unwrap()
+            .split_whitespace();
+        cells.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let is = |env: &common::Env, unknown: &str, known: &str, why: &str| {
+        let ran = ccm(env, &["node", "list"]);
+        assert_eq!((ran.code, ran.stderr.lines().count()), (1, 1), "{ran:?}");
+        assert!(ran.stderr.contains(why), "{ran:?}");
+        assert_eq!(row(&ran, unknown)[2..4], ["?", "?"], "{ran:?}");
+        assert!(!row(&ran, known).contains(&"?".to_owned()), "{ran:?}");
+        let items = ccm(env, &["node", "list", "-o", "json"]).json();
+        for item in items["items"].as_array().unwrap() {
+            let is_known = item["object"]["name"] == known;
+            assert_eq!(item["cloud"].is_null(), !is_known, "{item}");
+            assert_eq!(item["error"].is_null(), is_known, "{item}");
+        }
+        for (name, code) in [(unknown, 1), (known, 0)] {
+            let ran = ccm(env, &["node", "inspect", name]);
+            assert_eq!(ran.code, code, "{ran:?}");
+            assert_eq!(ran.stderr.contains(why), code == 1, "{ran:?}");
+        }
+        let ran = ccm(env, &["node", "sync", "--dry-run"]);
+        assert!(ran.code == 1 && ran.stderr.contains(why), "{ran:?}");
+        let ran = ccm(env, &["run", "--dry-run"]);
+        assert!(ran.code == 1 && ran.stderr.contains(why), "{ran:?}");
+    };
+    is(&refused, "metal-1", "worker-1", "ROBOT_PASSWORD");
+    sandbox.robot().end_block();
+    for (half, unknown, known) in [
+        (Half::Robot, "metal-1", "worker-1"),
+        (Half::Hetzner, "worker-1", "metal-1"),
+    ] {
+        sandbox.stop(half);
+        is(&env(&sandbox), unknown, known, "onnection refused");
+        sandbox.resume(half).unwrap();
     }
 }
 
