@@ -1,6 +1,6 @@
 //! Clusters with dedicated servers: what is said of the login of Robot, of its servers and of their nodes.
 
-use crate::doctor::world::{Broken, CHECKS, World, checks, each_in, unchanged};
+use crate::doctor::world::{Broken, CHECKS, KUBE_SYSTEM, LEASE, World, checks, each_in, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use sandbox::robot::{Limit, Sees};
@@ -232,4 +232,27 @@ fn the_token_of_another_project_is_seen_beside_dedicated_servers() {
         project.message.contains("of 2 nodes none has its server"),
         "{project:?}"
     );
+}
+
+/// A login that the daemon was refused a minute ago is not repeated: its Lease says so.
+#[test]
+fn while_a_refused_login_waits_none_is_tried() {
+    let world = mixed();
+    let refused = jiff::Timestamp::now().to_string();
+    let key = "ccm-from-scratch/robot-login-refused";
+    let cluster = world.sandbox.cluster();
+    assert!(cluster.edit("leases", KUBE_SYSTEM, LEASE, |lease| {
+        lease["metadata"]["annotations"][key] = json!(refused);
+    }));
+    let before = world.sandbox.robot().logins();
+    let ran = world.doctor(&["-o", "json"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let said = checks(&ran);
+    let (_, robot) = said.iter().find(|(name, _)| name == "robot").unwrap();
+    assert_eq!(robot.status, "fail", "{robot:?}");
+    assert!(
+        robot.message.contains("the next one is tried at"),
+        "{robot:?}"
+    );
+    assert_eq!(world.sandbox.robot().logins(), before);
 }
