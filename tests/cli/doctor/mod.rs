@@ -7,5 +7,5 @@ mod objects;
 mod report;
 mod robot;
 mod routes;
-mod world;
-mod worlds;
+pub mod world;
+pub mod worlds;
