@@ -56,11 +56,11 @@ pub(super) fn resolve(
         }
         match found.len() {
             1 => names.append(&mut found),
-            0 => exit = Err(Printer::failure(&word.none(&none(&word), &known)).into()),
-            _ => exit = Err(Printer::failure(&word.ambiguous(&found)).into()),
+            0 => exit = Err(Printer::failure(&word.none(&none(&word), &known))),
+            _ => exit = Err(Printer::failure(&word.ambiguous(&found))),
         }
     }
-    exit.map(|()| names)
+    exit.map(|()| names).map_err(Failed::Shown)
 }
 
 /// An object that exists.

@@ -14,7 +14,7 @@ use crate::cache::Freshness;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
-use crate::kube::{self, Node};
+use crate::kube;
 use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress, Urgency};
 use crate::settings::Command;
 use jiff::Timestamp;
@@ -43,10 +43,8 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeInspect, words)?;
     let (plans, outage) = nodes.context.read(|sides| nodes.read(sides))?;
-    let text = |_| match Sides::of(outage.as_ref()) {
-        Sides::Both => plans.iter().map(inspection).collect(),
-        known => plans.iter().map(|plans| half(plans, known)).collect(),
-    };
+    let known = Sides::of(outage.as_ref());
+    let text = |_| plans.iter().map(|one| inspection(one, known)).collect();
     Ok(nodes.context.show(&plans, outage.as_ref(), text))
 }
 
@@ -475,8 +473,26 @@ fn diff_cell(plans: &Plans) -> String {
     )
 }
 
-/// Both sides, matched how, every value with what asks for it, and what sync would do.
-fn inspection(plans: &Plans) -> String {
+/// Both sides, matched how, every value with what asks for it, and what sync would do. Where only Kubernetes is known, all
+/// that it says.
+fn inspection(plans: &Plans, known: Sides) -> String {
+    let node = &plans.node.node;
+    let taints = node.spec.taints.iter();
+    let taints = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
+    let mut of_node = listed("TAINTS", taints);
+    if known == Sides::Kubernetes {
+        let conditions = node.status.conditions.iter();
+        let conditions = conditions.map(|one| {
+            line(format_args!(
+                "  {}: {} {}",
+                one.kind, one.status, one.reason
+            ))
+        });
+        let labels = node.metadata.labels.iter();
+        let labels = labels.map(|(key, value)| line(format_args!("  {key}={value}")));
+        of_node += &listed("CONDITIONS", conditions);
+        of_node += &listed("LABELS", labels);
+    }
     let fields = plans.node.fields();
     let fields: String = fields
         .map(|one| field(&one.field, &one.have, &one.want, false, &one.source))
@@ -484,18 +500,21 @@ fn inspection(plans: &Plans) -> String {
     let findings = cancelled(&plans.node.server).into_iter();
     let findings: String = findings.chain(plans.findings().map(finding)).collect();
     [
-        both_sides(&plans.node, Sides::Both),
-        taints(&plans.node.node),
+        both_sides(&plans.node, known),
+        of_node,
         section(
             "\nVALUES (= as wanted, ~ differs)",
             &fields,
             match plans.obstacles().next() {
                 Some(_) => "unknown: its desired state can't be computed, see FINDINGS",
-                None => "none: nothing is wanted of this node",
+                None => known.or_unknown("none: nothing is wanted of this node"),
             },
         ),
-        section("\nFINDINGS", &findings, "none"),
-        would_do(&plans.proposal().changes, "change nothing"),
+        section("\nFINDINGS", &findings, known.or_unknown("none")),
+        would_do(
+            &plans.proposal().changes,
+            known.or_unknown("change nothing"),
+        ),
     ]
     .concat()
 }
@@ -526,37 +545,6 @@ fn cancelled(server: &Server) -> Option<String> {
         paid_until(server)
     );
     server.is_cancelled.then(|| paragraph("  ! ", 4, &text))
-}
-
-/// What one API alone knows.
-fn half(plans: &Plans, known: Sides) -> String {
-    let node = &plans.node.node;
-    let labels = node.metadata.labels.iter();
-    let labels = labels.map(|(key, value)| line(format_args!("  {key}={value}")));
-    let conditions = node.status.conditions.iter().map(|one| {
-        let reason = match &*one.reason {
-            "" => String::new(),
-            reason => format!(" ({reason})"),
-        };
-        line(format_args!("  {}: {}{reason}", one.kind, one.status))
-    });
-    let of_node = [
-        taints(node),
-        listed("CONDITIONS", conditions),
-        listed("LABELS", labels),
-    ];
-    [
-        both_sides(&plans.node, known),
-        of_node.concat(),
-        section("\nSYNC WOULD", "", known.or_unknown("")),
-    ]
-    .concat()
-}
-
-fn taints(node: &Node) -> String {
-    let taints = node.spec.taints.iter();
-    let lines = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
-    listed("TAINTS", lines)
 }
 
 fn both_sides(plan: &NodePlan, known: Sides) -> String {

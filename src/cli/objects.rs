@@ -152,14 +152,14 @@ impl Context {
     }
 
     /// What annotations are checked by while the cloud does not answer.
-    pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, Exit> {
+    pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, Failed> {
         let (gate, unknown) = (Arc::new(OpenGate), self.unknown.clone());
         let provider = wire::provider(&self.settings, gate, None, unknown);
         let snapshot = provider.and_then(|provider| {
             let snapshot = provider.for_manifests(&[], false);
             snapshot.map_err(|error| error.to_string())
         });
-        snapshot.map_err(|why| Printer::failure(&why))
+        snapshot.map_err(|why| Failed::Shown(Printer::failure(&why)))
     }
 
     /// Who does the same work.
@@ -230,43 +230,25 @@ impl Context {
     /// that
     /// it keeps for ever. The error: the profile is only a default, and no node has it.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
-        let wrong = self.wrong_profile();
-        match wrong.map_err(|error| self.failed(&error))? {
-            Some(why) => Err(Printer::failure(&why)),
-            None => Ok(()),
-        }
-    }
-
-    /// A command that only reads warns, and continues. What can't be read it reports itself.
-    pub(super) fn warn_of_profile(&self) {
-        if let Ok(Some(why)) = self.wrong_profile() {
-            Printer::notice(why);
-        }
-    }
-
-    fn wrong_profile(&self) -> Result<Option<String>, cache::Error> {
         if !self.unknown.iter().any(|name| name == CLOUD_PROVIDER) {
-            return Ok(None);
+            return Ok(());
         }
-        let nodes = self
-            .apis
-            .nodes
-            .whole(Duration::MAX, ReadFrom::Latest)?
-            .value;
+        let nodes = self.apis.nodes.whole(Duration::MAX, ReadFrom::Latest);
+        let nodes = nodes.map_err(|error| self.failed(&error))?.value;
         let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
         let is_foreign = |node: &Arc<Node>| {
             let id = &node.spec.provider_id;
             self.apis.provider.parse_provider_id(id) == ProviderId::Foreign
         };
         let mut with_id = nodes.iter().filter(has_id).peekable();
-        let is_wrong = with_id.peek().is_some() && with_id.all(is_foreign);
-        Ok(is_wrong.then(|| {
-            format!(
+        match with_id.peek().is_some() && with_id.all(is_foreign) {
+            true => Err(Printer::failure(&format!(
                 "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's \
                  profile, or take the daemon's settings with --settings-from",
                 self.apis.provider.name()
-            )
-        }))
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// `inspect`. `report`: of an API that does not answer.

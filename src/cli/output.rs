@@ -8,7 +8,6 @@ use super::terminal::{colored, columns, has_color, is_terminal, over_wait, scree
 use crate::cache;
 use crate::controllers::Report;
 use crate::http::without_known_secrets;
-use crate::kube;
 use crate::provider::Kept;
 use crate::settings::Output;
 use crate::text::{lines, one_line};
@@ -259,18 +258,6 @@ pub(super) enum Failed {
 impl From<cache::Error> for Failed {
     fn from(error: cache::Error) -> Failed {
         Failed::Api(error)
-    }
-}
-
-impl From<kube::Error> for Failed {
-    fn from(error: kube::Error) -> Failed {
-        Failed::Api(error.into())
-    }
-}
-
-impl From<Exit> for Failed {
-    fn from(exit: Exit) -> Failed {
-        Failed::Shown(exit)
     }
 }
 
