@@ -1,7 +1,7 @@
 //! What the lists share: the order of rows, `-o name`, `--no-headers`, `--watch`.
 
-use super::objects::{Context, Failed, Planned, Sides, document};
-use super::output::{self, Exit, Printer};
+use super::objects::{Context, Planned, Sides, document};
+use super::output::{self, Exit, Failed, Printer};
 use super::table::Columns;
 use super::terminal::is_terminal;
 use super::{commands, wire};

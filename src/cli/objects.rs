@@ -1,7 +1,7 @@
 //! What the commands on nodes, Services and routes share. `list` and `inspect` show what is planned; `sync` shows it
 //! (`--dry-run`) or does now what one tick of the daemon would do.
 
-use super::output::{self, Document, Exit, Printer, line, paragraph, wrapped_in};
+use super::output::{self, Document, Exit, Failed, Printer, line, paragraph, wrapped_in};
 use super::startup::{CLOUD_PROVIDER, Started};
 use super::table;
 use super::terminal::{columns, is_terminal};
@@ -108,19 +108,6 @@ impl Sides {
                 cache::Error::Cloud(_) | cache::Error::Dedicated(_) => Sides::Kubernetes,
             },
         }
-    }
-}
-
-/// Why a command can't show what it should.
-pub(super) enum Failed {
-    Api(cache::Error),
-    /// It was printed.
-    Shown(Exit),
-}
-
-impl From<cache::Error> for Failed {
-    fn from(error: cache::Error) -> Failed {
-        Failed::Api(error)
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`line`]: only our own line ends are any.
 
 use super::terminal::{colored, columns, has_color, show_wait};
+use crate::cache;
 use crate::controllers::Report;
 use crate::http::without_known_secrets;
 use crate::provider::Kept;
@@ -33,6 +34,19 @@ impl Exit {
             Exit::Done if is_failed => Exit::Failed,
             exit => exit,
         }
+    }
+}
+
+/// Why a command can't show what it should.
+pub(super) enum Failed {
+    Api(cache::Error),
+    /// It was printed.
+    Shown(Exit),
+}
+
+impl From<cache::Error> for Failed {
+    fn from(error: cache::Error) -> Failed {
+        Failed::Api(error)
     }
 }
 
