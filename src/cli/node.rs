@@ -374,7 +374,7 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     let plan = &plans.node;
     let addresses = match is_wide {
         true => usize::MAX,
-        false if is_terminal() && columns() < ROOM_FOR_TWO => 1,
+        false if is_terminal(false) && columns() < ROOM_FOR_TWO => 1,
         false => 2,
     };
     let (id, state) = server(&plan.server);

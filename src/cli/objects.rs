@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How often `--watch` asks the cloud: its calls are few.
-const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
+pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Everything that was planned: a controller's view of all objects of a command.
 pub(super) trait Planned {
@@ -309,12 +309,17 @@ pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = S
 
 /// A line about an object. In lines of the terminal's width at one; whoever searches a pipe finds the whole line.
 pub(super) fn about(mark: char, object: &str, text: &str) -> String {
-    if !is_terminal() {
-        return line(format_args!("{mark} {object}  {text}"));
+    of_object(&format!("{mark} "), object, text)
+}
+
+/// The same without a mark.
+fn of_object(first: &str, object: &str, text: &str) -> String {
+    if !is_terminal(false) {
+        return line(format_args!("{first}{object}  {text}"));
     }
     // Wrapping leaves one space between words: one column is for the second.
     let text = format!("{object} {text}");
-    let lines = wrapped_in(columns() - 1, &format!("{mark} "), 6, &text);
+    let lines = wrapped_in(columns() - 1, first, 6, &text);
     lines.replacen(&format!("{object} "), &format!("{object}  "), 1)
 }
 
@@ -341,7 +346,7 @@ pub(super) fn warnings<'a>(
 /// What was done, what should be known, what failed, and how much of each.
 pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> String {
     let changes = report.changes.iter();
-    let changes = changes.map(|(object, change)| line(format_args!("{object}  {change}")));
+    let changes = changes.map(|(object, change)| of_object("", object, change));
     let failures = report.failures.iter();
     let failures =
         failures.map(|failure| about('!', &failure.object, &format!("failed: {}", failure.why)));
