@@ -6,7 +6,7 @@ use super::objects::{
     Context, Item, Planned, Sides, error_of, field, finding, listed, or_none, section, sides,
     warnings, would_do,
 };
-use super::output::{Exit, Failed, line, or_dash, without};
+use super::output::{Exit, Failed, line, or_dash, paragraph, without};
 use super::table::Columns;
 use super::terminal::{columns, is_terminal};
 use super::{startup, wire};
@@ -15,7 +15,7 @@ use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
 use crate::kube;
-use crate::provider::{Field, Finding, Instance, NodeAddress, Urgency};
+use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress, Urgency};
 use crate::settings::Command;
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -191,7 +191,9 @@ fn called_in_cloud(plans: &Plans) -> Known {
         others.extend(instance.public_ipv4.map(|ip| ip.to_string()));
         others.extend(instance.public_ipv6.map(|range| range.to_string()));
         others.push(instance.name.clone());
+        others.push(instance.id.number().to_string());
     }
+    others.push(plan.node.spec.provider_id.clone());
     others.push(server(&plan.server).0);
     Known {
         name: plan.object.name.clone(),
@@ -246,7 +248,9 @@ impl Planned for Vec<Plans> {
     const KIND: &'static str = "Node";
 
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
-        let items = self.iter().map(|plans| {
+        let has_outage = report.is_some_and(|report| report.outage.is_some());
+        let is_partial = has_outage && Sides::of(report) == Sides::Both;
+        let items = self.iter().map(move |plans| {
             let changes = plans.node.changes.iter().map(Change::Node);
             let lifecycle = plans.lifecycle_change().map(Change::Lifecycle);
             Item {
@@ -262,7 +266,8 @@ impl Planned for Vec<Plans> {
                 held_back: None,
                 findings: plans.findings().collect(),
                 events: None,
-                error: error_of(report, &format!("node/{}", plans.node.object.name)),
+                error: error_of(report, &format!("node/{}", plans.node.object.name))
+                    .filter(|_| !is_partial || plans.node.server == Server::Unclear),
             }
         });
         items.collect()
@@ -276,6 +281,11 @@ impl Planned for Vec<Plans> {
         let notes = self.iter().map(|plans| &plans.node);
         let notes = notes.flat_map(|node| warnings(node.object.for_people(), &node.findings));
         notes.collect()
+    }
+
+    fn is_unclear(&self) -> bool {
+        self.iter()
+            .any(|plans| plans.node.server == Server::Unclear)
     }
 }
 
@@ -313,13 +323,24 @@ impl Serialize for Cloud<'_> {
         let Cloud(instance, matched_by) = self;
         let private = instance.private.iter().map(|private| private.ip);
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("kind", "Server")?;
+        let is_dedicated = instance.id.dedicated().is_some();
+        let kind = if is_dedicated {
+            "DedicatedServer"
+        } else {
+            "Server"
+        };
+        map.serialize_entry("kind", kind)?;
         map.serialize_entry("id", &instance.id.number())?;
         map.serialize_entry("name", &instance.name)?;
         map.serialize_entry("state", &instance.state.to_string())?;
         map.serialize_entry("type", &*instance.instance_type)?;
         map.serialize_entry("location", &*instance.location)?;
         map.serialize_entry("networkZone", &*instance.network_zone)?;
+        if is_dedicated {
+            map.serialize_entry("dataCenter", &*instance.data_center)?;
+            map.serialize_entry("cancelled", &instance.is_cancelled)?;
+            map.serialize_entry("paidUntil", &*instance.paid_until)?;
+        }
         map.serialize_entry("publicIpv4", &instance.public_ipv4)?;
         map.serialize_entry("publicIpv6", &instance.public_ipv6)?;
         map.serialize_entry("privateIps", &private.collect::<Vec<_>>())?;
@@ -332,11 +353,18 @@ impl Serialize for Cloud<'_> {
 fn server(server: &Server) -> (String, String) {
     let none = || "-".to_owned();
     match server {
-        Server::Matched(instance, _) => (instance.id.to_string(), instance.state.to_string()),
+        Server::Matched(instance, _) => {
+            let more = if instance.is_cancelled {
+                ",cancelled"
+            } else {
+                ""
+            };
+            (instance.id.to_string(), format!("{}{more}", instance.state))
+        }
         Server::Gone(id) => (id.to_string(), "missing".into()),
         Server::Foreign => (none(), "foreign".into()),
         Server::Unknown => (none(), "unknown".into()),
-        Server::Unclear => (none(), "?".into()),
+        Server::Unclear => ("?".into(), "?".into()),
         Server::Unmatched => (none(), none()),
     }
 }
@@ -469,7 +497,8 @@ fn inspection(plans: &Plans, known: Sides) -> String {
     let fields: String = fields
         .map(|one| field(&one.field, &one.have, &one.want, false, &one.source))
         .collect();
-    let findings: String = plans.findings().map(finding).collect();
+    let findings = cancelled(&plans.node.server).into_iter();
+    let findings: String = findings.chain(plans.findings().map(finding)).collect();
     [
         both_sides(&plans.node, known),
         of_node,
@@ -490,6 +519,34 @@ fn inspection(plans: &Plans, known: Sides) -> String {
     .concat()
 }
 
+/// Where that is known.
+pub(super) fn paid_until(server: &Instance) -> String {
+    match &*server.paid_until {
+        "" => String::new(),
+        date => format!(", and paid until {date}"),
+    }
+}
+
+fn called(id: InstanceId) -> String {
+    match id {
+        InstanceId::Cloud(number) => format!("server {number}"),
+        InstanceId::Dedicated(number) => format!("dedicated server {number}"),
+    }
+}
+
+/// Of a dedicated server: what its contract means for the node.
+fn cancelled(server: &Server) -> Option<String> {
+    let Server::Matched(server, _) = server else {
+        return None;
+    };
+    let text = format!(
+        "the dedicated server is cancelled{}: when its contract has ended, Robot does not list it, and its node is deleted; \
+         move its pods in time, or revoke the cancellation in Robot",
+        paid_until(server)
+    );
+    server.is_cancelled.then(|| paragraph("  ! ", 4, &text))
+}
+
 fn both_sides(plan: &NodePlan, known: Sides) -> String {
     let node = &plan.node;
     let mut ready = if node.is_ready() { "Ready" } else { "NotReady" }.to_owned();
@@ -500,11 +557,15 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
     let (mut identity, mut matched_by) = (Vec::new(), "-".to_owned());
     match &plan.server {
         Server::Matched(instance, by) => {
-            identity.push(format!("server {}", instance.id));
+            let at = match instance.id.cloud() {
+                Some(_) => &instance.location,
+                None => &instance.data_center,
+            };
+            identity.push(called(instance.id));
             name.push(instance.name.clone());
             place.push(format!(
-                "{}, {} ({})",
-                instance.instance_type, instance.location, instance.network_zone
+                "{}, {at} ({})",
+                instance.instance_type, instance.network_zone
             ));
             matched_by = by.to_string();
             addresses.extend(instance.public_ipv4.map(|ip| format!("public {ip}")));
@@ -512,7 +573,7 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
             let private = instance.private.iter();
             addresses.extend(private.map(|p| format!("private {} (Network {})", p.ip, p.network)));
         }
-        Server::Gone(id) => identity.push(format!("server {id}")),
+        Server::Gone(id) => identity.push(called(*id)),
         Server::Foreign | Server::Unknown | Server::Unmatched | Server::Unclear => {}
     }
     let reported = node

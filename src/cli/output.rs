@@ -128,12 +128,13 @@ pub(super) fn line(text: impl std::fmt::Display) -> String {
 
 /// A text in lines of at most so many characters: `first` stands before the first one, `indent` spaces before the
 /// others.
-/// A word that is longer than a line, e.g. the path of an error, is cut into lines as well.
+/// A word that is longer than a line, e.g. the path of an error, is cut into lines as well: a secret must not be in it,
+/// for in pieces it is not found any more.
 pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str) -> String {
     let new_line = format!("\n{:indent$}", "");
     let mut lines = first.to_owned();
     let (mut column, mut begin) = (first.chars().count(), true);
-    for word in one_line(text).split_whitespace() {
+    for word in one_line(&without_known_secrets(text)).split_whitespace() {
         let length = word.chars().count();
         if !begin && column + 1 + length <= columns {
             lines.push(' ');
