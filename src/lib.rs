@@ -33,7 +33,9 @@
 //! | what | where |
 //! |---|---|
 //! | a panic in a thread | `cli/process.rs` |
-//! | width and colour of a terminal | `cli/terminal.rs` |
+//! | width and colour of a terminal, what is redrawn | `cli/terminal.rs` |
+//! | help in the terminal's width | `cli/reflow.rs` |
+//! | what is waited for: noted, and shown | `provider/waits.rs`, `cli/logging.rs` |
 //! | what a change says before and after it is made | `provider/description.rs` |
 //! | secrets are redacted | `http/secret.rs` |
 //! | what is wrong with an annotation's value | `hetzner/load_balancers/values.rs` and `text`; `parser.rs` beside it adds its name |

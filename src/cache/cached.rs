@@ -184,6 +184,8 @@ pub(super) struct CallPause {
     last: Mutex<Option<Failed>>,
     /// Multiplies the waits; 1 outside of tests.
     scale: f64,
+    /// Of each wait.
+    pub(super) at_least: Duration,
 }
 
 struct Failed {
@@ -197,6 +199,7 @@ impl CallPause {
         CallPause {
             last: Mutex::new(None),
             scale,
+            at_least: Duration::ZERO,
         }
     }
 
@@ -229,7 +232,7 @@ impl CallPause {
         *last = error.map(|error| Failed {
             error: error.clone(),
             wait,
-            again: now + wait.mul_f64(self.scale),
+            again: now + wait.mul_f64(self.scale).max(self.at_least),
         });
     }
 }

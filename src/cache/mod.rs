@@ -92,6 +92,8 @@ impl Apis {
     /// server is taken from the list of all. For a display that is redrawn: no write may rest on it.
     pub fn poll_cloud_every(&mut self, interval: Duration) {
         self.cloud_interval = interval;
+        self.pause.at_least = interval;
+        self.dedicated_pause.at_least = interval;
     }
 
     /// All Services of type LoadBalancer, no older than that.

@@ -5,6 +5,8 @@
 //! also a row of [`Command`], which the rows of the settings name.
 
 use super::output::{Exit, Printer};
+use super::reflow::reflowed;
+use super::terminal::help_columns;
 use super::topics;
 use crate::settings::{self, Command, all_nearest, next_word, one_of};
 use std::ffi::OsString;
@@ -89,12 +91,12 @@ impl Entry {
             (Kind::Help, _) => self.help.replace(TOPICS, &topics::list()),
             _ => self.help.to_owned(),
         };
-        match IS_PLUGIN.get() {
-            None => text,
-            Some(()) => top().iter().fold(text, |text, name| {
+        reflowed(&text, help_columns(), |text| match IS_PLUGIN.get() {
+            None => text.to_owned(),
+            Some(()) => top().iter().fold(text.to_owned(), |text, name| {
                 text.replace(&format!("ccm {name}"), &format!("kubectl ccm {name}"))
             }),
-        }
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::daemon::{Stop, StopGate};
 use crate::http;
 use crate::kube::{LeaseKey, LeaseSpec};
 use crate::metrics::LEADER;
+use crate::provider::{Awaited, waiting_for};
 use crate::settings::Settings;
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -45,7 +46,10 @@ pub(super) fn lead(
         true => WaitPolicy::UntilRenewed,
         false => WaitPolicy::Forever,
     };
-    match lease.acquire(policy) {
+    let waiting = waiting_for(Awaited::Event, || format!("the Lease {key}"));
+    let acquired = lease.acquire(policy);
+    drop(waiting);
+    match acquired {
         Acquired::Lease => {
             let exit = work();
             lease.release();

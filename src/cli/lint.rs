@@ -1,7 +1,7 @@
 //! `ccm lint`: what is wrong with manifests of Services, before there is a cluster. The findings are those of the service
 //! controller's plan; with a token, names and limits are checked by reading the project.
 
-use super::output::{self, Document, Exit, Printer, line, usage};
+use super::output::{self, Document, Exit, Printer, usage, whole_line};
 use super::startup::{self, Started};
 use super::wire;
 use crate::controllers::service;
@@ -94,7 +94,8 @@ fn lines(checked: &Checked) -> Vec<String> {
     let Checked { file, object, .. } = checked;
     let (namespace, name) = (text(&object["namespace"]), text(&object["name"]));
     let findings = checked.findings.iter().map(|finding| &finding.message);
-    let lines = findings.map(|why| line(format_args!("{file}: service/{namespace}/{name}: {why}")));
+    let line = |why| format!("{file}: service/{namespace}/{name}: {why}");
+    let lines = findings.map(|why| whole_line(false, "", 6, &line(why)));
     lines.collect()
 }
 

@@ -1,24 +1,19 @@
 //! What the lists share: the order of rows, `-o name`, `--no-headers`, `--watch`.
 
-use super::objects::{Context, Failed, Planned, Sides, document};
-use super::output::{self, Exit, Printer};
+use super::objects::{Context, Planned, Sides, document};
+use super::output::{self, Exit, Failed, Printer};
 use super::table::Columns;
-use super::terminal::is_terminal;
-use super::{commands, wire};
+use super::{commands, terminal, wire};
 use crate::controllers::Report;
 use crate::daemon;
 use crate::provider::Kept;
 use crate::settings::{Output, Settings};
 use std::collections::HashSet;
-use std::io::{self, Write};
 use std::thread::sleep;
 use std::time::Duration;
 
 /// How often `--watch` reads the cluster.
-const POLL_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Moves to the first place of a terminal, and clears everything behind it.
-const CLEAR: &str = "\u{1b}[H\u{1b}[J";
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How a list shows plans, a row each.
 pub(super) struct Table<Plans, Row> {
@@ -88,7 +83,14 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
             Ok(list)
         };
         if settings.watch.value {
-            return self.watch(settings, fetch);
+            let mut before = HashSet::new();
+            return watch(settings, |can_redraw| {
+                let (text, nothing) = self.text(settings, &mut fetch()?);
+                Ok(match can_redraw {
+                    true => Printer::redraw(&(text + &nothing)),
+                    false => print_new(&text, &mut before),
+                })
+            });
         }
         let mut list = fetch()?;
         let (text, nothing) = self.text(settings, &mut list);
@@ -103,41 +105,6 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
         }
         Printer::stderr(&list.notes);
         Ok(exit.fail_if(list.outage.is_some()))
-    }
-
-    /// Draws the list anew at a terminal; elsewhere prints the lines that were not there before. Ends with a signal.
-    fn watch(
-        &self,
-        settings: &Settings,
-        fetch: impl Fn() -> Result<List<Plans>, Exit>,
-    ) -> Result<Exit, Exit> {
-        daemon::exit_on_signals()
-            .map_err(|error| Printer::failure(&format!("signals can't be watched: {error}")))?;
-        let mut before = HashSet::new();
-        let mut list = fetch()?;
-        loop {
-            let (text, nothing) = self.text(settings, &mut list);
-            if is_terminal() {
-                let _ = io::stdout().lock().write_all(CLEAR.as_bytes());
-                Printer::text(&(text + &nothing));
-            } else {
-                // However wide its columns are.
-                let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
-                let new = text.lines().filter(|line| !before.contains(&cells(line)));
-                Printer::text(&new.map(|line| format!("{line}\n")).collect::<String>());
-                before = text.lines().map(cells).collect();
-            }
-            if Printer::has_no_reader() {
-                return Ok(Exit::Done);
-            }
-            list = loop {
-                sleep(wire::scaled(settings, POLL_INTERVAL));
-                // What failed is on stderr; the next poll may do better.
-                if let Ok(list) = fetch() {
-                    break list;
-                }
-            };
-        }
     }
 
     /// The rows and what follows them; and why there are none.
@@ -169,6 +136,33 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
             _ => (text, nothing),
         }
     }
+}
+
+/// Shows something again and again: in the place of the last screen, where a terminal can do that. Ends with a signal, or
+/// without a reader.
+pub(super) fn watch(
+    settings: &Settings,
+    mut show: impl FnMut(bool) -> Result<Exit, Exit>,
+) -> Result<Exit, Exit> {
+    daemon::exit_on_signals(terminal::end)
+        .map_err(|error| Printer::failure(&format!("signals can't be watched: {error}")))?;
+    let can_redraw = terminal::can_redraw(false);
+    show(can_redraw)?;
+    while !Printer::has_no_reader() {
+        sleep(wire::scaled(settings, POLL_INTERVAL));
+        // What failed is on stderr; the next poll may do better.
+        let _ = show(can_redraw);
+    }
+    Ok(Exit::Done)
+}
+
+/// The lines that were not there before, however wide their columns are.
+fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
+    let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
+    let new = text.lines().filter(|line| !before.contains(&cells(line)));
+    let exit = Printer::text(&new.map(|line| format!("{line}\n")).collect::<String>());
+    *before = text.lines().map(cells).collect();
+    exit
 }
 
 /// The place of the column with this heading, written in any case.

@@ -1,18 +1,19 @@
 //! The log on stderr. Only our own modules log; other crates are capped at `warn`, and
 //! `RUST_LOG` is not read: ureq's trace would print the bearer token. Beside it the line of a command that waits.
 
-use super::output::Printer;
-use super::terminal::show_wait;
+use super::output::{Printer, whole_line};
+use super::terminal::{self, show_wait};
 use crate::controllers::{CHANGES_MADE, FINDINGS};
-use crate::http::{Open, longest_wait, note_waits, without_known_secrets};
+use crate::http::without_known_secrets;
+use crate::provider::{Awaited, Open, longest_wait, note_waits};
 use crate::settings::{LogFormat, Settings};
-use crate::text::one_line;
+use crate::text::{cut, one_line};
 use env_logger::Builder;
 use jiff::Timestamp;
 use log::kv::{Error, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Record};
 use serde_json::{Map, json};
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Who reads the log: a cluster's log store, or the person whose command is running.
@@ -35,6 +36,7 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
         Reader::Person => (level, LevelFilter::Off),
         Reader::Waiting => (level.max(LevelFilter::Info), LevelFilter::Off),
     };
+    let can_redraw = terminal::can_redraw(true);
     let started = Builder::new()
         .filter_level(LevelFilter::Warn)
         .filter_module("ccm", level)
@@ -44,17 +46,19 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
             let level = record.level();
             let message = printable(&record.args().to_string());
             let line = match (format, reader) {
-                (LogFormat::Json, _) => json_line(record),
-                (LogFormat::Text, Reader::Daemon) => format!("{} {level:<5} {message}", now()),
+                (LogFormat::Json, _) => json_line(record) + "\n",
+                (LogFormat::Text, Reader::Daemon) => format!("{} {level:<5} {message}\n", now()),
                 (LogFormat::Text, Reader::Waiting) if level == Level::Info => {
-                    format!("… {message}")
+                    whole_line(true, "… ", 6, &message)
                 }
                 (LogFormat::Text, Reader::Person | Reader::Waiting) => {
-                    format!("ccm: {}: {message}", level.as_str().to_lowercase())
+                    let level = level.as_str().to_lowercase();
+                    whole_line(true, "ccm: ", 6, &format!("{level}: {message}"))
                 }
             };
-            show_wait(None);
-            writeln!(out, "{line}")
+            // It is printed later, when the line about a wait may be there again.
+            let erased = if can_redraw { terminal::ERASE_LINE } else { "" };
+            write!(out, "{erased}{line}")
         })
         .try_init();
     // Only a second start can fail, and there is none.
@@ -125,11 +129,11 @@ const SLOW: Duration = Duration::from_secs(1);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A line on stderr while a command waits for an API, so that no command is silent for long; until the process ends. A
-/// terminal shows one, which is replaced and then erased.
+/// A line on stderr while a command waits, so that no command is silent for long; until the process ends. A terminal shows
+/// one, which is replaced and then erased. Elsewhere each is a line of its own, and only calls have some.
 pub(super) fn show_waits() {
     note_waits();
-    let is_terminal = std::io::stderr().is_terminal();
+    let is_terminal = terminal::can_redraw(true);
     // Without this thread a command is silent and works.
     let _ = std::thread::Builder::new().spawn(move || {
         let mut last = LastLine {
@@ -138,10 +142,11 @@ pub(super) fn show_waits() {
         };
         loop {
             std::thread::sleep(POLL_INTERVAL);
-            let open = longest_wait();
+            let open = longest_wait(|kind| is_terminal || kind == Awaited::Call);
             if is_terminal {
                 let open = open.filter(|open| open.since.elapsed() >= FIRST_AT_A_TERMINAL);
-                show_wait(open.as_ref().map(waiting_line).as_deref());
+                let line = |open: &Open| waiting_line(open, terminal::wait_columns() - 1);
+                show_wait(open.as_ref().map(line).as_deref());
             } else if let Some(open) = open
                 && last.is_due(&open, Instant::now())
             {
@@ -149,7 +154,7 @@ pub(super) fn show_waits() {
                     number: Some(open.number),
                     at: Instant::now(),
                 };
-                Printer::stderr(&(waiting_line(&open) + "\n"));
+                Printer::stderr(&(waiting_line(&open, usize::MAX) + "\n"));
             }
         }
     });
@@ -170,15 +175,15 @@ impl LastLine {
     }
 }
 
-/// `ccm: waiting for GET https://10.0.0.1:6443/version (4 s)`.
-fn waiting_line(open: &Open) -> String {
+/// `ccm: waiting for GET https://10.0.0.1:6443/version (4 s)`, in so many characters.
+fn waiting_line(open: &Open, columns: usize) -> String {
     // The query is long, and helps no reader.
     let what = open.what.split('?').next().unwrap_or_default();
+    let (begin, end) = ("ccm: waiting for ", open.since.elapsed().as_secs());
+    let end = format!(" ({end} s)");
+    let room = columns.saturating_sub(begin.len() + end.len());
     let what = one_line(what);
-    format!(
-        "ccm: waiting for {what} ({} s)",
-        open.since.elapsed().as_secs()
-    )
+    format!("{begin}{}{end}", cut(&what, room))
 }
 
 #[cfg(test)]
@@ -207,6 +212,7 @@ mod tests {
             };
             let open = Open {
                 number: open,
+                kind: Awaited::Call,
                 what: String::new(),
                 since: at(since),
             };

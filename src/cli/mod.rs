@@ -18,6 +18,7 @@ mod node;
 mod objects;
 mod output;
 mod process;
+mod reflow;
 mod route;
 mod run;
 mod startup;
@@ -45,7 +46,9 @@ const PLUGIN: &str = "kubectl-ccm";
 /// Runs what the words say; the first is the name that the program was called by.
 pub fn main(words: Vec<OsString>) -> ExitCode {
     process::prepare();
-    ExitCode::from(dispatch(without_program(words)) as u8)
+    let exit = dispatch(without_program(words));
+    terminal::end();
+    ExitCode::from(exit as u8)
 }
 
 /// The words without the program's name, and with the profile that this name asks for. It stands before all flags,

@@ -3,10 +3,10 @@
 use super::lists::{List, Table};
 use super::names::{self, Known, Word};
 use super::objects::{
-    Context, Failed, Item, Planned, Sides, error_of, field, finding, listed, or_none, section,
-    sides, warnings, would_do,
+    Context, Item, Planned, Sides, error_of, field, finding, listed, or_none, section, sides,
+    warnings, would_do,
 };
-use super::output::{Exit, line, or_dash, without};
+use super::output::{Exit, Failed, line, or_dash, without};
 use super::table::Columns;
 use super::terminal::{columns, is_terminal};
 use super::{startup, wire};
@@ -376,7 +376,7 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     let plan = &plans.node;
     let addresses = match is_wide {
         true => usize::MAX,
-        false if is_terminal() && columns() < ROOM_FOR_TWO => 1,
+        false if is_terminal(false) && columns() < ROOM_FOR_TWO => 1,
         false => 2,
     };
     let (id, state) = server(&plan.server);

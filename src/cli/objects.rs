@@ -1,14 +1,14 @@
 //! What the commands on nodes, Services and routes share. `list` and `inspect` show what is planned; `sync` shows it
 //! (`--dry-run`) or does now what one tick of the daemon would do.
 
-use super::output::{self, Document, Exit, Printer, line, paragraph, wrapped_in};
+use super::output::{self, Document, Exit, Failed, Printer, line, paragraph, wrapped_in};
 use super::startup::{CLOUD_PROVIDER, Started};
 use super::table;
 use super::terminal::{columns, is_terminal};
 use super::{leader, wire};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::controllers::{Proposal, Report};
-use crate::kube::{self, Node, PastEvent};
+use crate::kube::{Node, PastEvent};
 use crate::provider::{
     Description, Field, Finding, OpenGate, ProviderId, Severity, Snapshot, Source,
 };
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How often `--watch` asks the cloud: its calls are few.
-const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
+pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Everything that was planned: a controller's view of all objects of a command.
 pub(super) trait Planned {
@@ -108,31 +108,6 @@ impl Sides {
                 cache::Error::Cloud(_) | cache::Error::Dedicated(_) => Sides::Kubernetes,
             },
         }
-    }
-}
-
-/// Why a command can't show what it should.
-pub(super) enum Failed {
-    Api(cache::Error),
-    /// It was printed.
-    Shown(Exit),
-}
-
-impl From<cache::Error> for Failed {
-    fn from(error: cache::Error) -> Failed {
-        Failed::Api(error)
-    }
-}
-
-impl From<kube::Error> for Failed {
-    fn from(error: kube::Error) -> Failed {
-        Failed::Api(error.into())
-    }
-}
-
-impl From<Exit> for Failed {
-    fn from(exit: Exit) -> Failed {
-        Failed::Shown(exit)
     }
 }
 
@@ -352,12 +327,17 @@ pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = S
 
 /// A line about an object. In lines of the terminal's width at one; whoever searches a pipe finds the whole line.
 pub(super) fn about(mark: char, object: &str, text: &str) -> String {
-    if !is_terminal() {
-        return line(format_args!("{mark} {object}  {text}"));
+    of_object(&format!("{mark} "), object, text)
+}
+
+/// The same without a mark.
+fn of_object(first: &str, object: &str, text: &str) -> String {
+    if !is_terminal(false) {
+        return line(format_args!("{first}{object}  {text}"));
     }
     // Wrapping leaves one space between words: one column is for the second.
     let text = format!("{object} {text}");
-    let lines = wrapped_in(columns() - 1, &format!("{mark} "), 6, &text);
+    let lines = wrapped_in(columns() - 1, first, 6, &text);
     lines.replacen(&format!("{object} "), &format!("{object}  "), 1)
 }
 
@@ -384,7 +364,7 @@ pub(super) fn warnings<'a>(
 /// What was done, what should be known, what failed, and how much of each.
 pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> String {
     let changes = report.changes.iter();
-    let changes = changes.map(|(object, change)| line(format_args!("{object}  {change}")));
+    let changes = changes.map(|(object, change)| of_object("", object, change));
     let failures = report.failures.iter();
     let failures =
         failures.map(|failure| about('!', &failure.object, &format!("failed: {}", failure.why)));

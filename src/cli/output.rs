@@ -4,12 +4,14 @@
 //! with
 //! [`line`]: only our own line ends are any.
 
-use super::terminal::{colored, columns, has_color, show_wait};
+use super::terminal::{colored, columns, has_color, is_terminal, over_wait, screen};
+use crate::cache;
 use crate::controllers::Report;
 use crate::http::without_known_secrets;
+use crate::kube;
 use crate::provider::Kept;
 use crate::settings::Output;
-use crate::text::{lines, one_line, wrapped};
+use crate::text::{lines, one_line};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,21 +50,21 @@ impl Printer {
 
     /// What people read; with colours where they see them.
     pub(super) fn text(text: &str) -> Exit {
-        let text = without_known_secrets(text);
-        let text = lines(&text);
-        match has_color(false) {
-            true => Printer::to_stdout(&colored(&text)),
-            false => Printer::to_stdout(&text),
-        }
+        Printer::to_stdout(&shown(text, false))
+    }
+
+    /// The same in the place of the last screen.
+    pub(super) fn redraw(text: &str) -> Exit {
+        Printer::to_stdout(&screen(&shown(text, false)))
     }
 
     fn to_stdout(text: &str) -> Exit {
-        show_wait(None);
-        let mut stdout = io::stdout().lock();
-        match stdout
-            .write_all(text.as_bytes())
-            .and_then(|()| stdout.flush())
-        {
+        let mut stdout = io::stdout();
+        let written = over_wait(|| {
+            stdout.write_all(text.as_bytes())?;
+            stdout.flush()
+        });
+        match written {
             Ok(()) => Exit::Done,
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 HAS_NO_READER.store(true, Ordering::Relaxed);
@@ -80,26 +82,30 @@ impl Printer {
     }
 
     pub(super) fn stderr(text: &str) {
-        show_wait(None);
-        let text = without_known_secrets(text);
-        let text = lines(&text);
-        let text = match has_color(true) {
-            true => colored(&text).into(),
-            false => text,
-        };
+        let text = shown(text, true);
         // There is nowhere left to complain to.
-        let _ = io::stderr().lock().write_all(text.as_bytes());
+        let _ = over_wait(|| io::stderr().lock().write_all(text.as_bytes()));
     }
 
-    /// `ccm: …` on stderr, one line.
+    /// `ccm: …` on stderr.
     pub(super) fn notice(message: impl std::fmt::Display) {
-        Printer::stderr(&line(format_args!("ccm: {message}")));
+        Printer::stderr(&whole_line(true, "ccm: ", 6, &message.to_string()));
     }
 
     /// The same, and its exit code.
     pub(super) fn failure(message: &str) -> Exit {
         Printer::notice(message);
         Exit::Failed
+    }
+}
+
+/// What people are shown, with colours where they see them.
+fn shown(text: &str, is_stderr: bool) -> String {
+    let text = without_known_secrets(text);
+    let text = lines(&text);
+    match has_color(is_stderr) {
+        true => colored(&text),
+        false => text.into_owned(),
     }
 }
 
@@ -113,14 +119,38 @@ pub(super) fn line(text: impl std::fmt::Display) -> String {
 /// A word that is longer than a line, e.g. the path of an error, is cut into lines as well: a secret must not be in it,
 /// for in pieces it is not found any more.
 pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str) -> String {
-    let width = columns - indent;
-    let mut pieces: Vec<String> = Vec::new();
-    for line in wrapped(&one_line(&without_known_secrets(text)), width) {
-        let letters: Vec<char> = line.chars().collect();
-        pieces.extend(letters.chunks(width).map(String::from_iter));
+    let new_line = format!("\n{:indent$}", "");
+    let mut lines = first.to_owned();
+    let (mut column, mut begin) = (first.chars().count(), true);
+    let text = without_known_secrets(text);
+    for word in one_line(&text).split_whitespace() {
+        let length = word.chars().count();
+        if !begin && column + 1 + length <= columns {
+            lines.push(' ');
+            column += 1;
+        } else if !begin || column > indent && column + length > columns {
+            lines += &new_line;
+            column = indent;
+        }
+        for letter in word.chars() {
+            if column == columns {
+                lines += &new_line;
+                column = indent;
+            }
+            lines.push(letter);
+            column += 1;
+        }
+        begin = false;
     }
-    let between = format!("\n{:indent$}", "");
-    format!("{first}{}\n", pieces.join(&between))
+    lines + "\n"
+}
+
+/// What a person reads in lines of the terminal's width, and what is one line elsewhere: whoever searches there finds all.
+pub(super) fn whole_line(is_stderr: bool, first: &str, indent: usize, text: &str) -> String {
+    match is_terminal(is_stderr) {
+        true => paragraph(first, indent, text),
+        false => line(format_args!("{first}{text}")),
+    }
 }
 
 /// The same in the width of all texts, which is the terminal's.
@@ -218,6 +248,31 @@ pub(super) fn or_dash(text: &str) -> String {
     match text {
         "" => "-".to_owned(),
         text => text.to_owned(),
+    }
+}
+
+/// Why a command can't show what it should.
+pub(super) enum Failed {
+    Api(cache::Error),
+    /// It was printed.
+    Shown(Exit),
+}
+
+impl From<cache::Error> for Failed {
+    fn from(error: cache::Error) -> Failed {
+        Failed::Api(error)
+    }
+}
+
+impl From<kube::Error> for Failed {
+    fn from(error: kube::Error) -> Failed {
+        Failed::Api(error.into())
+    }
+}
+
+impl From<Exit> for Failed {
+    fn from(exit: Exit) -> Failed {
+        Failed::Shown(exit)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What holds for the whole process: memory, and how a bug ends it.
 
 use super::output::Printer;
+use super::terminal;
 use std::panic::PanicHookInfo;
 
 /// First thing in every run.
@@ -32,5 +33,6 @@ fn end_with_one_line(info: &PanicHookInfo) {
     Printer::failure(&format!(
         "internal error at {place}: {message}; this is a bug in ccm, please report it"
     ));
+    terminal::end();
     std::process::exit(1);
 }

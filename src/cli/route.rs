@@ -2,8 +2,8 @@
 //! destination, and one for each node with a condition to set or with something in its way.
 
 use super::lists::{List, Table};
-use super::objects::{Context, Failed, Item, Planned, Sides, about, error_of, warnings};
-use super::output::{Exit, Printer, or_dash, without};
+use super::objects::{Context, Item, Planned, Sides, about, error_of, warnings};
+use super::output::{Exit, Failed, Printer, or_dash, without};
 use super::table::Columns;
 use super::{startup, wire};
 use crate::controllers::route::{NodePlan, Plan, RouteController, Row, Step, condition_json};

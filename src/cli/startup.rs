@@ -13,9 +13,7 @@ use crate::settings::{
     self, Command, DaemonSettings, Parsed, Problem, Process, Settings, WorkloadName,
 };
 use crate::text::some_of;
-use jiff::Timestamp;
 use serde_json::Value;
-use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -33,8 +31,6 @@ pub(super) struct Started {
     pub(super) problems: Vec<settings::Problem>,
     /// Variables, and flags with their dashes, that are unset here and may be set for the daemon.
     pub(super) unknown: Vec<String>,
-    /// When Robot refused a login, of what was observed before: `status --watch` does it again and again.
-    pub(super) login_refused: Cell<Option<Timestamp>>,
     /// What its writes pass.
     gate: Arc<dyn Gate>,
     /// The client that the daemon's settings needed.
@@ -59,7 +55,6 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
-        login_refused: Cell::default(),
         kube,
     })
 }

@@ -1,18 +1,15 @@
 //! `ccm status`: everything on one screen: who leads, both APIs, counts, and what needs attention. It shows what `doctor`
 //! read and found.
 
-use super::doctor::{self, Gap, Outcome, Seen, View};
+use super::doctor::{self, Gap, Observer, Outcome, Seen, View};
 use super::output::{self, Document, Exit, Printer, line, paragraph};
-use super::{leader, startup};
+use super::{leader, lists, startup};
 use crate::controllers::route::State;
 use crate::controllers::service::Want;
 use crate::settings::{Command, Output};
+use jiff::Timestamp;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::time::Duration;
-
-/// With `--watch`: both APIs are read once in this time.
-const INTERVAL: Duration = Duration::from_secs(60);
 
 /// So many of the worst items are shown.
 const ITEMS_AT_MOST: usize = 8;
@@ -22,22 +19,26 @@ const INDENT: usize = 16;
 
 pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Status, words)?;
-    let settings = &started.settings;
-    loop {
-        let exit = show(&doctor::observe(&started), settings.output.value);
-        if !settings.watch.value || Printer::has_no_reader() {
-            return Ok(exit);
-        }
-        let scale = settings.test_time_scale.value.clamp(0.0, 1.0);
-        std::thread::sleep(INTERVAL.mul_f64(scale));
+    let (settings, output) = (&started.settings, started.settings.output.value);
+    let mut observer = Observer::new(&started);
+    if settings.watch.value {
+        return lists::watch(settings, |can_redraw| {
+            let view = observer.observe();
+            let all = doctor::outcomes(&view);
+            let screen = Screen::new(&view, &all).text(&view, &all, output == Output::Wide);
+            let (now, age_s) = (Timestamp::now(), view.cloud_age.as_secs());
+            let text = format!("{now:.0}, cloud read {age_s} s ago\n\n{screen}");
+            Ok(match can_redraw {
+                true => Printer::redraw(&text),
+                false => Printer::text(&(text + "\n")),
+            })
+        });
     }
-}
-
-fn show(view: &View, output: Output) -> Exit {
-    let all = doctor::outcomes(view);
-    let screen = Screen::new(view, &all);
-    let text = |is_wide| screen.text(view, &all, is_wide);
-    output::print(output, || &screen, text).fail_if(doctor::is_failed(&all))
+    let view = observer.observe();
+    let all = doctor::outcomes(&view);
+    let screen = Screen::new(&view, &all);
+    let text = |is_wide| screen.text(&view, &all, is_wide);
+    Ok(output::print(output, || &screen, text).fail_if(doctor::is_failed(&all)))
 }
 
 /// The form for programs. Null: not known, or there is none; the items say why.

@@ -28,7 +28,7 @@ impl Columns {
         }
         rows.iter_mut()
             .for_each(|row| row.truncate(self.headings.len()));
-        match is_terminal() {
+        match is_terminal(false) {
             true => render_cut(self.headings, &rows, self.yielding, columns()),
             false => render(self.headings, &rows),
         }

@@ -2,7 +2,9 @@
 
 use crate::settings::Color;
 use std::io::{IsTerminal, Write, stderr, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Columns of texts where the width is unknown.
 const USUAL: usize = 80;
@@ -19,30 +21,48 @@ pub(super) fn ask_for_color(color: Color) {
 }
 
 /// A person looks, not a program.
-pub(super) fn is_terminal() -> bool {
-    stdout().is_terminal()
+pub(super) fn is_terminal(is_stderr: bool) -> bool {
+    match is_stderr {
+        true => stderr().is_terminal(),
+        false => stdout().is_terminal(),
+    }
 }
 
 /// Width of texts, in characters: `COLUMNS`, else the terminal's, else 80. Tables have it at a terminal alone.
 pub(super) fn columns() -> usize {
     let variable = std::env::var("COLUMNS").ok();
     let variable = variable.and_then(|text| text.trim().parse().ok());
-    let columns = variable.filter(|columns| *columns > 0).or_else(window);
-    columns.unwrap_or(USUAL).max(LEAST)
+    let known = [variable.unwrap_or(0), window(libc::STDOUT_FILENO).0];
+    let known = known.into_iter().find(|columns| *columns > 0);
+    known.unwrap_or(USUAL).max(LEAST)
 }
 
-/// Columns of the terminal that stdout is; none: it is none, or does not know.
+/// Longer lines of prose are hard to read.
+const HELP_AT_MOST: usize = 120;
+
+/// Width of help.
+pub(super) fn help_columns() -> usize {
+    columns().min(HELP_AT_MOST)
+}
+
+/// Width of the line about a wait: where it does not fit its terminal, it can't be erased.
+pub(super) fn wait_columns() -> usize {
+    match window(libc::STDERR_FILENO).0 {
+        0 => USUAL,
+        columns => columns,
+    }
+}
+
+/// Columns and rows of the terminal that a stream is; 0: it is none, or does not know.
 #[allow(unsafe_code)]
-fn window() -> Option<usize> {
-    let mut size = libc::winsize {
-        ws_row: 0,
-        ws_col: 0,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
+fn window(stream: i32) -> (usize, usize) {
+    // SAFETY: zeros are numbers, and TIOCGWINSZ writes one winsize, which outlives the call.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        libc::ioctl(stream, libc::TIOCGWINSZ, &raw mut size);
+        size
     };
-    // SAFETY: TIOCGWINSZ writes one winsize, which outlives the call.
-    let answer = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    (answer == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))
+    (size.ws_col.into(), size.ws_row.into())
 }
 
 /// May what is written to stdout, or to stderr, be coloured? <https://no-color.org>: any value of `NO_COLOR` but an empty one.
@@ -52,9 +72,8 @@ pub(super) fn has_color(is_stderr: bool) -> bool {
         Color::Always => true,
         Color::Never => false,
         Color::Auto if is_set("NO_COLOR") => false,
-        Color::Auto if std::env::var_os("TERM").is_none_or(|term| term == "dumb") => false,
-        Color::Auto if is_stderr => stderr().is_terminal(),
-        Color::Auto => is_terminal(),
+        Color::Auto if !is_smart() => false,
+        Color::Auto => is_terminal(is_stderr),
     }
 }
 
@@ -92,7 +111,8 @@ fn colored_line(line: &str) -> String {
     let mut colored = String::new();
     for cell in text.split_inclusive("  ") {
         let word = cell.trim();
-        let code = state(word.split_once(": ").map_or(word, |(word, _)| word));
+        let ends = [word.find(": "), word.find(" → ")];
+        let code = state(&word[..ends.into_iter().flatten().min().unwrap_or(word.len())]);
         match code.is_empty() {
             true => colored += cell,
             false => colored += &cell.replacen(word, &format!("\x1b[{code}m{word}\x1b[0m"), 1),
@@ -117,25 +137,98 @@ fn state(word: &str) -> &'static str {
         "ok" | "Ready" | "healthy" | "running" => GREEN,
         "warn" | "warning" | "blocked" | "held back" | "skipped" => YELLOW,
         "FAIL" | "failed" | "NotReady" | "unhealthy" | "missing" | "off" => RED,
-        _ => "",
+        "wrong gateway" | "blackhole" | "unwanted" | "stale" => YELLOW,
+        _ => match share(word) {
+            Some((part, whole)) if part == whole => GREEN,
+            Some((0, _)) => RED,
+            Some(_) => YELLOW,
+            None => "",
+        },
     }
 }
 
-/// The line about a wait that a terminal shows now. What is written meanwhile takes its place.
+/// `1 of 2 ready`, and `1/2` of targets.
+fn share(word: &str) -> Option<(u32, u32)> {
+    let words: Vec<&str> = word.split([' ', '/']).collect();
+    let ([part, whole] | [part, "of", whole, "ready" | "healthy" | "right"]) = words[..] else {
+        return None;
+    };
+    let share = (part.parse().ok()?, whole.parse().ok()?);
+    (share.1 > 0).then_some(share)
+}
+
+/// Can the terminal that a stream is, if it is one, move its cursor?
+pub(super) fn can_redraw(is_stderr: bool) -> bool {
+    is_smart() && is_terminal(is_stderr)
+}
+
+fn is_smart() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
+}
+
+/// Is there a line about a wait? What is written meanwhile takes its place.
 static WAIT: Mutex<bool> = Mutex::new(false);
 
-const ERASE_LINE: &str = "\r\x1b[K";
+/// A screen is drawn again and again, and the cursor is hidden.
+static HAS_SCREEN: AtomicBool = AtomicBool::new(false);
 
-/// Shows the line in the place of the last one; none: erases that.
+pub(super) const ERASE_LINE: &str = "\r\x1b[K";
+
+/// Begins a screen: the cursor is hidden, moves to the first place, and all is cleared.
+const CLEAR: &str = "\x1b[?25l\x1b[H\x1b[2J";
+/// Shows the cursor, behind what a terminal makes of Ctrl-C.
+const SHOW_CURSOR: &str = "\x1b[?25h\n";
+
+/// Shows the line in the place of the last one; none: erases that. Where stderr can redraw.
 pub(super) fn show_wait(line: Option<&str>) {
-    let mut is_shown = WAIT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(line) = line {
-        let line: String = line.chars().take(columns() - 1).collect();
-        write(&format!("{ERASE_LINE}{line}"));
-    } else if *is_shown {
+    let mut wait = WAIT.lock().unwrap_or_else(PoisonError::into_inner);
+    match line {
+        Some(line) => write(&format!("{ERASE_LINE}{line}")),
+        None => erase(&mut wait),
+    }
+    *wait = line.is_some();
+}
+
+fn erase(wait: &mut bool) {
+    if std::mem::take(wait) {
         write(ERASE_LINE);
     }
-    *is_shown = line.is_some();
+}
+
+/// Writes without the line about a wait.
+pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
+    let mut wait = WAIT.lock().unwrap_or_else(PoisonError::into_inner);
+    erase(&mut wait);
+    write()
+}
+
+/// What draws a text in the place of the last screen, as far as it fits.
+pub(super) fn screen(text: &str) -> String {
+    HAS_SCREEN.store(true, Ordering::Relaxed);
+    let (_, rows) = window(libc::STDOUT_FILENO);
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    // The cursor needs one.
+    if rows == 0 || lines.len() < rows {
+        return format!("{CLEAR}{text}");
+    }
+    let (shown, more) = lines.split_at(rows.saturating_sub(2));
+    format!("{CLEAR}{}… {} more lines\n", shown.concat(), more.len())
+}
+
+/// Leaves the terminal as it was found, but for what was printed.
+pub(super) fn end() {
+    // Who writes to a terminal that takes nothing must not keep the process from ending.
+    let pause = || std::thread::sleep(Duration::from_millis(1));
+    let mut tries = (0..100).map(|_| WAIT.try_lock().inspect_err(|_| pause()));
+    let Some(mut wait) = tries.find_map(Result::ok) else {
+        return;
+    };
+    erase(&mut wait);
+    if HAS_SCREEN.load(Ordering::Relaxed) {
+        let mut stdout = stdout();
+        let shown = stdout.write_all(SHOW_CURSOR.as_bytes());
+        let _ = shown.and_then(|()| stdout.flush());
+    }
 }
 
 fn write(text: &str) {
@@ -171,6 +264,21 @@ mod tests {
             ),
             ("FAIL    cloud", format!("{}    cloud", color(RED, "FAIL"))),
             ("it failed", "it failed".to_owned()),
+            (
+                "NODES  1 of 2 ready",
+                format!("NODES  {}", color(YELLOW, "1 of 2 ready")),
+            ),
+            ("web  0/2  -", format!("web  {}  -", color(RED, "0/2"))),
+            ("web  2/2  -", format!("web  {}  -", color(GREEN, "2/2"))),
+            ("orphan  0/0", "orphan  0/0".to_owned()),
+            (
+                "CLOUD API  9 of 10 calls left",
+                "CLOUD API  9 of 10 calls left".to_owned(),
+            ),
+            (
+                "10.0.0.0/8  stale → delete",
+                format!("10.0.0.0/8  {}", color(YELLOW, "stale → delete")),
+            ),
             ("Plan: 1 to change", "Plan: 1 to change".to_owned()),
             ("10.0.0.0/8", "10.0.0.0/8".to_owned()),
         ] {

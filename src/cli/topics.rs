@@ -8,7 +8,7 @@
 //! generated; `CCM_UPDATE_HELP=1` writes them, see `tests/README.md`.
 
 use super::output::wrapped_in;
-use super::terminal::columns;
+use super::terminal::help_columns;
 
 /// A page, by the word behind `ccm help`.
 pub(super) struct Topic {
@@ -52,7 +52,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 /// The page as plain text.
 pub(super) fn page(name: &str) -> Option<String> {
     let topic = TOPICS.iter().find(|topic| topic.name == name)?;
-    Some(plain(topic.page, columns()))
+    Some(plain(topic.page, help_columns()))
 }
 
 /// What the page of troubleshooting says of an event's reason; without its last full stop.
@@ -98,7 +98,7 @@ impl Row {
     pub(super) fn text(&self) -> String {
         let mut page = Page {
             text: String::new(),
-            columns: columns(),
+            columns: help_columns(),
         };
         match self.cells.as_slice() {
             [name, text] => {

@@ -10,7 +10,8 @@
 
 use super::report::{count_change, log_change};
 use crate::provider::{
-    ActionId, Actions, Applied, Change, ChangeKind, Error, ErrorKind, Snapshot, heartbeat,
+    ActionId, Actions, Applied, Awaited, Change, ChangeKind, Error, ErrorKind, Snapshot, Waiting,
+    heartbeat, waiting_for,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -115,6 +116,8 @@ struct Running {
     asked: Option<Instant>,
     /// From that to the next question.
     pause: Duration,
+    /// For a person.
+    _waiting: Waiting,
 }
 
 /// Requests in flight, each on a thread of its own that ends with the scope.
@@ -525,6 +528,9 @@ impl<T> Execution<T> {
             return self.is_made(controller, change);
         };
         log::debug!("{}: {} (begun)", self.object, change.description());
+        let waiting = waiting_for(Awaited::Event, || {
+            format!("{}: {}", self.object, change.description().requested())
+        });
         self.not_before = now + follow_pause;
         self.running.push(Running {
             action,
@@ -532,6 +538,7 @@ impl<T> Execution<T> {
             since: now,
             asked: None,
             pause,
+            _waiting: waiting,
         });
     }
 

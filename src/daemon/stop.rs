@@ -78,12 +78,14 @@ impl Gate for StopGate<'_> {
 /// processes that the child is in.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
-/// Ends this process at SIGTERM or SIGINT, as done: for a command that reads until its user has seen enough.
-pub fn exit_on_signals() -> io::Result<()> {
+/// Ends this process at SIGTERM or SIGINT, after `end`, with the exit code that shells give a program which such a signal
+/// ended: for a command that reads until its user has seen enough.
+pub fn exit_on_signals(end: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            std::process::exit(0);
+        if let Some(signal) = signals.forever().next() {
+            end();
+            std::process::exit(128 + signal);
         }
     });
     Ok(())

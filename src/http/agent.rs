@@ -5,11 +5,12 @@
 use super::auth::{Credentials, USER_AGENT};
 use super::error::{Error, Kind, describe_io, describe_transport};
 use super::proxy::Route;
-use super::request::{Call, Settings, waiting_for};
+use super::request::{Call, Settings};
 use super::rotation::{READ_EVERY, Rotating};
 use super::secret;
 use super::tls::{Encrypt, Tls};
 use super::transport::{Connect, Unresolved, hold_deadline};
+use crate::provider::{Awaited, waiting_for};
 use std::io::Read;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -172,7 +173,7 @@ const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 /// The body behind an `http` URL, without any proxy. An error says what happened instead, in one line.
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     let _held = hold_deadline(Instant::now() + timeout);
-    let _waiting = waiting_for(|| format!("GET {url}"));
+    let _waiting = waiting_for(Awaited::Call, || format!("GET {url}"));
     let in_words = |kind: Kind| match kind {
         Kind::TimedOut(_) => format!("no answer within {} s", timeout.as_secs_f32()),
         Kind::Unreachable(why) | Kind::Malformed(why) | Kind::Request(why) => why,

@@ -25,15 +25,14 @@ pub use auth::{Credentials, Issuer, Login, SecretCheck, SecretSource};
 pub use certificates::{Authorities, Identity, IdentityError, parse_authorities, read_file};
 pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
-pub use request::{Method, Open, Retry, Settings, Stage, Timing, WRITE_TIMEOUT};
-pub use request::{longest_wait, note_waits};
+pub use request::{Method, Retry, Settings, Stage, Timing, WRITE_TIMEOUT};
 pub use rotation::TlsSource;
 pub use secret::{Secret, redact, without_known_secrets};
 pub use tls::{Roots, Tls};
 
-use crate::provider::{Gate, Refused, heartbeat};
+use crate::provider::{Awaited, Gate, Refused, heartbeat, waiting_for};
 use agent::{Session, Sessions};
-use request::{Attempts, Call, waiting_for};
+use request::{Attempts, Call};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -102,7 +101,7 @@ impl Client {
         let mut attempts = Attempts::new(settings.timing.retry_wait, settings.retry);
         let mut session = self.session(&call)?;
         // Every try together: for a person it is one call.
-        let _waiting = waiting_for(|| self.url_line(call.method, path));
+        let _waiting = waiting_for(Awaited::Call, || self.url_line(call.method, path));
         let mut is_renewed = false;
         loop {
             let deadline = Instant::now() + settings.timing.read_timeout;
@@ -167,7 +166,7 @@ impl Client {
             self.try_once(&call, session, deadline)
         };
         let session = self.session(&call)?;
-        let _waiting = waiting_for(|| self.url_line(method, path));
+        let _waiting = waiting_for(Awaited::Call, || self.url_line(method, path));
         let outcome = send(&session);
         if let Err(error) = &outcome
             && (error.status() == Some(401) || matches!(error.kind, Kind::Untrusted(_)))
@@ -182,7 +181,9 @@ impl Client {
     fn session(&self, call: &Call) -> Result<Session, Error> {
         let line = || self.url_line(call.method, call.path);
         // A program of the kubeconfig may have to hand them out.
-        let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
+        let _waiting = waiting_for(Awaited::Call, || {
+            format!("credentials for {}", self.settings.base)
+        });
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| Error::new(line(), Kind::Token(why)))
     }

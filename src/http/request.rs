@@ -7,9 +7,8 @@ use super::proxy::Proxies;
 use super::rotation::TlsSource;
 use crate::provider::Gate;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// How long a write may take from the gate's word to the last byte of the answer, outside of
 /// tests; the gate must know it, so it is the same for every write.
@@ -158,64 +157,6 @@ fn jittered(wait: Duration) -> Duration {
     let random = RandomState::new().build_hasher().finish();
     let share = 0.5 + (random as f64 / u64::MAX as f64) / 2.0;
     wait.mul_f64(share)
-}
-
-/// Which calls this process waits for, for a person who waits with it. Nothing is noted until [`note_waits`] is
-/// called: a daemon's threads only read a flag.
-static IS_NOTED: AtomicBool = AtomicBool::new(false);
-static NUMBER: AtomicU64 = AtomicU64::new(0);
-static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
-
-/// A call, or another wait, that has not ended.
-#[derive(Clone, Debug)]
-pub struct Open {
-    /// No two of a process have the same.
-    pub number: u64,
-    /// Method and URL, or what else it is.
-    pub what: String,
-    pub since: Instant,
-}
-
-/// The wait ends when this is dropped.
-#[must_use]
-pub(super) struct Waiting(Option<u64>);
-
-/// From now on [`longest_wait`] knows.
-pub fn note_waits() {
-    IS_NOTED.store(true, Ordering::Relaxed);
-}
-
-/// What is waited for longest; none: nothing is.
-pub fn longest_wait() -> Option<Open> {
-    lock().first().cloned()
-}
-
-pub(super) fn waiting_for(what: impl FnOnce() -> String) -> Waiting {
-    if !IS_NOTED.load(Ordering::Relaxed) {
-        return Waiting(None);
-    }
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let what = what();
-    let mut open = lock();
-    open.push(Open {
-        number,
-        what,
-        since: Instant::now(),
-    });
-    Waiting(Some(number))
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if let Some(number) = self.0 {
-            lock().retain(|open| open.number != number);
-        }
-    }
-}
-
-/// In the order in which they began.
-fn lock() -> MutexGuard<'static, Vec<Open>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -92,9 +92,14 @@ impl Description {
 
     /// `could not add target worker-1`.
     pub fn failed(&self) -> String {
+        format!("could not {}", self.requested())
+    }
+
+    /// `add target worker-1`, without details.
+    pub fn requested(&self) -> String {
         let infinitive = |part: &Part| format!("{} {}", part.verb.forms().1, part.noun);
         let parts: Vec<String> = self.0.iter().map(infinitive).collect();
-        format!("could not {}", parts.join(", "))
+        parts.join(", ")
     }
 }
 

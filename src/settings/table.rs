@@ -636,8 +636,9 @@ settings! {
         flags: &["watch"],
         short: Some('w'),
         default: Some("false"),
-        help: "Show it again and again until Ctrl-C. The Cloud API is read once a minute; for a list, the cluster every 5 \
-               seconds: drawn anew at a terminal, elsewhere only rows that changed.",
+        help: "Show it again and again until Ctrl-C (exit code 130): the cluster is read every 5 seconds, the Cloud API \
+               once a minute. A terminal is drawn anew; elsewhere a list prints rows that changed, status each screen \
+               with its time.",
         ..Setting::of(Group::Output, &[Command::NodeList, Command::LbList, Command::RouteList, Command::Status])
     }
 
@@ -665,8 +666,9 @@ settings! {
         flags: &["color"],
         kind: Kind::Choice(&["auto", "always", "never"]),
         default: Some("auto"),
-        help: "Whether text is coloured; json and yaml never are. auto: at a terminal, unless NO_COLOR is set or TERM is dumb.",
-        ..Setting::of(Group::Output, CLIENTS)
+        help: "Whether text is coloured; json, yaml and the log never are. auto: at a terminal, unless NO_COLOR is set or \
+               TERM is dumb.",
+        ..Setting::of(Group::Output, Command::ALL)
     }
 
     LOG_FORMAT log_format: LogFormat = choice => {

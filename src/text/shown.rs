@@ -88,22 +88,6 @@ pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
     Cow::Owned(kept.chain(['…']).collect())
 }
 
-/// A text in lines of at most so many characters, broken at spaces.
-pub fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 /// Messages of the same trouble are reported once, with how many there are: those that differ in
 /// numbers alone, as of servers, or in what `stable` leaves out. Of many troubles the first.
 pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> String {

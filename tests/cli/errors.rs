@@ -491,24 +491,3 @@ fn who_waits_for_an_api_is_told_so() {
         }
     }
 }
-
-#[test]
-fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
-    let sandbox = world();
-    let slow = Effect::Slow(Duration::from_secs(4));
-    sandbox
-        .faults()
-        .add(Rule::new(slow).half(Half::Hetzner).times(1));
-    let env = with(common::env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
-    let Some(shown) = common::at_terminal(&env, &["node", "list"]) else {
-        return;
-    };
-    assert!(shown.contains("ccm: waiting for GET "), "{shown:?}");
-    // What a terminal shows at the end: of each line what was written after it was erased last.
-    let left = shown
-        .lines()
-        .filter_map(|line| line.split("\u{1b}[K").last());
-    let left: Vec<&str> = left.collect();
-    assert!(!left.concat().contains("waiting"), "{shown:?}");
-    assert!(left[0].starts_with("NAME "), "{shown:?}");
-}

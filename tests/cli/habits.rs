@@ -292,7 +292,7 @@ fn a_watched_list_shows_what_changes() {
         .status()
         .unwrap();
     assert!(kill.success());
-    assert_eq!(child.0.wait().unwrap().code(), Some(0));
+    assert_eq!(child.0.wait().unwrap().code(), Some(130));
     let minutes =
         begun.elapsed().as_secs_f64() / Duration::from_secs(60).mul_f64(0.02).as_secs_f64();
     // And one for the new Service, which needs the types of load balancers.
@@ -370,13 +370,23 @@ fn called_by_kubectl_help_says_so() {
     std::fs::create_dir_all(&folder).unwrap();
     let link = folder.join("kubectl-ccm");
     std::os::unix::fs::symlink(common::binary(), &link).unwrap();
-    for words in [
-        &["help"][..],
-        &["lb", "inspect", "--help"],
-        &["help", "node"],
+    for (words, columns) in [
+        (&["help"][..], 80),
+        (&["lb", "inspect", "--help"], 80),
+        (&["lb", "sync", "--help"], 60),
+        (&["help", "lb"], 80),
+        (&["help", "node"], 120),
     ] {
-        let output = Command::new(&link).args(words).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        let mut command = Command::new(&link);
+        // More than 120 are not used.
+        let variable = if columns == 120 { 200 } else { columns };
+        command.args(words).env("COLUMNS", variable.to_string());
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(
+            widest <= columns && widest + 12 > columns,
+            "{widest}: {text}"
+        );
         let usage = text
             .lines()
             .find(|line| line.starts_with("  ") && line.contains("ccm "))

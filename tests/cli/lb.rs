@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
-use crate::people::{self, ONE_BY_ONE, fits, seen};
+use crate::people::{ONE_BY_ONE, fits, seen};
 
 use common::services::{LoadBalancerService, balancer_of, create, edit};
 use common::{ccm, env, snapshot};
@@ -168,19 +168,6 @@ fn trouble_of_new_ones(sandbox: &Sandbox) {
 fn services(sandbox: &Sandbox) -> (Vec<Value>, Vec<Value>) {
     let services = sandbox.cluster().list("services", None);
     (services, sandbox.cloud().load_balancers(sandbox.project()))
-}
-
-#[test]
-fn at_a_terminal() {
-    let sandbox = cluster();
-    let commands: [&[&str]; 5] = [
-        &["lb", "list"],
-        &["lb", "inspect", "default/edited"],
-        &["lb", "inspect", "default/sick"],
-        &["lb", "inspect", "default/bad-value"],
-        &["lb", "sync", "--dry-run"],
-    ];
-    people::screens(&sandbox, "terminal-lb", &commands);
 }
 
 #[test]

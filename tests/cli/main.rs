@@ -17,5 +17,7 @@ mod lint;
 mod node;
 mod people;
 mod route;
+mod screens;
 mod scripting;
 mod settings;
+mod terminal;

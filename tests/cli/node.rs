@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
-use crate::people::{self, fits, seen};
+use crate::people::{fits, seen};
 
 use common::{ccm, env, node, snapshot};
 use sandbox::Sandbox;
@@ -12,7 +12,7 @@ use serde_json::json;
 
 /// `worker-1` new, `worker-2` initialised, `worker-3` with another zone label, and one node for
 /// each kind of trouble.
-fn cluster() -> Sandbox {
+pub fn cluster() -> Sandbox {
     let sandbox = common::builder()
         .nodes(3)
         .network("10.0.0.0/16")
@@ -69,16 +69,6 @@ fn node_list() {
         "node-list-wide.txt",
         &seen(&sandbox, &["node", "list", "-o", "wide"]),
     );
-}
-
-#[test]
-fn at_a_terminal() {
-    let commands: [&[&str]; 3] = [
-        &["node", "list"],
-        &["node", "inspect", "worker-1"],
-        &["node", "sync", "--dry-run"],
-    ];
-    people::screens(&cluster(), "terminal-node", &commands);
 }
 
 #[test]

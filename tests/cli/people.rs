@@ -28,7 +28,7 @@ pub fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
 }
 
 /// Without what differs from run to run.
-fn masked(sandbox: &Sandbox, mut text: String) -> String {
+pub fn masked(sandbox: &Sandbox, mut text: String) -> String {
     let mut all = sandbox.cluster().list("services", None);
     // A real API server's own is in no list of the test's.
     let cluster = sandbox.cluster();
@@ -62,43 +62,6 @@ fn without_number(text: &str, number: &str, mask: &str) -> String {
         rest = after;
     }
     masked + rest
-}
-
-/// Files of what these commands show at terminals of 80 and 120 columns, without colour and with it.
-pub fn screens(sandbox: &Sandbox, name: &str, commands: &[&[&str]]) {
-    for columns in [80, 120] {
-        let shown = |term: &str| {
-            let mut text = String::new();
-            for words in commands {
-                let env = with(env(sandbox), &[("TERM", term)]);
-                let shown = common::at_terminal_of(Some(columns), &env, words)?;
-                text += &masked(sandbox, format!("$ ccm {}\n{shown}\n", words.join(" ")));
-            }
-            Some(text)
-        };
-        let (Some(plain), Some(colored)) = (shown("dumb"), shown("xterm")) else {
-            return;
-        };
-        for line in plain.lines().filter(|line| !line.starts_with("ccm: ")) {
-            assert!(line.chars().count() <= columns, "{columns}: {line}");
-        }
-        let codes = [
-            "\u{1b}[0m",
-            "\u{1b}[1m",
-            "\u{1b}[31m",
-            "\u{1b}[32m",
-            "\u{1b}[33m",
-        ];
-        let bare = codes
-            .iter()
-            .fold(colored.clone(), |text, code| text.replace(code, ""));
-        assert_eq!(bare, plain, "colour changes nothing else");
-        snapshot(&format!("{name}-{columns}.txt"), &plain);
-        snapshot(
-            &format!("{name}-{columns}-color.txt"),
-            &colored.replace('\u{1b}', "␛"),
-        );
-    }
 }
 
 /// Tables and texts for people fit a terminal of 80 columns. What was done to an object, or failed, is one line however

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
-use crate::people::{self, fits, seen};
+use crate::people::{fits, seen};
 
 use common::{ccm, env, snapshot};
 use sandbox::Sandbox;
@@ -10,10 +10,10 @@ use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
 use serde_json::json;
 
-const CIDR: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
+pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
 
 /// `worker-1` is right, and there is something for each kind of trouble.
-fn cluster() -> Sandbox {
+pub fn cluster() -> Sandbox {
     let sandbox = common::builder()
         .nodes(5)
         .network("10.0.0.0/8")
@@ -83,15 +83,6 @@ fn route_list() {
     snapshot("route-list-wide.txt", &wide);
     let json = seen(&sandbox, &["route", "list", CIDR, "-o", "json"]);
     snapshot("route-list.json", &json);
-}
-
-#[test]
-fn at_a_terminal() {
-    let commands: [&[&str]; 2] = [
-        &["route", "list", CIDR],
-        &["route", "sync", CIDR, "--dry-run"],
-    ];
-    people::screens(&cluster(), "terminal-route", &commands);
 }
 
 #[test]

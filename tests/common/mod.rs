@@ -14,6 +14,7 @@ pub mod services;
 use sandbox::{Builder, Half, Sandbox};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -97,11 +98,16 @@ pub fn ccm(env: &Env, words: &[&str]) -> Ran {
 /// What a command shows a person whose terminal has its stdout and stderr; none: no terminal can be had here. The terminal
 /// does not know how wide it is.
 pub fn at_terminal(env: &Env, words: &[&str]) -> Option<String> {
-    at_terminal_of(None, env, words)
+    at_terminal_of(None, None, env, words)
 }
 
-/// The same at one of so many columns.
-pub fn at_terminal_of(columns: Option<usize>, env: &Env, words: &[&str]) -> Option<String> {
+/// The same at one of so many columns, in a folder.
+pub fn at_terminal_of(
+    columns: Option<usize>,
+    folder: Option<&Path>,
+    env: &Env,
+    words: &[&str],
+) -> Option<String> {
     let line: Vec<String> = std::iter::once(binary().display().to_string())
         .chain(words.iter().map(|word| (*word).to_owned()))
         .map(|word| format!("'{word}'"))
@@ -115,6 +121,7 @@ pub fn at_terminal_of(columns: Option<usize>, env: &Env, words: &[&str]) -> Opti
         .env("HOME", "/nonexistent")
         .envs(env.iter().cloned())
         .stdin(Stdio::null())
+        .current_dir(folder.unwrap_or(Path::new(".")))
         .output();
     match shown {
         Ok(shown) => Some(String::from_utf8(shown.stdout).unwrap().replace('\r', "")),

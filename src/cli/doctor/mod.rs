@@ -21,7 +21,7 @@ mod services;
 use super::output::{self, Document, Exit, paragraph};
 use super::startup;
 use crate::settings::Command;
-pub(super) use observe::{View, observe};
+pub(super) use observe::{Observer, View};
 pub(super) use outcome::{Gap, Outcome, Seen};
 use outcome::{Status, Verdict, Verdicts, or_ok};
 use std::ffi::OsString;
@@ -102,7 +102,7 @@ const CHECKS: &[Check] = &[
 
 pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Doctor, words)?;
-    let all = outcomes(&observe(&started));
+    let all = outcomes(&Observer::new(&started).observe());
     let exit = output::print(
         started.settings.output.value,
         || Document::new("Doctor", all.iter().collect(), None),

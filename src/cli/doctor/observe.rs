@@ -2,6 +2,8 @@
 
 use super::outcome::{Gap, Seen, need};
 use crate::cache::{self, Apis, ReadFrom};
+use crate::cli::lists::POLL_INTERVAL;
+use crate::cli::objects::CLOUD_INTERVAL;
 use crate::cli::startup::Started;
 use crate::cli::{leader, wire};
 use crate::controllers::Selection;
@@ -23,6 +25,8 @@ use std::time::{Duration, Instant};
 /// What was read for the checks, or why it was not.
 pub(in crate::cli) struct View<'a> {
     pub(in crate::cli) settings: &'a Settings,
+    /// How long ago the cloud was read.
+    pub(in crate::cli) cloud_age: Duration,
     /// What is wrong with the settings, the token's aside.
     pub(in crate::cli) problems: Vec<String>,
     /// How many characters the token has.
@@ -108,124 +112,203 @@ const ONE_LOOK: Duration = Duration::from_secs(3600);
 /// Settings that decide the addresses of nodes: other checks report when they are unset here.
 const OF_NODES: [&str; 2] = ["HCLOUD_NETWORK", "HCLOUD_INSTANCES_ADDRESS_FAMILY"];
 
-/// Makes every call. Changes of load balancers that follow only from a setting that may be set for the daemon are not
-/// reported as missing.
-pub(in crate::cli) fn observe(started: &Started) -> View<'_> {
-    let begun = Instant::now();
-    let settings = &started.settings;
-    let (of_token, problems): (Vec<_>, Vec<_>) = started
-        .problems
-        .iter()
-        .partition(|problem| problem.setting.starts_with("HCLOUD_TOKEN"));
-    let token = match (&settings.token.value, of_token.last()) {
-        (Some(token), _) => Ok(token.length()),
-        (None, Some(problem)) => Err(failed(problem.to_string())),
-        (None, None) => Err(failed("it is not set".into())),
-    };
-    let (kube, cluster) = split(read_cluster(settings));
-    let mut unknown = started.unknown.clone();
-    unknown.retain(|name| !OF_NODES.contains(&name.as_str()));
-    let provider = provider(settings, unknown);
-    let mut checkup = Checkup::default();
-    let asked = Instant::now();
-    let servers = need(&token, "token").and_then(|_| {
-        let provider = provider.as_ref().map_err(Gap::from)?;
-        read_servers(provider, &mut checkup)
-    });
-    let balancers = match (&kube, &provider, &servers) {
-        (None, Ok(provider), Ok(_)) => balancers(provider),
-        (None, ..) => Err(Gap::Needs("api")),
-        (Some(_), ..) => Err(Gap::Needs("services")),
-    };
-    let apis = match (kube, provider) {
-        (Some(kube), Ok(provider)) => {
-            let apis = wire::together(settings, kube, provider);
-            leader::heed_refused_login(settings, &apis);
-            let dedicated = apis.provider.dedicated();
-            if let (Some(dedicated), Some(refused)) = (dedicated, started.login_refused.get()) {
-                dedicated.wait_since(refused);
+/// When it was asked; all servers, and what it said of itself; load balancers, where there is no cluster.
+type Cloud = (
+    Instant,
+    Seen<Arc<Vec<Instance>>>,
+    Checkup,
+    Seen<Vec<(String, BalancerHealth)>>,
+);
+
+/// Reads what the checks need: once, or with `--watch` again and again. Then the cloud is read once a minute, and rights
+/// that are there are not checked again.
+pub(in crate::cli) struct Observer<'a> {
+    started: &'a Started,
+    begun: Instant,
+    /// The error: there is no client for the cluster.
+    apis: Seen<Apis>,
+    /// The cloud, where there is no cluster.
+    alone: Seen<Hetzner>,
+    /// How long an answer of the cloud is used. Zero: for one view.
+    keep: Duration,
+    /// The same of Kubernetes.
+    look: Duration,
+    cloud: Option<Cloud>,
+    /// The user may do all that the daemon does.
+    has_rights: bool,
+}
+
+impl<'a> Observer<'a> {
+    /// No call is made. Changes of load balancers that follow only from a setting that may be set for the daemon are not
+    /// reported as missing.
+    pub(in crate::cli) fn new(started: &'a Started) -> Observer<'a> {
+        let settings = &started.settings;
+        let (keep, look) = match settings.watch.value {
+            false => (Duration::ZERO, ONE_LOOK),
+            true => (
+                wire::scaled(settings, CLOUD_INTERVAL),
+                wire::scaled(settings, POLL_INTERVAL) / 2,
+            ),
+        };
+        let mut unknown = started.unknown.clone();
+        unknown.retain(|name| !OF_NODES.contains(&name.as_str()));
+        let kube = wire::kube_client(settings, wire::gate(Command::Doctor, settings));
+        let (apis, alone) = match (kube.map_err(failed), provider(settings, unknown)) {
+            (Ok(kube), Ok(provider)) => {
+                let mut apis = wire::together(settings, kube, provider);
+                apis.poll_cloud_every(keep);
+                (Ok(apis), Err(Gap::Needs("cluster")))
             }
-            Ok(apis)
+            (kube, provider) => (Err(kube.err().unwrap_or(Gap::Needs("api"))), provider),
+        };
+        Observer {
+            started,
+            begun: Instant::now(),
+            apis,
+            alone,
+            keep,
+            look,
+            cloud: None,
+            has_rights: false,
         }
-        (None, _) => Err(Gap::Needs("cluster")),
-        (_, Err(gap)) => Err(gap),
-    };
-    let servers = servers.map(|servers| match &apis {
-        Ok(apis) => apis.instances_listed(servers, asked).value,
-        Err(_) => Arc::new(servers),
-    });
-    let apis = apis.as_ref().map_err(Gap::from);
-    let read = apis.clone().and_then(|apis| {
-        let nodes = apis
-            .nodes
-            .whole(ONE_LOOK, ReadFrom::Latest)
-            .map_err(gap)?
-            .value;
-        Ok((apis, nodes))
-    });
-    let listed = apis.clone().and_then(|apis| {
-        let listed = apis.load_balancer_services(ONE_LOOK, ReadFrom::Latest);
-        Ok(listed.map_err(gap)?.value)
-    });
-    // Neither routes nor load balancers are planned without the servers and the private Network that is named.
-    let planned = || match (
-        need(&read, "nodes")?,
-        need(&servers, "api")?,
-        &checkup.network,
-    ) {
-        (_, _, Some(Err(_))) => Err(Gap::Needs("network")),
-        ((apis, _), ..) => Ok(*apis),
-    };
-    let routes = planned().and_then(|apis| route_plan(settings, apis));
-    let services = planned().and_then(|apis| service_plans(settings, apis));
-    let failed_tries = match (&listed, &read) {
-        (Ok(services), Ok((apis, _))) if !services.is_empty() => failed_tries(apis),
-        _ => Ok(HashMap::new()),
-    };
-    let orphans = need(&services, "services").and_then(|_| {
-        let apis = planned()?;
-        service::known_orphans(apis, begun).map_err(|error| failed(error.to_string()))
-    });
-    let instances = servers
-        .as_ref()
-        .map_or(&[][..], |servers| servers.as_slice());
-    let nodes =
-        read.map(|(apis, nodes)| node::plan(&nodes, instances, &*apis.provider, Timestamp::MIN));
-    if let Some(dedicated) = apis.ok().and_then(|apis| apis.provider.dedicated()) {
-        started.login_refused.set(dedicated.login_refused());
     }
-    View {
-        problems: problems.iter().map(ToString::to_string).collect(),
-        settings,
-        token,
-        servers,
-        cluster,
-        nodes,
-        routes,
-        listed,
-        services,
-        balancers,
-        failed_tries,
-        orphans,
-        checkup,
+
+    fn provider(&self) -> Seen<&dyn Provider> {
+        match (&self.apis, &self.alone) {
+            (Ok(apis), _) => Ok(&*apis.provider),
+            (_, Ok(provider)) => Ok(provider),
+            (_, Err(gap)) => Err(gap.clone()),
+        }
+    }
+
+    /// Makes every call that is due.
+    pub(in crate::cli) fn observe(&mut self) -> View<'a> {
+        let settings = &self.started.settings;
+        let problems = self.started.problems.iter();
+        let (of_token, problems): (Vec<_>, Vec<_>) =
+            problems.partition(|problem| problem.setting.starts_with("HCLOUD_TOKEN"));
+        let token = match (&settings.token.value, of_token.last()) {
+            (Some(token), _) => Ok(token.length()),
+            (None, Some(problem)) => Err(failed(problem.to_string())),
+            (None, None) => Err(failed("it is not set".into())),
+        };
+        let apis = self.apis.as_ref().map_err(Gap::from);
+        let cluster = apis.and_then(|apis| read_cluster(&apis.kube, settings, self.has_rights));
+        self.has_rights =
+            matches!(&cluster, Ok(Cluster { missing: Ok(none), .. }) if none.is_empty());
+        let before = self.cloud.take();
+        let before = before.filter(|(asked, ..)| asked.elapsed() < self.keep);
+        if let (None, Ok(apis), Ok(_)) = (&before, &self.apis, &cluster) {
+            leader::heed_refused_login(settings, apis);
+        }
+        let cloud = before.unwrap_or_else(|| self.read_cloud(&token, cluster.is_ok()));
+        let (asked, servers, checkup, balancers) = cloud.clone();
+        self.cloud = Some(cloud);
+        let apis = match (&self.apis, &cluster) {
+            (Ok(apis), Ok(_)) => Ok(apis),
+            _ => Err(Gap::Needs("cluster")),
+        };
+        let look = self.look;
+        let read = apis.clone().and_then(|apis| {
+            let nodes = apis.nodes.whole(look, ReadFrom::Latest).map_err(gap)?;
+            Ok((apis, nodes.value))
+        });
+        let listed = apis.and_then(|apis| {
+            let listed = apis.load_balancer_services(look, ReadFrom::Latest);
+            Ok(listed.map_err(gap)?.value)
+        });
+        // Neither routes nor load balancers are planned without the servers and the private Network that is named.
+        let planned = || match (
+            need(&read, "nodes")?,
+            need(&servers, "api")?,
+            &checkup.network,
+        ) {
+            (_, _, Some(Err(_))) => Err(Gap::Needs("network")),
+            ((apis, _), ..) => Ok(*apis),
+        };
+        let routes = planned().and_then(|apis| route_plan(settings, apis, look));
+        let services = planned().and_then(|apis| service_plans(settings, apis, look));
+        let failed_tries = match (&listed, &read) {
+            (Ok(services), Ok((apis, _))) if !services.is_empty() => failed_tries(apis),
+            _ => Ok(HashMap::new()),
+        };
+        let orphans = need(&services, "services").and_then(|_| {
+            let apis = planned()?;
+            service::known_orphans(apis, self.begun).map_err(|error| failed(error.to_string()))
+        });
+        let instances = servers
+            .as_ref()
+            .map_or(&[][..], |servers| servers.as_slice());
+        let nodes = read
+            .map(|(apis, nodes)| node::plan(&nodes, instances, &*apis.provider, Timestamp::MIN));
+        View {
+            problems: problems.iter().map(ToString::to_string).collect(),
+            settings,
+            cloud_age: asked.elapsed(),
+            token,
+            servers,
+            cluster,
+            nodes,
+            routes,
+            listed,
+            services,
+            balancers,
+            failed_tries,
+            orphans,
+            checkup,
+        }
+    }
+
+    fn read_cloud(&self, token: &Seen<usize>, has_cluster: bool) -> Cloud {
+        let mut checkup = Checkup::default();
+        let asked = Instant::now();
+        let servers = need(token, "token").and_then(|_| {
+            let provider = self.provider()?;
+            let servers = provider
+                .instances()
+                .map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
+            // An API that does not answer is not asked again; after a refusal nothing is sent, but what it
+            // said of the rate limit is known.
+            if !matches!(&servers, Err(error) if error.kind == ErrorKind::Unavailable) {
+                checkup = provider.checkup();
+            }
+            let servers = servers.map_err(cloud_gap)?;
+            Ok(match &self.apis {
+                Ok(apis) => apis.instances_listed(servers, asked).value,
+                Err(_) => Arc::new(servers),
+            })
+        });
+        let balancers = match (has_cluster, &servers) {
+            (true, _) => Err(Gap::Needs("services")),
+            (_, Ok(_)) => self.read_balancers(),
+            (_, Err(_)) => Err(Gap::Needs("api")),
+        };
+        (asked, servers, checkup, balancers)
+    }
+
+    /// Of the project, whatever cluster they are of.
+    fn read_balancers(&self) -> Seen<Vec<(String, BalancerHealth)>> {
+        let provider = self.provider()?;
+        let Some(balancers) = provider.load_balancers() else {
+            return Err(Gap::Needs("services"));
+        };
+        let snapshot = provider
+            .prepare()
+            .and_then(|()| balancers.observe(&[], Urgency::Needed));
+        let all = snapshot.map_err(cloud_gap)?.all().into_iter();
+        Ok(all
+            .map(|(one, _)| (one.name.clone(), one.health()))
+            .collect())
     }
 }
 
-fn split<A, B>(seen: Seen<(A, B)>) -> (Option<A>, Seen<B>) {
-    match seen {
-        Ok((one, other)) => (Some(one), Ok(other)),
-        Err(gap) => (None, Err(gap)),
-    }
-}
-
-fn read_cluster(settings: &Settings) -> Seen<(kube::Client, Cluster)> {
+fn read_cluster(kube: &kube::Client, settings: &Settings, has_rights: bool) -> Seen<Cluster> {
     let key = leader::key(settings);
     let has_lease = settings.leader_elect.value;
-    let kube =
-        wire::kube_client(settings, wire::gate(Command::Doctor, settings)).map_err(failed)?;
     let unreached = |error: kube::Error| failed(format!("{error} ({})", kube.origin()));
     let version = kube.version().map_err(unreached)?;
-    let missing = match missing(&kube, &key, has_lease) {
+    let read = || missing(kube, &key, has_lease);
+    let missing = match has_rights.then(Vec::new).map_or_else(read, Ok) {
         // Anybody may ask for the version: only now it is known that they do not know us.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
@@ -233,7 +316,7 @@ fn read_cluster(settings: &Settings) -> Seen<(kube::Client, Cluster)> {
         answer => answer.map_err(|error| failed(error.to_string())),
     };
     let lease = match has_lease {
-        true => lease(&kube, &key),
+        true => lease(kube, &key),
         false => Err(Gap::NotHere(
             "--leader-elect=false: no Lease is used".into(),
         )),
@@ -243,14 +326,13 @@ fn read_cluster(settings: &Settings) -> Seen<(kube::Client, Cluster)> {
         let what = format!("Deployments and DaemonSets in {namespace}; an administrator may");
         unlisted(error, &what)
     });
-    let cluster = Cluster {
+    Ok(Cluster {
         at: format!("{} ({})", kube.server(), kube.origin()),
         version,
         missing,
         lease,
         workloads,
-    };
-    Ok((kube, cluster))
+    })
 }
 
 fn missing(kube: &kube::Client, key: &LeaseKey, has_lease: bool) -> Result<Vec<Need>, kube::Error> {
@@ -277,31 +359,6 @@ fn provider(settings: &Settings, unknown: Vec<String>) -> Seen<Hetzner> {
     provider.map_err(failed)
 }
 
-fn read_servers(provider: &Hetzner, checkup: &mut Checkup) -> Seen<Vec<Instance>> {
-    let servers = provider
-        .instances()
-        .map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
-    // An API that does not answer is not asked again; after a refusal nothing is sent, but what it
-    // said of the rate limit is known.
-    if !matches!(&servers, Err(error) if error.kind == ErrorKind::Unavailable) {
-        *checkup = provider.checkup();
-    }
-    servers.map_err(cloud_gap)
-}
-
-fn balancers(provider: &Hetzner) -> Seen<Vec<(String, BalancerHealth)>> {
-    let Some(balancers) = provider.load_balancers() else {
-        return Err(Gap::Needs("services"));
-    };
-    let snapshot = provider
-        .prepare()
-        .and_then(|()| balancers.observe(&[], Urgency::Needed));
-    let all = snapshot.map_err(cloud_gap)?.all().into_iter();
-    Ok(all
-        .map(|(one, _)| (one.name.clone(), one.health()))
-        .collect())
-}
-
 fn cloud_gap(error: provider::Error) -> Gap {
     let fix = match error.kind {
         ErrorKind::Unauthorized | ErrorKind::Forbidden => {
@@ -319,14 +376,15 @@ fn cloud_gap(error: provider::Error) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-fn service_plans(settings: &Settings, apis: &Apis) -> Seen<Vec<ServicePlan>> {
+fn service_plans(settings: &Settings, apis: &Apis, look: Duration) -> Seen<Vec<ServicePlan>> {
     if apis.provider.load_balancers().is_none() {
         let why = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer";
         return Err(Gap::NotHere(why.into()));
     }
     let services = ServiceController::new(service::Settings {
-        sync_interval: ONE_LOOK,
-        resync_period: ONE_LOOK,
+        // Half of each is how old a list may be.
+        sync_interval: look * 2,
+        resync_period: look * 2,
         ..wire::service_settings(settings)
     });
     services.evaluate(apis, &Selection::All).map_err(gap)
@@ -338,7 +396,7 @@ fn failed_tries(apis: &Apis) -> Seen<HashMap<String, FailedTry>> {
     tries.map_err(|error| unlisted(error, "events, which say what came of the last try"))
 }
 
-fn route_plan(settings: &Settings, apis: &Apis) -> Seen<route::Plan> {
+fn route_plan(settings: &Settings, apis: &Apis, look: Duration) -> Seen<route::Plan> {
     if !settings.controllers.value.contains(&Controller::Route) {
         return Err(Gap::NotHere("--controllers leaves routes out".into()));
     }
@@ -351,7 +409,7 @@ fn route_plan(settings: &Settings, apis: &Apis) -> Seen<route::Plan> {
         Gap::NotHere(format!("no routes with these settings: {}{how}", off.why))
     })?;
     let routes = RouteController::new(routes);
-    routes.evaluate(apis, ONE_LOOK).map_err(gap)
+    routes.evaluate(apis, look).map_err(gap)
 }
 
 /// Something that not everybody may list, and that is no fault.

@@ -2,8 +2,8 @@
 
 use crate::cache::ReadFrom;
 use crate::cli::names::{self, Known, Word};
-use crate::cli::objects::{Context, Failed, Item, Planned, Sides, about, error_of, warnings};
-use crate::cli::output::{Exit, Printer, usage};
+use crate::cli::objects::{Context, Item, Planned, Sides, about, error_of, warnings};
+use crate::cli::output::{Exit, Failed, Printer, usage};
 use crate::cli::{startup, wire};
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
 use crate::controllers::{Proposal, Report, Selection};

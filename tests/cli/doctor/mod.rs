@@ -6,5 +6,5 @@ mod cluster;
 mod objects;
 mod report;
 mod routes;
-mod world;
-mod worlds;
+pub mod world;
+pub mod worlds;

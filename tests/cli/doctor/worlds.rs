@@ -23,6 +23,14 @@ struct Broken {
     lists: &'static [(&'static [&'static str], &'static str)],
 }
 
+/// The world that is broken in this way.
+pub fn broken(what: &str) -> World {
+    let broken = WORLDS.iter().find(|one| one.what == what).unwrap();
+    let mut world = World::healthy();
+    (broken.break_it)(&mut world);
+    world
+}
+
 const NODES: &[&str] = &["node", "list"];
 const SERVICES: &[&str] = &["lb", "list"];
 
@@ -408,26 +416,70 @@ fn status_of_a_healthy_world() {
     assert_eq!(json["leader"], "worker-1_4711");
 }
 
-/// The first screen, and after its time the second; a reader that has enough ends it.
+/// Kubernetes is read every five seconds, the cloud once a minute: in a pipe each screen begins with its time. A reader that
+/// has enough ends it.
 #[test]
 fn status_watches() {
     let world = World::healthy();
+    let mark = world.sandbox.calls().mark();
     let mut command = crate::common::command(&world.env, &["status", "--watch"]);
     let mut child = command
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let mut screens =
-        std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let (sender, screens) = std::sync::mpsc::channel();
+    let stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::thread::spawn(move || {
+        let lines = std::io::BufRead::lines(stdout).map_while(Result::ok);
+        // Ends, and closes the pipe, when nobody receives any more.
+        lines
+            .take_while(|line| sender.send(line.clone()).is_ok())
+            .count()
+    });
     let begun = Instant::now();
-    let is_screen = |line: &std::io::Result<String>| line.as_ref().unwrap().starts_with("LEADER");
-    assert!(screens.by_ref().filter(is_screen).nth(1).is_some());
-    // A minute, by the sandbox's hundredth.
-    assert!(
-        begun.elapsed() >= Duration::from_millis(600),
-        "{:?}",
-        begun.elapsed()
-    );
+    let until = |what: &str| {
+        let mut before = String::new();
+        loop {
+            let line = screens.recv_timeout(crate::common::LIMIT);
+            let line = line.unwrap_or_else(|why| panic!("{why}: no {what}: {before}"));
+            if line.contains(what) {
+                return before;
+            }
+            before += &(line + "\n");
+        }
+    };
+    until("NODES           2 of 2 ready");
+    not_ready(&world, "worker-1");
+    let next = until("NODES           1 of 2 ready");
+    let time = next
+        .lines()
+        .find(|line| line.contains(", cloud read "))
+        .unwrap();
+    assert!(time.starts_with("20") && time.ends_with(" s ago"), "{next}");
+    world.leads("worker-2_1", -600);
+    until("LEADER          worker-2_1");
+    for _ in 0..30 {
+        until("LOAD BALANCERS  1 of 1 healthy");
+    }
+    let calls = world.sandbox.calls().calls_since(mark);
+    let count = |half, path: &str| {
+        let such = calls
+            .iter()
+            .filter(|call| call.half == half && call.path.ends_with(path));
+        such.count()
+    };
+    assert!(count(Half::Kubernetes, "/nodes") >= 30);
+    // The rights are there, so they are checked once.
+    assert_eq!(count(Half::Kubernetes, "/selfsubjectaccessreviews"), 13);
+    let minutes =
+        begun.elapsed().as_secs_f64() / Duration::from_secs(60).mul_f64(0.02).as_secs_f64();
+    for path in ["/servers", "/load_balancers", "/networks"] {
+        let asked = count(Half::Hetzner, path);
+        assert!(
+            asked >= 1 && asked <= minutes as usize + 1,
+            "{path}: {asked} in {minutes} minutes"
+        );
+    }
     drop(screens);
     let ended = (0..100).any(|_| {
         std::thread::sleep(Duration::from_millis(100));

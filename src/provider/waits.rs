@@ -1,0 +1,73 @@
+//! What this process waits for, for a person who waits with it. It is part of the contract, as the heartbeat is: `http`
+//! notes its calls, a controller the actions of the cloud.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Nothing is noted until [`note_waits`] is called: a daemon's threads only read a flag.
+static IS_NOTED: AtomicBool = AtomicBool::new(false);
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The answer to a request.
+    Call,
+    /// Anything else, e.g. an action of the cloud.
+    Event,
+}
+
+/// A wait that has not ended.
+#[derive(Clone, Debug)]
+pub struct Open {
+    /// No two of a process have the same.
+    pub number: u64,
+    pub kind: Awaited,
+    /// Of a call: method and URL.
+    pub what: String,
+    pub since: Instant,
+}
+
+/// The wait ends when this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Waiting(Option<u64>);
+
+/// From now on [`longest_wait`] knows.
+pub fn note_waits() {
+    IS_NOTED.store(true, Ordering::Relaxed);
+}
+
+/// Of such waits the one that began first; none: nothing is waited for.
+pub fn longest_wait(is_such: impl Fn(Awaited) -> bool) -> Option<Open> {
+    lock().iter().find(|open| is_such(open.kind)).cloned()
+}
+
+pub fn waiting_for(kind: Awaited, what: impl FnOnce() -> String) -> Waiting {
+    if !IS_NOTED.load(Ordering::Relaxed) {
+        return Waiting(None);
+    }
+    let open = Open {
+        number: NUMBER.fetch_add(1, Ordering::Relaxed),
+        kind,
+        what: what(),
+        since: Instant::now(),
+    };
+    let waiting = Waiting(Some(open.number));
+    lock().push(open);
+    waiting
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(number) = self.0 {
+            lock().retain(|open| open.number != number);
+        }
+    }
+}
+
+/// In the order in which they began.
+fn lock() -> MutexGuard<'static, Vec<Open>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,227 @@
+//! What only a terminal shows: the line about a wait, and screens that are drawn again; and who asks for colour.
+
+use crate::common::services::{LoadBalancerService, create};
+use crate::common::{self, Env, LIMIT, at_terminal, ccm, env, with};
+use sandbox::faults::{Effect, Rule};
+use sandbox::{Half, Sandbox};
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SCALE: f64 = 0.02;
+
+fn world() -> (Sandbox, Env) {
+    let sandbox = common::builder()
+        .nodes(2)
+        .scale(SCALE)
+        .network("10.0.0.0/8")
+        .heartbeats(false)
+        .start();
+    // Waits are as long as a person's.
+    let env = with(
+        env(&sandbox),
+        &[("CCM_TEST_TIME_SCALE", "1"), ("TERM", "xterm")],
+    );
+    (sandbox, env)
+}
+
+/// What a terminal shows at the end: of each line what was written after it was erased last.
+fn left(shown: &str) -> Vec<&str> {
+    let lines = shown.lines();
+    lines
+        .map(|line| line.split("\u{1b}[K").last().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
+    // Of which half the first answer is slow; what is run; how long an action takes; the line.
+    let cases: &[(&[&str], Option<Half>, &str)] = &[
+        (
+            &["node", "list"],
+            Some(Half::Hetzner),
+            "ccm: waiting for GET http://",
+        ),
+        (
+            &["node", "sync", "--settings-from=none"],
+            Some(Half::Kubernetes),
+            "ccm: waiting for GET https://",
+        ),
+        (
+            &["lb", "sync"],
+            None,
+            "ccm: waiting for service/default/web: create load balancer ",
+        ),
+        (
+            &["route", "sync", "--cluster-cidr=10.244.0.0/16"],
+            None,
+            "ccm: waiting for node/worker-1: add route 10.244.1.0/24 via 10.0.0.2 (",
+        ),
+        (
+            &["run", "--once", "--leader-elect=false"],
+            None,
+            "ccm: waiting for service/default/web: create load balancer ",
+        ),
+    ];
+    common::side_by_side(cases.to_vec(), |(words, slow, line)| {
+        let (sandbox, env) = world();
+        if words[0] == "route" {
+            assert_eq!(
+                ccm(&with(env.clone(), &[("TERM", "")]), &["node", "sync"]).code,
+                0
+            );
+        }
+        create(
+            &sandbox,
+            LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]),
+        );
+        let long = Duration::from_secs(4);
+        if let Some(half) = slow {
+            let slow = Effect::Slow(long);
+            sandbox.faults().add(Rule::new(slow).half(half).times(1));
+        }
+        for command in ["create_load_balancer", "add_route"] {
+            let long = long.div_f64(SCALE);
+            sandbox
+                .cloud()
+                .set_action_duration(command, slow.is_none().then_some(long));
+        }
+        let Some(shown) = at_terminal(&env, words) else {
+            return;
+        };
+        assert!(shown.contains(line), "{line}: {shown:?}");
+        assert!(!left(&shown).concat().contains("waiting"), "{shown:?}");
+        assert!(
+            left(&shown).iter().any(|line| !line.is_empty()),
+            "{shown:?}"
+        );
+    });
+}
+
+/// A wait of an action has no line in a pipe, nor at a terminal that can't move its cursor.
+#[test]
+fn elsewhere_no_line_is_redrawn() {
+    let (sandbox, env) = world();
+    let location = [("location", "fsn1")];
+    let long = Some(Duration::from_secs(3).div_f64(SCALE));
+    sandbox
+        .cloud()
+        .set_action_duration("create_load_balancer", long);
+    create(
+        &sandbox,
+        LoadBalancerService::new("web", &[80]).with(&location),
+    );
+    let piped = ccm(&env, &["lb", "sync"]);
+    assert_eq!(piped.code, 0, "{piped:?}");
+    assert!(
+        !piped.stderr.contains("waiting") && !piped.stderr.contains('\u{1b}'),
+        "{piped:?}"
+    );
+    create(
+        &sandbox,
+        LoadBalancerService::new("api", &[80]).with(&location),
+    );
+    if let Some(shown) = at_terminal(&with(env, &[("TERM", "dumb")]), &["lb", "sync"]) {
+        assert!(shown.contains("0 failed"), "{shown:?}");
+        assert!(
+            !shown.contains("waiting") && !shown.contains('\u{1b}'),
+            "{shown:?}"
+        );
+    }
+}
+
+#[test]
+fn colour_of_a_plan_of_the_daemon_is_a_flag() {
+    let (_sandbox, env) = world();
+    let planned = |flags: &[&str], variables: &[(&str, &str)]| {
+        let env = with(env.clone(), variables);
+        let ran = ccm(
+            &env,
+            &[&["run", "--dry-run", "--controllers=cloud-node"], flags].concat(),
+        );
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(!ran.stderr.contains('\u{1b}'), "the log has none: {ran:?}");
+        ran.stdout
+    };
+    let add = "\u{1b}[32m+ node/worker-1  set ";
+    assert!(planned(&["--color=always"], &[]).contains(add));
+    assert!(
+        planned(&["--color=always"], &[("NO_COLOR", "1")]).contains(add),
+        "a flag wins"
+    );
+    assert!(!planned(&[], &[]).contains('\u{1b}'), "a pipe has none");
+    let words = [
+        "run",
+        "--dry-run",
+        "--controllers=cloud-node",
+        "--color=never",
+    ];
+    for (words, env, has) in [
+        (&words[..3], env.clone(), true),
+        (&words[..], env.clone(), false),
+        (&words[..3], with(env, &[("NO_COLOR", "1")]), false),
+    ] {
+        if let Some(shown) = at_terminal(&env, words) {
+            assert_eq!(shown.contains(add), has, "{words:?}: {shown}");
+        }
+    }
+}
+
+/// Each screen in the place of the last one; at the end the cursor is there again.
+#[test]
+fn a_watch_at_a_terminal_redraws_and_ctrl_c_ends_it() {
+    const SCREEN: &str = "\u{1b}[?25l\u{1b}[H\u{1b}[2J";
+    let (_sandbox, env) = world();
+    let env = with(env, &[("CCM_TEST_TIME_SCALE", common::SCALE)]);
+    for words in ["status --watch", "node list --watch"] {
+        // The shell becomes the command: the number is the command's.
+        let line = format!(
+            "stty rows 10 cols 100; echo $$; exec {} {words}",
+            common::binary().display()
+        );
+        let child = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("SHELL", "/bin/sh")
+            .envs(env.iter().cloned())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut child) = child else {
+            return sandbox::skipped::skip("screens at a terminal", "script", "there is none");
+        };
+        let mut stdout = child.stdout.take().unwrap();
+        let (mut shown, mut bytes) = (String::new(), [0; 4096]);
+        let begun = Instant::now();
+        let mut read = |shown: &mut String| {
+            assert!(begun.elapsed() < LIMIT, "{shown:?}");
+            let count = stdout.read(&mut bytes).unwrap_or(0);
+            *shown += &String::from_utf8_lossy(&bytes[..count]);
+            count > 0
+        };
+        while shown.matches(SCREEN).count() < 3 {
+            assert!(read(&mut shown), "{words}: {shown:?}");
+        }
+        let number = shown.lines().next().unwrap().trim();
+        assert!(
+            Command::new("kill")
+                .args(["-INT", number])
+                .status()
+                .unwrap()
+                .success()
+        );
+        while read(&mut shown) {}
+        assert_eq!(
+            child.wait().unwrap().code(),
+            Some(130),
+            "{words}: {shown:?}"
+        );
+        assert!(shown.ends_with("\u{1b}[?25h\r\n"), "{words}: {shown:?}");
+        let screens: Vec<&str> = shown.split(SCREEN).skip(1).collect();
+        let rows = screens[0].lines().count();
+        assert!(rows <= 9, "{words}: {rows} of 10 rows: {shown:?}");
+        let is_cut = screens[0].contains(" more lines");
+        assert_eq!(is_cut, words.starts_with("status"), "{words}: {shown:?}");
+    }
+}
