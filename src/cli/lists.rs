@@ -42,7 +42,7 @@ pub(super) struct List<Plans> {
     pub(super) outage: Option<Report>,
 }
 
-impl<Plans> List<Plans> {
+impl<Plans: Planned> List<Plans> {
     /// See [`Context::read`].
     pub(super) fn read(
         context: &Context,

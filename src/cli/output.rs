@@ -8,7 +8,6 @@ use super::terminal::{colored, columns, has_color, is_terminal, over_wait, scree
 use crate::cache;
 use crate::controllers::Report;
 use crate::http::without_known_secrets;
-use crate::kube;
 use crate::provider::Kept;
 use crate::settings::Output;
 use crate::text::{lines, one_line};
@@ -122,8 +121,7 @@ pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str)
     let new_line = format!("\n{:indent$}", "");
     let mut lines = first.to_owned();
     let (mut column, mut begin) = (first.chars().count(), true);
-    let text = without_known_secrets(text);
-    for word in one_line(&text).split_whitespace() {
+    for word in one_line(&without_known_secrets(text)).split_whitespace() {
         let length = word.chars().count();
         if !begin && column + 1 + length <= columns {
             lines.push(' ');
@@ -261,18 +259,6 @@ pub(super) enum Failed {
 impl From<cache::Error> for Failed {
     fn from(error: cache::Error) -> Failed {
         Failed::Api(error)
-    }
-}
-
-impl From<kube::Error> for Failed {
-    fn from(error: kube::Error) -> Failed {
-        Failed::Api(error.into())
-    }
-}
-
-impl From<Exit> for Failed {
-    fn from(exit: Exit) -> Failed {
-        Failed::Shown(exit)
     }
 }
 

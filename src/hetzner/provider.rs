@@ -243,10 +243,12 @@ impl Provider for Hetzner {
         let permission = api::permission(&self.api);
         let (rate_limit, clock_ahead_s) = self.api.seen();
         let shown = |network: &Network| format!("{} ({})", network.name, network.id);
+        let found = network.as_ref().ok().copied().flatten();
         Checkup {
             permission,
             rate_limit,
             clock_ahead_s,
+            exposes_routes: found.and_then(Network::exposes_routes),
             network: network.map(|found| found.map(shown)).transpose(),
             attached,
         }

@@ -329,7 +329,7 @@ fn one_half_never_hides_the_other() {
     #[rustfmt::skip]
     let cases = [
         (Half::Hetzner, node, &[
-            "\nname         worker-1 ", "\nstate        Ready ", " ?\n", "\nCONDITIONS\n", "  Ready: True (KubeletReady)\n",
+            "\nname         worker-1 ", "\nstate        Ready ", " ?\n", "\nCONDITIONS\n", "  Ready: True KubeletReady\n",
             "\nLABELS\n", "  kubernetes.io/hostname=worker-1\n", "\nSYNC WOULD\n  ?: the Cloud API does not answer\n",
         ][..]),
         (Half::Hetzner, service, &[
