@@ -1,8 +1,7 @@
 //! What a person may call an object: its name, `KIND/NAME`, and, where no object has that name, its ID, name or address in
 //! the cloud. Pure.
 
-use super::output::Failed;
-use super::output::Printer;
+use super::output::{Failed, Printer};
 use crate::settings::{all_nearest, one_of};
 use ipnet::IpNet;
 use std::collections::BTreeSet;

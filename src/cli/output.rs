@@ -37,6 +37,19 @@ impl Exit {
     }
 }
 
+/// Why a command can't show what it should.
+pub(super) enum Failed {
+    Api(cache::Error),
+    /// It was printed.
+    Shown(Exit),
+}
+
+impl From<cache::Error> for Failed {
+    fn from(error: cache::Error) -> Failed {
+        Failed::Api(error)
+    }
+}
+
 pub(super) struct Printer;
 
 static HAS_NO_READER: AtomicBool = AtomicBool::new(false);
@@ -246,19 +259,6 @@ pub(super) fn or_dash(text: &str) -> String {
     match text {
         "" => "-".to_owned(),
         text => text.to_owned(),
-    }
-}
-
-/// Why a command can't show what it should.
-pub(super) enum Failed {
-    Api(cache::Error),
-    /// It was printed.
-    Shown(Exit),
-}
-
-impl From<cache::Error> for Failed {
-    fn from(error: cache::Error) -> Failed {
-        Failed::Api(error)
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
         .map_err(|error| failed(format!("signals can't be watched: {error}")))?;
     if settings.once.value {
         // A log has the result of each call.
-        if terminal::can_redraw(true) {
+        if terminal::obeys_codes(true) {
             logging::show_waits();
         }
         return Ok(once(&settings, lease, apis, controllers, stop));
