@@ -1,10 +1,13 @@
 //! Clusters with dedicated servers: what is said of the login of Robot, of its servers and of their nodes.
 
+use crate::common::{ccm, command};
 use crate::doctor::world::{Broken, CHECKS, KUBE_SYSTEM, LEASE, World, checks, each_in, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use sandbox::robot::{Limit, Sees};
 use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// Beside all others.
@@ -255,4 +258,63 @@ fn while_a_refused_login_waits_none_is_tried() {
         "{robot:?}"
     );
     assert_eq!(world.sandbox.robot().logins(), before);
+}
+
+/// `ROBOT_ENABLED` is taken from the daemon, its login never: what is in a Secret is named, to be set here.
+#[test]
+fn in_a_shell_the_login_is_the_shell_s_own() {
+    let mut world = mixed();
+    let cluster = world.sandbox.cluster();
+    assert!(cluster.edit(
+        "deployments",
+        KUBE_SYSTEM,
+        "ccm-from-scratch",
+        |deployment| {
+            let env = &mut deployment["spec"]["template"]["spec"]["containers"][0]["env"];
+            let on = json!({"name": "ROBOT_ENABLED", "value": "true"});
+            env.as_array_mut().unwrap().push(on);
+        }
+    ));
+    let login = world.env.clone();
+    for name in ["ROBOT_ENABLED", "ROBOT_USER", "ROBOT_PASSWORD"] {
+        world.set(name, "");
+    }
+    let state = |world: &World| {
+        let listed = ccm(&world.env, &["node", "list"]);
+        assert_eq!(listed.code, 0, "{listed:?}");
+        let row = listed.stdout.lines().find(|row| row.starts_with("metal-1"));
+        row.unwrap().split_whitespace().nth(3).unwrap().to_owned()
+    };
+    assert_eq!(state(&world), "unknown");
+    let value = |name: &str| {
+        login
+            .iter()
+            .find(|(other, _)| other == name)
+            .unwrap()
+            .1
+            .clone()
+    };
+    world.set("ROBOT_USER", &value("ROBOT_USER"));
+    world.set("ROBOT_PASSWORD", &value("ROBOT_PASSWORD"));
+    assert_eq!(state(&world), "ready");
+}
+
+/// However often the screen is drawn, a refused login is tried once.
+#[test]
+fn a_screen_that_is_watched_repeats_no_refused_login() {
+    let mut world = mixed();
+    world.set("ROBOT_PASSWORD", "another");
+    // A screen takes a quarter of a second, the cloud is read every 3 s, and the ten minutes are 30 s.
+    world.set("CCM_TEST_TIME_SCALE", "0.05");
+    let before = world.sandbox.robot().logins();
+    let mut command = command(&world.env, &["status", "--watch", "--settings-from=none"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let is_screen = |line: &std::io::Result<String>| line.as_ref().unwrap().starts_with("LEADER");
+    let last = lines.filter(is_screen).nth(16);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(last.is_some());
+    let after = world.sandbox.robot().logins();
+    assert_eq!((after.failed, after.blocked), (before.failed + 1, 0));
 }
