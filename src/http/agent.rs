@@ -6,7 +6,7 @@ use super::auth::{Credentials, USER_AGENT};
 use super::error::{Error, Kind, describe_io, describe_transport};
 use super::proxy::Route;
 use super::request::{Call, Settings};
-use super::rotation::{READ_EVERY, Rotating};
+use super::rotation::{READ_EVERY, TlsSource};
 use super::secret;
 use super::tls::{Encrypt, Tls};
 use super::transport::{Connect, Unresolved, hold_deadline};
@@ -27,7 +27,7 @@ pub(super) struct Session {
 pub(super) struct Sessions(Mutex<Connections>);
 
 struct Connections {
-    rotating: Rotating,
+    source: TlsSource,
     agent: ureq::Agent,
     /// What the agent was made from.
     tls: Tls,
@@ -36,12 +36,11 @@ struct Connections {
 
 impl Sessions {
     pub(super) fn new(settings: &Settings) -> Sessions {
-        let rotating = Rotating::new(settings.tls.clone());
-        let tls = rotating.tls().clone();
+        let source = settings.tls.clone();
         Sessions(Mutex::new(Connections {
-            agent: api_agent(settings, &tls),
-            rotating,
-            tls,
+            agent: api_agent(settings, &source.tls),
+            tls: source.tls.clone(),
+            source,
             number: 0,
         }))
     }
@@ -51,8 +50,8 @@ impl Sessions {
         let credentials = settings.login.current()?;
         secret::remember(&credentials.secrets);
         let mut connections = self.lock();
-        connections.rotating.refresh(READ_EVERY);
-        let mut tls = connections.rotating.tls().clone();
+        connections.source.refresh(READ_EVERY);
+        let mut tls = connections.source.tls.clone();
         if credentials.identity.is_some() {
             tls.identity.clone_from(&credentials.identity);
         }
@@ -83,7 +82,7 @@ impl Sessions {
         if is_unauthorized {
             settings.login.refused(&used.credentials);
         }
-        self.lock().rotating.refresh(Duration::ZERO);
+        self.lock().source.refresh(Duration::ZERO);
         let now = self.current(settings).ok()?;
         (now.number != used.number || now.credentials.header != used.credentials.header)
             .then_some(now)

@@ -10,6 +10,8 @@ pub enum Error {
     Status(Box<Status>),
     /// No answer of the API: network, TLS, a proxy's answer.
     Http(Box<http::Error>),
+    /// An answer that is not what was asked for. `call`: method and URL.
+    Unreadable { call: String, why: String },
 }
 
 /// `Status` of a failure: decide on `reason` and `code`, show `message`.
@@ -48,9 +50,12 @@ impl Error {
         self.is(410, "Expired")
     }
 
-    /// The API server does not know that form of an answer.
-    pub fn is_not_acceptable(&self) -> bool {
-        self.is(406, "NotAcceptable")
+    /// Why the form that was asked for can't be had: the API server does not know it, or answers with another.
+    pub fn no_such_form(&self) -> Option<String> {
+        match self {
+            Error::Unreadable { why, .. } => Some(why.clone()),
+            _ => self.is(406, "NotAcceptable").then(|| self.to_string()),
+        }
     }
 
     /// The credentials are not accepted; also when a plugin that should give others fails.
@@ -60,6 +65,7 @@ impl Error {
             Error::Http(error) => {
                 error.status() == Some(401) || matches!(error.kind, http::Kind::Token(_))
             }
+            Error::Unreadable { .. } => false,
         }
     }
 
@@ -95,6 +101,7 @@ impl Error {
                 error.kind,
                 http::Kind::Untrusted(_) | http::Kind::Tls(_) | http::Kind::Token(_)
             ),
+            Error::Unreadable { .. } => false,
         }
     }
 }
@@ -122,6 +129,7 @@ impl From<http::Error> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::Unreadable { call, why } => write!(f, "{call}: {why}"),
             Error::Status(status) => {
                 write!(
                     f,

@@ -3,7 +3,7 @@
 //! The memory of what was reported is lost at a restart, so an event's name is made of its object, UID,
 //! reason and message: the one that is there already is counted up instead of being written a second time.
 
-use super::client::{Client, JSON, MERGE_PATCH, ReadFrom, Selected, percent_encoded};
+use super::client::{Client, JSON, MERGE_PATCH, PASS_AT_END, ReadFrom, percent_encoded};
 use super::error::Error;
 use super::types::{ObjectMeta, ObjectReference, null_as_default};
 use crate::http::{self, Method};
@@ -86,7 +86,7 @@ impl Client {
             }
         };
         let query = format!("&fieldSelector=involvedObject.{query}");
-        self.list(&Selected::new(&path, &query, "EventList"), ReadFrom::Latest)
+        self.list(&path, &query, "EventList", ReadFrom::Latest)
     }
 }
 
@@ -133,7 +133,7 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
         "count": 1,
     });
     let events = format!("/api/v1/namespaces/{namespace}/events");
-    match client.write_at_end::<IgnoredAny>(Method::Post, &events, JSON, &event) {
+    match client.write::<IgnoredAny>(PASS_AT_END, Method::Post, &events, JSON, &event) {
         Err(error) if error.is_already_exists() => {}
         outcome => return outcome.map(drop),
     }
@@ -148,7 +148,8 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
         Err(error) if error.is_forbidden() => json!({ "lastTimestamp": at }),
         Err(error) => return Err(error),
     };
-    let patched = client.write_at_end::<IgnoredAny>(Method::Patch, &event, MERGE_PATCH, &patch);
+    let patched =
+        client.write::<IgnoredAny>(PASS_AT_END, Method::Patch, &event, MERGE_PATCH, &patch);
     patched.map(drop)
 }
 

@@ -3,7 +3,7 @@
 //! A Lease is kept whole, as JSON, and only the five fields of leader election are changed:
 //! a PUT replaces the object, and what others wrote on it must survive.
 
-use super::client::{Client, JSON, percent_encoded};
+use super::client::{Client, JSON, PASS, PASS_AT_END, percent_encoded};
 use super::error::Error;
 use crate::http::Method;
 use jiff::Timestamp;
@@ -145,9 +145,9 @@ impl Client {
                 "metadata": { "name": key.name, "namespace": key.namespace },
                 "spec": spec,
             });
-            return self.write(Method::Post, &folder(key), JSON, &lease);
+            return self.write(PASS, Method::Post, &folder(key), JSON, &lease);
         };
-        self.write(Method::Put, &path(key), JSON, &read.with(spec))
+        self.write(PASS, Method::Put, &path(key), JSON, &read.with(spec))
     }
 
     /// Hands it back, which is the one write after the wish to end; its resourceVersion guards it.
@@ -157,7 +157,7 @@ impl Client {
         read: &Lease,
         spec: &LeaseSpec,
     ) -> Result<Lease, Error> {
-        self.write_at_end(Method::Put, &path(key), JSON, &read.with(spec))
+        self.write(PASS_AT_END, Method::Put, &path(key), JSON, &read.with(spec))
     }
 }
 

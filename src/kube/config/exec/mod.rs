@@ -5,7 +5,6 @@
 
 mod program;
 
-use super::access::ConfigError;
 use super::entry::{Entry, User};
 use crate::http::{self, Identity, IdentityError, Issuer, Secret};
 use jiff::Timestamp;
@@ -56,9 +55,9 @@ impl Plugin {
     /// The user's, if it has one. It is looked for, but not run.
     pub(super) fn of(
         user: &Entry<User>,
-        cluster_info: impl FnOnce() -> Result<Value, ConfigError>,
+        cluster_info: impl FnOnce() -> Result<Value, String>,
         time_limit: Duration,
-    ) -> Result<Option<Plugin>, ConfigError> {
+    ) -> Result<Option<Plugin>, String> {
         let Some(exec) = &user.fields.exec else {
             return Ok(None);
         };
@@ -157,13 +156,9 @@ impl Issuer for Arc<Plugin> {
         }
         let _running = plugin.lock_running();
         // Another thread may have run it while this one waited.
-        if let (Some((issued, _)), _) = good() {
-            return Ok(issued);
+        if let (None, false) = good() {
+            plugin.run();
         }
-        if let Some(why) = plugin.held().fresh_failure() {
-            return Err(why.to_owned());
-        }
-        plugin.run();
         let held = plugin.held();
         match (held.good(Timestamp::now()), &held.failure) {
             (Some((issued, _)), _) => Ok(issued),
