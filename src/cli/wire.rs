@@ -337,7 +337,9 @@ fn kube_options(settings: &Settings) -> config::Options {
             (host, port.unwrap_or_else(|| "443".into()))
         }),
         home: std::env::home_dir(),
-        exec_time_limit: scaled(settings, config::EXEC_TIME_LIMIT).max(SHORTEST_EXEC_TIME_LIMIT),
+        exec_time_limit: Some(
+            scaled(settings, config::EXEC_TIME_LIMIT).max(SHORTEST_EXEC_TIME_LIMIT),
+        ),
     }
 }
 

@@ -56,23 +56,21 @@ impl TlsSource {
     /// Reads the files when they were read that long ago. What is in force stays so until they are whole and fit each
     /// other.
     pub(super) fn refresh(&mut self, after: Duration) {
-        let Some(read) = self
-            .read
-            .as_ref()
-            .filter(|_| self.read_at.elapsed() >= after)
-        else {
-            return;
-        };
-        self.read_at = Instant::now();
-        match read() {
-            Ok(tls) => {
-                resolved(TLS);
-                self.tls = Tls {
-                    more_authorities: std::mem::take(&mut self.tls.more_authorities),
-                    ..tls
-                };
+        if let Some(read) = &self.read
+            && self.read_at.elapsed() >= after
+        {
+            self.read_at = Instant::now();
+            match read() {
+                Ok(tls) => {
+                    resolved(TLS);
+                    let more_authorities = std::mem::take(&mut self.tls.more_authorities);
+                    self.tls = Tls {
+                        more_authorities,
+                        ..tls
+                    };
+                }
+                Err(why) => raise(TLS, &why, LOG_AFTER),
             }
-            Err(why) => raise(TLS, &why, LOG_AFTER),
         }
     }
 }

@@ -161,8 +161,11 @@ impl Client {
 
     /// A row for each node, from the API server's cache: complete, or an error.
     pub fn node_table(&self, detail: Detail) -> Result<Vec<NodeRow>, Error> {
-        let form = format!("&includeObject={}", detail.parameter());
-        self.pages::<TablePage>(NODES, &form, "Table", ReadFrom::Cache)
+        let form = match detail {
+            Detail::Cells => "&includeObject=None",
+            Detail::Metadata => "&includeObject=Metadata",
+        };
+        self.pages::<TablePage>(NODES, form, "Table", ReadFrom::Cache)
     }
 
     /// One node as it is now; none when the API server itself says that it is not there.

@@ -58,14 +58,20 @@ impl Error {
         }
     }
 
+    /// Why there is no answer of the API.
+    fn unanswered(&self) -> Option<&http::Kind> {
+        match self {
+            Error::Http(error) => Some(&error.kind),
+            _ => None,
+        }
+    }
+
     /// The credentials are not accepted; also when a plugin that should give others fails.
     pub fn is_unauthorized(&self) -> bool {
         match self {
             Error::Status(status) => status.code == 401,
-            Error::Http(error) => {
-                error.status() == Some(401) || matches!(error.kind, http::Kind::Token(_))
-            }
-            Error::Unreadable { .. } => false,
+            Error::Http(error) if error.status() == Some(401) => true,
+            _ => matches!(self.unanswered(), Some(http::Kind::Token(_))),
         }
     }
 
@@ -80,28 +86,25 @@ impl Error {
 
     /// No answer, or not in time.
     pub fn is_unavailable(&self) -> bool {
-        matches!(self, Error::Http(error) if matches!(
-            error.kind,
-            http::Kind::TimedOut(_) | http::Kind::Unreachable(_)
-        ))
+        matches!(
+            self.unanswered(),
+            Some(http::Kind::TimedOut(_) | http::Kind::Unreachable(_))
+        )
     }
 
     /// The gate did not let a write pass.
     pub fn is_refused(&self) -> bool {
-        matches!(self, Error::Http(error) if matches!(error.kind, http::Kind::Refused(_)))
+        matches!(self.unanswered(), Some(http::Kind::Refused(_)))
     }
 
     /// Not for now but for good: the credentials, the role, or the TLS settings are wrong.
     pub fn is_permanent(&self) -> bool {
+        use http::Kind::{Tls, Token, Untrusted};
         match self {
             Error::Status(status) => {
                 status.code == 401 || (status.code == 403 && !status.is_namespace_terminating)
             }
-            Error::Http(error) => matches!(
-                error.kind,
-                http::Kind::Untrusted(_) | http::Kind::Tls(_) | http::Kind::Token(_)
-            ),
-            Error::Unreadable { .. } => false,
+            _ => matches!(self.unanswered(), Some(Untrusted(_) | Tls(_) | Token(_))),
         }
     }
 }

@@ -50,16 +50,6 @@ pub struct Age {
     pub less_than: Duration,
 }
 
-impl Detail {
-    /// The value of `includeObject`.
-    pub(super) fn parameter(self) -> &'static str {
-        match self {
-            Detail::Cells => "None",
-            Detail::Metadata => "Metadata",
-        }
-    }
-}
-
 impl Age {
     /// As `apimachinery`'s `HumanDuration` writes it: `90s`, `5m3s`, `3h`, `5d3h`, `2y40d`.
     pub fn parse(text: &str) -> Option<Age> {

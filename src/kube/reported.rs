@@ -3,7 +3,7 @@
 use super::types::ObjectReference;
 use crate::provider::Reason;
 use crate::text::fnv1a;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// What lasts is reported again after that long.
@@ -30,8 +30,6 @@ struct Entry {
     /// Hash of the object's kind.
     kind: u32,
     reason: Reason,
-    /// Scratch of [`Reported::keep`].
-    is_kept: bool,
 }
 
 impl Reported {
@@ -70,7 +68,6 @@ impl Reported {
             controller: short_hash(controller),
             kind: short_hash(object.kind),
             reason,
-            is_kept: false,
         };
         self.entries.insert(key, entry);
         true
@@ -83,14 +80,9 @@ impl Reported {
 
     /// Forgets objects of this kind that are not among these.
     pub fn keep<'a>(&mut self, kind: &str, uids: impl Iterator<Item = &'a str>) {
-        for uid in uids {
-            let of = hash(uid);
-            let entries = self.entries.range_mut((of, 0)..=(of, u64::MAX));
-            entries.for_each(|(_, entry)| entry.is_kept = true);
-        }
-        let kind = short_hash(kind);
+        let (kind, kept) = (short_hash(kind), HashSet::<u64>::from_iter(uids.map(hash)));
         self.entries
-            .retain(|_, entry| std::mem::take(&mut entry.is_kept) || entry.kind != kind);
+            .retain(|(of, _), entry| entry.kind != kind || kept.contains(of));
     }
 
     fn forget(

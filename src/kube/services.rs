@@ -145,25 +145,13 @@ impl Service {
 
     /// More of it than is read: no load balancer can be made from it.
     pub fn too_large(&self) -> Option<String> {
-        let ports = &self.spec.ports;
-        let many_ports = ports.is_cut().then(|| {
-            format!(
-                "it has {} ports: {PORTS_AT_MOST} are read at most",
-                ports.count()
-            )
-        });
+        let many_ports = self.spec.ports.too_many("ports");
         many_ports.or_else(|| self.metadata.annotations.too_large())
     }
 
     /// More finalizers than are read: a write of them would lose some.
     pub fn too_many_finalizers(&self) -> Option<String> {
-        let all = &self.metadata.finalizers;
-        all.is_cut().then(|| {
-            format!(
-                "it has {} finalizers: {FINALIZERS_AT_MOST} are read at most",
-                all.count()
-            )
-        })
+        self.metadata.finalizers.too_many("finalizers")
     }
 
     pub fn is_of_type_load_balancer(&self) -> bool {
@@ -238,11 +226,8 @@ impl Client {
         name: &str,
         patch: &impl Serialize,
     ) -> Result<Service, Error> {
-        let path = format!(
-            "{}/{}/status",
-            services_path(namespace),
-            percent_encoded(name)
-        );
+        let (services, name) = (services_path(namespace), percent_encoded(name));
+        let path = format!("{services}/{name}/status");
         self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)
     }
 }

@@ -259,13 +259,10 @@ pub struct First<T, const N: usize> {
 }
 
 impl<T, const N: usize> First<T, N> {
-    /// All that there were.
-    pub fn count(&self) -> usize {
-        self.kept.len() + self.left_out
-    }
-
-    pub fn is_cut(&self) -> bool {
-        self.left_out > 0
+    /// There are more `what` than are read; the message.
+    pub fn too_many(&self, what: &str) -> Option<String> {
+        let count = self.kept.len() + self.left_out;
+        (self.left_out > 0).then(|| format!("it has {count} {what}: {N} are read at most"))
     }
 }
 

@@ -80,7 +80,7 @@ impl Robot {
                 base: settings.endpoint,
                 tls: shared.tls.into(),
                 proxies: shared.proxies,
-                login: http::Login::Issued(login.clone()),
+                login: http::Login(login.clone()),
                 connect_timeout: shared.connect_timeout,
                 timing: shared.timing,
                 retry: Retry::Never,

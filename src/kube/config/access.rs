@@ -9,7 +9,7 @@ use std::time::Duration;
 pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// What the settings and the environment name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `--kubeconfig`, else the files of `$KUBECONFIG`; merged, the first wins.
     pub kubeconfig: Vec<PathBuf>,
@@ -21,21 +21,8 @@ pub struct Options {
     pub service: Option<(String, String)>,
     /// `$HOME`.
     pub home: Option<PathBuf>,
-    /// [`EXEC_TIME_LIMIT`], or what a test makes of it.
-    pub exec_time_limit: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            kubeconfig: Vec::new(),
-            context: None,
-            master: None,
-            service: None,
-            home: None,
-            exec_time_limit: EXEC_TIME_LIMIT,
-        }
-    }
+    /// What a test makes of [`EXEC_TIME_LIMIT`].
+    pub exec_time_limit: Option<Duration>,
 }
 
 /// Everything a client needs.

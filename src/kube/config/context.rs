@@ -1,19 +1,18 @@
 //! A kubeconfig's context → how to reach its cluster as its user. Every field is either used or refused by name.
 
-use super::access::{Access, Options, server_url};
-use super::entry::{Cluster, Context, Entry, Pem, User};
+use super::access::{Access, EXEC_TIME_LIMIT, Options, server_url};
+use super::entry::{Cluster, Context, Entry, User};
 use super::exec::Plugin;
 use super::file;
 use crate::http::parse_authorities;
 use crate::http::{
-    Identity, IdentityError, Login, Proxy, Roots, Secret, SecretSource, Tls, TlsSource,
+    Credentials, Identity, Login, Pem, Proxy, Roots, Secret, SecretSource, Tls, TlsSource,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// The extension that is for credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
@@ -43,7 +42,7 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Strin
         None => context.with(User::default()),
         Some(name) => merged.find("user", name, &format!("{place}: user"))?,
     };
-    let login = login(&user, &cluster, options.exec_time_limit)?;
+    let login = login(&user, &cluster, options)?;
     let tls = tls_of(&cluster, &user)?;
     let mut origin = format!(
         "kubeconfig {}, context {}",
@@ -62,7 +61,7 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Strin
         server,
         tls: TlsSource::files(tls, move || tls_of(&cluster, &user)),
         proxy,
-        login,
+        login: login.unwrap_or_else(|| SecretSource::none().into()),
         namespace: context
             .fields
             .namespace
@@ -158,27 +157,24 @@ fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, String> {
 fn login(
     user: &Entry<User>,
     cluster: &Entry<Cluster>,
-    exec_time_limit: Duration,
-) -> Result<Login, String> {
+    options: &Options,
+) -> Result<Option<Login>, String> {
     let token = token(user)?;
     let basic = basic(user)?;
-    let plugin = Plugin::of(user, || for_plugin(cluster), exec_time_limit)?;
+    let time_limit = options.exec_time_limit.unwrap_or(EXEC_TIME_LIMIT);
+    let plugin = Plugin::of(user, || for_plugin(cluster), time_limit)?;
     if token.is_some() && basic.is_some() {
         return Err(user.error(
             "username",
             "can't be given together with a token; remove one of them",
         ));
     }
-    if let Some(login) = token.or(basic) {
-        return Ok(login);
-    }
     let fields = &user.fields;
     let has_certificate =
         fields.client_certificate.is_some() || fields.client_certificate_data.is_some();
-    match plugin {
-        Some(plugin) if !has_certificate => Ok(Login::Issued(plugin.shared())),
-        _ => Ok(SecretSource::none().into()),
-    }
+    let plugin = plugin.filter(|_| !has_certificate);
+    let known = token.or(basic);
+    Ok(known.or_else(|| Some(Login(plugin?.shared()))))
 }
 
 fn identity(user: &Entry<User>) -> Result<Option<Identity>, String> {
@@ -196,12 +192,9 @@ fn identity(user: &Entry<User>) -> Result<Option<Identity>, String> {
             "client-certificate",
             "not set, but client-key is; set both or none (client-certificate-data for inline)",
         )),
-        (Some(certificate), Some(key)) => Identity::from_pem(&certificate.bytes, &key.bytes)
+        (Some(certificate), Some(key)) => Identity::from_pem(&certificate, &key)
             .map(Some)
-            .map_err(|error| match error {
-                IdentityError::Certificate(why) => user.error(&certificate.origin, why),
-                IdentityError::Key(why) => user.error(&key.origin, why),
-            }),
+            .map_err(|why| format!("{}: {why}", user.place())),
     }
 }
 
@@ -240,8 +233,6 @@ fn basic(user: &Entry<User>) -> Result<Option<Login>, String> {
             "has a colon, which HTTP basic authentication can't send; does the password stand here too?",
         ));
     }
-    Ok(Some(Login::Basic {
-        user: name.to_string(),
-        password: Secret::exactly(password.as_deref().unwrap_or_default().to_owned()),
-    }))
+    let password = Secret::exactly(password.as_deref().unwrap_or_default().to_owned());
+    Ok(Some(Credentials::basic(name, &password).into()))
 }

@@ -2,7 +2,7 @@
 //!
 //! No message repeats a value: it may be a secret, or become one when a line is missing.
 
-use crate::http::read_file;
+use crate::http::{Pem, read_file};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{DeserializeOwned, Visitor};
@@ -107,13 +107,6 @@ pub(super) struct Entry<T> {
     pub(super) name: String,
     pub(super) file: PathBuf,
     pub(super) fields: T,
-}
-
-/// What a pair of fields like `client-key` and `client-key-data` holds.
-pub(super) struct Pem {
-    pub(super) bytes: Vec<u8>,
-    /// For messages: the field, and the file that it names.
-    pub(super) origin: String,
 }
 
 impl<'de> Deserialize<'de> for Text {
