@@ -29,7 +29,6 @@ use crate::metrics::ROUTES;
 use crate::provider::{Network, Urgency};
 use due::{POLL_INTERVAL, Schedule};
 use observe::{Ages, COMPARE_PERIOD, Memory};
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use sync::Sync;
 
@@ -91,17 +90,8 @@ impl RouteController {
             routes_at_most: usize::MAX,
             ..Network::default()
         };
-        let mut plan = plan(
-            &Inputs {
-                nodes: &nodes,
-                instances: &[],
-                network: &network,
-                cluster_cidrs: &self.settings.cluster_cidrs,
-                remembered: &HashSet::new(),
-                is_in_doubt_for_long: false,
-            },
-            &*apis.provider,
-        );
+        let settings = &self.settings;
+        let mut plan = settings.plan(apis, &self.memory, &nodes, &[], &network);
         plan.forget_changes();
         Ok(plan)
     }
