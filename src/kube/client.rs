@@ -156,7 +156,7 @@ impl Client {
 
     /// All nodes: complete, or an error.
     pub fn nodes(&self, from: ReadFrom) -> Result<Vec<Arc<Node>>, Error> {
-        self.list(NODES, "", "NodeList", from)
+        self.list::<ListPage<Node>>(NODES, "", "NodeList", from)
     }
 
     /// A row for each node, from the API server's cache: complete, or an error.
@@ -165,7 +165,7 @@ impl Client {
             Detail::Cells => "&includeObject=None",
             Detail::Metadata => "&includeObject=Metadata",
         };
-        self.pages::<TablePage>(NODES, form, "Table", ReadFrom::Cache)
+        self.list::<TablePage>(NODES, form, "Table", ReadFrom::Cache)
     }
 
     /// One node as it is now; none when the API server itself says that it is not there.
@@ -254,19 +254,8 @@ impl Client {
     }
 
     /// All objects at `path`, of those that `query` selects (each part of it begins with `&`), as a list of that kind:
-    /// complete, or an error.
-    pub(super) fn list<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        query: &str,
-        kind: &str,
-        from: ReadFrom,
-    ) -> Result<Vec<Arc<T>>, Error> {
-        self.pages::<ListPage<T>>(path, query, kind, from)
-    }
-
-    /// Page after page, begun anew a few times when the `continue` token expires on the way.
-    fn pages<P: Page>(
+    /// complete, or an error. Begun anew a few times when the `continue` token expires on the way.
+    pub(super) fn list<P: Page>(
         &self,
         path: &str,
         query: &str,
@@ -275,14 +264,14 @@ impl Client {
     ) -> Result<Vec<P::Item>, Error> {
         let mut tries = 1;
         loop {
-            match self.pages_once::<P>(path, query, kind, from) {
+            match self.list_once::<P>(path, query, kind, from) {
                 Err(error) if error.is_expired() && tries < LIST_TRIES => tries += 1,
                 outcome => return outcome,
             }
         }
     }
 
-    fn pages_once<P: Page>(
+    fn list_once<P: Page>(
         &self,
         path: &str,
         query: &str,
@@ -322,6 +311,14 @@ impl Client {
 
 fn node_path(name: &str) -> String {
     format!("{NODES}/{}", percent_encoded(name))
+}
+
+/// Where objects of a namespace are.
+pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
+    format!(
+        "/{api}/namespaces/{}/{resource}",
+        percent_encoded(namespace)
+    )
 }
 
 /// All but these is escaped in a path segment or query value.

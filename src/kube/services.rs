@@ -2,10 +2,12 @@
 //!
 //! The official role has no `get` on services: one of them is read as a list with its name.
 
-use super::client::{Client, MERGE_PATCH, PARTIAL, PASS, ReadFrom, percent_encoded};
+use super::client::{Client, MERGE_PATCH, PARTIAL, PASS, ReadFrom, folder, percent_encoded};
 use super::error::Error;
 use super::labels::Annotations;
-use super::types::{First, ObjectReference, not_empty, null_as_default, short, timestamp};
+use super::types::{
+    First, ListPage, ObjectReference, not_empty, null_as_default, short, timestamp,
+};
 use crate::http::Method;
 use crate::provider::{self, Ingress};
 use jiff::Timestamp;
@@ -190,14 +192,15 @@ impl Client {
     /// All Services of type LoadBalancer: complete, or an error.
     pub fn load_balancer_services(&self, from: ReadFrom) -> Result<Vec<Arc<Service>>, Error> {
         let query = "&fieldSelector=spec.type%3DLoadBalancer";
-        self.list(SERVICES, query, "ServiceList", from)
+        self.list::<ListPage<_>>(SERVICES, query, "ServiceList", from)
     }
 
     /// One Service as it is now; none when there is none of this name.
     pub fn service(&self, namespace: &str, name: &str) -> Result<Option<Arc<Service>>, Error> {
-        let path = services_path(namespace);
+        let path = folder("api/v1", namespace, "services");
         let query = format!("&fieldSelector=metadata.name%3D{}", percent_encoded(name));
-        let items: Vec<Arc<Service>> = self.list(&path, &query, "ServiceList", ReadFrom::Latest)?;
+        let items =
+            self.list::<ListPage<Service>>(&path, &query, "ServiceList", ReadFrom::Latest)?;
         let is_it = |service: &Arc<Service>| {
             service.metadata.name == name && service.metadata.namespace == namespace
         };
@@ -215,7 +218,7 @@ impl Client {
             "" => String::new(),
             selector => format!("&labelSelector={}", percent_encoded(selector)),
         };
-        self.list(SERVICES, &query, PARTIAL, ReadFrom::Latest)
+        self.list::<ListPage<_>>(SERVICES, &query, PARTIAL, ReadFrom::Latest)
     }
 
     /// Merge-patches metadata and status of a Service; the official role allows no more. The
@@ -226,14 +229,13 @@ impl Client {
         name: &str,
         patch: &impl Serialize,
     ) -> Result<Service, Error> {
-        let (services, name) = (services_path(namespace), percent_encoded(name));
+        let (services, name) = (
+            folder("api/v1", namespace, "services"),
+            percent_encoded(name),
+        );
         let path = format!("{services}/{name}/status");
         self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)
     }
-}
-
-fn services_path(namespace: &str) -> String {
-    format!("/api/v1/namespaces/{}/services", percent_encoded(namespace))
 }
 
 #[cfg(test)]
