@@ -22,6 +22,9 @@ pub struct View<T> {
     pub answered: Instant,
 }
 
+/// The states of [`Error::Dedicated`].
+pub const OF_DEDICATED: [&str; 3] = ["robot rate limit", "robot refuses", "robot unavailable"];
+
 /// Which API did not answer, and how.
 #[derive(Debug)]
 pub enum Error {
@@ -43,9 +46,9 @@ impl Error {
                 _ => "cloud unavailable",
             },
             Error::Dedicated(error) => match error.kind {
-                ErrorKind::RateLimited { .. } => "robot rate limit",
-                _ if error.is_permanent() => "robot refuses",
-                _ => "robot unavailable",
+                ErrorKind::RateLimited { .. } => OF_DEDICATED[0],
+                _ if error.is_permanent() => OF_DEDICATED[1],
+                _ => OF_DEDICATED[2],
             },
         }
     }

@@ -6,7 +6,7 @@
 mod cached;
 mod nodes;
 
-pub use cached::{Error, View};
+pub use cached::{Error, OF_DEDICATED, View};
 pub use nodes::{NodeCache, Nodes, Poll};
 
 use crate::kube::{self, Recorder};
@@ -16,6 +16,7 @@ use crate::provider::{
 };
 use cached::{Cached, CallPause};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// All servers of one API, with their age.
@@ -56,6 +57,8 @@ pub struct Apis {
     network: Cached<Network>,
     pause: CallPause,
     dedicated_pause: CallPause,
+    /// The last call about dedicated servers failed.
+    dedicated_fails: AtomicBool,
     cloud_interval: Duration,
     /// `ROBOT_CACHE_TIMEOUT`: how old a list of dedicated servers may be.
     dedicated_max_age: Duration,
@@ -78,6 +81,7 @@ impl Apis {
             network: Cached::default(),
             pause: CallPause::new(time_scale),
             dedicated_pause: CallPause::new(time_scale),
+            dedicated_fails: AtomicBool::new(false),
             cloud_interval: Duration::ZERO,
             dedicated_max_age: DEDICATED_MAX_AGE.mul_f64(time_scale),
         }
@@ -223,14 +227,14 @@ impl Apis {
         since: Option<Instant>,
         urgency: Urgency,
     ) -> Result<Instances, provider::Error> {
-        let Some(dedicated) = self.provider.dedicated() else {
+        if self.provider.dedicated().is_none() {
             return Ok(View::new(Arc::default(), Instant::now()));
-        };
+        }
         let max_age = self.dedicated_max_age.max(self.cloud_interval);
         let is_fresh = |view: &Instances| {
             view.age() <= max_age && since.is_none_or(|since| view.asked >= since)
         };
-        let list = || self.dedicated_pause.guard(|| dedicated.list(urgency));
+        let list = || self.ask_dedicated(|dedicated| dedicated.list(urgency));
         self.dedicated.get_if(is_fresh, list)
     }
 
@@ -246,7 +250,17 @@ impl Apis {
     ) -> Result<T, provider::Error> {
         let dedicated = self.provider.dedicated();
         let dedicated = dedicated.ok_or_else(|| lacks("dedicated servers"))?;
-        self.dedicated_pause.guard(|| question(dedicated))
+        let answer = self.dedicated_pause.guard(|| question(dedicated));
+        let fails =
+            |error: &provider::Error| error.kind != ErrorKind::NotFound && !error.is_put_off();
+        let is_failed = answer.as_ref().err().is_some_and(fails);
+        self.dedicated_fails.store(is_failed, Ordering::Relaxed);
+        answer
+    }
+
+    /// The last call about dedicated servers failed: a tick that made none proves nothing else.
+    pub fn dedicated_fails(&self) -> bool {
+        self.dedicated_fails.load(Ordering::Relaxed)
     }
 
     /// All servers of both APIs. An error: neither answers, or the only one does not.

@@ -83,7 +83,8 @@ impl Ticks {
             worked_once |= outage.is_none_or(|it| matches!(it.error, cache::Error::Dedicated(_)))
                 && self.apis.provider.is_reached();
             measure(name, &report, begun.elapsed());
-            self.outages.note(name, report.outage.as_ref(), interval);
+            let (outage, fails) = (report.outage.as_ref(), self.apis.dedicated_fails());
+            self.outages.note(name, outage, fails, interval);
             log_report(&report);
             if std::mem::take(&mut is_first) {
                 self.first_ticks.fetch_sub(1, Ordering::Relaxed);
@@ -143,9 +144,21 @@ struct Outages {
 
 impl Outages {
     /// Takes note of how a controller's tick ended, and logs it when that is new.
-    fn note(&self, controller: &'static str, outage: Option<&Outage>, interval: Duration) {
+    fn note(
+        &self,
+        controller: &'static str,
+        outage: Option<&Outage>,
+        dedicated_fails: bool,
+        interval: Duration,
+    ) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = outage.map(state_of);
+        let state = match (outage.map(state_of), states.get(controller)) {
+            // This tick had no question about dedicated servers.
+            (None, Some(before)) if dedicated_fails && cache::OF_DEDICATED.contains(before) => {
+                return;
+            }
+            (state, _) => state,
+        };
         let before = match state {
             Some(state) => states.insert(controller, state),
             None => states.remove(controller),

@@ -512,3 +512,27 @@ fn they_are_targets_of_load_balancers_by_their_addresses() {
         .filter(|call| call.is_write() && call.half == Half::Hetzner);
     assert_eq!(written.filter(|call| !is_lease(&call.path)).count(), 0);
 }
+
+/// Most ticks have no question about dedicated servers: they don't show that Robot is back.
+#[test]
+fn an_outage_of_robot_is_one_line_at_its_begin_and_one_at_its_end() {
+    let sandbox = initialised(1, 1);
+    let env = with(env(&sandbox), &[("ROBOT_CACHE_TIMEOUT", "10s")]);
+    let daemon = Daemon::start(&env, &["--node-status-update-frequency=20s"]);
+    let lists = || robot_calls(&sandbox, "/server");
+    let first = lists();
+    wait_until("some lists", || lists() > first + 1);
+    sandbox.stop(Half::Robot);
+    daemon.logs("trying again every");
+    let mark = sandbox.calls().mark();
+    wait_until("many ticks", || {
+        let calls = sandbox.calls().calls_since(mark);
+        let ticks = calls.iter().filter(|call| call.path == "/api/v1/nodes");
+        ticks.count() > 25
+    });
+    let count = |text: &str| daemon.log().matches(text).count();
+    assert_eq!(count("trying again every"), 1, "{}", daemon.log());
+    assert_eq!(count("answer again"), 0, "{}", daemon.log());
+    sandbox.resume(Half::Robot).unwrap();
+    daemon.logs("both APIs answer again");
+}
