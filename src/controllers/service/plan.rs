@@ -9,6 +9,7 @@ use crate::provider::{
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What a Service asks of us.
@@ -52,6 +53,9 @@ pub(super) enum ServiceWrite {
     RemoveFinalizer,
 }
 
+/// A write in one word, for the metrics; for people; and for programs.
+type Forms = (&'static str, Description, Value);
+
 /// `for_people`: will a person read the plans? Only then each field and target is kept in them: with twenty load
 /// balancers of a hundred targets that is most of a daemon's memory.
 pub(super) fn plan(observed: &Observed, for_people: bool) -> Vec<ServicePlan> {
@@ -66,20 +70,6 @@ pub(super) fn plan_for(
     snapshot: &dyn Snapshot,
     service: &Arc<Service>,
     for_people: bool,
-) -> ServicePlan {
-    let mut plan = plan_service(observed, snapshot, service);
-    if !for_people {
-        plan.cloud.fields = Vec::new();
-        let targets = plan.cloud.found.as_mut().map(|found| &mut found.targets);
-        targets.into_iter().for_each(|list| *list = Vec::new());
-    }
-    plan
-}
-
-fn plan_service(
-    observed: &Observed,
-    snapshot: &dyn Snapshot,
-    service: &Arc<Service>,
 ) -> ServicePlan {
     let cloud = LoadBalancerPlan::default();
     let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want(service), cloud);
@@ -112,6 +102,12 @@ fn plan_service(
                     "There are no available nodes for LoadBalancer",
                 ));
             }
+        }
+    }
+    if !for_people {
+        plan.cloud.fields = Vec::new();
+        if let Some(found) = &mut plan.cloud.found {
+            found.targets = Vec::new();
         }
     }
     plan
@@ -342,18 +338,22 @@ impl ServicePlan {
 
     /// Every write in words, in the order in which they would be made.
     pub fn description(&self) -> Description {
-        let own = |write: Option<ServiceWrite>| write.map(|write| write.description());
-        let changes = self.cloud.changes.iter().map(|change| change.description());
-        let first = own(self.first_write()).into_iter();
-        first.chain(changes).chain(own(self.last_write())).collect()
+        self.forms()
+            .map(|(_, description, _)| description)
+            .collect()
     }
 
     /// The same for programs.
     pub fn json(&self) -> Vec<Value> {
-        let own = |write: Option<ServiceWrite>| write.map(|write| write.json());
-        let changes = self.cloud.changes.iter().map(|change| change.json());
+        self.forms().map(|(.., json)| json).collect()
+    }
+
+    fn forms(&self) -> impl Iterator<Item = Forms> {
+        let own = |write: Option<ServiceWrite>| write.map(|write| write.forms());
+        let changes = self.cloud.changes.iter();
+        let changes = changes.map(|change| ("", change.description(), change.json()));
         let first = own(self.first_write()).into_iter();
-        first.chain(changes).chain(own(self.last_write())).collect()
+        first.chain(changes).chain(own(self.last_write()))
     }
 
     /// What is not done, for people, because the daemon may want otherwise.
@@ -383,15 +383,16 @@ impl ServicePlan {
     /// addresses that could be adopted.
     fn lacks_its_own(&self) -> bool {
         let status = &self.service.status.load_balancer.ingress;
-        let found = self.cloud.found.iter();
-        let found = found.flat_map(|found| found.addresses.iter().map(ToString::to_string));
-        let found: Vec<String> = found.collect();
-        let is_shown = |entry: &Ingress| entry.ip.as_ref().is_some_and(|ip| found.contains(ip));
+        let mut found = self.cloud.found.iter().flat_map(|found| &found.addresses);
+        let is_shown = |ip: &IpAddr| {
+            let ip = Some(ip.to_string());
+            status.iter().any(|entry| entry.ip == ip)
+        };
         self.want != Want::Nothing
             && self.cloud.obstacle.is_none()
             && !self.cloud.is_labelled
             && !status.is_empty()
-            && !status.iter().any(is_shown)
+            && !found.any(is_shown)
     }
 
     /// The name of the load balancer that it makes.
@@ -415,37 +416,29 @@ impl ServicePlan {
 }
 
 impl ServiceWrite {
-    /// `set status to 192.0.2.7, 2001:db8::1`.
-    pub(super) fn description(&self) -> Description {
-        let emptied = || Description::new(Verb::Empty, "status", "");
+    /// E.g. `set status to 192.0.2.7, 2001:db8::1`.
+    pub(super) fn forms(&self) -> Forms {
+        let finalizer = |verb| Description::new(verb, "finalizer", "");
+        let emptied = Description::new(Verb::Empty, "status", "");
         match self {
-            ServiceWrite::AddFinalizer => Description::new(Verb::Add, "finalizer", ""),
-            ServiceWrite::SetStatus(status) if status.is_empty() => emptied(),
+            ServiceWrite::AddFinalizer => {
+                let json = json!({ "change": "AddFinalizer" });
+                ("add_finalizer", finalizer(Verb::Add), json)
+            }
             ServiceWrite::SetStatus(status) => {
-                Description::value("status", None, Some(&addresses(status)))
+                let set = || Description::value("status", None, Some(&addresses(status)));
+                let description = if status.is_empty() { emptied } else { set() };
+                let json = json!({ "change": "SetStatus", "ingress": status });
+                ("set_status", description, json)
             }
             ServiceWrite::RemoveFinalizer => {
-                let removed = Description::new(Verb::Remove, "finalizer", "");
-                [emptied(), removed].into_iter().collect()
+                let both = [emptied, finalizer(Verb::Remove)].into_iter().collect();
+                (
+                    "remove_finalizer",
+                    both,
+                    json!({ "change": "RemoveFinalizer" }),
+                )
             }
-        }
-    }
-
-    /// For programs.
-    pub(super) fn json(&self) -> Value {
-        match self {
-            ServiceWrite::AddFinalizer => json!({ "change": "AddFinalizer" }),
-            ServiceWrite::SetStatus(status) => json!({ "change": "SetStatus", "ingress": status }),
-            ServiceWrite::RemoveFinalizer => json!({ "change": "RemoveFinalizer" }),
-        }
-    }
-
-    /// In one word, for the metrics.
-    pub(super) fn kind(&self) -> &'static str {
-        match self {
-            ServiceWrite::AddFinalizer => "add_finalizer",
-            ServiceWrite::SetStatus(_) => "set_status",
-            ServiceWrite::RemoveFinalizer => "remove_finalizer",
         }
     }
 }

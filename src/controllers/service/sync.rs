@@ -75,7 +75,7 @@ pub(super) struct Task {
     has_changed: bool,
     /// The change that the last plan was not made for: see `Applied::Overtaken`.
     overtaken: Option<String>,
-    /// For people: every write that was made.
+    /// Every write that was made, for programs.
     made: Vec<Value>,
 }
 
@@ -85,15 +85,16 @@ pub(super) struct Work {
     plan: ServicePlan,
     /// What the plan rests on.
     observed: Arc<Observed>,
-    claims: Claims,
+    claims: HashSet<Claim>,
 }
 
 /// What a plan takes, and no other one may take at the same time.
-struct Claims {
-    /// IDs of load balancers and certificates.
-    ids: HashSet<u64>,
-    /// Name of the new load balancer.
-    name: Option<String>,
+#[derive(PartialEq, Eq, Hash)]
+enum Claim {
+    /// Of a load balancer or certificate.
+    Id(u64),
+    /// Of the new load balancer.
+    Name(String),
 }
 
 /// Plans, and what they rest on.
@@ -263,9 +264,9 @@ impl Sync<'_> {
             self.state.due.planned(&task.service);
             // Two Services may want one load balancer that no Service owns: the first gets it, and the second is
             // planned again when it has it.
-            let claims = Claims::of(&plan);
+            let claims = claims(&plan);
             let mut executions = self.state.executor.executions().iter();
-            let other = executions.find(|one| one.subject.claims.overlap(&claims));
+            let other = executions.find(|one| !one.subject.claims.is_disjoint(&claims));
             if let Some(execution) = other.map(|one| one.id) {
                 self.state.queued.push(Queued { task, execution });
                 continue;
@@ -276,7 +277,13 @@ impl Sync<'_> {
             } else if self.is_closed {
                 self.leave(&[task]);
             } else {
-                again.extend(self.begin_one(task, plan, observed, claims));
+                let observed = Arc::clone(observed);
+                again.extend(self.begin_one(Work {
+                    task,
+                    plan,
+                    observed,
+                    claims,
+                }));
             }
         }
         // Services that do not exist any more.
@@ -286,29 +293,24 @@ impl Sync<'_> {
 
     /// Our finalizer and an event come before the first change in the cloud. The task where the Service has to be
     /// planned again.
-    fn begin_one(
-        &mut self,
-        mut task: Task,
-        mut plan: ServicePlan,
-        observed: &Arc<Observed>,
-        claims: Claims,
-    ) -> Option<Task> {
-        match self.write(&mut task, &mut plan, ServicePlan::first_write) {
+    fn begin_one(&mut self, mut work: Work) -> Option<Task> {
+        let Work { task, plan, .. } = &mut work;
+        match self.write(task, plan, ServicePlan::first_write) {
             Ok(true) => {}
-            Ok(false) => return Some(task),
-            Err(error) => return self.failed_on_kubernetes(task, plan, &error),
+            Ok(false) => return Some(work.task),
+            Err(error) => return self.failed_on_kubernetes(work.task, work.plan, &error),
         }
         plan.add_finalizer = false;
         if plan.cloud.changes.is_empty() {
-            return self.finish(task, plan);
+            return self.finish(work.task, work.plan);
         }
         self.has_written = true;
         if task.kind.is_none() {
-            let kind = kind_of(&plan);
+            let kind = kind_of(plan);
             task.kind = Some(kind);
-            events::begin(self.apis, &plan, kind);
+            events::begin(self.apis, plan, kind);
         }
-        task.works_on(&plan);
+        task.works_on(plan);
         let (name, mut changes) = (plan.name(), plan.take_changes());
         if task.refused > 1 {
             for change in &mut changes {
@@ -321,12 +323,6 @@ impl Sync<'_> {
                 }
             }
         }
-        let work = Work {
-            task,
-            plan,
-            observed: Arc::clone(observed),
-            claims,
-        };
         self.state.executor.begin(name, changes, work, None);
         None
     }
@@ -346,9 +342,7 @@ impl Sync<'_> {
         for made in &over.made {
             events::changed(self.apis, &plan, &**made);
         }
-        if self.for_people {
-            task.made.extend(over.made.iter().map(|made| made.json()));
-        }
+        task.made.extend(over.made.iter().map(|made| made.json()));
         let lines = over.lines.into_iter().map(|line| (name.clone(), line));
         self.report.changes.extend(lines);
         // The plan on what the answer of a creation showed, where nothing is left to do in the cloud.
@@ -455,7 +449,7 @@ impl Sync<'_> {
             let meta = &service.metadata;
             let body = patch(&service, &write);
             let written = kube.patch_service_status(&meta.namespace, &meta.name, &body);
-            count_write(NAME, write.kind(), written.as_ref().map(drop));
+            count_write(NAME, write.forms().0, written.as_ref().map(drop));
             match written {
                 // It was deleted already.
                 Err(error) if error.is_not_found() && write == ServiceWrite::RemoveFinalizer => {
@@ -467,13 +461,11 @@ impl Sync<'_> {
         let Some(service) = written else {
             return Ok(false);
         };
-        let (name, made) = (plan.name(), write.description());
+        let (name, (_, made, json)) = (plan.name(), write.forms());
         log_change(NAME, &name, &made);
         self.report.add_changes(&name, &made);
         task.has_changed = true;
-        if self.for_people {
-            task.made.push(write.json());
-        }
+        task.made.push(json);
         self.state.due.written(&service);
         task.service = Arc::clone(&service);
         plan.service = service;
@@ -613,19 +605,11 @@ impl Task {
     }
 }
 
-impl Claims {
-    fn of(plan: &ServicePlan) -> Claims {
-        let found = plan.cloud.found.iter().map(|balancer| balancer.id);
-        Claims {
-            ids: found.chain(plan.cloud.takes_over.iter().copied()).collect(),
-            name: plan.new_name().map(|name| name.value.clone()),
-        }
-    }
-
-    fn overlap(&self, other: &Claims) -> bool {
-        let is_same_name = self.name.is_some() && self.name == other.name;
-        is_same_name || !self.ids.is_disjoint(&other.ids)
-    }
+fn claims(plan: &ServicePlan) -> HashSet<Claim> {
+    let found = plan.cloud.found.iter().map(|balancer| balancer.id);
+    let ids = found.chain(plan.cloud.takes_over.iter().copied());
+    let name = plan.new_name().map(|name| Claim::Name(name.value.clone()));
+    ids.map(Claim::Id).chain(name).collect()
 }
 
 fn kind_of(plan: &ServicePlan) -> ChangeKind {

@@ -271,12 +271,11 @@ fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option
 
 /// Those of this cluster whose Service does not exist.
 pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Kept> {
-    let is_ours = |one: &&Certificate| {
-        !cluster.uid.is_empty() && one.labels.get(CLUSTER_UID) == Some(&cluster.uid)
-    };
-    let gone = |one: &&Certificate| {
+    let is_left = |one: &&Certificate| {
         let uid = one.labels.get(SERVICE_UID);
-        uid.is_some_and(|uid| !cluster.service_uids.contains(uid))
+        !cluster.uid.is_empty()
+            && one.labels.get(CLUSTER_UID) == Some(&cluster.uid)
+            && uid.is_some_and(|uid| !cluster.service_uids.contains(uid))
     };
     let kept = |one: &Certificate| Kept {
         kind: "Certificate",
@@ -284,7 +283,7 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
         name: one.name.clone(),
         domains: one.domain_names.clone(),
     };
-    all.iter().filter(is_ours).filter(gone).map(kept).collect()
+    all.iter().filter(is_left).map(kept).collect()
 }
 
 /// What of it is not as it is wanted.
