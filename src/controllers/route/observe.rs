@@ -97,21 +97,32 @@ impl Settings {
     ) -> Result<Observed, Error> {
         let network = apis.network(ages.network, ages.urgency)?;
         let instances = apis.instances(ages.instances, ages.urgency)?.value;
-        let long = self.scaled(COMPARE_PERIOD) / 2;
-        let inputs = Inputs {
-            nodes,
-            instances: &instances,
-            network: &network.value,
-            cluster_cidrs: &self.cluster_cidrs,
-            remembered: &memory.routes,
-            is_in_doubt_for_long: memory.in_doubt_since.is_some_and(|at| at.elapsed() >= long),
-        };
         Ok(Observed {
-            plan: plan(&inputs, &*apis.provider),
+            plan: self.plan(apis, memory, nodes, &instances, &network.value),
             instances,
             complete: Instant::now(),
             network,
         })
+    }
+
+    pub(super) fn plan(
+        &self,
+        apis: &Apis,
+        memory: &Memory,
+        nodes: &[Arc<Node>],
+        instances: &[Instance],
+        network: &Network,
+    ) -> Plan {
+        let long = self.scaled(COMPARE_PERIOD) / 2;
+        let inputs = Inputs {
+            nodes,
+            instances,
+            network,
+            cluster_cidrs: &self.cluster_cidrs,
+            remembered: &memory.routes,
+            is_in_doubt_for_long: memory.in_doubt_since.is_some_and(|at| at.elapsed() >= long),
+        };
+        plan(&inputs, &*apis.provider)
     }
 }
 

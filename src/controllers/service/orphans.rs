@@ -174,15 +174,31 @@ pub(super) fn delete(
         for orphan in to_delete {
             if is_refused || !provider.may_wait() {
                 report.unreached += 1;
-            } else if came_up(apis, &orphan, &cluster)? {
-                let name = &orphan.balancer.name;
-                log::info!("{KIND}/{name}: a Service of the same name came up: left alone");
-                report.unreached += 1;
-            } else {
-                let (plan, refused) = delete_one(provider, settings, orphan, report);
-                done.push(plan);
-                is_refused = refused;
+                continue;
             }
+            let came_up = came_up(apis, &orphan, &cluster)?;
+            let mut plan = plan(orphan);
+            let name = plan.name();
+            if came_up {
+                log::info!("{name}: a Service of the same name came up: left alone");
+                report.unreached += 1;
+                continue;
+            }
+            let mut executor = Executor::new(NAME, settings.time_scale);
+            executor.begin(name.clone(), plan.take_changes(), (), None);
+            for over in executor.run(provider, 1) {
+                plan.made = over.made.iter().map(|change| change.json()).collect();
+                let lines = over.lines.iter().map(|line| (name.clone(), line.clone()));
+                report.changes.extend(lines);
+                match over.error() {
+                    None => report.changed += 1,
+                    Some(error) => {
+                        is_refused |= error.kind == ErrorKind::Refused;
+                        report.fail(name.clone(), error.to_string(), None);
+                    }
+                }
+            }
+            done.push(plan);
         }
         Ok(())
     };
@@ -225,31 +241,4 @@ fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Erro
         let uid = &service.metadata.uid;
         *uid == orphan.service_uid || !cluster.service_uids.contains(uid)
     }))
-}
-
-/// The plan, with what was made. True: nothing more may be written.
-fn delete_one(
-    provider: &dyn LoadBalancers,
-    settings: &Settings,
-    orphan: Orphan,
-    report: &mut Report,
-) -> (ServicePlan, bool) {
-    let mut plan = plan(orphan);
-    let name = plan.name();
-    let mut executor = Executor::new(NAME, settings.time_scale);
-    executor.begin(name.clone(), plan.take_changes(), (), None);
-    let mut is_refused = false;
-    for over in executor.run(provider, 1) {
-        plan.made = over.made.iter().map(|change| change.json()).collect();
-        let lines = over.lines.iter().map(|line| (name.clone(), line.clone()));
-        report.changes.extend(lines);
-        match over.error() {
-            None => report.changed += 1,
-            Some(error) => {
-                is_refused |= error.kind == ErrorKind::Refused;
-                report.fail(name.clone(), error.to_string(), None);
-            }
-        }
-    }
-    (plan, is_refused)
 }
