@@ -22,6 +22,9 @@ const UNHEALTHY: &str = "unhealthy";
 
 const NO_POD: &str = "no pod on this node (externalTrafficPolicy: Local)";
 
+const CHECK_PODS: &str = "check the pods (kubectl get endpointslices, kubectl logs), and what they are asked: annotations \
+                          health-check-http-path, health-check-http-status-codes, uses-proxyprotocol";
+
 /// Notes the cause with each health check that fails. Servers were mostly read for the plans; where nothing is wrong no
 /// call is made, and where they can't be read no server counts as off.
 pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan]) {
@@ -56,6 +59,7 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
 /// Of a health check that fails, by the words of Hetzner's API: `detail` and `http_status_code`.
 fn cause(health: &Health, is_local: bool, is_off: bool) -> Cause {
     let detail = health.detail.as_deref().unwrap_or_default();
+    let answers = format!("answers {}", health.http_status.unwrap_or_default());
     let (message, remedy) = match (detail, health.http_status) {
         _ if is_off => (
             "its server is off",
@@ -76,20 +80,12 @@ fn cause(health: &Health, is_local: bool, is_off: bool) -> Cause {
             "check that the Service has ready pods (kubectl get endpointslices) and that kube-proxy or the CNI runs on \
              the node",
         ),
-        (_, status) => {
-            let message = match (status, detail) {
-                (Some(status), _) => &format!("answers {status}"),
-                (None, "layer7_timeout") => {
-                    "connects, and does not answer in time (layer7_timeout)"
-                }
-                (None, _) => "its health check fails",
-            };
-            return Cause {
-                message: message.into(),
-                remedy: "check the pods (kubectl get endpointslices, kubectl logs), and what they are asked: annotations \
-                         health-check-http-path, health-check-http-status-codes, uses-proxyprotocol",
-            };
-        }
+        (_, Some(_)) => (answers.as_str(), CHECK_PODS),
+        ("layer7_timeout", None) => (
+            "connects, and does not answer in time (layer7_timeout)",
+            CHECK_PODS,
+        ),
+        (_, None) => ("its health check fails", CHECK_PODS),
     };
     let message = message.into();
     Cause { message, remedy }

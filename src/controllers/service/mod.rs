@@ -129,7 +129,6 @@ impl ServiceController {
         let needs = plan::needs(&observed);
         observed.read_needs(apis, &polled.nodes, needs, begun, Urgency::Asked)?;
         let mut plans = plan::plan(&observed, true);
-        plan::refuse_in_wrong_project(&observed, &mut plans);
         plan::refuse_second_claims(&mut plans);
         health::explain(apis, &polled.nodes, &mut plans);
         Ok(plans)
@@ -247,9 +246,6 @@ impl ServiceController {
 
     /// Load balancers of this cluster whose Service does not exist, as they are since `begun`.
     pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
-        if apis.provider.load_balancers().is_none() {
-            return Ok(Vec::new());
-        }
         let name = &self.state.settings.cluster_name;
         let found = orphans::find(apis, name, begun, Duration::ZERO, Urgency::Needed)?;
         Ok(found.into_iter().map(orphans::plan).collect())

@@ -26,10 +26,7 @@ const KIND: &str = "load-balancer";
 /// For `doctor`, which plans nothing: load balancers of this cluster whose Service does not exist. What was read since
 /// `begun` is used.
 pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> {
-    match apis.provider.load_balancers() {
-        Some(_) => find(apis, "", begun, Duration::MAX, Urgency::Needed),
-        None => Ok(Vec::new()),
-    }
+    find(apis, "", begun, Duration::MAX, Urgency::Needed)
 }
 
 /// What both APIs say, not older than `begun` where it says that there are any. Whatever was read
@@ -41,6 +38,9 @@ pub(super) fn find(
     age: Duration,
     urgency: Urgency,
 ) -> Result<Vec<Orphan>, Error> {
+    if apis.provider.load_balancers().is_none() {
+        return Ok(Vec::new());
+    }
     let mut seen = apis.nodes.last();
     let mut age = age.max(begun.elapsed());
     loop {
@@ -137,11 +137,9 @@ pub(super) fn plan_alone(
         namespace: String::new(),
         uid: balancer.id.to_string(),
     };
-    let cloud = LoadBalancerPlan {
-        found: Some(balancer),
-        ..cloud
-    };
-    ServicePlan::new(object, Arc::new(of), Want::Nothing, cloud)
+    let mut plan = ServicePlan::new(object, Arc::new(of), Want::Nothing, cloud);
+    plan.cloud.found = Some(balancer);
+    plan
 }
 
 impl ServicePlan {

@@ -8,7 +8,7 @@ use crate::provider::{
     Severity, Snapshot, Source, Sourced, Verb,
 };
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -61,7 +61,9 @@ type Forms = (&'static str, Description, Value);
 pub(super) fn plan(observed: &Observed, for_people: bool) -> Vec<ServicePlan> {
     let services = observed.services.iter();
     let plan = |service| plan_for(observed, &*observed.snapshot, service, for_people);
-    services.map(plan).collect()
+    let mut plans: Vec<ServicePlan> = services.map(plan).collect();
+    refuse_in_wrong_project(observed, &mut plans);
+    plans
 }
 
 /// For one Service, by what this snapshot shows.
@@ -160,10 +162,10 @@ fn needs_of(observed: &Observed, service: &Service) -> Needs {
     }
     let for_cloud = service.for_cloud();
     let (snapshot, cluster) = (&observed.snapshot, &observed.cluster);
-    let needs = match want {
-        Want::Ensure => snapshot.needs(&for_cloud, &observed.nodes, cluster),
-        Want::Remove | Want::Nothing => Needs::default(),
-    };
+    let mut needs = Needs::default();
+    if want == Want::Ensure {
+        needs = snapshot.needs(&for_cloud, &observed.nodes, cluster);
+    }
     let has_status = !service.status.load_balancer.ingress.is_empty();
     let may_be_lost = has_status && !snapshot.has_own(&for_cloud, cluster);
     Needs {
@@ -179,7 +181,7 @@ fn needs_of(observed: &Observed, service: &Service) -> Needs {
 /// gone
 /// are refused where the project holds no server of the cluster's nodes either. In a cluster without nodes of ours
 /// projects can't be distinguished.
-pub(super) fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
+fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
     let count = observed.cluster.servers.len();
     if count == 0 || observed.has_own_servers != Some(false) {
         return;
@@ -229,15 +231,9 @@ fn hold_back_unsure(cloud: &mut LoadBalancerPlan, has: &[Ingress]) -> Option<Vec
     // Of IPv6 there is one: another one takes its place.
     let is_there = |entry: &Ingress| is_kept(entry) || (is_ipv6(entry) && has.iter().any(is_ipv6));
     let is_held = |entry: &Ingress| is_unsure(entry).filter(|_| !is_there(entry));
-    let mut settings: Vec<String> = Vec::new();
-    for (_, source) in all.iter().filter_map(is_held) {
-        let Source::Default(setting) = source else {
-            continue;
-        };
-        if !settings.contains(setting) {
-            settings.push(setting.clone());
-        }
-    }
+    let held = all.iter().filter_map(is_held);
+    let settings: BTreeSet<&str> = held.filter_map(|(_, source)| source.setting()).collect();
+    let settings: Vec<&str> = settings.into_iter().collect();
     if settings.is_empty() || !all.iter().any(is_kept) {
         return Some(all);
     }
@@ -360,10 +356,8 @@ impl ServicePlan {
     pub fn held_back_lines(&self) -> Vec<String> {
         let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
         let line = |field: &Field| {
-            let setting = match &field.source {
-                Source::Default(setting) => setting.clone(),
-                other => other.to_string(),
-            };
+            let setting = field.source.setting().map(str::to_owned);
+            let setting = setting.unwrap_or_else(|| field.source.to_string());
             let (have, want) = (text(&field.have), text(&field.want));
             format!("{}: {have} → {want} (not set here: {setting})", field.field)
         };

@@ -203,7 +203,15 @@ impl Sync<'_> {
             .partition(|task| is_closed || task.has_changed);
         self.leave(&left);
         for task in failed {
-            let why = task.why_overtaken();
+            let why = match &task.overtaken {
+                Some(line) => format!(
+                    "{line}: not done in {PLANS_AT_MOST} plans, because the API says each time that something else \
+                     changed meanwhile"
+                ),
+                None => format!(
+                    "not done in {PLANS_AT_MOST} plans: the Service changed during each of them"
+                ),
+            };
             let reason = plan::want(&task.service).failed();
             let object = task.service.object();
             events::failed(self.apis, &object, reason, &why);
@@ -240,8 +248,7 @@ impl Sync<'_> {
         let mut needs = plan::needs(&observed);
         needs.servers |= tasks.iter().any(|task| task.refused > 0);
         observed.read_needs(self.apis, &nodes, needs, begun, urgency)?;
-        let mut plans = plan::plan(&observed, self.for_people);
-        plan::refuse_in_wrong_project(&observed, &mut plans);
+        let plans = plan::plan(&observed, self.for_people);
         Ok(Some((Arc::new(observed), plans)))
     }
 
@@ -576,19 +583,6 @@ impl Task {
         let is_changed = self.kind.is_some() && plan.want == Want::Ensure;
         if let Some(balancer) = plan.cloud.found.as_ref().filter(|_| is_changed) {
             self.balancer = Some((balancer.name.clone(), balancer.id));
-        }
-    }
-
-    /// For people: why no plan was made to its end.
-    fn why_overtaken(&self) -> String {
-        match &self.overtaken {
-            Some(line) => format!(
-                "{line}: not done in {PLANS_AT_MOST} plans, because the API says each time that something else changed \
-                 meanwhile"
-            ),
-            None => format!(
-                "not done in {PLANS_AT_MOST} plans: the Service changed during each of them"
-            ),
         }
     }
 
