@@ -125,11 +125,10 @@ impl State {
         let services: HashMap<&str, &Arc<Service>> = services
             .map(|service| (service.metadata.uid.as_str(), service))
             .collect();
-        let is_stale = |uid: &str, takes_away: bool| match services.get(uid) {
-            None => true,
-            Some(service) => {
+        let is_stale = |uid: &str, takes_away: bool| {
+            services.get(uid).is_none_or(|service| {
                 due.is_changed(service) || (takes_away && due.has_other_nodes(service, nodes))
-            }
+            })
         };
         let executor = &mut self.executor;
         executor.stop(|one| is_stale(one.subject.task.uid(), one.takes_away()));
@@ -148,8 +147,13 @@ impl Sync<'_> {
             }
             let is_free = |queued: &mut Queued| over.iter().any(|one| one.id == queued.execution);
             let free = self.state.queued.extract_if(.., is_free);
-            let mut again: Vec<Task> = free.map(|queued| queued.task.since_now()).collect();
-            self.state.last_write = Some(Instant::now());
+            let since = Instant::now();
+            let free = free.map(|queued| Task {
+                since,
+                ..queued.task
+            });
+            let mut again: Vec<Task> = free.collect();
+            self.state.last_write = Some(since);
             self.has_written = true;
             again.extend(over.into_iter().filter_map(|one| self.end(one)));
             if let Err(error) = self.plan_and_begin(again) {
@@ -236,11 +240,8 @@ impl Sync<'_> {
             return Ok(None);
         }
         // Targets are removed by this list: an old one must not take a node away.
-        let nodes = self
-            .apis
-            .nodes
-            .whole(begun.elapsed(), ReadFrom::Latest)?
-            .value;
+        let nodes = self.apis.nodes.whole(begun.elapsed(), ReadFrom::Latest);
+        let nodes = nodes?.value;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let max_age = listed_since.elapsed().min(LIST_MAX_AGE);
         let (name, urgency) = (&self.state.settings.cluster_name, Urgency::Needed);
@@ -336,13 +337,9 @@ impl Sync<'_> {
 
     /// After the changes in the cloud. The task where the Service has to be planned again.
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
-        let Work {
-            task,
-            mut plan,
-            observed,
-            ..
-        } = over.subject;
-        let mut task = task.since_now();
+        let (observed, mut plan) = (over.subject.observed, over.subject.plan);
+        let mut task = over.subject.task;
+        task.since = Instant::now();
         let name = plan.name();
         task.has_changed |= !over.made.is_empty();
         task.overtaken = None;
@@ -369,20 +366,16 @@ impl Sync<'_> {
         if over.is_stopped && !self.is_closed {
             return Some(task);
         }
-        let needs_new_plan = match over.end {
+        let needs_new_plan = !matches!(over.end, End::AllMade);
+        match over.end {
             End::Failed(error) => return self.failed(task, plan, error.to_string()),
-            End::AllMade => false,
-            End::PlanAgain(_) => true,
-            End::Overtaken(line) => {
-                task.overtaken = Some(line);
-                true
-            }
+            End::AllMade | End::PlanAgain(_) => {}
+            End::Overtaken(line) => task.overtaken = Some(line),
             End::RefusedInPart(error) => {
                 log::info!("{name}: {error}; reading again");
                 task.refused += 1;
-                true
             }
-        };
+        }
         if !over.refused.is_empty() {
             let all: Vec<String> = over.refused.iter().map(ToString::to_string).collect();
             // The address is there, so the status is written all the same.
@@ -416,10 +409,8 @@ impl Sync<'_> {
             Ok(false) => return Some(task),
             Err(error) => return self.failed_on_kubernetes(task, plan, &error),
         }
-        match task.has_changed {
-            true => self.report.changed += 1,
-            false => self.report.unchanged += 1,
-        }
+        self.report.changed += usize::from(task.has_changed);
+        self.report.unchanged += usize::from(!task.has_changed);
         if let Some(kind) = task.kind {
             events::done(self.apis, &plan, kind);
         }
@@ -572,11 +563,6 @@ impl Task {
 
     fn uid(&self) -> &str {
         &self.service.metadata.uid
-    }
-
-    fn since_now(mut self) -> Task {
-        self.since = Instant::now();
-        self
     }
 
     fn works_on(&mut self, plan: &ServicePlan) {

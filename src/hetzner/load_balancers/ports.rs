@@ -173,12 +173,11 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
         .collect();
     let key = a::HTTP_REDIRECT_HTTP.key();
     match redirecting.as_slice() {
-        [] => {}
         [one] if ports.iter().any(|port| number(port) == HTTP_PORT) => parser.problem(format!(
             "{key}: port {one} would answer on port 80 by itself, which the Service has too: remove port 80 from the \
              Service, or the annotation"
         )),
-        [_] => {}
+        [] | [_] => {}
         several => parser.problem(format!(
             "{key}: ports {} can't all answer on port 80: write {key}.PORT for one of them",
             text::some_of(several)
