@@ -42,7 +42,7 @@ pub(super) struct List<Plans> {
     pub(super) outage: Option<Report>,
 }
 
-impl<Plans> List<Plans> {
+impl<Plans: Planned> List<Plans> {
     /// See [`Context::read`].
     pub(super) fn read(
         context: &Context,
@@ -146,7 +146,7 @@ pub(super) fn watch(
 ) -> Result<Exit, Exit> {
     daemon::exit_on_signals(terminal::end)
         .map_err(|error| Printer::failure(&format!("signals can't be watched: {error}")))?;
-    let can_redraw = terminal::can_redraw(false);
+    let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
     while !Printer::has_no_reader() {
         sleep(wire::scaled(settings, POLL_INTERVAL));

@@ -36,7 +36,7 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
         Reader::Person => (level, LevelFilter::Off),
         Reader::Waiting => (level.max(LevelFilter::Info), LevelFilter::Off),
     };
-    let can_redraw = terminal::can_redraw(true);
+    let can_redraw = terminal::obeys_codes(true);
     let started = Builder::new()
         .filter_level(LevelFilter::Warn)
         .filter_module("ccm", level)
@@ -133,7 +133,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// one, which is replaced and then erased. Elsewhere each is a line of its own, and only calls have some.
 pub(super) fn show_waits() {
     note_waits();
-    let is_terminal = terminal::can_redraw(true);
+    let is_terminal = terminal::obeys_codes(true);
     // Without this thread a command is silent and works.
     let _ = std::thread::Builder::new().spawn(move || {
         let mut last = LastLine {

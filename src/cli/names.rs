@@ -1,8 +1,7 @@
 //! What a person may call an object: its name, `KIND/NAME`, and, where no object has that name, its ID, name or address in
 //! the cloud. Pure.
 
-use super::output::Failed;
-use super::output::Printer;
+use super::output::{Failed, Printer};
 use crate::settings::{all_nearest, one_of};
 use ipnet::IpNet;
 use std::collections::BTreeSet;
@@ -47,19 +46,20 @@ pub(super) fn resolve(
             namespace,
         };
         let mut found = word.find(&known);
-        // What has a slash is no name of the cloud's.
-        if found.is_empty() && !word.bare().contains('/') && !is_whole {
+        // What has a slash is no name of the cloud's, a provider ID aside.
+        let may_be = !word.bare().contains('/') || word.bare().contains("://");
+        if found.is_empty() && may_be && !is_whole {
             is_whole = true;
             known.extend(in_cloud()?);
             found = word.find(&known);
         }
         match found.len() {
             1 => names.append(&mut found),
-            0 => exit = Err(Printer::failure(&word.none(&none(&word), &known)).into()),
-            _ => exit = Err(Printer::failure(&word.ambiguous(&found)).into()),
+            0 => exit = Err(Printer::failure(&word.none(&none(&word), &known))),
+            _ => exit = Err(Printer::failure(&word.ambiguous(&found))),
         }
     }
-    exit.map(|()| names)
+    exit.map(|()| names).map_err(Failed::Shown)
 }
 
 /// An object that exists.
@@ -254,6 +254,7 @@ mod tests {
             ),
             ("worker-2", &["1002", "worker-1", "203.0.113.5", "10.0.0.3"]),
             ("1001", &["1003", "renamed"]),
+            ("metal-1", &["321", "hrobot://321"]),
         ]);
         for (text, named) in [
             ("worker-1", &["worker-1"] as &[&str]),
@@ -266,6 +267,8 @@ mod tests {
             ("10.0.0.2", &["worker-1"]),
             ("2001:db8:1::77", &["worker-1"]),
             ("node/203.0.113.5", &["worker-2"]),
+            ("hrobot://321", &["metal-1"]),
+            ("321", &["metal-1"]),
             ("svc/worker-1", &[]),
             ("default/worker-1", &[]),
             ("node/", &[]),

@@ -6,7 +6,7 @@ use super::objects::{
     Context, Item, Planned, Sides, error_of, field, finding, listed, or_none, section, sides,
     warnings, would_do,
 };
-use super::output::{Exit, Failed, line, or_dash, without};
+use super::output::{Exit, Failed, line, or_dash, paragraph, without};
 use super::table::Columns;
 use super::terminal::{columns, is_terminal};
 use super::{startup, wire};
@@ -14,8 +14,8 @@ use crate::cache::Freshness;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
-use crate::kube::{self, Node};
-use crate::provider::{Field, Finding, Instance, NodeAddress, Urgency};
+use crate::kube;
+use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress, Urgency};
 use crate::settings::Command;
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -43,10 +43,8 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeInspect, words)?;
     let (plans, outage) = nodes.context.read(|sides| nodes.read(sides))?;
-    let text = |_| match Sides::of(outage.as_ref()) {
-        Sides::Both => plans.iter().map(inspection).collect(),
-        known => plans.iter().map(|plans| half(plans, known)).collect(),
-    };
+    let known = Sides::of(outage.as_ref());
+    let text = |_| plans.iter().map(|one| inspection(one, known)).collect();
     Ok(nodes.context.show(&plans, outage.as_ref(), text))
 }
 
@@ -193,7 +191,9 @@ fn called_in_cloud(plans: &Plans) -> Known {
         others.extend(instance.public_ipv4.map(|ip| ip.to_string()));
         others.extend(instance.public_ipv6.map(|range| range.to_string()));
         others.push(instance.name.clone());
+        others.push(instance.id.number().to_string());
     }
+    others.push(plan.node.spec.provider_id.clone());
     others.push(server(&plan.server).0);
     Known {
         name: plan.object.name.clone(),
@@ -248,7 +248,9 @@ impl Planned for Vec<Plans> {
     const KIND: &'static str = "Node";
 
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
-        let items = self.iter().map(|plans| {
+        let has_outage = report.is_some_and(|report| report.outage.is_some());
+        let is_partial = has_outage && Sides::of(report) == Sides::Both;
+        let items = self.iter().map(move |plans| {
             let changes = plans.node.changes.iter().map(Change::Node);
             let lifecycle = plans.lifecycle_change().map(Change::Lifecycle);
             Item {
@@ -264,7 +266,8 @@ impl Planned for Vec<Plans> {
                 held_back: None,
                 findings: plans.findings().collect(),
                 events: None,
-                error: error_of(report, &format!("node/{}", plans.node.object.name)),
+                error: error_of(report, &format!("node/{}", plans.node.object.name))
+                    .filter(|_| !is_partial || plans.node.server == Server::Unclear),
             }
         });
         items.collect()
@@ -278,6 +281,11 @@ impl Planned for Vec<Plans> {
         let notes = self.iter().map(|plans| &plans.node);
         let notes = notes.flat_map(|node| warnings(node.object.for_people(), &node.findings));
         notes.collect()
+    }
+
+    fn is_unclear(&self) -> bool {
+        self.iter()
+            .any(|plans| plans.node.server == Server::Unclear)
     }
 }
 
@@ -315,13 +323,24 @@ impl Serialize for Cloud<'_> {
         let Cloud(instance, matched_by) = self;
         let private = instance.private.iter().map(|private| private.ip);
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("kind", "Server")?;
+        let is_dedicated = instance.id.dedicated().is_some();
+        let kind = if is_dedicated {
+            "DedicatedServer"
+        } else {
+            "Server"
+        };
+        map.serialize_entry("kind", kind)?;
         map.serialize_entry("id", &instance.id.number())?;
         map.serialize_entry("name", &instance.name)?;
         map.serialize_entry("state", &instance.state.to_string())?;
         map.serialize_entry("type", &*instance.instance_type)?;
         map.serialize_entry("location", &*instance.location)?;
         map.serialize_entry("networkZone", &*instance.network_zone)?;
+        if is_dedicated {
+            map.serialize_entry("dataCenter", &*instance.data_center)?;
+            map.serialize_entry("cancelled", &instance.is_cancelled)?;
+            map.serialize_entry("paidUntil", &*instance.paid_until)?;
+        }
         map.serialize_entry("publicIpv4", &instance.public_ipv4)?;
         map.serialize_entry("publicIpv6", &instance.public_ipv6)?;
         map.serialize_entry("privateIps", &private.collect::<Vec<_>>())?;
@@ -334,11 +353,18 @@ impl Serialize for Cloud<'_> {
 fn server(server: &Server) -> (String, String) {
     let none = || "-".to_owned();
     match server {
-        Server::Matched(instance, _) => (instance.id.to_string(), instance.state.to_string()),
+        Server::Matched(instance, _) => {
+            let more = if instance.is_cancelled {
+                ",cancelled"
+            } else {
+                ""
+            };
+            (instance.id.to_string(), format!("{}{more}", instance.state))
+        }
         Server::Gone(id) => (id.to_string(), "missing".into()),
         Server::Foreign => (none(), "foreign".into()),
         Server::Unknown => (none(), "unknown".into()),
-        Server::Unclear => (none(), "?".into()),
+        Server::Unclear => ("?".into(), "?".into()),
         Server::Unmatched => (none(), none()),
     }
 }
@@ -447,59 +473,78 @@ fn diff_cell(plans: &Plans) -> String {
     )
 }
 
-/// Both sides, matched how, every value with what asks for it, and what sync would do.
-fn inspection(plans: &Plans) -> String {
+/// Both sides, matched how, every value with what asks for it, and what sync would do. Where only Kubernetes is known, all
+/// that it says.
+fn inspection(plans: &Plans, known: Sides) -> String {
+    let node = &plans.node.node;
+    let taints = node.spec.taints.iter();
+    let taints = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
+    let mut of_node = listed("TAINTS", taints);
+    if known == Sides::Kubernetes {
+        let conditions = node.status.conditions.iter();
+        let conditions = conditions.map(|one| {
+            line(format_args!(
+                "  {}: {} {}",
+                one.kind, one.status, one.reason
+            ))
+        });
+        let labels = node.metadata.labels.iter();
+        let labels = labels.map(|(key, value)| line(format_args!("  {key}={value}")));
+        of_node += &listed("CONDITIONS", conditions);
+        of_node += &listed("LABELS", labels);
+    }
     let fields = plans.node.fields();
     let fields: String = fields
         .map(|one| field(&one.field, &one.have, &one.want, false, &one.source))
         .collect();
-    let findings: String = plans.findings().map(finding).collect();
+    let findings = cancelled(&plans.node.server).into_iter();
+    let findings: String = findings.chain(plans.findings().map(finding)).collect();
     [
-        both_sides(&plans.node, Sides::Both),
-        taints(&plans.node.node),
+        both_sides(&plans.node, known),
+        of_node,
         section(
             "\nVALUES (= as wanted, ~ differs)",
             &fields,
             match plans.obstacles().next() {
                 Some(_) => "unknown: its desired state can't be computed, see FINDINGS",
-                None => "none: nothing is wanted of this node",
+                None => known.or_unknown("none: nothing is wanted of this node"),
             },
         ),
-        section("\nFINDINGS", &findings, "none"),
-        would_do(&plans.proposal().changes, "change nothing"),
+        section("\nFINDINGS", &findings, known.or_unknown("none")),
+        would_do(
+            &plans.proposal().changes,
+            known.or_unknown("change nothing"),
+        ),
     ]
     .concat()
 }
 
-/// What one API alone knows.
-fn half(plans: &Plans, known: Sides) -> String {
-    let node = &plans.node.node;
-    let labels = node.metadata.labels.iter();
-    let labels = labels.map(|(key, value)| line(format_args!("  {key}={value}")));
-    let conditions = node.status.conditions.iter().map(|one| {
-        let reason = match &*one.reason {
-            "" => String::new(),
-            reason => format!(" ({reason})"),
-        };
-        line(format_args!("  {}: {}{reason}", one.kind, one.status))
-    });
-    let of_node = [
-        taints(node),
-        listed("CONDITIONS", conditions),
-        listed("LABELS", labels),
-    ];
-    [
-        both_sides(&plans.node, known),
-        of_node.concat(),
-        section("\nSYNC WOULD", "", known.or_unknown("")),
-    ]
-    .concat()
+/// Where that is known.
+pub(super) fn paid_until(server: &Instance) -> String {
+    match &*server.paid_until {
+        "" => String::new(),
+        date => format!(", and paid until {date}"),
+    }
 }
 
-fn taints(node: &Node) -> String {
-    let taints = node.spec.taints.iter();
-    let lines = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
-    listed("TAINTS", lines)
+fn called(id: InstanceId) -> String {
+    match id {
+        InstanceId::Cloud(number) => format!("server {number}"),
+        InstanceId::Dedicated(number) => format!("dedicated server {number}"),
+    }
+}
+
+/// Of a dedicated server: what its contract means for the node.
+fn cancelled(server: &Server) -> Option<String> {
+    let Server::Matched(server, _) = server else {
+        return None;
+    };
+    let text = format!(
+        "the dedicated server is cancelled{}: when its contract has ended, Robot does not list it, and its node is deleted; \
+         move its pods in time, or revoke the cancellation in Robot",
+        paid_until(server)
+    );
+    server.is_cancelled.then(|| paragraph("  ! ", 4, &text))
 }
 
 fn both_sides(plan: &NodePlan, known: Sides) -> String {
@@ -512,11 +557,15 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
     let (mut identity, mut matched_by) = (Vec::new(), "-".to_owned());
     match &plan.server {
         Server::Matched(instance, by) => {
-            identity.push(format!("server {}", instance.id));
+            let at = match instance.id.cloud() {
+                Some(_) => &instance.location,
+                None => &instance.data_center,
+            };
+            identity.push(called(instance.id));
             name.push(instance.name.clone());
             place.push(format!(
-                "{}, {} ({})",
-                instance.instance_type, instance.location, instance.network_zone
+                "{}, {at} ({})",
+                instance.instance_type, instance.network_zone
             ));
             matched_by = by.to_string();
             addresses.extend(instance.public_ipv4.map(|ip| format!("public {ip}")));
@@ -524,7 +573,7 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
             let private = instance.private.iter();
             addresses.extend(private.map(|p| format!("private {} (Network {})", p.ip, p.network)));
         }
-        Server::Gone(id) => identity.push(format!("server {id}")),
+        Server::Gone(id) => identity.push(called(*id)),
         Server::Foreign | Server::Unknown | Server::Unmatched | Server::Unclear => {}
     }
     let reported = node

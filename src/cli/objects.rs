@@ -6,11 +6,11 @@ use super::startup::{CLOUD_PROVIDER, Started};
 use super::table;
 use super::terminal::{columns, is_terminal};
 use super::{leader, wire};
-use crate::cache::{self, Apis, ReadFrom};
+use crate::cache::{self, Apis, Freshness, ReadFrom};
 use crate::controllers::{Proposal, Report};
 use crate::kube::{Node, PastEvent};
 use crate::provider::{
-    Description, Field, Finding, OpenGate, ProviderId, Severity, Snapshot, Source,
+    Description, Field, Finding, OpenGate, ProviderId, Severity, Snapshot, Source, Urgency,
 };
 use crate::settings::Settings;
 use serde::Serialize;
@@ -37,6 +37,11 @@ pub(super) trait Planned {
     /// Of how many objects a change is held back.
     fn held_back(&self) -> usize {
         0
+    }
+
+    /// Of two APIs that know servers one does not answer: the plans show which objects that leaves unclear.
+    fn is_unclear(&self) -> bool {
+        false
     }
 }
 
@@ -105,7 +110,9 @@ impl Sides {
             None => Sides::Both,
             Some(outage) => match outage.error {
                 cache::Error::Kube(_) => Sides::Cloud,
-                cache::Error::Cloud(_) | cache::Error::Dedicated(_) => Sides::Kubernetes,
+                cache::Error::Cloud(_) => Sides::Kubernetes,
+                // The plans show what that leaves unclear.
+                cache::Error::Dedicated(_) => Sides::Both,
             },
         }
     }
@@ -145,14 +152,14 @@ impl Context {
     }
 
     /// What annotations are checked by while the cloud does not answer.
-    pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, Exit> {
+    pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, Failed> {
         let (gate, unknown) = (Arc::new(OpenGate), self.unknown.clone());
         let provider = wire::provider(&self.settings, gate, None, unknown);
         let snapshot = provider.and_then(|provider| {
             let snapshot = provider.for_manifests(&[], false);
             snapshot.map_err(|error| error.to_string())
         });
-        snapshot.map_err(|why| Printer::failure(&why))
+        snapshot.map_err(|why| Failed::Shown(Printer::failure(&why)))
     }
 
     /// Who does the same work.
@@ -162,12 +169,15 @@ impl Context {
 
     /// By both APIs; where one does not answer, by the other one, with a line on stderr and a report of the outage. The
     /// error: neither answers, or what was asked for does not exist.
-    pub(super) fn read<P>(
+    pub(super) fn read<P: Planned>(
         &self,
         read: impl Fn(Sides) -> Result<P, Failed>,
     ) -> Result<(P, Option<Report>), Exit> {
         let error = match read(Sides::Both) {
-            Ok(plans) => return Ok((plans, None)),
+            Ok(plans) => {
+                let outage = self.unclear(&plans);
+                return Ok((plans, outage));
+            }
             Err(Failed::Shown(exit)) => return Err(exit),
             Err(Failed::Api(error)) => error,
         };
@@ -175,6 +185,26 @@ impl Context {
         let report = Report::outage(error, String::new());
         let plans = read(Sides::of(Some(&report))).map_err(|why| self.exit(why))?;
         Ok((plans, Some(report)))
+    }
+
+    /// Why the plans say nothing of some objects, with a line on stderr. What was answered is not asked for again.
+    fn unclear(&self, plans: &impl Planned) -> Option<Report> {
+        if !plans.is_unclear() {
+            return None;
+        }
+        let servers = self.apis.all_servers(Freshness {
+            max_age: Duration::MAX,
+            since: None,
+            dedicated_since: None,
+            urgency: Urgency::Asked,
+        });
+        let error = match servers.map_or_else(Some, |servers| servers.outage())? {
+            cache::Error::Cloud(error) | cache::Error::Dedicated(error) => error,
+            cache::Error::Kube(_) => return None,
+        };
+        let error = cache::Error::Dedicated(error);
+        self.failed(&error);
+        Some(Report::outage(error, String::new()))
     }
 
     pub(super) fn exit(&self, failed: Failed) -> Exit {
@@ -200,43 +230,25 @@ impl Context {
     /// that
     /// it keeps for ever. The error: the profile is only a default, and no node has it.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
-        let wrong = self.wrong_profile();
-        match wrong.map_err(|error| self.failed(&error))? {
-            Some(why) => Err(Printer::failure(&why)),
-            None => Ok(()),
-        }
-    }
-
-    /// A command that only reads warns, and continues. What can't be read it reports itself.
-    pub(super) fn warn_of_profile(&self) {
-        if let Ok(Some(why)) = self.wrong_profile() {
-            Printer::notice(why);
-        }
-    }
-
-    fn wrong_profile(&self) -> Result<Option<String>, cache::Error> {
         if !self.unknown.iter().any(|name| name == CLOUD_PROVIDER) {
-            return Ok(None);
+            return Ok(());
         }
-        let nodes = self
-            .apis
-            .nodes
-            .whole(Duration::MAX, ReadFrom::Latest)?
-            .value;
+        let nodes = self.apis.nodes.whole(Duration::MAX, ReadFrom::Latest);
+        let nodes = nodes.map_err(|error| self.failed(&error))?.value;
         let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
         let is_foreign = |node: &Arc<Node>| {
             let id = &node.spec.provider_id;
             self.apis.provider.parse_provider_id(id) == ProviderId::Foreign
         };
         let mut with_id = nodes.iter().filter(has_id).peekable();
-        let is_wrong = with_id.peek().is_some() && with_id.all(is_foreign);
-        Ok(is_wrong.then(|| {
-            format!(
+        match with_id.peek().is_some() && with_id.all(is_foreign) {
+            true => Err(Printer::failure(&format!(
                 "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's \
                  profile, or take the daemon's settings with --settings-from",
                 self.apis.provider.name()
-            )
-        }))
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// `inspect`. `report`: of an API that does not answer.
@@ -256,6 +268,7 @@ impl Context {
         let proposals = plans.proposals();
         let is_blocked = proposals.iter().any(|one| one.obstacle.is_some());
         let is_pending = proposals.iter().any(|one| !one.changes.is_empty());
+        let is_blocked = self.unclear(plans).is_some() || is_blocked;
         let text = proposed(&proposals, plans.notes()) + &total(&proposals);
         match self.show_sync(plans, None, text).fail_if(is_blocked) {
             Exit::Done if self.settings.detailed_exitcode.value && is_pending => Exit::Pending,

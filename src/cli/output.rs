@@ -8,7 +8,6 @@ use super::terminal::{colored, columns, has_color, is_terminal, over_wait, scree
 use crate::cache;
 use crate::controllers::Report;
 use crate::http::without_known_secrets;
-use crate::kube;
 use crate::provider::Kept;
 use crate::settings::Output;
 use crate::text::{lines, one_line};
@@ -35,6 +34,19 @@ impl Exit {
             Exit::Done if is_failed => Exit::Failed,
             exit => exit,
         }
+    }
+}
+
+/// Why a command can't show what it should.
+pub(super) enum Failed {
+    Api(cache::Error),
+    /// It was printed.
+    Shown(Exit),
+}
+
+impl From<cache::Error> for Failed {
+    fn from(error: cache::Error) -> Failed {
+        Failed::Api(error)
     }
 }
 
@@ -116,12 +128,13 @@ pub(super) fn line(text: impl std::fmt::Display) -> String {
 
 /// A text in lines of at most so many characters: `first` stands before the first one, `indent` spaces before the
 /// others.
-/// A word that is longer than a line, e.g. the path of an error, is cut into lines as well.
+/// A word that is longer than a line, e.g. the path of an error, is cut into lines as well: a secret must not be in it,
+/// for in pieces it is not found any more.
 pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str) -> String {
     let new_line = format!("\n{:indent$}", "");
     let mut lines = first.to_owned();
     let (mut column, mut begin) = (first.chars().count(), true);
-    for word in one_line(text).split_whitespace() {
+    for word in one_line(&without_known_secrets(text)).split_whitespace() {
         let length = word.chars().count();
         if !begin && column + 1 + length <= columns {
             lines.push(' ');
@@ -246,31 +259,6 @@ pub(super) fn or_dash(text: &str) -> String {
     match text {
         "" => "-".to_owned(),
         text => text.to_owned(),
-    }
-}
-
-/// Why a command can't show what it should.
-pub(super) enum Failed {
-    Api(cache::Error),
-    /// It was printed.
-    Shown(Exit),
-}
-
-impl From<cache::Error> for Failed {
-    fn from(error: cache::Error) -> Failed {
-        Failed::Api(error)
-    }
-}
-
-impl From<kube::Error> for Failed {
-    fn from(error: kube::Error) -> Failed {
-        Failed::Api(error.into())
-    }
-}
-
-impl From<Exit> for Failed {
-    fn from(exit: Exit) -> Failed {
-        Failed::Shown(exit)
     }
 }
 

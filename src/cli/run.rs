@@ -11,7 +11,7 @@ use crate::controllers::{Controller, Report, Selection};
 use crate::daemon::lease::Lease;
 use crate::daemon::{self, Ended, Stop, StopGate};
 use crate::metrics;
-use crate::provider::Gate;
+use crate::provider::{Gate, Urgency};
 use crate::settings::{Command, Controller as Enabled, Settings};
 use log::Level;
 use std::ffi::OsString;
@@ -54,7 +54,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
         .map_err(|error| failed(format!("signals can't be watched: {error}")))?;
     if settings.once.value {
         // A log has the result of each call.
-        if terminal::can_redraw(true) {
+        if terminal::obeys_codes(true) {
             logging::show_waits();
         }
         return Ok(once(&settings, lease, apis, controllers, stop));
@@ -218,8 +218,11 @@ fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
             }
         }
     }
-    if let Err(error) = daemon::reach_cloud(apis) {
-        log::error!("{error}");
+    let cloud = daemon::reach_cloud(apis).map_err(|error| error.to_string());
+    let dedicated = apis.dedicated(None, Urgency::Asked);
+    let dedicated = dedicated.map_err(|error| error.to_string());
+    for why in [cloud.err(), dedicated.err()].into_iter().flatten() {
+        log::error!("{why}");
         exit = Exit::Failed;
     }
     match Printer::text(&(text + &objects::total(&all))) {

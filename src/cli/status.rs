@@ -110,8 +110,11 @@ impl<'a> Screen<'a> {
             Ok(cluster) => format!("{}, {}", cluster.version.name, cluster.at),
             Err(gap) => unread(gap),
         };
-        let cloud = match (self.calls_left.zip(self.calls_an_hour), gap(&view.servers)) {
-            (Some((left, limit)), _) => format!("{left} of {limit} calls an hour left"),
+        let calls = self.calls_left.zip(self.calls_an_hour);
+        let calls = calls.map(|(left, limit)| format!("{left} of {limit} calls an hour left"));
+        let cloud = match (calls, gap(&view.servers)) {
+            (Some(calls), Some(Gap::Failed(..))) => format!("fails, see below; {calls}"),
+            (Some(calls), _) => calls,
             (None, gap) => gap.map_or("answers".into(), unread),
         };
         let count = |count: &Option<Count>, word: &str, why: Option<&Gap>| match count {

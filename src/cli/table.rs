@@ -1,6 +1,7 @@
 //! Tables for people: aligned columns that fit a width.
 
 use super::terminal::{columns, is_terminal};
+use crate::http::without_known_secrets;
 use crate::text::one_line;
 
 /// Between two columns.
@@ -72,7 +73,8 @@ fn total(widths: &[usize]) -> usize {
 
 /// The middle is cut out: names often begin alike and differ at their ends.
 fn cut(text: &str, width: usize) -> String {
-    let text = &*one_line(text);
+    let text = without_known_secrets(text);
+    let text = &*one_line(&text);
     let length = length(text);
     if length <= width {
         return text.to_owned();

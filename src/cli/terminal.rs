@@ -28,6 +28,12 @@ pub(super) fn is_terminal(is_stderr: bool) -> bool {
     }
 }
 
+/// It is a terminal that can show colours and move its cursor.
+pub(super) fn obeys_codes(is_stderr: bool) -> bool {
+    let can = |term: std::ffi::OsString| !term.is_empty() && term != "dumb";
+    std::env::var_os("TERM").is_some_and(can) && is_terminal(is_stderr)
+}
+
 /// Width of texts, in characters: `COLUMNS`, else the terminal's, else 80. Tables have it at a terminal alone.
 pub(super) fn columns() -> usize {
     let variable = std::env::var("COLUMNS").ok();
@@ -71,9 +77,7 @@ pub(super) fn has_color(is_stderr: bool) -> bool {
     match ASKED.get().copied().unwrap_or_default() {
         Color::Always => true,
         Color::Never => false,
-        Color::Auto if is_set("NO_COLOR") => false,
-        Color::Auto if !is_smart() => false,
-        Color::Auto => is_terminal(is_stderr),
+        Color::Auto => !is_set("NO_COLOR") && obeys_codes(is_stderr),
     }
 }
 
@@ -157,15 +161,6 @@ fn share(word: &str) -> Option<(u32, u32)> {
     (share.1 > 0).then_some(share)
 }
 
-/// Can the terminal that a stream is, if it is one, move its cursor?
-pub(super) fn can_redraw(is_stderr: bool) -> bool {
-    is_smart() && is_terminal(is_stderr)
-}
-
-fn is_smart() -> bool {
-    std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
-}
-
 /// Is there a line about a wait? What is written meanwhile takes its place.
 static WAIT: Mutex<bool> = Mutex::new(false);
 
@@ -179,7 +174,7 @@ const CLEAR: &str = "\x1b[?25l\x1b[H\x1b[2J";
 /// Shows the cursor, behind what a terminal makes of Ctrl-C.
 const SHOW_CURSOR: &str = "\x1b[?25h\n";
 
-/// Shows the line in the place of the last one; none: erases that. Where stderr can redraw.
+/// Shows the line in the place of the last one; none: erases that. Where stderr obeys codes.
 pub(super) fn show_wait(line: Option<&str>) {
     let mut wait = WAIT.lock().unwrap_or_else(PoisonError::into_inner);
     match line {

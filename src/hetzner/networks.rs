@@ -20,6 +20,8 @@ pub(super) struct Network {
     ip_range: Ipv4Net,
     pub(super) subnets: Vec<Subnet>,
     routes: Vec<Written>,
+    #[serde(default)]
+    expose_routes_to_vswitch: bool,
     /// When it was read.
     #[serde(skip, default = "Instant::now")]
     pub(super) read: Instant,
@@ -32,6 +34,14 @@ pub struct Subnet {
     pub kind: String,
     pub ip_range: Ipv4Net,
     pub network_zone: String,
+}
+
+impl Network {
+    /// Do dedicated servers in its vSwitch have its routes? None: it has no vSwitch.
+    pub(super) fn exposes_routes(&self) -> Option<bool> {
+        let has_vswitch = self.subnets.iter().any(Subnet::is_of_vswitch);
+        has_vswitch.then_some(self.expose_routes_to_vswitch)
+    }
 }
 
 impl Subnet {

@@ -88,31 +88,31 @@ impl Hetzner {
             .as_ref()
             .map(|robot| &robot.forward_internal_ips);
         let forward_internal_ips = forward.cloned();
-        let shared = robot::Shared {
-            tls: settings.tls.clone(),
-            proxies: settings.proxies.clone(),
-            connect_timeout: CONNECT_TIMEOUT,
-            debug: settings.debug,
-            timing: settings.timing,
-            gate: Arc::clone(&settings.gate),
-            time_scale: settings.time_scale,
+        let client = |base, login, retry, watch| {
+            http::Client::new(http::Settings {
+                base,
+                tls: settings.tls.clone().into(),
+                proxies: settings.proxies.clone(),
+                login,
+                connect_timeout: CONNECT_TIMEOUT,
+                timing: settings.timing,
+                retry,
+                body_limit_bytes: BODY_LIMIT_BYTES,
+                log_bodies: settings.debug,
+                gate: Arc::clone(&settings.gate),
+                watch,
+            })
         };
-        let http = http::Client::new(http::Settings {
-            base: settings.endpoint,
-            tls: settings.tls.into(),
-            proxies: settings.proxies,
-            login: settings.token.into(),
-            connect_timeout: CONNECT_TIMEOUT,
-            timing: settings.timing,
-            retry: Retry::NotRateLimited,
-            body_limit_bytes: BODY_LIMIT_BYTES,
-            log_bodies: settings.debug,
-            gate: settings.gate,
-            watch: api::watch,
+        let token = settings.token.into();
+        let http = client(settings.endpoint, token, Retry::NotRateLimited, api::watch);
+        let robot = settings.robot.and_then(|settings_of_robot| {
+            Robot::new(settings_of_robot, settings.time_scale, |base, login| {
+                client(base, login, Retry::Never, robot::watch)
+            })
         });
         Hetzner {
             forward_internal_ips,
-            robot: settings.robot.and_then(|robot| Robot::new(robot, shared)),
+            robot,
             api: Arc::new(Api::new(http, settings.time_scale)),
             profile: settings.profile,
             network: settings.network,
@@ -243,10 +243,12 @@ impl Provider for Hetzner {
         let permission = api::permission(&self.api);
         let (rate_limit, clock_ahead_s) = self.api.seen();
         let shown = |network: &Network| format!("{} ({})", network.name, network.id);
+        let found = network.as_ref().ok().copied().flatten();
         Checkup {
             permission,
             rate_limit,
             clock_ahead_s,
+            exposes_routes: found.and_then(Network::exposes_routes),
             network: network.map(|found| found.map(shown)).transpose(),
             attached,
         }

@@ -80,6 +80,7 @@ impl From<Server> for Instance {
             is_off: server.status == "off",
             state: server.status,
             is_cancelled: false,
+            paid_until: Interned::default(),
             instance_type: server.server_type.name,
             location: server.location.name,
             network_zone: server.location.network_zone,

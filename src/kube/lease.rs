@@ -76,10 +76,14 @@ impl Lease {
     /// The same object with that time, or without one.
     pub fn noting(mut self, login_refused: Option<Timestamp>) -> Lease {
         let metadata = self.0.entry("metadata").or_insert_with(|| json!({}));
-        if metadata["annotations"].is_null() {
-            metadata["annotations"] = json!({});
-        }
-        if let Some(annotations) = metadata["annotations"].as_object_mut() {
+        let annotations = metadata.as_object_mut().map(|metadata| {
+            let annotations = metadata.entry("annotations").or_insert(Value::Null);
+            if annotations.is_null() {
+                *annotations = json!({});
+            }
+            annotations
+        });
+        if let Some(Value::Object(annotations)) = annotations {
             match login_refused {
                 Some(at) => annotations.insert(LOGIN_REFUSED.to_owned(), at.to_string().into()),
                 None => annotations.remove(LOGIN_REFUSED),

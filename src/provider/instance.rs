@@ -102,6 +102,8 @@ pub struct Instance {
     pub is_off: bool,
     /// Of a dedicated server: its contract ends.
     pub is_cancelled: bool,
+    /// Of a dedicated server, e.g. `2026-12-01`; else empty.
+    pub paid_until: Interned,
     /// Name of its type, e.g. `cx22`.
     pub instance_type: Interned,
     /// Where it stands, e.g. `fsn1`.

@@ -111,6 +111,8 @@ pub struct Checkup {
     pub clock_ahead_s: Option<i64>,
     /// The private network that the settings name, for people; none: they name none.
     pub network: Option<Result<String, Error>>,
+    /// Whether dedicated servers have that network's routes; none: not known, or none are connected to it.
+    pub exposes_routes: Option<bool>,
     pub attached: Attached,
 }
 

@@ -181,6 +181,44 @@ fn lb_list() {
     snapshot("lb-list-wide.txt", &wide);
 }
 
+/// Targets by address have the name of their node, and health and cause as others.
+#[test]
+fn targets_on_dedicated_servers() {
+    let sandbox = common::builder()
+        .nodes(1)
+        .robot(2)
+        .heartbeats(false)
+        .start();
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let web = LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]);
+    create(&sandbox, web);
+    assert_eq!(ccm(&env(&sandbox), &["lb", "sync", "--yes"]).code, 0);
+    let metal = sandbox.robot().servers().remove(0).server_ip.unwrap();
+    let sick = Machine::Ip(metal.parse().unwrap());
+    let health = Some(Health::unhealthy("layer4_timeout"));
+    let balancer = balancer_of(&sandbox, "web");
+    sandbox.cloud().set_health(balancer, sick, None, health);
+    let shown = seen(&sandbox, &["lb", "inspect", "default/web"]);
+    let why = format!("target metal-1 ({metal}) is unhealthy on port 80");
+    assert!(shown.contains(&why), "{shown}");
+    let rows: Vec<&str> = shown
+        .lines()
+        .filter(|line| line.starts_with("metal-"))
+        .collect();
+    assert_eq!(rows.len(), 2, "{shown}");
+    assert!(
+        rows[0].starts_with(&format!("metal-1 ({metal})")),
+        "{rows:?}"
+    );
+    assert!(
+        rows[0].contains("unhealthy  no answer: firewall? (layer4_timeout)"),
+        "{rows:?}"
+    );
+    let inspected = ccm(&env(&sandbox), &["lb", "inspect", "web", "-o", "json"]).json();
+    assert_eq!(inspected["items"][0]["cloud"]["total"], 3, "{inspected}");
+    assert_eq!(inspected["items"][0]["changes"], json!([]), "{inspected}");
+}
+
 #[test]
 fn lb_inspect() {
     let sandbox = cluster();

@@ -5,9 +5,9 @@ use crate::common;
 use crate::people::{fits, seen};
 
 use common::{ccm, env, node, snapshot};
-use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
+use sandbox::{Half, Sandbox};
 use serde_json::json;
 
 /// `worker-1` new, `worker-2` initialised, `worker-3` with another zone label, and one node for
@@ -106,6 +106,125 @@ fn node_inspect() {
         "node-inspect.yaml",
         &seen(&sandbox, &["node", "inspect", "worker-3", "-o", "yaml"]),
     );
+}
+
+/// `metal-1` initialised, `metal-2` new and cancelled, `metal-3` gone, and a Cloud node beside them.
+fn with_dedicated() -> Sandbox {
+    let sandbox = common::builder()
+        .nodes(1)
+        .robot(3)
+        .network("10.0.0.0/16")
+        .heartbeats(false)
+        .start();
+    let synced = ccm(&env(&sandbox), &["node", "sync", "metal-1", "metal-3"]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    let robot = sandbox.robot();
+    let number = |name| robot.number_of(name).unwrap();
+    robot.edit(number("metal-2"), |server| server.cancelled = true);
+    robot.remove(number("metal-3"));
+    sandbox
+}
+
+#[test]
+fn dedicated_servers() {
+    let sandbox = with_dedicated();
+    let mut text = String::new();
+    for words in [
+        &["node", "list", "-o", "wide"][..],
+        &["node", "inspect", "metal-1"],
+        &["node", "inspect", "metal-2"],
+        &["node", "inspect", "metal-3"],
+    ] {
+        text += &(seen(&sandbox, words) + "\n");
+    }
+    snapshot("node-dedicated.txt", &text);
+    let inspected = ccm(
+        &env(&sandbox),
+        &["node", "inspect", "metal-2", "-o", "json"],
+    )
+    .json();
+    let cloud = &inspected["items"][0]["cloud"];
+    let number = sandbox.robot().number_of("metal-2");
+    for (field, value) in [
+        ("kind", json!("DedicatedServer")),
+        ("id", json!(number)),
+        ("state", json!("ready")),
+        ("type", json!("AX41-NVMe")),
+        ("location", json!("fsn1")),
+        ("dataCenter", json!("fsn1-dc16")),
+        ("cancelled", json!(true)),
+        ("paidUntil", json!("2027-01-31")),
+    ] {
+        assert_eq!(cloud[field], value, "{field}: {cloud}");
+    }
+    // By its number, its provider ID and its public address, as a Cloud server by its own.
+    let by_name = |name: &str| ccm(&env(&sandbox), &["node", "inspect", name]).stdout;
+    let metal = sandbox.robot().server(number.unwrap()).unwrap();
+    let server = sandbox.cloud().servers(sandbox.project()).remove(0);
+    for (name, words) in [
+        (
+            "metal-2",
+            &[
+                metal.number.to_string(),
+                format!("hrobot://{}", metal.number),
+                format!("node/{}", metal.number),
+                metal.server_ip.unwrap(),
+            ][..],
+        ),
+        ("worker-1", &[server["id"].to_string()]),
+    ] {
+        for word in words {
+            assert_eq!(by_name(word), by_name(name), "{word}");
+        }
+    }
+}
+
+/// What one API of servers does not say is `?`, with its error on stderr; what the other one says is there.
+#[test]
+fn one_api_of_servers_never_hides_the_other() {
+    let sandbox = common::builder().nodes(1).robot(1).start();
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let refused = common::with(env(&sandbox), &[("ROBOT_PASSWORD", "another")]);
+    let row = |ran: &common::Ran, name: &str| {
+        let mut lines = ran.stdout.lines();
+        let cells = lines
+            .find(|line| line.starts_with(name))
+            .unwrap()
+            .split_whitespace();
+        cells.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let is = |env: &common::Env, unknown: &str, known: &str, why: &str| {
+        let ran = ccm(env, &["node", "list"]);
+        assert_eq!((ran.code, ran.stderr.lines().count()), (1, 1), "{ran:?}");
+        assert!(ran.stderr.contains(why), "{ran:?}");
+        assert_eq!(row(&ran, unknown)[2..4], ["?", "?"], "{ran:?}");
+        assert!(!row(&ran, known).contains(&"?".to_owned()), "{ran:?}");
+        let items = ccm(env, &["node", "list", "-o", "json"]).json();
+        for item in items["items"].as_array().unwrap() {
+            let is_known = item["object"]["name"] == known;
+            assert_eq!(item["cloud"].is_null(), !is_known, "{item}");
+            assert_eq!(item["error"].is_null(), is_known, "{item}");
+        }
+        for (name, code) in [(unknown, 1), (known, 0)] {
+            let ran = ccm(env, &["node", "inspect", name]);
+            assert_eq!(ran.code, code, "{ran:?}");
+            assert_eq!(ran.stderr.contains(why), code == 1, "{ran:?}");
+        }
+        let ran = ccm(env, &["node", "sync", "--dry-run"]);
+        assert!(ran.code == 1 && ran.stderr.contains(why), "{ran:?}");
+        let ran = ccm(env, &["run", "--dry-run"]);
+        assert!(ran.code == 1 && ran.stderr.contains(why), "{ran:?}");
+    };
+    is(&refused, "metal-1", "worker-1", "ROBOT_PASSWORD");
+    sandbox.robot().end_block();
+    for (half, unknown, known) in [
+        (Half::Robot, "metal-1", "worker-1"),
+        (Half::Hetzner, "worker-1", "metal-1"),
+    ] {
+        sandbox.stop(half);
+        is(&env(&sandbox), unknown, known, "onnection refused");
+        sandbox.resume(half).unwrap();
+    }
 }
 
 #[test]

@@ -30,6 +30,12 @@ const SCREENS: &[Screens] = &[
         &["lb", "inspect", "default/web"],
         &["node", "list"],
     ]),
+    ("outage", || of(doctor::worlds::broken("the token is refused")), &[
+        &["status", CIDR, ALONE],
+        &["lb", "inspect", "default/web", ALONE],
+        &["node", "inspect", "worker-1", ALONE],
+        &["route", "list", CIDR, ALONE],
+    ]),
     ("lb", || in_it(lb::cluster()), &[
         &["lb", "list"],
         &["lb", "inspect", "default/edited"],
@@ -115,7 +121,10 @@ fn shown(place: &Place, columns: usize, words: &[&str]) -> Option<String> {
     let folder = Some(sandbox.folder());
     let shown = common::at_terminal_of(Some(columns), folder, env, words)?;
     let left = |line: &str| line.split("\u{1b}[K").last().unwrap().to_owned();
-    let lines: Vec<String> = shown.lines().map(left).collect();
+    // Of a busy machine.
+    let is_wait = |line: &String| line.starts_with("ccm: waiting for ");
+    let lines = shown.lines().map(left).filter(|line| !is_wait(line));
+    let lines: Vec<String> = lines.collect();
     let mut shown = format!("$ ccm {}\n{}\n\n", words.join(" "), lines.join("\n"));
     for end in [" of 3600 calls", " s ago"] {
         let ends: Vec<usize> = shown.match_indices(end).map(|(at, _)| at).collect();
@@ -123,6 +132,14 @@ fn shown(place: &Place, columns: usize, words: &[&str]) -> Option<String> {
             let begin = shown[..at].rfind(' ').unwrap() + 1;
             shown.replace_range(begin..at, &"N".repeat(at - begin));
         }
+    }
+    // Of an error of the Cloud API.
+    let words: Vec<String> = shown
+        .split(|c: char| !c.is_ascii_hexdigit())
+        .map(str::to_owned)
+        .collect();
+    for word in words.iter().filter(|word| word.len() == 32) {
+        shown = shown.replace(word, &"X".repeat(32));
     }
     for half in [Half::Hetzner, Half::Kubernetes] {
         let address = sandbox.address(half).to_string();

@@ -128,6 +128,9 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
         paths(&document, "", found.entry(subject).or_default());
     }
     std::fs::remove_file(&manifest).unwrap();
+    let metal = common::builder().nodes(0).robot(1).start();
+    let document = ccm(&admin(&metal), &["node", "list", "-o", "json"]).json();
+    paths(&document, "", found.entry("Node").or_default());
     let listed = listed();
     for subject in SUBJECTS {
         let (listed, found) = (&listed[subject], &found[subject]);

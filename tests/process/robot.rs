@@ -5,7 +5,8 @@
 use crate::common;
 
 use common::{
-    Daemon, Env, Ran, all_initialised, builder, ccm, env, is_initialised, node, wait_until, with,
+    Daemon, Env, Ran, all_initialised, builder, ccm, env, is_initialised, node, side_by_side,
+    wait_until, with,
 };
 use sandbox::robot::Logins;
 use sandbox::{Half, Sandbox};
@@ -112,6 +113,26 @@ fn a_pass_that_is_refused_notes_it_for_the_next() {
     assert_eq!(second.code, 1, "{second:?}");
     waits(&second);
     assert_eq!(failed(&sandbox), 1);
+}
+
+#[test]
+fn a_command_logs_in_once() {
+    let commands: Vec<&[&str]> = vec![
+        &["node", "list"],
+        &["node", "inspect", "metal-1"],
+        &["node", "sync"],
+        &["lb", "list"],
+        &["run", "--dry-run"],
+        &["doctor"],
+        &["status"],
+    ];
+    side_by_side(commands, |words| {
+        let sandbox = start();
+        let ran = ccm(&with(env(&sandbox), WRONG), words);
+        assert!(failed(&sandbox) <= 1, "{words:?}: {ran:?}");
+        assert_eq!(logins(&sandbox).good, 0);
+        assert_eq!(noted(&sandbox), Value::Null, "only a leader notes it");
+    });
 }
 
 #[test]

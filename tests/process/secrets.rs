@@ -34,6 +34,12 @@ const COMMANDS: &[&[&str]] = &[
     &["doctor", "-o", "wide"],
 ];
 
+/// One that prints what Robot says of a node, and the log of one that writes.
+const OF_NODES: &[&[&str]] = &[
+    &["node", "inspect", "metal-1"],
+    &["run", "--once", "--log-format=json"],
+];
+
 /// A sandbox whose kubeconfig has every kind of secret.
 struct World {
     sandbox: Sandbox,
@@ -45,6 +51,7 @@ impl World {
     fn sandbox() -> Sandbox {
         Sandbox::builder()
             .nodes(2)
+            .robot(1)
             .scale(0.02)
             .network("10.0.0.0/8")
             .heartbeats(false)
@@ -79,7 +86,10 @@ impl World {
             ],
         );
         let projects = sandbox.projects();
+        let (user, password) = sandbox.robot().login();
         let secrets = Secrets::new(&[
+            &password,
+            &STANDARD.encode(format!("{user}:{password}")),
             &projects.token,
             &projects.foreign_token,
             &account.token,
@@ -116,6 +126,12 @@ impl World {
             None,
             "{changes:?} {flags:?}:\n{printed}"
         );
+        // Shorter than what is searched for.
+        let (user, _) = self.sandbox.robot().login();
+        assert!(
+            !printed.contains(&user),
+            "{changes:?} {flags:?}:\n{printed}"
+        );
         printed
     }
 
@@ -144,6 +160,7 @@ fn in_success() {
         "answered 200 {",
         "/api/v1/nodes",
         "taint uninitialized: removed",
+        "/server: answered 200 [{",
     ] {
         assert!(printed.contains(part), "{part:?} is missing in\n{printed}");
     }
@@ -163,6 +180,10 @@ fn in_failure() {
     let token_file = token_file.display().to_string();
     let twice = format!("{0} {0}", projects.token);
     let with_password = format!("https://me:{}@api.example.com/v1", projects.token);
+    let (user, robot) = world.sandbox.robot().login();
+    let both = format!("{user}:{robot}");
+    let long = format!("{robot}{robot}");
+    let with_robot = format!("https://{both}@robot.example.com");
     let cases: &[&[(&str, &str)]] = &[
         &[("HCLOUD_TOKEN", &projects.foreign_token)],
         &[("HCLOUD_TOKEN", &twice)],
@@ -172,6 +193,13 @@ fn in_failure() {
         &[("HCLOUD_ENDPOINT", &with_password)],
         &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1")],
         &[("HCLOUD_NETWORK", "nowhere")],
+        &[("ROBOT_USER", "")],
+        &[("ROBOT_PASSWORD", "")],
+        &[("ROBOT_PASSWORD", ""), ("ROBOT_PASSWORD_FILE", &robot)],
+        &[("ROBOT_PASSWORD", &long)],
+        &[("ROBOT_USER", &both)],
+        &[("ROBOT_ENDPOINT", &with_robot)],
+        &[("ROBOT_ENDPOINT", "http://127.0.0.1:1")],
         &[("HCLOUD_DEBUG", "maybe")],
     ];
     for changes in cases {
@@ -180,7 +208,8 @@ fn in_failure() {
     world.run(&[], &["--master", &with_password]);
     world.run(&[], &["--token", &projects.token]);
     world.run(&[], &["--context", "elsewhere"]);
-    for half in [Half::Hetzner, Half::Kubernetes] {
+    world.sandbox.robot().end_block();
+    for half in [Half::Hetzner, Half::Kubernetes, Half::Robot] {
         world.sandbox.stop(half);
         world.run(&[], &[]);
         world.sandbox.resume(half).unwrap();
@@ -204,6 +233,40 @@ fn when_an_api_repeats_what_it_was_sent() {
     let kubernetes = &world.sandbox.account("ccm").unwrap().token;
     // Longer than what a log shows of a body, with the token where it is cut.
     let padding = "x".repeat(2 * 1024 - 50);
+    let (user, password) = &world.sandbox.robot().login();
+    let both = STANDARD.encode(format!("{user}:{password}"));
+    for text in [user, password, &both] {
+        let told = format!("Authorization: Basic {text} is not accepted");
+        let server = json!([{"server": {"server_number": 1, "server_ip": told}}]);
+        let padded = json!({"padding": padding, "password": text, "more": padding});
+        for (status, body) in [
+            (200, server),
+            (200, json!([{ told.clone(): told }])),
+            (200, padded),
+            (
+                500,
+                json!({"error": {"status": 500, "code": text, "message": told}}),
+            ),
+            (
+                404,
+                json!({"error": {"status": 404, "code": text, "message": told}}),
+            ),
+            // Not before these: no login is tried after them.
+            (
+                403,
+                json!({"error": {"status": 403, "code": text, "message": told}}),
+            ),
+            (
+                401,
+                json!({"error": {"status": 401, "code": text, "message": told}}),
+            ),
+        ] {
+            let effect = Effect::Instead(Response::json(status, &body));
+            world.fails_in(OF_NODES, Half::Robot, effect);
+            let lease = ("leases", Some("kube-system"), "cloud-controller-manager");
+            world.sandbox.cluster().delete(lease.0, lease.1, lease.2);
+        }
+    }
     for (half, token) in [(Half::Hetzner, hetzner), (Half::Kubernetes, kubernetes)] {
         let told = format!("Authorization: Bearer {token} is not accepted");
         for status in [401, 403, 500] {

@@ -96,6 +96,13 @@ pub(super) fn network(view: &View) -> Verdict {
     need(&view.servers, "api")?;
     Ok(match &view.checkup.network {
         None => Outcome::skipped("HCLOUD_NETWORK is not set: no private Network is used"),
+        Some(Ok(network)) if hides_routes(view) => Outcome::warn(
+            format!(
+                "{network} does not expose its routes to its vSwitch: dedicated servers do not reach pods of cloud \
+                 servers by them"
+            ),
+            "hcloud network expose-routes-to-vswitch NAME; not needed where the network plugin uses tunnels",
+        ),
         Some(Ok(network)) => Outcome::ok(format!("{network} is there")),
         Some(Err(error)) => Outcome::fail(
             error.message.as_str(),
@@ -103,6 +110,11 @@ pub(super) fn network(view: &View) -> Verdict {
              are always an ID",
         ),
     })
+}
+
+/// There are dedicated servers, routes, and a way between them that is closed.
+fn hides_routes(view: &View) -> bool {
+    view.dedicated.is_some() && view.routes.is_ok() && view.checkup.exposes_routes == Some(false)
 }
 
 pub(super) fn attached(view: &View) -> Verdict {

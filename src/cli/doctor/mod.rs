@@ -8,13 +8,14 @@
 //! |---|---|
 //! | `observe` | what is read, and what a role must allow |
 //! | `outcome` | what comes of a check |
-//! | `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
+//! | `cloud`, `robot`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
 
 mod cloud;
 mod cluster;
 mod nodes;
 mod observe;
 mod outcome;
+mod robot;
 mod routes;
 mod services;
 
@@ -58,10 +59,12 @@ const CHECKS: &[Check] = &[
         "", One(cloud::rate_limit)),
     ("clock", "the Date header of the Cloud API beside this machine's clock",
         "", One(cloud::clock)),
-    ("network", "HCLOUD_NETWORK; GET /networks",
+    ("network", "HCLOUD_NETWORK; GET /networks; with Robot whether its routes are exposed to its vSwitch",
         "", One(cloud::network)),
     ("attached", "private-networks of the metadata service",
         "", One(cloud::attached)),
+    ("robot", "ROBOT_USER, ROBOT_PASSWORD; GET /server of the Robot web service, once",
+        "", Each(robot::login)),
     ("cluster", "kubeconfig or service account; GET /version; who the API server takes us for",
         "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same kubeconfig must work from here",
         One(cluster::reached)),
@@ -84,6 +87,8 @@ const CHECKS: &[Check] = &[
         "", Each(nodes::kubelets)),
     ("nodes", "each node and its server",
         SEE_API_SERVER, Each(nodes::servers)),
+    ("dedicated", "servers of the Robot web service beside the nodes",
+        "", Each(robot::servers)),
     ("ready", "condition Ready of each node, and the taint shutdown",
         "", Each(nodes::ready)),
     ("servers", "each node's server; without the cluster all servers of the project",

@@ -2,16 +2,23 @@
 
 use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok, reported};
+use super::robot;
 use crate::controllers::lifecycle::SHUTDOWN;
 use crate::controllers::node::{NodePlan, Server, is_uninitialized};
 use crate::provider::{Finding, Reason};
 
-/// Nodes that we have to do with, and how many of them have their server in this project.
+/// Nodes whose server should be in this project, and how many of them have it there. Of those on dedicated servers the
+/// check `robot` says the same.
 fn own(nodes: &[NodePlan]) -> (usize, usize) {
-    let is_own = |plan: &&NodePlan| !matches!(plan.server, Server::Foreign | Server::Unknown);
+    let server = |plan: &&NodePlan| match &plan.server {
+        Server::Matched(server, _) => server.id.cloud().is_some(),
+        Server::Gone(id) => id.cloud().is_some(),
+        Server::Unmatched => true,
+        Server::Foreign | Server::Unknown | Server::Unclear => false,
+    };
     let is_matched = |plan: &&NodePlan| matches!(plan.server, Server::Matched(..));
-    let own = nodes.iter().filter(is_own).count();
-    (own, nodes.iter().filter(is_matched).count())
+    let own = nodes.iter().filter(server);
+    (own.clone().count(), own.filter(is_matched).count())
 }
 
 /// What is decided of each; `ok` where that is nothing.
@@ -37,7 +44,7 @@ pub(super) fn project(view: &View) -> Verdict {
     let (own, matched) = own(nodes);
     let count = counted(own, "node");
     Ok(match (own, matched) {
-        (0, _) => Outcome::skipped("no node is ours: there is nothing to compare the project with"),
+        (0, _) => Outcome::skipped("no node is on a server that this project should have"),
         (_, 0) => Outcome::fail(
             format!(
                 "of {count} none has its server in the token's project: it is another project's token, or another \
@@ -105,8 +112,13 @@ pub(super) fn servers(view: &View) -> Verdicts {
         Reason::ServerNotFound,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
+        // Of a dedicated server that is named differently.
+        Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {
+        if robot::is_not_looked_up(view, plan) {
+            return None;
+        }
         let is_new = matches!(plan.server, Server::Matched(..)) && is_uninitialized(&plan.node);
         // What can't be initialised, or not be kept right.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
@@ -117,7 +129,10 @@ pub(super) fn servers(view: &View) -> Verdicts {
             (None, None) => None,
         }
     };
-    let count = counted(own(nodes).0, "node");
+    let ours = nodes
+        .iter()
+        .filter(|plan| !matches!(plan.server, Server::Foreign | Server::Unknown));
+    let count = counted(ours.count(), "node");
     each(nodes, decide, format!("{count}, none without its server"))
 }
 
@@ -142,7 +157,10 @@ pub(super) fn ready(view: &View) -> Verdicts {
                 "not ready; its server was off: it has the taint shutdown",
                 ON,
             ),
-            Server::Matched(..) => ("not ready; its server runs", KUBELET),
+            // Robot is not asked for the power of each.
+            Server::Matched(server, _) if server.id.cloud().is_some() => {
+                ("not ready; its server runs", KUBELET)
+            }
             _ => ("not ready; whether its server runs is not known", KUBELET),
         };
         Some(Outcome::bad(down == nodes.len(), found, remedy))

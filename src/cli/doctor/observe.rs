@@ -14,7 +14,7 @@ use crate::hetzner::Hetzner;
 use crate::http::SecretSource;
 use crate::kube::{self, LeaseKey, LeaseSpec, Service, Verb, Version, Workload};
 use crate::provider::{
-    self, BalancerHealth, Checkup, ErrorKind, Instance, Orphan, Provider, Urgency,
+    self, BalancerHealth, Checkup, ErrorKind, Instance, Orphan, Provider, Servers, Urgency,
 };
 use crate::settings::{Command, Controller, Settings};
 use jiff::Timestamp;
@@ -33,6 +33,8 @@ pub(in crate::cli) struct View<'a> {
     pub(in crate::cli) token: Seen<usize>,
     /// All of the project.
     pub(in crate::cli) servers: Seen<Arc<Vec<Instance>>>,
+    /// All that the login of Robot shows; none: `ROBOT_ENABLED` is false.
+    pub(in crate::cli) dedicated: Option<Seen<Arc<Vec<Instance>>>>,
     /// What it says of a call that failed counts as well.
     pub(in crate::cli) checkup: Checkup,
     pub(in crate::cli) cluster: Seen<Cluster>,
@@ -112,13 +114,18 @@ const ONE_LOOK: Duration = Duration::from_secs(3600);
 /// Settings that decide the addresses of nodes: other checks report when they are unset here.
 const OF_NODES: [&str; 2] = ["HCLOUD_NETWORK", "HCLOUD_INSTANCES_ADDRESS_FAMILY"];
 
-/// When it was asked; all servers, and what it said of itself; load balancers, where there is no cluster.
-type Cloud = (
-    Instant,
-    Seen<Arc<Vec<Instance>>>,
-    Checkup,
-    Seen<Vec<(String, BalancerHealth)>>,
-);
+/// What the APIs of the cloud answered.
+#[derive(Clone)]
+struct Cloud {
+    asked: Instant,
+    servers: Seen<Arc<Vec<Instance>>>,
+    /// None: no login of Robot is set.
+    dedicated: Option<Result<Arc<Vec<Instance>>, provider::Error>>,
+    /// What it said of itself.
+    checkup: Checkup,
+    /// Where there is no cluster.
+    balancers: Seen<Vec<(String, BalancerHealth)>>,
+}
 
 /// Reads what the checks need: once, or with `--watch` again and again. Then the cloud is read once a minute, and rights
 /// that are there are not checked again.
@@ -197,13 +204,15 @@ impl<'a> Observer<'a> {
         self.has_rights =
             matches!(&cluster, Ok(Cluster { missing: Ok(none), .. }) if none.is_empty());
         let before = self.cloud.take();
-        let before = before.filter(|(asked, ..)| asked.elapsed() < self.keep);
-        if let (None, Ok(apis), Ok(_)) = (&before, &self.apis, &cluster) {
-            leader::heed_refused_login(settings, apis);
-        }
+        let before = before.filter(|cloud| cloud.asked.elapsed() < self.keep);
         let cloud = before.unwrap_or_else(|| self.read_cloud(&token, cluster.is_ok()));
-        let (asked, servers, checkup, balancers) = cloud.clone();
-        self.cloud = Some(cloud);
+        self.cloud = Some(cloud.clone());
+        let Cloud {
+            servers,
+            dedicated,
+            checkup,
+            ..
+        } = cloud;
         let apis = match (&self.apis, &cluster) {
             (Ok(apis), Ok(_)) => Ok(apis),
             _ => Err(Gap::Needs("cluster")),
@@ -239,12 +248,21 @@ impl<'a> Observer<'a> {
         let instances = servers
             .as_ref()
             .map_or(&[][..], |servers| servers.as_slice());
-        let nodes = read
-            .map(|(apis, nodes)| node::plan(&nodes, instances, &*apis.provider, Timestamp::MIN));
+        let known = Servers {
+            cloud: Ok(instances),
+            dedicated: dedicated.as_ref().map_or(Ok(&[]), |listed| {
+                listed.as_ref().map(|listed| listed.as_slice())
+            }),
+        };
+        let nodes =
+            read.map(|(apis, nodes)| node::plan(&nodes, known, &*apis.provider, Timestamp::MIN));
+        let without_login = || Gap::NotHere(WITHOUT_LOGIN.into());
+        let is_on = settings.robot_enabled.value;
         View {
+            dedicated: is_on.then(|| dedicated.ok_or_else(without_login)?.map_err(robot_gap)),
             problems: problems.iter().map(ToString::to_string).collect(),
             settings,
-            cloud_age: asked.elapsed(),
+            cloud_age: cloud.asked.elapsed(),
             token,
             servers,
             cluster,
@@ -252,7 +270,7 @@ impl<'a> Observer<'a> {
             routes,
             listed,
             services,
-            balancers,
+            balancers: cloud.balancers,
             failed_tries,
             orphans,
             checkup,
@@ -260,6 +278,7 @@ impl<'a> Observer<'a> {
     }
 
     fn read_cloud(&self, token: &Seen<usize>, has_cluster: bool) -> Cloud {
+        let dedicated = self.read_dedicated(has_cluster);
         let mut checkup = Checkup::default();
         let asked = Instant::now();
         let servers = need(token, "token").and_then(|_| {
@@ -283,7 +302,30 @@ impl<'a> Observer<'a> {
             (_, Ok(_)) => self.read_balancers(),
             (_, Err(_)) => Err(Gap::Needs("api")),
         };
-        (asked, servers, checkup, balancers)
+        Cloud {
+            asked,
+            servers,
+            dedicated,
+            checkup,
+            balancers,
+        }
+    }
+
+    /// One call, and none while a refused login waits; what rests on the list takes it from the cache.
+    fn read_dedicated(
+        &self,
+        has_cluster: bool,
+    ) -> Option<Result<Arc<Vec<Instance>>, provider::Error>> {
+        let Ok(apis) = &self.apis else {
+            let listed = self.alone.as_ref().ok()?.dedicated()?.list(Urgency::Needed);
+            return Some(listed.map(Arc::new));
+        };
+        apis.provider.dedicated()?;
+        if has_cluster {
+            leader::heed_refused_login(&self.started.settings, apis);
+        }
+        let listed = apis.dedicated(None, Urgency::Needed);
+        Some(listed.map(|view| view.value))
     }
 
     /// Of the project, whatever cluster they are of.
@@ -359,19 +401,39 @@ fn provider(settings: &Settings, unknown: Vec<String>) -> Seen<Hetzner> {
     provider.map_err(failed)
 }
 
+const WITHOUT_LOGIN: &str = "ROBOT_USER and ROBOT_PASSWORD are not set: no dedicated server is looked up, their nodes \
+                             keep what they have, and are targets by their InternalIP alone";
+
 fn cloud_gap(error: provider::Error) -> Gap {
+    let fixes = [
+        "copy the token anew, or make another one in the Hetzner Console (Security → API tokens, Read & Write), and set \
+         HCLOUD_TOKEN or HCLOUD_TOKEN_FILE",
+        "wait: calls come back one each second; see who else uses the project's API up (autoscaler, CSI driver, \
+         Terraform)",
+        "check HCLOUD_ENDPOINT, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com",
+    ];
+    fixable(error, fixes)
+}
+
+fn robot_gap(error: provider::Error) -> Gap {
+    let fixes = [
+        "set ROBOT_USER and ROBOT_PASSWORD, or their _FILE forms, to a user of the web service (Robot → Settings → Web \
+         service and app settings); ccm shows refused credentials once in ten minutes, because three refused logins \
+         block the IP of this machine for as long",
+        "wait: 200 calls an hour is all that the web service takes; see who else uses it up (other clusters, installers, \
+         scripts)",
+        "check ROBOT_ENDPOINT, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com; until then \
+         nodes on dedicated servers keep what they have",
+    ];
+    fixable(error, fixes)
+}
+
+/// The fix of a refused login, of a rate limit, and of everything else.
+fn fixable(error: provider::Error, [login, limit, other]: [&'static str; 3]) -> Gap {
     let fix = match error.kind {
-        ErrorKind::Unauthorized | ErrorKind::Forbidden => {
-            "copy the token anew, or make another one in the Hetzner Console (Security → API tokens, Read & Write), \
-             and set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE"
-        }
-        ErrorKind::RateLimited { .. } => {
-            "wait: calls come back one each second; see who else uses the project's API up (autoscaler, CSI driver, \
-             Terraform)"
-        }
-        _ => {
-            "check HCLOUD_ENDPOINT, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com"
-        }
+        ErrorKind::Unauthorized | ErrorKind::Forbidden => login,
+        ErrorKind::RateLimited { .. } => limit,
+        _ => other,
     };
     Gap::Failed(error.message, Some(fix))
 }
@@ -425,6 +487,7 @@ fn gap(error: cache::Error) -> Gap {
     match error {
         cache::Error::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
         cache::Error::Cloud(error) => cloud_gap(error),
+        cache::Error::Dedicated(error) => robot_gap(error),
         error => failed(error.to_string()),
     }
 }

@@ -1,6 +1,7 @@
 //! What comes of a check, and why something could not be read for it.
 
 use crate::cli::topics;
+use crate::http::without_known_secrets;
 use crate::provider::Finding;
 use crate::text;
 use serde::Serialize;
@@ -141,7 +142,8 @@ pub(super) fn reported(
     more: &str,
 ) -> Outcome {
     let fix = topics::meaning(finding.reason.name());
-    let message = text::cut(&finding.message, LONGEST_MESSAGE);
+    let message = without_known_secrets(&finding.message);
+    let message = text::cut(&message, LONGEST_MESSAGE);
     outcome(message.into_owned(), format!("{fix}; {more}"))
 }
 

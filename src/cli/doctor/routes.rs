@@ -74,7 +74,7 @@ fn blocked<'a>(view: &'a View, plan: &'a Plan) -> impl Iterator<Item = Outcome> 
 /// Matched nodes without spec.podCIDR.
 fn without_pod_cidr<'a>(view: &'a View) -> impl Iterator<Item = Outcome> + 'a {
     let without = |plan: &&node::NodePlan| {
-        matches!(plan.server, Server::Matched(..))
+        matches!(&plan.server, Server::Matched(server, _) if server.id.cloud().is_some())
             && !node::is_uninitialized(&plan.node)
             && plan.node.spec.pod_cidrs.is_empty()
     };

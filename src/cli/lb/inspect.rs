@@ -18,7 +18,8 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let (mut plans, outage) = context.read(|sides| services.read(sides))?;
     let known = Sides::of(outage.as_ref());
     if known == Sides::Both {
-        context.warn_of_profile();
+        // A command that only reads warns and continues.
+        let _ = context.check_profile();
     }
     plans
         .iter_mut()

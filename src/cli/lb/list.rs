@@ -15,7 +15,6 @@ use std::time::Instant;
 pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbList, words)?;
     let (context, settings) = (&services.context, &services.context.settings);
-    context.warn_of_profile();
     let is_off = context.apis.provider.load_balancers().is_none();
     if is_off && matches!(settings.output.value, Output::Json | Output::Yaml) {
         Printer::notice(TURNED_OFF);
@@ -29,6 +28,10 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let (controller, apis) = (&services.controller, &context.apis);
         let mut list = List::read(context, &empty, |sides| services.read(sides))?;
         let sides = Sides::of(list.outage.as_ref());
+        if sides == Sides::Both && !settings.watch.value {
+            // A command that only reads warns and continues.
+            let _ = context.check_profile();
+        }
         if sides == Sides::Both {
             list.plans.extend(services.orphans(&list.plans, begun)?);
         }

@@ -1,6 +1,6 @@
 //! The plans of Services and their load balancers, and their form for programs.
 
-use crate::cache::ReadFrom;
+use crate::cache::{self, ReadFrom};
 use crate::cli::names::{self, Known, Word};
 use crate::cli::objects::{Context, Item, Planned, Sides, about, error_of, warnings};
 use crate::cli::output::{Exit, Failed, Printer, usage};
@@ -152,7 +152,8 @@ impl Services {
     /// Is there a Service of this name that has or had a load balancer of ours? The error: it never had.
     fn is_ours(&self, full_name: &str) -> Result<bool, Failed> {
         let (namespace, name) = full_name.split_once('/').unwrap_or_default();
-        match self.context.apis.kube.service(namespace, name)? {
+        let service = self.context.apis.kube.service(namespace, name);
+        match service.map_err(cache::Error::Kube)? {
             Some(service) if want(&service) == Want::Nothing => {
                 Err(Failed::Shown(Printer::failure(&format!(
                     "Service {full_name} is of type {}; only those of type LoadBalancer get a load balancer",

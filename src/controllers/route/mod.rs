@@ -29,7 +29,6 @@ use crate::metrics::ROUTES;
 use crate::provider::{Network, Urgency};
 use due::{POLL_INTERVAL, Schedule};
 use observe::{Ages, COMPARE_PERIOD, Memory};
-
 use std::time::{Duration, Instant};
 use sync::Sync;
 

@@ -9,10 +9,10 @@ mod login;
 mod servers;
 
 use super::api::endpoint;
-use crate::http::{self, Method, Proxies, Retry, SecretSource, Stage, Timing, Tls};
+use crate::http::{self, Method, SecretSource, Stage};
 use crate::metrics::{ROBOT_DURATION, ROBOT_REQUESTS, UNANSWERED};
 use crate::provider::heartbeat::turn;
-use crate::provider::{Dedicated, Error, ErrorKind, Gate, Instance, Sourced, Urgency};
+use crate::provider::{Dedicated, Error, ErrorKind, Instance, Sourced, Urgency};
 use budget::{Budget, Call};
 use error::Failed;
 use jiff::Timestamp;
@@ -22,9 +22,6 @@ use serde::de::DeserializeOwned;
 use servers::Entry;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// A list of a thousand servers is some 700 kB.
-const BODY_LIMIT_BYTES: u64 = 16 << 20;
 
 /// What it is made from, beside what both APIs share.
 pub struct Settings {
@@ -36,17 +33,6 @@ pub struct Settings {
     pub rate_limit_wait: Option<Duration>,
     /// `ROBOT_FORWARD_INTERNAL_IPS`.
     pub forward_internal_ips: Sourced<bool>,
-}
-
-/// What both APIs share.
-pub(super) struct Shared {
-    pub(super) tls: Tls,
-    pub(super) proxies: Proxies,
-    pub(super) connect_timeout: Duration,
-    pub(super) debug: bool,
-    pub(super) timing: Timing,
-    pub(super) gate: Arc<dyn Gate>,
-    pub(super) time_scale: f64,
 }
 
 /// The account, or what of it the credentials show.
@@ -71,26 +57,18 @@ struct Reset {
 }
 
 impl Robot {
-    /// Makes no call. None: without credentials.
-    pub(super) fn new(settings: Settings, shared: Shared) -> Option<Robot> {
+    /// Makes no call. None: without credentials. `client` makes the one of this address and login.
+    pub(super) fn new(
+        settings: Settings,
+        time_scale: f64,
+        client: impl FnOnce(String, http::Login) -> http::Client,
+    ) -> Option<Robot> {
         let (user, password) = settings.credentials?;
-        let login = Arc::new(Login::new(user, password, shared.time_scale));
+        let login = Arc::new(Login::new(user, password, time_scale));
         Some(Robot {
-            http: http::Client::new(http::Settings {
-                base: settings.endpoint,
-                tls: shared.tls.into(),
-                proxies: shared.proxies,
-                login: http::Login::Issued(login.clone()),
-                connect_timeout: shared.connect_timeout,
-                timing: shared.timing,
-                retry: Retry::Never,
-                body_limit_bytes: BODY_LIMIT_BYTES,
-                log_bodies: shared.debug,
-                gate: shared.gate,
-                watch,
-            }),
+            http: client(settings.endpoint, http::Login::Issued(login.clone())),
             login,
-            budget: Budget::new(settings.rate_limit_wait, shared.time_scale),
+            budget: Budget::new(settings.rate_limit_wait, time_scale),
             calling: Mutex::default(),
         })
     }
@@ -190,7 +168,7 @@ impl Dedicated for Robot {
 }
 
 /// Counts the calls, as those of the Cloud API are.
-fn watch(method: Method, path: &str, stage: Stage) {
+pub(super) fn watch(method: Method, path: &str, stage: Stage) {
     let method = &method.lower_name();
     match stage {
         Stage::Begun => {}
@@ -206,7 +184,7 @@ fn watch(method: Method, path: &str, stage: Stage) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::http::Secret;
+    use crate::http::{Proxies, Retry, Secret, Timing, Tls};
     use crate::provider::OpenGate;
     use std::io::{Read, Write};
     use std::net::TcpListener;
@@ -248,20 +226,26 @@ mod tests {
             rate_limit_wait: None,
             forward_internal_ips: Sourced::new(true, crate::provider::Source::Rule("test")),
         };
-        let shared = Shared {
-            tls: Tls::default(),
-            proxies: Proxies::Never,
-            connect_timeout: second,
-            debug: false,
-            timing: Timing {
-                read_timeout: second * 5,
-                write_timeout: second * 5,
-                retry_wait: Duration::from_millis(1),
-            },
-            gate: Arc::new(OpenGate),
-            time_scale: 1.0,
+        let client = |base, login| {
+            http::Client::new(http::Settings {
+                base,
+                tls: Tls::default().into(),
+                proxies: Proxies::Never,
+                login,
+                connect_timeout: second,
+                timing: Timing {
+                    read_timeout: second * 5,
+                    write_timeout: second * 5,
+                    retry_wait: Duration::from_millis(1),
+                },
+                retry: Retry::Never,
+                body_limit_bytes: 1 << 20,
+                log_bodies: false,
+                gate: Arc::new(OpenGate),
+                watch,
+            })
         };
-        Robot::new(settings, shared).unwrap()
+        Robot::new(settings, 1.0, client).unwrap()
     }
 
     fn fixed() -> SecretSource {

@@ -28,6 +28,7 @@ pub(super) struct Server {
     status: Option<String>,
     #[serde(default)]
     cancelled: bool,
+    paid_until: Option<String>,
 }
 
 /// All of a list. The error: what is wrong with it.
@@ -64,6 +65,7 @@ fn instance(server: Server) -> Result<Instance, String> {
         state: server.status.unwrap_or_default().into(),
         is_off: false,
         is_cancelled: server.cancelled,
+        paid_until: server.paid_until.unwrap_or_default().into(),
         instance_type: label(&server.product.unwrap_or_default()),
         location: location.into(),
         network_zone: network_zone(location).into(),
@@ -141,6 +143,7 @@ mod tests {
             state: "ready".into(),
             is_off: false,
             is_cancelled: false,
+            paid_until: "2026-12-01".into(),
             instance_type: "AX41-NVMe".into(),
             location: "fsn1".into(),
             data_center: "fsn1-dc16".into(),

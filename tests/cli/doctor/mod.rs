@@ -5,6 +5,7 @@ mod cloud;
 mod cluster;
 mod objects;
 mod report;
+mod robot;
 mod routes;
 pub mod world;
 pub mod worlds;

@@ -47,12 +47,20 @@ pub fn rules(file: &str) -> Vec<PolicyRule> {
 
 impl World {
     pub fn healthy() -> World {
+        World::with_dedicated(0)
+    }
+
+    /// The same with so many dedicated servers, each with its node.
+    pub fn with_dedicated(servers: usize) -> World {
         let sandbox = Sandbox::builder()
             .nodes(2)
+            .robot(servers)
             .network("10.0.0.0/8")
             .scale(0.01)
             .heartbeats(false)
             .start();
+        let network = sandbox.network().unwrap();
+        sandbox.cloud().set_expose_routes_to_vswitch(network, true);
         let first = ("location", "fsn1");
         create(
             &sandbox,
@@ -278,15 +286,20 @@ pub type Broken = (
 
 /// Breaks one world after the other. No other check may fail, and nothing may have changed.
 pub fn each(broken: &[Broken]) {
+    each_in(World::healthy, CHECKS, broken);
+}
+
+/// The same of other worlds, with so many checks.
+pub fn each_in(healthy: fn() -> World, count: usize, broken: &[Broken]) {
     for (what, break_it, name, status, causes, remedy) in broken {
-        let mut world = World::healthy();
+        let mut world = healthy();
         break_it(&mut world);
         let before = world.everything();
         let ran = world.doctor(&["-o", "json"]);
         let told = format!("{what}: {ran:?}");
         unchanged(&before, &world.everything());
         let checks = checks(&ran);
-        assert_eq!(checks.len(), CHECKS, "{told}");
+        assert_eq!(checks.len(), count, "{told}");
         let (_, check) = checks.iter().find(|(other, _)| other == name).expect(name);
         assert_eq!(&check.status, status, "{told}");
         for cause in *causes {

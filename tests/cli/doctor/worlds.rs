@@ -88,7 +88,7 @@ const WORLDS: &[Broken] = &[
         let token = world.sandbox.projects().token.clone();
         world.sandbox.cloud().remove_token(&token);
     }, cause: "(unauthorized", fix: "copy the token anew",
-        lists: &[(NODES, "worker-1 Ready"), (NODES, " ? "), (NODES, "(unauthorized"), (SERVICES, "default/web ?"), (SERVICES, "(unauthorized")] },
+        lists: &[(NODES, "worker-1 Ready"), (NODES, " ? "), (NODES, "(unauthorized"), (&["status"], "CLOUD API fails, see below; "), (SERVICES, "default/web ?"), (SERVICES, "(unauthorized")] },
     Broken { what: "the budget is used up", break_it: |world| {
         world.sandbox.faults().add(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
     }, cause: "one call comes back each second", fix: "Fix: wait:",
@@ -329,7 +329,7 @@ fn one_half_never_hides_the_other() {
     #[rustfmt::skip]
     let cases = [
         (Half::Hetzner, node, &[
-            "\nname         worker-1 ", "\nstate        Ready ", " ?\n", "\nCONDITIONS\n", "  Ready: True (KubeletReady)\n",
+            "\nname         worker-1 ", "\nstate        Ready ", " ?\n", "\nCONDITIONS\n", "  Ready: True KubeletReady\n",
             "\nLABELS\n", "  kubernetes.io/hostname=worker-1\n", "\nSYNC WOULD\n  ?: the Cloud API does not answer\n",
         ][..]),
         (Half::Hetzner, service, &[

@@ -285,9 +285,8 @@ impl Member {
             provider_id,
             ..NodeSpec::default()
         });
-        match self.kind {
-            Kind::Off => robot.set_power(number, false),
-            _ => {}
+        if self.kind == Kind::Off {
+            robot.set_power(number, false);
         }
     }
 

@@ -90,6 +90,7 @@ fn as_it_is_the_chart_is_the_base() {
     // The Network only with networking.enabled.
     let variables = container["env"].as_array_mut().unwrap();
     variables.retain(|one| one["name"] != "HCLOUD_NETWORK");
+    variables.sort_by_key(|one| one["name"].to_string());
     assert_eq!(pod(ours), &expected);
     for field in ["replicas", "strategy", "revisionHistoryLimit"] {
         assert_eq!(ours["spec"][field], theirs["spec"][field], "{field}");

@@ -53,15 +53,17 @@ fn each_value_does_what_it_says() {
 /// Values, the flags they come to, and variables with their values (`from`: from a Secret).
 #[rustfmt::skip] // A case is a line.
 const COMMANDS: &[(&str, &str, &str)] = &[
-    ("", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN=from"),
-    ("args.cloud-provider=hcloud", "--cloud-provider=hcloud", "HCLOUD_TOKEN=from"),
-    ("args.cloud-provider=null args.leader-elect=false args.v=4", "--leader-elect=false --v=4", "HCLOUD_TOKEN=from"),
+    ("", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
+    ("args.cloud-provider=hcloud", "--cloud-provider=hcloud", "HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
+    ("args.cloud-provider=null args.leader-elect=false args.v=4", "--leader-elect=false --v=4", "HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
     // An empty value is the bare flag.
-    ("args.leader-elect=", "--cloud-provider=ccm-from-scratch --leader-elect", "HCLOUD_TOKEN=from"),
-    ("networking.enabled=true", "--cloud-provider=ccm-from-scratch --cluster-cidr=10.244.0.0/16", "HCLOUD_NETWORK=from HCLOUD_TOKEN=from"),
-    ("networking.enabled=true networking.clusterCIDR=10.0.0.0/8 networking.network.valueFrom=null networking.network.value=net", "--cloud-provider=ccm-from-scratch --cluster-cidr=10.0.0.0/8", "HCLOUD_NETWORK=net HCLOUD_TOKEN=from"),
-    ("monitoring.enabled=false", "--cloud-provider=ccm-from-scratch", "HCLOUD_METRICS_ENABLED=false HCLOUD_TOKEN=from"),
-    ("env.HCLOUD_TOKEN=null env.HCLOUD_TOKEN_FILE.value=/t", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN_FILE=/t"),
+    ("args.leader-elect=", "--cloud-provider=ccm-from-scratch --leader-elect", "HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
+    ("networking.enabled=true", "--cloud-provider=ccm-from-scratch --cluster-cidr=10.244.0.0/16", "HCLOUD_NETWORK=from HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
+    ("networking.enabled=true networking.clusterCIDR=10.0.0.0/8 networking.network.valueFrom=null networking.network.value=net", "--cloud-provider=ccm-from-scratch --cluster-cidr=10.0.0.0/8", "HCLOUD_NETWORK=net HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
+    ("monitoring.enabled=false", "--cloud-provider=ccm-from-scratch", "HCLOUD_METRICS_ENABLED=false HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
+    ("env.HCLOUD_TOKEN=null env.HCLOUD_TOKEN_FILE.value=/t", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN_FILE=/t ROBOT_PASSWORD=from ROBOT_USER=from"),
+    ("robot.enabled=true", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN=from ROBOT_ENABLED=true ROBOT_PASSWORD=from ROBOT_USER=from"),
+    ("robot.enabled=true env.ROBOT_USER=null env.ROBOT_PASSWORD=null env.ROBOT_CACHE_TIMEOUT.value=10m", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN=from ROBOT_CACHE_TIMEOUT=10m ROBOT_ENABLED=true"),
 ];
 
 #[test]
@@ -87,7 +89,8 @@ fn the_default_values_of_the_go_ones_chart_render_with_our_image() {
         env!("CARGO_MANIFEST_DIR"),
         "/tests/packages/built/hccm-values.yaml"
     );
-    let set = settings("image.repository=ccm image.tag=v1 networking.enabled=true");
+    let set = "image.repository=ccm image.tag=v1 networking.enabled=true robot.enabled=true";
+    let set = settings(set);
     let Some(built) = rendered(&[&["-f", file], &set[..]].concat()) else {
         return;
     };
@@ -98,6 +101,16 @@ fn the_default_values_of_the_go_ones_chart_render_with_our_image() {
     assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
     let labels = &one(&built, "Deployment")["spec"]["selector"]["matchLabels"];
     assert_eq!(labels["app.kubernetes.io/name"], "ccm-from-scratch");
+    assert_eq!(variables(container)["ROBOT_ENABLED"], "true");
+    for (variable, key) in [
+        ("ROBOT_USER", "robot-user"),
+        ("ROBOT_PASSWORD", "robot-password"),
+    ] {
+        let all = container["env"].as_array().unwrap();
+        let one = all.iter().find(|one| one["name"] == variable).unwrap();
+        let from = json!({"name": "hcloud", "key": key, "optional": true});
+        assert_eq!(one["valueFrom"]["secretKeyRef"], from, "{variable}");
+    }
     understood(container);
 }
 
@@ -157,10 +170,7 @@ const REFUSED: &[(&str, &str)] = &[
         "image.repository=docker.io/hetznercloud/hcloud-cloud-controller-manager",
         "image.repository: docker.io/hetznercloud/hcloud-cloud-controller-manager is",
     ),
-    (
-        "robot.enabled=true",
-        "robot.enabled: dedicated servers are not supported yet",
-    ),
+    ("robot.on=true", "robot"),
     (
         "monitoring.podMonitor.enabled=true",
         "install the Prometheus Operator first",

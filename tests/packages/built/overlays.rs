@@ -59,7 +59,7 @@ fn private_network_insists_on_the_network_and_uses_it() {
         key,
         &json!({"name": "hcloud", "key": "network", "optional": false})
     );
-    assert_eq!(variables(container).len(), 3);
+    assert_eq!(variables(container).len(), 5);
     let expected = but_for(|own| {
         for field in ["args", "env"] {
             own[field] = container[field].clone();

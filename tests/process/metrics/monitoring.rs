@@ -19,7 +19,7 @@ fn named(expression: &str) -> BTreeSet<&str> {
     let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words
         .filter(|word| {
-            ["hcloud_", "ccm_", "process_"]
+            ["hcloud_", "robot_api_", "ccm_", "process_"]
                 .iter()
                 .any(|prefix| word.starts_with(prefix))
         })

@@ -46,22 +46,22 @@ pub fn fails(sandbox: &Sandbox, half: Half, method: &str, path: &str, effect: Ef
 /// One after the other, on one daemon: what happens, and what moves.
 #[rustfmt::skip] // A series is a line.
 pub const STORY: &[Chapter] = &[
-    ("the daemon starts with two new nodes", |_| {}, &[
+    ("the daemon starts with three new nodes, one of them dedicated", |_| {}, &[
         ("ccm_build_info{version=\"0.1.0\",profile=\"ccm-from-scratch\"}", Is(1.0)),
         ("ccm_leader", Is(1.0)),
         ("process_start_time_seconds", Rises),
         ("process_resident_memory_bytes", Rises),
         ("process_cpu_seconds_total", Rises),
-        ("ccm_nodes{state=\"ready\"}", Is(2.0)),
+        ("ccm_nodes{state=\"ready\"}", Is(3.0)),
         ("ccm_ticks_total{controller=\"cloud-node-controller\",result=\"ok\"}", Grows),
         ("ccm_tick_duration_seconds_count{controller=\"cloud-node-lifecycle-controller\"}", Grows),
         ("ccm_tick_duration_seconds_bucket{controller=\"service-lb-controller\",le=\"+Inf\"}", Grows),
-        ("ccm_changes_total{controller=\"cloud-node-controller\",kind=\"initialise\",result=\"ok\"}", Is(2.0)),
-        ("ccm_changes_total{controller=\"cloud-node-controller\",kind=\"set_addresses\",result=\"ok\"}", Is(2.0)),
-        ("ccm_findings_total{controller=\"cloud-node-controller\",reason=\"Synced\"}", Is(2.0)),
+        ("ccm_changes_total{controller=\"cloud-node-controller\",kind=\"initialise\",result=\"ok\"}", Is(3.0)),
+        ("ccm_changes_total{controller=\"cloud-node-controller\",kind=\"set_addresses\",result=\"ok\"}", Is(3.0)),
+        ("ccm_findings_total{controller=\"cloud-node-controller\",reason=\"Synced\"}", Is(3.0)),
         ("ccm_events_total{result=\"written\"}", Rises),
         ("ccm_kubernetes_requests_total{method=\"get\",resource=\"nodes\",code=\"200\"}", Grows),
-        ("ccm_kubernetes_requests_total{method=\"patch\",resource=\"nodes/status\",code=\"200\"}", Is(2.0)),
+        ("ccm_kubernetes_requests_total{method=\"patch\",resource=\"nodes/status\",code=\"200\"}", Is(3.0)),
         ("ccm_kubernetes_requests_total{method=\"put\",resource=\"leases\",code=\"200\"}", Grows),
         ("hcloud_api_requests_total{method=\"get\",api_endpoint=\"/servers\",code=\"200\"}", Rises),
         ("hcloud_api_request_duration_seconds_count{method=\"get\"}", Rises),
@@ -69,6 +69,10 @@ pub const STORY: &[Chapter] = &[
         ("hcloud_api_in_flight_requests", Is(0.0)),
         ("ccm_hcloud_rate_limit", Is(3600.0)),
         ("ccm_hcloud_rate_limit_remaining", Rises),
+        ("robot_api_requests_total{method=\"get\",api_endpoint=\"/server\",code=\"200\"}", Rises),
+        ("robot_api_request_duration_seconds_count{method=\"get\"}", Rises),
+        ("ccm_robot_budget_remaining{endpoint=\"server\"}", Rises),
+        ("ccm_robot_blocked_until_timestamp_seconds{reason=\"login\"}", Is(0.0)),
         ("ccm_routes{state=\"ok\"}", Is(2.0)),
         ("ccm_changes_total{controller=\"node-route-controller\",kind=\"AddRoute\",result=\"ok\"}", Is(2.0)),
         ("ccm_changes_total{controller=\"node-route-controller\",kind=\"condition\",result=\"ok\"}", Is(2.0)),
@@ -144,6 +148,22 @@ pub const STORY: &[Chapter] = &[
     }, &[
         ("hcloud_api_in_flight_requests", Rises),
     ]),
+    ("Robot takes no more calls", |sandbox| {
+        sandbox.faults().add(Rule::new(Effect::robot_rate_limit(200, 60)).half(Half::Robot));
+    }, &[
+        ("robot_api_requests_total{method=\"get\",api_endpoint=\"/server\",code=\"403\"}", Rises),
+        ("ccm_robot_blocked_until_timestamp_seconds{reason=\"rate_limit\"}", Rises),
+    ]),
+    ("the password for Robot is another one", |sandbox| {
+        sandbox.faults().clear();
+        sandbox.robot().set_password("of-another-day");
+    }, &[
+        ("robot_api_requests_total{method=\"get\",api_endpoint=\"/server\",code=\"401\"}", Is(1.0)),
+        ("ccm_robot_blocked_until_timestamp_seconds{reason=\"login\"}", Rises),
+    ]),
+    ("Robot is away", |sandbox| sandbox.stop(Half::Robot), &[
+        ("ccm_unanswered_requests_total{api=\"robot\",reason=\"unreachable\"}", Rises),
+    ]),
     ("the cloud is away", |sandbox| sandbox.stop(Half::Hetzner), &[
         ("ccm_unanswered_requests_total{api=\"hcloud\",reason=\"unreachable\"}", Grows),
         ("ccm_ticks_total{controller=\"service-lb-controller\",result=\"outage\"}", Grows),
@@ -152,8 +172,13 @@ pub const STORY: &[Chapter] = &[
 
 #[test]
 fn every_metric_moves_when_its_cause_happens() {
-    let builder = crate::common::builder().nodes(2).heartbeats(false);
+    let builder = crate::common::builder().nodes(2).robot(1).heartbeats(false);
     let sandbox = builder.network("10.0.0.0/8").start();
+    // Its address would be a healthy target.
+    sandbox.cluster().edit("nodes", None, "metal-1", |node| {
+        node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] =
+            "".into();
+    });
     let resync = "--load-balancer-resync-period=20s";
     let pods = "--cluster-cidr=10.244.0.0/16";
     let watched = Watched::start(&env(&sandbox), &[resync, pods]);

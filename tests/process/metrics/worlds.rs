@@ -1,14 +1,14 @@
 //! Worlds in which what an alert is for has happened, and which alerts fire there.
 
 use crate::common::services::{self, LoadBalancerService};
-use crate::common::{builder, quiet, wait_until, with};
+use crate::common::{SCALE, builder, quiet, wait_until, with};
 use crate::metrics::Watched;
 use crate::metrics::film::Film;
 use crate::metrics::story::{fails, node, server};
-use sandbox::Half;
 use sandbox::faults::Effect;
 use sandbox::hetzner::{Health, Machine, ServerSpec};
 use sandbox::kubelet::NodeSpec;
+use sandbox::{Half, Sandbox};
 use std::time::Duration;
 
 /// Panels by row and title, and which labels; what they show of these changes after the cause.
@@ -38,6 +38,11 @@ fn is(film: &Film, series: &str, wanted: f64) {
     wait_until(series, || {
         film.watched[0].1.scrape().get(series) == Some(&wanted)
     });
+}
+
+fn with_robot() -> Sandbox {
+    let builder = builder().nodes(1).robot(1).heartbeats(false);
+    builder.scale(SCALE.parse().unwrap()).start()
 }
 
 #[rustfmt::skip] // An alert or a panel is a line.
@@ -148,6 +153,40 @@ pub const WORLDS: &[World] = &[
         film.roll(LONG);
         film
     }, fires: &["CcmRateLimitShort", "CcmRateLimitUsedUp"], may: &["CcmTicksFail"], moves: &[("Hetzner Cloud API: Errors", &[("code", "429")])] },
+    World { name: "Robot takes no more calls", film: || {
+        let mut film = Film::of(with_robot(), &[]);
+        film.roll(BEFORE);
+        film.cause();
+        let metal = film.sandbox.robot().number_of("metal-1").unwrap();
+        film.sandbox.robot().set_power(metal, false);
+        film.sandbox.kubelets().expire();
+        film.roll(SHORT);
+        film.sandbox.faults().add(sandbox::faults::Rule::new(Effect::robot_rate_limit(200, 3_600)).half(Half::Robot));
+        film.roll(LONG);
+        film
+    }, fires: &["CcmRobotRateLimited"], may: &["CcmTicksFail"], moves: &[
+        ("Robot: Requests", &[("method", "get"), ("api_endpoint", "/server")]),
+        ("Robot: Errors", &[("code", "403")]),
+        ("Robot: Duration", &[("method", "get")]),
+        ("Robot: Calls left", &[("endpoint", "reset")]),
+        ("Robot: Calls left", &[("reason", "rate_limit")]),
+    ] },
+    World { name: "Robot refuses the password", film: || {
+        let mut film = Film::of(with_robot(), &[]);
+        film.roll(BEFORE);
+        film.cause();
+        film.sandbox.robot().set_password("of-another-day");
+        film.roll(LONG);
+        film
+    }, fires: &["CcmRobotLoginRefused"], may: &["CcmTicksFail"], moves: &[("Robot: Errors", &[("code", "401")])] },
+    World { name: "Robot is away", film: || {
+        let mut film = Film::of(with_robot(), &[]);
+        film.roll(BEFORE);
+        film.cause();
+        film.sandbox.stop(Half::Robot);
+        film.roll(LONG);
+        film
+    }, fires: &[], may: &["CcmTicksFail"], moves: &[("Robot: Errors", &[("reason", "unreachable")])] },
     World { name: "the cluster refuses", film: || {
         let mut film = Film::of(quiet(2), &[]);
         film.roll(BEFORE);

@@ -2,6 +2,7 @@
 
 use crate::common::{self, Env, env, node, services, wait_until};
 use sandbox::credentials::Validity;
+use sandbox::robot::DedicatedServer;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 
@@ -15,22 +16,37 @@ pub const OFF: &str = "worker-3";
 pub struct Left {
     pub sandbox: Sandbox,
     pub env: Env,
+    /// By which targets are reached.
+    pub by_private_ip: bool,
 }
 
 impl Left {
     pub fn new() -> Left {
-        let builder = Sandbox::builder().nodes(3).network("10.0.0.0/8");
+        Left::with_dedicated(0, true)
+    }
+
+    /// The same with so many nodes on dedicated servers. The second one's provider ID is an older fork's.
+    pub fn with_dedicated(servers: usize, by_private_ip: bool) -> Left {
+        let builder = Sandbox::builder()
+            .nodes(3)
+            .robot(servers)
+            .network("10.0.0.0/8");
         let sandbox = builder.scale(0.02).heartbeats(false).start();
         common::under_its_role(&sandbox);
         let variables = [
             ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
-            ("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "true"),
+            (
+                "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP",
+                &by_private_ip.to_string(),
+            ),
         ];
         let left = Left {
             env: common::with(env(&sandbox), &variables),
             sandbox,
+            by_private_ip,
         };
         left.nodes();
+        left.dedicated_nodes();
         left.routes();
         left.services();
         // None of that was ccm.
@@ -86,6 +102,38 @@ impl Left {
             };
             let cluster = self.sandbox.cluster();
             assert!(cluster.edit("nodes", None, name, initialise));
+        }
+    }
+
+    fn dedicated_nodes(&self) {
+        for (index, server) in self.sandbox.robot().servers().iter().enumerate() {
+            let scheme = if index == 1 {
+                "hcloud://bm-"
+            } else {
+                "hrobot://"
+            };
+            let initialise = |node: &mut Value| {
+                node["spec"]["providerID"] = json!(format!("{scheme}{}", server.number));
+                node["spec"]["taints"] = json!([]);
+                for (key, value) in [
+                    ("node.kubernetes.io/instance-type", "AX41-NVMe"),
+                    ("beta.kubernetes.io/instance-type", "AX41-NVMe"),
+                    ("topology.kubernetes.io/region", "fsn1"),
+                    ("failure-domain.beta.kubernetes.io/region", "fsn1"),
+                    ("topology.kubernetes.io/zone", "fsn1-dc16"),
+                    ("failure-domain.beta.kubernetes.io/zone", "fsn1-dc16"),
+                    ("instance.hetzner.cloud/provided-by", "robot"),
+                ] {
+                    node["metadata"]["labels"][key] = json!(value);
+                }
+                node["status"]["addresses"] = json!([
+                    {"type": "Hostname", "address": server.name},
+                    {"type": "ExternalIP", "address": server.server_ip},
+                    {"type": "InternalIP", "address": server.private_ip},
+                ]);
+            };
+            let cluster = self.sandbox.cluster();
+            assert!(cluster.edit("nodes", None, &server.name, initialise));
         }
     }
 
@@ -189,7 +237,13 @@ impl Left {
             })
             .collect();
         let servers = self.servers();
-        let target = |server: &Value| json!({"type": "server", "server": {"id": server["id"]}, "use_private_ip": true});
+        let private = self.by_private_ip;
+        let target = |server: &Value| json!({"type": "server", "server": {"id": server["id"]}, "use_private_ip": private});
+        let dedicated = self.sandbox.robot().servers();
+        let by_ip = |server: &DedicatedServer| match self.by_private_ip {
+            true => json!({"type": "ip", "ip": {"ip": server.private_ip}}),
+            false => json!({"type": "ip", "ip": {"ip": server.server_ip}}),
+        };
         let mut balancer = json!({
             "name": format!("a{}", uid.replace('-', ""))[..32],
             "load_balancer_type": "lb11",
@@ -197,7 +251,7 @@ impl Left {
             "network": self.sandbox.network(),
             "labels": {SERVICE_UID: uid},
             "services": listeners,
-            "targets": servers.iter().map(target).collect::<Vec<_>>(),
+            "targets": servers.iter().map(target).chain(dedicated.iter().map(by_ip)).collect::<Vec<_>>(),
         });
         change(&mut balancer);
         let (cloud, project) = (self.sandbox.cloud(), self.sandbox.project());

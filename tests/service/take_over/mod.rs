@@ -96,6 +96,42 @@ fn what_it_left_is_taken_over_without_a_write() {
     });
 }
 
+/// With nodes on dedicated servers, by every way in which the login of Robot may be there: nothing is written to any API.
+#[test]
+fn with_dedicated_servers_only_the_image_is_changed() {
+    type Variables = &'static [(&'static str, &'static str)];
+    // Whether targets are reached by the private IP, variables, whether Robot is asked.
+    let cases: [(bool, Variables, bool); 5] = [
+        (true, &[], true),
+        (false, &[], true),
+        (true, &[("ROBOT_USER", ""), ("ROBOT_PASSWORD", "")], false),
+        (false, &[("ROBOT_ENABLED", "false")], false),
+        (true, &[("ROBOT_PASSWORD", "another")], true),
+    ];
+    common::side_by_side(cases.into(), |(by_private_ip, variables, asks)| {
+        let mut left = Left::with_dedicated(2, by_private_ip);
+        left.env = common::with(left.env, variables);
+        let before = left.world();
+        let case = format!("{by_private_ip} {variables:?}");
+        let logins = || {
+            let logins = left.sandbox.robot().logins();
+            logins.good + logins.failed
+        };
+        let ran = ccm(&left.env, &[ITS_WORDS, &["--once"]].concat());
+        let is_refused = variables.iter().any(|(_, value)| *value == "another");
+        assert_eq!(ran.code, i32::from(is_refused), "{case}: {}", ran.stderr);
+        let mut others = writes(&left.sandbox);
+        if is_refused || !asks {
+            // What is said of nodes that are not looked up.
+            others.retain(|write| !write.contains("/events"));
+        }
+        assert_eq!(others, Vec::<String>::new(), "{case}: {}", ran.stderr);
+        left.is_as(&before, &format!("{case}: {}", ran.stderr));
+        assert_eq!(logins() > 0, asks, "{case}");
+        assert!(!is_refused || logins() == 1, "{case}: {}", logins());
+    });
+}
+
 /// Object by object, what we write and how that one finds it again.
 #[test]
 fn what_is_left_for_it_is_what_it_reads() {
@@ -193,6 +229,7 @@ fn in_the_wrong_profile_nothing_is_taken_away() {
     let ours = Left {
         env: common::with(env(&sandbox), &variables),
         sandbox,
+        by_private_ip: false,
     };
     // The nodes first: the first pass of a new cluster looks at Services while they are being initialised.
     assert_eq!(ccm(&ours.env, &["run", "--once"]).code, 0);
