@@ -185,7 +185,6 @@ impl<T> Executor<T> {
             not_before: Instant::now(),
             begins_by,
             tries: 0,
-
             target_refused: false,
             lines: Vec::new(),
             made: Vec::new(),
@@ -575,7 +574,6 @@ impl<T> Execution<T> {
         self.count(&*change, Ok(()));
         let made = change.description();
         log_change(self.controller, &self.object, &made);
-
         self.lines.extend(made.done());
         self.made.push(change);
     }

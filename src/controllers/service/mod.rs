@@ -1,7 +1,7 @@
 //! The service controller: a Service of type LoadBalancer gets a load balancer, kept right, and taken away.
 //!
-//! From a Service to its writes: `tick` → `take_up`: Services and nodes are polled (`observe`), those that are due are
-//! planned on what was read last (`plan`) → `sync`: for what has to be written everything is read again, planned once
+//! From a Service to its writes: `tick` → `take_up`: Services and nodes are polled, those that are due are planned on
+//! what was read last (`observe`, `plan`) → `sync`: for what has to be written everything is read again, planned once
 //! more, the finalizer is written, and the executor makes the changes in the cloud; then the status is written.
 //!
 //! | file | its one job |
