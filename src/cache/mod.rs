@@ -116,7 +116,7 @@ impl Apis {
             .get(max_age, || {
                 let all = self.kube.any_services()?;
                 let uids = all.iter().map(|service| service.metadata.uid.as_str());
-                self.recorder.keep(kube::SERVICE, uids);
+                self.recorder.reported().keep(kube::SERVICE, uids);
                 Ok(all)
             })
             .map_err(Error::Kube)

@@ -10,7 +10,7 @@
 //! cache costs a read, and nothing else.
 
 use super::cached::{Error, View, turn};
-use crate::kube::{Age, Client, Detail, Node, NodeRow, NodeTable, ReadFrom, RowMeta};
+use crate::kube::{Age, Client, Detail, Node, NodeRow, ReadFrom, RowMeta};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -234,9 +234,12 @@ impl State {
     /// Reads the table, and reads whole the nodes that changed.
     fn read_table(&mut self, kube: &Client, detail: Detail) -> Result<(), Error> {
         let asked = Instant::now();
-        let rows = match kube.node_table(detail)? {
-            NodeTable::Rows(rows) => rows,
-            NodeTable::Unreadable(why) => {
+        let rows = match kube.node_table(detail) {
+            Ok(rows) => rows,
+            Err(error) => {
+                let Some(why) = error.no_such_form() else {
+                    return Err(error.into());
+                };
                 if self.odd.is_none() {
                     log::warn!(
                         "the API server's table of nodes is not one that ccm can read ({why}); whole nodes are \

@@ -61,12 +61,13 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        if report.outage.is_some() {
-            return (report, together(plans, Vec::new()));
+        // One API of servers may be away, and the nodes of the other are synced.
+        if report.outage.is_some() && plans.is_empty() {
+            return (report, Vec::new());
         }
         let (second, lifecycle) = nodes.lifecycle.sync(apis, &selection);
         let plans = together(plans, lifecycle);
-        report.outage = second.outage;
+        report.outage = report.outage.or(second.outage);
         report.unreached += second.unreached;
         report.changes.extend(second.changes);
         report.failures.extend(second.failures);

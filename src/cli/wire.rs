@@ -172,7 +172,7 @@ fn client(
     gate: Arc<dyn Gate>,
     timing: Timing,
 ) -> Result<kube::Client, String> {
-    let mut access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
+    let mut access = config::load(&kube_options(settings))?;
     check_encryption(settings, &access)?;
     access.tls.add_authorities(authorities()?.certificates);
     Ok(kube::Client::new(access, proxies()?, timing, gate))
@@ -298,13 +298,11 @@ fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), 
     // The settings have seen this one.
     let master = settings.master.value.as_ref();
     let is_known = master.is_some_and(settings::Url::leaves_unencrypted);
-    let Some(place) = &access.unencrypted else {
-        return Ok(());
-    };
-    if settings.allow_insecure_endpoint.value || is_known {
+    if !access.is_unencrypted() || settings.allow_insecure_endpoint.value || is_known {
         return Ok(());
     }
-    let why = format!("{place}: {}", without_tls("credentials"));
+    let (place, server) = (&access.named_by, &access.server);
+    let why = format!("{place}: {server:?}: {}", without_tls("credentials"));
     match settings.cloud_provider.value {
         Profile::CcmFromScratch => Err(why),
         Profile::Hcloud => {
@@ -339,7 +337,9 @@ fn kube_options(settings: &Settings) -> config::Options {
             (host, port.unwrap_or_else(|| "443".into()))
         }),
         home: std::env::home_dir(),
-        exec_time_limit: scaled(settings, config::EXEC_TIME_LIMIT).max(SHORTEST_EXEC_TIME_LIMIT),
+        exec_time_limit: Some(
+            scaled(settings, config::EXEC_TIME_LIMIT).max(SHORTEST_EXEC_TIME_LIMIT),
+        ),
     }
 }
 

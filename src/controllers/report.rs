@@ -10,6 +10,7 @@ use crate::provider::{
 };
 use crate::text;
 use jiff::Timestamp;
+use std::time::Instant;
 
 /// The log target of findings: commands that print them turn it off.
 pub const FINDINGS: &str = "ccm::findings";
@@ -76,7 +77,7 @@ pub fn publish(
 /// The object is as it should be, whether or not something was done for it: its next failure is news.
 /// True after a failure, which is logged.
 pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference) -> bool {
-    let has_failed = apis.recorder.recovered(object, controller);
+    let has_failed = apis.recorder.reported().recovered(object, controller);
     if has_failed {
         let name = object.for_people();
         log::info!(target: FINDINGS, controller, object = name.as_str(); "{name}: is as it should be again");
@@ -97,9 +98,11 @@ fn publish_one(apis: &Apis, controller: &'static str, object: &ObjectReference, 
     let message = without_correlations(&finding.message);
     let message = text::cut(&message, MESSAGE_CHARACTERS_AT_MOST);
     let reason = finding.reason;
-    if !apis.recorder.is_due(object, controller, reason, &message) {
+    let mut reported = apis.recorder.reported();
+    if !reported.is_due(object, controller, reason, &message, Instant::now()) {
         return;
     }
+    drop(reported);
     FINDINGS_REPORTED.count(&[controller, reason.name()]);
     log_finding(controller, object, finding);
     if reason.event().is_none() {

@@ -37,12 +37,12 @@ pub(super) fn addresses(
 ) -> Result<Addresses, Box<Finding>> {
     let by_family = by_family(family);
     // Whoever gives a dedicated server another name may use it for something else by now: the node stays as it is.
-    let name = match instance.id {
-        InstanceId::Cloud(_) => &instance.name,
-        InstanceId::Dedicated(_) => &node.name,
+    let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
+        InstanceId::Cloud(_) => (&instance.name, "name", "public_net.ipv4", "public_net.ipv6"),
+        InstanceId::Dedicated(_) => (&node.name, "server_name", "server_ip", "server_ipv6_net"),
     };
     let name = NodeAddress::new(AddressKind::Hostname, name);
-    let mut addresses = vec![Sourced::new(name, Source::server("name"))];
+    let mut addresses = vec![Sourced::new(name, Source::server(name_field))];
     let mut findings = Vec::new();
     let mut external = |ip: IpAddr, source| {
         let address = NodeAddress::new(AddressKind::ExternalIP, ip);
@@ -50,7 +50,7 @@ pub(super) fn addresses(
     };
     let by_server = |field| Source::server_because(field, &by_family);
     if let Some(ip) = instance.public_ipv4.filter(|_| family.value.wants_ipv4()) {
-        external(ip.into(), by_server("public_net.ipv4"));
+        external(ip.into(), by_server(ipv4_field));
     }
     let annotation = node.annotations.get(EXTERNAL_IPV6);
     match (annotation, instance.public_ipv6) {
@@ -67,7 +67,7 @@ pub(super) fn addresses(
         (None, Some(net)) if family.value.wants_ipv6() => {
             // Hetzner routes a /64; its images answer on the first address.
             let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
-            external(first.into(), by_server("public_net.ipv6"));
+            external(first.into(), by_server(ipv6_field));
         }
         (None, _) => {}
     }

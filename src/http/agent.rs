@@ -4,11 +4,11 @@
 
 use super::auth::{Credentials, USER_AGENT};
 use super::error::{Error, Kind, describe_io, describe_transport};
-use super::proxy::Route;
+use super::proxy::Tunnel;
 use super::request::{Call, Settings};
-use super::rotation::{READ_EVERY, Rotating};
+use super::rotation::{READ_EVERY, TlsSource};
 use super::secret;
-use super::tls::{Encrypt, Tls};
+use super::tls::{BUFFER_BYTES, Encrypt, Tls};
 use super::transport::{Connect, Unresolved, hold_deadline};
 use crate::provider::{Awaited, waiting_for};
 use std::io::Read;
@@ -27,7 +27,7 @@ pub(super) struct Session {
 pub(super) struct Sessions(Mutex<Connections>);
 
 struct Connections {
-    rotating: Rotating,
+    source: TlsSource,
     agent: ureq::Agent,
     /// What the agent was made from.
     tls: Tls,
@@ -36,23 +36,22 @@ struct Connections {
 
 impl Sessions {
     pub(super) fn new(settings: &Settings) -> Sessions {
-        let rotating = Rotating::new(settings.tls.clone());
-        let tls = rotating.tls().clone();
+        let source = settings.tls.clone();
         Sessions(Mutex::new(Connections {
-            agent: api_agent(settings, &tls),
-            rotating,
-            tls,
+            agent: api_agent(settings, &source.tls),
+            tls: source.tls.clone(),
+            source,
             number: 0,
         }))
     }
 
     /// What to make a call with now. The error is for people.
     pub(super) fn current(&self, settings: &Settings) -> Result<Session, String> {
-        let credentials = settings.login.current()?;
+        let credentials = settings.login.0.current()?;
         secret::remember(&credentials.secrets);
         let mut connections = self.lock();
-        connections.rotating.refresh(READ_EVERY);
-        let mut tls = connections.rotating.tls().clone();
+        connections.source.refresh(READ_EVERY);
+        let mut tls = connections.source.tls.clone();
         if credentials.identity.is_some() {
             tls.identity.clone_from(&credentials.identity);
         }
@@ -81,9 +80,9 @@ impl Sessions {
             return None;
         }
         if is_unauthorized {
-            settings.login.refused(&used.credentials);
+            settings.login.0.refused(used.credentials.number);
         }
-        self.lock().rotating.refresh(Duration::ZERO);
+        self.lock().source.refresh(Duration::ZERO);
         let now = self.current(settings).ok()?;
         (now.number != used.number || now.credentials.header != used.credentials.header)
             .then_some(now)
@@ -94,20 +93,17 @@ impl Sessions {
     }
 }
 
-/// ureq's own default of 128 kB each way and connection is most of a small daemon's memory.
-const BUFFER_BYTES: usize = 16 * 1024;
-
 /// Longer than the slowest of our intervals that should reuse a connection, shorter than
 /// the idle time-outs of both APIs.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// `tls` is what of the settings' is in force now.
 fn api_agent(settings: &Settings, tls: &Tls) -> ureq::Agent {
-    let route = settings.proxies.route(&settings.base, tls, BUFFER_BYTES);
-    agent(route, settings.connect_timeout, tls)
+    let proxy = settings.proxies.tunnel(&settings.base, tls);
+    agent(proxy, settings.connect_timeout, tls)
 }
 
-fn agent(route: Route, connect_timeout: Duration, tls: &Tls) -> ureq::Agent {
+fn agent(proxy: Option<Tunnel>, connect_timeout: Duration, tls: &Tls) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         // A redirect of an API is a proxy's, and would carry the token elsewhere.
@@ -123,11 +119,10 @@ fn agent(route: Route, connect_timeout: Duration, tls: &Tls) -> ureq::Agent {
         .timeout_connect(Some(connect_timeout))
         .build();
     let connect = Connect {
-        route,
+        proxy,
         timeout: connect_timeout,
-        buffer_bytes: BUFFER_BYTES,
     };
-    let connector = connect.chain(Encrypt::new(tls, BUFFER_BYTES));
+    let connector = connect.chain(Encrypt::new(tls));
     ureq::Agent::with_parts(config, connector, Unresolved)
 }
 
@@ -179,7 +174,7 @@ pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
         Kind::Unreachable(why) | Kind::Malformed(why) | Kind::Request(why) => why,
         _ => "no answer that can be read".to_owned(),
     };
-    let agent = agent(Route::Direct, timeout, &Tls::default());
+    let agent = agent(None, timeout, &Tls::default());
     let request = ureq::http::Request::builder().uri(url).body(());
     let response = run(&agent, request, timeout).map_err(in_words)?;
     let status = response.status().as_u16();

@@ -14,15 +14,8 @@ use std::time::Duration;
 /// Sent with every request, to a proxy too.
 pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
 
-pub enum Login {
-    Token(SecretSource),
-    /// HTTP basic authentication.
-    Basic {
-        user: String,
-        password: Secret,
-    },
-    Issued(Arc<dyn Issuer>),
-}
+/// What every call is authenticated with.
+pub struct Login(pub Arc<dyn Issuer>);
 
 /// Hands out credentials, before every call.
 pub trait Issuer: Send + Sync {
@@ -30,7 +23,7 @@ pub trait Issuer: Send + Sync {
     fn current(&self) -> Result<Credentials, String>;
 
     /// The API refused what bears this number.
-    fn refused(&self, number: u64);
+    fn refused(&self, _number: u64) {}
 }
 
 /// What one call is authenticated with.
@@ -46,33 +39,27 @@ pub struct Credentials {
     pub secrets: Vec<Secret>,
 }
 
-impl From<SecretSource> for Login {
-    fn from(token: SecretSource) -> Login {
-        Login::Token(token)
+impl<I: Issuer + 'static> From<I> for Login {
+    fn from(issuer: I) -> Login {
+        Login(Arc::new(issuer))
     }
 }
 
-impl Login {
-    pub fn is_none(&self) -> bool {
-        matches!(self, Login::Token(token) if token.is_none())
+impl Issuer for SecretSource {
+    fn current(&self) -> Result<Credentials, String> {
+        Ok(Credentials::bearer(self.current()?))
     }
 
-    /// What to show with a call now.
-    pub(super) fn current(&self) -> Result<Credentials, String> {
-        match self {
-            Login::Token(token) => Ok(Credentials::bearer(token.current()?)),
-            Login::Basic { user, password } => Ok(Credentials::basic(user, password)),
-            Login::Issued(issuer) => issuer.current(),
-        }
+    /// Then it matters at once that there should have been another one; the next call has the same error.
+    fn refused(&self, _number: u64) {
+        let _ = self.read(Duration::ZERO);
     }
+}
 
-    /// After a 401. A token's file is read before every call anyway.
-    pub(super) fn refused(&self, used: &Credentials) {
-        match self {
-            Login::Issued(issuer) => issuer.refused(used.number),
-            Login::Token(token) => token.refused(),
-            Login::Basic { .. } => {}
-        }
+/// They stay.
+impl Issuer for Credentials {
+    fn current(&self) -> Result<Credentials, String> {
+        Ok(self.clone())
     }
 }
 
@@ -133,10 +120,6 @@ impl SecretSource {
         SecretSource::new(None, None)
     }
 
-    pub fn is_none(&self) -> bool {
-        self.file.is_none() && self.last().is_none()
-    }
-
     pub fn fixed(secret: Secret) -> SecretSource {
         SecretSource::new(None, Some(secret))
     }
@@ -169,12 +152,6 @@ impl SecretSource {
     /// replaced), and one that is no file but a pipe, leaves the one read before in use.
     pub fn current(&self) -> Result<Option<Secret>, String> {
         self.read(rotation::LOG_AFTER)
-    }
-
-    /// It was not accepted: then it matters at once that there should have been another one.
-    pub(super) fn refused(&self) {
-        // The next call has the same error.
-        let _ = self.read(Duration::ZERO);
     }
 
     /// `patience`: how long a file may be wrong before that is logged.
@@ -223,11 +200,9 @@ mod tests {
 
     #[test]
     fn a_password_is_sent_as_rfc_7617_has_it_and_taken_out_of_whatever_comes_back() {
-        let login = Login::Basic {
-            user: "Aladdin".into(),
-            password: Secret::exactly("open \"sesame\" ".into()),
-        };
-        let credentials = login.current().unwrap();
+        let password = Secret::exactly("open \"sesame\" ".into());
+        let login = Login::from(Credentials::basic("Aladdin", &password));
+        let credentials = login.0.current().unwrap();
         let header = credentials.header.unwrap();
         assert_eq!(header.expose(), "Basic QWxhZGRpbjpvcGVuICJzZXNhbWUiIA==");
         for answer in [

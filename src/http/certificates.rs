@@ -5,6 +5,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys, RootCertStore};
+use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -21,11 +22,16 @@ impl PartialEq for Identity {
     }
 }
 
-/// Which of the two is wrong, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IdentityError {
-    Certificate(String),
-    Key(String),
+/// A PEM text, and what it is called in messages.
+pub struct Pem {
+    pub bytes: Vec<u8>,
+    pub origin: String,
+}
+
+impl Pem {
+    fn error(&self, why: impl fmt::Display) -> String {
+        format!("{}: {why}", self.origin)
+    }
 }
 
 /// Every certificate in a PEM text; at least one.
@@ -55,29 +61,27 @@ pub fn parse_authorities(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Str
 }
 
 impl Identity {
-    /// A certificate chain, our own first, and its key (PKCS#1, PKCS#8 or SEC1), both PEM.
-    pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Identity, IdentityError> {
-        let chain = parse_certificates(certificate).map_err(IdentityError::Certificate)?;
-        let key = parse_key(key).map_err(IdentityError::Key)?;
+    /// A certificate chain, our own first, and its key (PKCS#1, PKCS#8 or SEC1). The error says which is wrong, and how.
+    pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Identity, String> {
+        let chain = parse_certificates(&certificate.bytes).map_err(|why| certificate.error(why))?;
+        let private = parse_key(&key.bytes).map_err(|why| key.error(why))?;
         let provider = rustls::crypto::ring::default_provider().key_provider;
-        let key = provider.load_private_key(key).map_err(|_| {
-            let why = "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 \
-                       and P-384, and Ed25519";
-            IdentityError::Key(why.to_owned())
+        let private = provider.load_private_key(private).map_err(|_| {
+            key.error(
+                "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 and \
+                 P-384, and Ed25519",
+            )
         })?;
-        let certified = CertifiedKey::new(chain, key);
+        let certified = CertifiedKey::new(chain, private);
         match certified.keys_match() {
-            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
+                Ok(Identity(Arc::new(certified)))
+            }
             Err(Error::InconsistentKeys(_)) => {
-                let why = "is the key of another certificate than the client's";
-                return Err(IdentityError::Key(why.to_owned()));
+                Err(key.error("is the key of another certificate than the client's"))
             }
-            Err(_) => {
-                let why = "holds a damaged certificate; copy it anew";
-                return Err(IdentityError::Certificate(why.to_owned()));
-            }
+            Err(_) => Err(certificate.error("holds a damaged certificate; copy it anew")),
         }
-        Ok(Identity(Arc::new(certified)))
     }
 }
 

@@ -18,22 +18,21 @@ const TLS: &str = "TLS";
 #[derive(Clone)]
 pub struct TlsSource {
     /// What is in force.
-    tls: Tls,
+    pub(super) tls: Tls,
     /// None: they stay.
     read: Option<Arc<ReadTls>>,
+    read_at: Instant,
 }
 
 type ReadTls = dyn Fn() -> Result<Tls, String> + Send + Sync;
 
-/// A source whose files are read from time to time.
-pub(super) struct Rotating {
-    source: TlsSource,
-    read: Instant,
-}
-
 impl From<Tls> for TlsSource {
     fn from(tls: Tls) -> TlsSource {
-        TlsSource { tls, read: None }
+        TlsSource {
+            tls,
+            read: None,
+            read_at: Instant::now(),
+        }
     }
 }
 
@@ -49,43 +48,29 @@ impl TlsSource {
         read: impl Fn() -> Result<Tls, String> + Send + Sync + 'static,
     ) -> TlsSource {
         TlsSource {
-            tls,
             read: Some(Arc::new(read)),
+            ..tls.into()
         }
-    }
-}
-
-impl Rotating {
-    pub(super) fn new(source: TlsSource) -> Rotating {
-        Rotating {
-            source,
-            read: Instant::now(),
-        }
-    }
-
-    pub(super) fn tls(&self) -> &Tls {
-        &self.source.tls
     }
 
     /// Reads the files when they were read that long ago. What is in force stays so until they are whole and fit each
     /// other.
     pub(super) fn refresh(&mut self, after: Duration) {
-        let Some(read) = self.source.read.as_ref() else {
-            return;
-        };
-        if self.read.elapsed() < after {
-            return;
-        }
-        self.read = Instant::now();
-        match read() {
-            Ok(tls) => {
-                resolved(TLS);
-                self.source.tls = Tls {
-                    more_authorities: std::mem::take(&mut self.source.tls.more_authorities),
-                    ..tls
-                };
+        if let Some(read) = &self.read
+            && self.read_at.elapsed() >= after
+        {
+            self.read_at = Instant::now();
+            match read() {
+                Ok(tls) => {
+                    resolved(TLS);
+                    let more_authorities = std::mem::take(&mut self.tls.more_authorities);
+                    self.tls = Tls {
+                        more_authorities,
+                        ..tls
+                    };
+                }
+                Err(why) => raise(TLS, &why, LOG_AFTER),
             }
-            Err(why) => raise(TLS, &why, LOG_AFTER),
         }
     }
 }

@@ -43,15 +43,16 @@ pub(super) struct Encrypt {
     config: Result<Arc<ClientConfig>, Error>,
     /// In place of the URL's host.
     name: Option<ServerName<'static>>,
-    buffer_bytes: usize,
 }
 
+/// ureq's own default of 128 kB each way and connection is most of a small daemon's memory.
+pub(super) const BUFFER_BYTES: usize = 16 * 1024;
+
 impl Encrypt {
-    pub(super) fn new(tls: &Tls, buffer_bytes: usize) -> Encrypt {
+    pub(super) fn new(tls: &Tls) -> Encrypt {
         Encrypt {
             config: client_config(tls).map(Arc::new),
             name: tls.server_name.clone(),
-            buffer_bytes,
         }
     }
 
@@ -70,7 +71,7 @@ impl Encrypt {
         connection.complete_io(&mut inner)?;
         Ok(Encrypted {
             stream: StreamOwned::new(connection, inner),
-            buffers: LazyBuffers::new(self.buffer_bytes, self.buffer_bytes),
+            buffers: LazyBuffers::new(BUFFER_BYTES, BUFFER_BYTES),
         })
     }
 }

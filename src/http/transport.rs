@@ -8,7 +8,8 @@
 //! suspended has a monotonic clock that stands still: a call during which the clocks jumped against each
 //! other is over as well. Everything is blocking, so a call is on one thread from its beginning to its end.
 
-use super::proxy::{self, Route};
+use super::proxy::{self, Tunnel};
+use super::tls::BUFFER_BYTES;
 use crate::provider::Moment;
 use socket2::SockRef;
 use std::cell::Cell;
@@ -80,10 +81,10 @@ impl Drop for Held {
 /// Connects to the host of a URL, or through the proxy on its way; TLS comes after it.
 #[derive(Debug)]
 pub(super) struct Connect {
-    pub(super) route: Route,
+    /// None: directly.
+    pub(super) proxy: Option<Tunnel>,
     /// Resolving and connecting together, and the proxy's answer.
     pub(super) timeout: Duration,
-    pub(super) buffer_bytes: usize,
 }
 
 /// Resolves nothing: a connection that is still open needs no address, behind a proxy it is the
@@ -112,34 +113,27 @@ impl Connector<()> for Connect {
     ) -> Result<Option<Box<dyn Transport>>, ureq::Error> {
         let by = capped(Instant::now() + self.timeout);
         let _held = hold_deadline(by);
-        match &self.route {
-            Route::Direct => {
-                let socket = self.socket(details.uri, details.config, by)?;
-                Ok(Some(Box::new(socket)))
-            }
-            Route::Through(way) => {
-                let connect = |uri: &Uri| {
-                    let socket = self.socket(uri, details.config, by)?;
-                    Ok(Box::new(socket) as Box<dyn Transport>)
-                };
-                proxy::open(way, details, connect, by).map(Some)
-            }
-        }
+        let connect = |uri: &Uri| Connect::socket(uri, details.config, by);
+        let connected = match &self.proxy {
+            None => connect(details.uri),
+            Some(tunnel) => proxy::open(tunnel, details, connect, by),
+        };
+        connected.map(Some)
     }
 }
 
 impl Connect {
-    fn socket(&self, uri: &Uri, config: &Config, by: Instant) -> Result<Socket, ureq::Error> {
+    fn socket(uri: &Uri, config: &Config, by: Instant) -> Result<Box<dyn Transport>, ureq::Error> {
         let timeout = NextTimeout {
             after: by.saturating_duration_since(Instant::now()).into(),
             reason: Timeout::Resolve,
             ..NextTimeout::default()
         };
         let addresses = DefaultResolver::default().resolve(uri, config, timeout)?;
-        Socket::connect(&addresses, by, self.buffer_bytes).map_err(|error| match error.kind() {
-            ErrorKind::TimedOut | ErrorKind::WouldBlock => ureq::Error::Timeout(Timeout::Connect),
-            _ => ureq::Error::Io(error),
-        })
+        match Socket::connect(&addresses, by) {
+            Ok(socket) => Ok(Box::new(socket)),
+            Err(error) => Err(in_ureq_terms(error, Timeout::Connect)),
+        }
     }
 }
 
@@ -155,7 +149,7 @@ struct Socket {
 impl Socket {
     /// Tries one address after the other. Each but the last gets half of what is left of the
     /// time, so that one that swallows everything does not hide one that works.
-    fn connect(addresses: &[SocketAddr], by: Instant, buffer_bytes: usize) -> io::Result<Socket> {
+    fn connect(addresses: &[SocketAddr], by: Instant) -> io::Result<Socket> {
         let by = capped(by);
         let mut outcome = Err(io::Error::from(ErrorKind::AddrNotAvailable));
         for (index, address) in addresses.iter().enumerate() {
@@ -173,7 +167,7 @@ impl Socket {
         stream.set_nodelay(true)?;
         Ok(Socket {
             stream,
-            buffers: LazyBuffers::new(buffer_bytes, buffer_bytes),
+            buffers: LazyBuffers::new(BUFFER_BYTES, BUFFER_BYTES),
             is_unanswered: false,
         })
     }
@@ -226,13 +220,13 @@ impl Transport for Socket {
         self.is_unanswered = true;
         let output = &self.buffers.output()[..amount];
         Socket::send(&self.stream, output, end_of(timeout))
-            .map_err(|error| in_ureq_terms(error, timeout))
+            .map_err(|error| in_ureq_terms(error, timeout.reason))
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         let into = self.buffers.input_append_buf();
         let count = Socket::receive(&self.stream, into, end_of(timeout))
-            .map_err(|error| in_ureq_terms(error, timeout))?;
+            .map_err(|error| in_ureq_terms(error, timeout.reason))?;
         self.is_unanswered &= count == 0;
         self.buffers.input_appended(count);
         Ok(count > 0)
@@ -249,9 +243,9 @@ impl Transport for Socket {
 }
 
 /// As ureq expects it.
-fn in_ureq_terms(error: io::Error, timeout: NextTimeout) -> ureq::Error {
+fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     match error.kind() {
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => ureq::Error::Timeout(timeout.reason),
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => ureq::Error::Timeout(during),
         _ => ureq::Error::Io(error),
     }
 }

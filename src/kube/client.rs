@@ -2,8 +2,8 @@
 
 use super::config::Access;
 use super::error::Error;
-use super::node_table::{Detail, NodeRow, NodeTable, TablePage};
-use super::types::{ListPage, Node};
+use super::node_table::{Detail, NodeRow, TablePage};
+use super::types::{ListPage, Node, Page};
 use crate::http::{self, Method, Proxies, Stage};
 use crate::metrics::{KUBERNETES_REQUESTS, UNANSWERED};
 use crate::provider::Gate;
@@ -27,9 +27,15 @@ const LIST_TRIES: u32 = 3;
 
 const NODES: &str = "/api/v1/nodes";
 pub(super) const JSON: &str = "application/json";
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+/// The kind of a list of metadata alone.
+pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+
+/// What the gate is asked before a write.
+pub(super) const PASS: http::Pass = <dyn Gate>::pass;
+/// The same for what belongs to the end of the process: events, and the release of the Lease.
+pub(super) const PASS_AT_END: http::Pass = <dyn Gate>::pass_at_end;
 
 /// As the gate is asked: a question in the form of a write, which changes nothing.
 pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -71,30 +77,6 @@ pub enum ReadFrom {
     Latest,
 }
 
-/// Objects to be listed.
-pub(super) struct Selected<'a> {
-    pub(super) path: &'a str,
-    /// More of the query, each part beginning with `&`.
-    pub(super) query: &'a str,
-    /// Of the list.
-    pub(super) kind: &'static str,
-    /// In which form.
-    pub(super) accept: &'static str,
-}
-
-impl<'a> Selected<'a> {
-    /// Whole objects.
-    pub(super) fn new(path: &'a str, query: &'a str, kind: &'static str) -> Selected<'a> {
-        let accept = JSON;
-        Selected {
-            path,
-            query,
-            kind,
-            accept,
-        }
-    }
-}
-
 /// A client of one cluster. Shared by all threads.
 pub struct Client {
     http: http::Client,
@@ -133,22 +115,13 @@ impl Client {
     /// One that reaches no API server, for tests that make no call.
     #[cfg(test)]
     pub(crate) fn of_nowhere() -> Client {
-        let access = Access {
-            server: "https://127.0.0.1:1".into(),
-            tls: http::Tls::default().into(),
-            proxy: None,
-            login: http::SecretSource::none().into(),
-            namespace: None,
-            origin: String::new(),
-            unencrypted: None,
-        };
         let timing = http::Timing {
             read_timeout: Duration::ZERO,
             write_timeout: Duration::ZERO,
             retry_wait: Duration::ZERO,
         };
         Client::new(
-            access,
+            Access::without_credentials("https://127.0.0.1:1"),
             Proxies::Never,
             timing,
             Arc::new(crate::provider::OpenGate),
@@ -183,12 +156,16 @@ impl Client {
 
     /// All nodes: complete, or an error.
     pub fn nodes(&self, from: ReadFrom) -> Result<Vec<Arc<Node>>, Error> {
-        self.list(&Selected::new(NODES, "", "NodeList"), from)
+        self.list::<ListPage<Node>>(NODES, "", "NodeList", from)
     }
 
-    /// A row for each node, from the API server's cache: complete, or an error, or unreadable.
-    pub fn node_table(&self, detail: Detail) -> Result<NodeTable, Error> {
-        from_the_start(|| self.node_table_once(detail))
+    /// A row for each node, from the API server's cache: complete, or an error.
+    pub fn node_table(&self, detail: Detail) -> Result<Vec<NodeRow>, Error> {
+        let form = match detail {
+            Detail::Cells => "&includeObject=None",
+            Detail::Metadata => "&includeObject=Metadata",
+        };
+        self.list::<TablePage>(NODES, form, "Table", ReadFrom::Cache)
     }
 
     /// One node as it is now; none when the API server itself says that it is not there.
@@ -208,7 +185,7 @@ impl Client {
             "spec": { "resourceAttributes": verb },
         });
         let path = ACCESS_REVIEW.trim_start_matches("POST ");
-        let answer: Value = self.write(Method::Post, path, JSON, &review)?;
+        let answer: Value = self.write(PASS, Method::Post, path, JSON, &review)?;
         Ok(answer["status"]["allowed"] == true)
     }
 
@@ -216,7 +193,7 @@ impl Client {
     pub(super) fn document(&self, path: &str, field: &str) -> Result<Value, Error> {
         let document: Value = self.get(path)?;
         match document[field].is_null() {
-            true => Err(self.malformed(path, format!("the answer has no {field}"))),
+            true => Err(self.unreadable(path, format!("the answer has no {field}"))),
             false => Ok(document),
         }
     }
@@ -235,20 +212,20 @@ impl Client {
 
     /// Merge-patches metadata and spec. The patch must carry `metadata.resourceVersion`.
     pub fn patch_node(&self, name: &str, patch: &impl Serialize) -> Result<Node, Error> {
-        self.write(Method::Patch, &node_path(name), MERGE_PATCH, patch)
+        self.write(PASS, Method::Patch, &node_path(name), MERGE_PATCH, patch)
     }
 
     /// Merge-patches the status. The patch must carry `metadata.resourceVersion`.
     pub fn patch_node_status(&self, name: &str, patch: &impl Serialize) -> Result<Node, Error> {
         let path = format!("{}/status", node_path(name));
-        self.write(Method::Patch, &path, MERGE_PATCH, patch)
+        self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)
     }
 
     /// Sets one condition, by its type, and leaves the kubelet's as they are: a merge patch would
     /// replace the list. The patch must carry `metadata.resourceVersion`.
     pub fn patch_node_condition(&self, name: &str, patch: &Value) -> Result<Node, Error> {
         let path = format!("{}/status", node_path(name));
-        self.write(Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)
+        self.write(PASS, Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)
     }
 
     /// Deletes this node, at this version, and no other that came to carry its name.
@@ -258,139 +235,90 @@ impl Client {
             "kind": "DeleteOptions",
             "preconditions": { "uid": uid, "resourceVersion": version },
         });
-        self.write::<IgnoredAny>(Method::Delete, &node_path(name), JSON, &options)
+        self.write::<IgnoredAny>(PASS, Method::Delete, &node_path(name), JSON, &options)
             .map(drop)
     }
 
     pub(super) fn write<T: DeserializeOwned>(
         &self,
+        pass: http::Pass,
         method: Method,
         path: &str,
         content_type: &str,
         body: &impl Serialize,
     ) -> Result<T, Error> {
-        let reply = self
-            .http
-            .write(<dyn Gate>::pass, method, path, content_type, Some(body))?;
-        Ok(reply.value)
-    }
-
-    /// What belongs to the end of the process: events, and the release of the Lease.
-    pub(super) fn write_at_end<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        content_type: &str,
-        body: &impl Serialize,
-    ) -> Result<T, Error> {
-        let pass = <dyn Gate>::pass_at_end;
         let reply = self
             .http
             .write(pass, method, path, content_type, Some(body))?;
         Ok(reply.value)
     }
 
-    /// All objects that are selected: complete, or an error.
-    pub(super) fn list<T: DeserializeOwned>(
+    /// All objects at `path`, of those that `query` selects (each part of it begins with `&`), as a list of that kind:
+    /// complete, or an error. Begun anew a few times when the `continue` token expires on the way.
+    pub(super) fn list<P: Page>(
         &self,
-        selected: &Selected,
+        path: &str,
+        query: &str,
+        kind: &str,
         from: ReadFrom,
-    ) -> Result<Vec<Arc<T>>, Error> {
-        from_the_start(|| self.list_once(selected, from))
-    }
-
-    fn list_once<T: DeserializeOwned>(
-        &self,
-        selected: &Selected,
-        from: ReadFrom,
-    ) -> Result<Vec<Arc<T>>, Error> {
-        let mut items = Vec::new();
-        // With resourceVersion=0 the server may ignore the limit: everything comes in one answer.
-        let version = match from {
-            ReadFrom::Cache => "&resourceVersion=0",
-            ReadFrom::Latest => "",
-        };
-        self.pages(selected.path, selected.query, version, |page_path| {
-            let page: ListPage<T> = self.http.get_as(page_path, selected.accept)?.value;
-            if page.kind != selected.kind {
-                let why = format!("answered a {} instead of a {}", page.kind, selected.kind);
-                return Err(self.malformed(page_path, why));
+    ) -> Result<Vec<P::Item>, Error> {
+        let mut tries = 1;
+        loop {
+            match self.list_once::<P>(path, query, kind, from) {
+                Err(error) if error.is_expired() && tries < LIST_TRIES => tries += 1,
+                outcome => return outcome,
             }
-            items.extend(page.items.into_iter().map(|item| item.0));
-            Ok(page.metadata.continue_token)
-        })?;
-        Ok(items)
-    }
-
-    fn node_table_once(&self, detail: Detail) -> Result<NodeTable, Error> {
-        let mut rows: Vec<NodeRow> = Vec::new();
-        let mut unreadable = None;
-        let form = format!("&includeObject={}", detail.parameter());
-        let outcome = self.pages(NODES, &form, "&resourceVersion=0", |page_path| {
-            let page: TablePage = self.http.get_as(page_path, TABLE)?.value;
-            let next = page.metadata.continue_token.clone();
-            match page.nodes() {
-                Ok(more) => rows.extend(more),
-                Err(why) => {
-                    unreadable = Some(why);
-                    return Ok(String::new());
-                }
-            }
-            Ok(next)
-        });
-        match outcome {
-            Err(error) if error.is_not_acceptable() => Ok(NodeTable::Unreadable(error.to_string())),
-            Err(error) => Err(error),
-            Ok(()) => Ok(unreadable.map_or(NodeTable::Rows(rows), NodeTable::Unreadable)),
         }
     }
 
-    /// Reads page after page; `read` is given each path and answers the `continue` token.
-    /// `first` is sent with the first page only, `all` with every one.
-    fn pages(
+    fn list_once<P: Page>(
         &self,
         path: &str,
-        all: &str,
-        first: &str,
-        mut read: impl FnMut(&str) -> Result<String, Error>,
-    ) -> Result<(), Error> {
-        let mut place = first.to_owned();
+        query: &str,
+        kind: &str,
+        from: ReadFrom,
+    ) -> Result<Vec<P::Item>, Error> {
+        // Forms that every object has if they are asked for.
+        let accept = match kind {
+            PARTIAL | "Table" => &format!("{JSON};as={kind};v=v1;g=meta.k8s.io"),
+            _ => JSON,
+        };
+        let mut items = Vec::new();
+        // With resourceVersion=0 the server may ignore the limit: everything comes in one answer.
+        let mut place = match from {
+            ReadFrom::Cache => "&resourceVersion=0".to_owned(),
+            ReadFrom::Latest => String::new(),
+        };
         for _ in 0..PAGES_AT_MOST {
-            let token = read(&format!("{path}?limit={PAGE_ITEMS}{all}{place}"))?;
+            let path = format!("{path}?limit={PAGE_ITEMS}{query}{place}");
+            let page: P = self.http.get_as(&path, accept)?.value;
+            let token = page.add_to(&mut items, kind);
+            let token = token.map_err(|why| self.unreadable(&path, why))?;
             if token.is_empty() {
-                return Ok(());
+                return Ok(items);
             }
             place = format!("&continue={}", percent_encoded(&token));
         }
-        Err(self.malformed(
-            path,
-            format!("the list does not end after {PAGES_AT_MOST} pages"),
-        ))
+        let why = format!("the list does not end after {PAGES_AT_MOST} pages");
+        Err(self.unreadable(path, why))
     }
 
-    fn malformed(&self, path: &str, why: String) -> Error {
+    fn unreadable(&self, path: &str, why: String) -> Error {
         let call = format!("GET {}{path}", self.http.base());
-        Error::Http(Box::new(http::Error {
-            call,
-            kind: http::Kind::Malformed(why),
-            head: None,
-        }))
-    }
-}
-
-/// A list whose `continue` token expires on the way is begun anew, a few times.
-fn from_the_start<T>(read: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
-    let mut tries = 1;
-    loop {
-        match read() {
-            Err(error) if error.is_expired() && tries < LIST_TRIES => tries += 1,
-            outcome => return outcome,
-        }
+        Error::Unreadable { call, why }
     }
 }
 
 fn node_path(name: &str) -> String {
     format!("{NODES}/{}", percent_encoded(name))
+}
+
+/// Where objects of a namespace are.
+pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
+    format!(
+        "/{api}/namespaces/{}/{resource}",
+        percent_encoded(namespace)
+    )
 }
 
 /// All but these is escaped in a path segment or query value.

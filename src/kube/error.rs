@@ -10,6 +10,8 @@ pub enum Error {
     Status(Box<Status>),
     /// No answer of the API: network, TLS, a proxy's answer.
     Http(Box<http::Error>),
+    /// An answer that is not what was asked for. `call`: method and URL.
+    Unreadable { call: String, why: String },
 }
 
 /// `Status` of a failure: decide on `reason` and `code`, show `message`.
@@ -48,18 +50,28 @@ impl Error {
         self.is(410, "Expired")
     }
 
-    /// The API server does not know that form of an answer.
-    pub fn is_not_acceptable(&self) -> bool {
-        self.is(406, "NotAcceptable")
+    /// Why the form that was asked for can't be had: the API server does not know it, or answers with another.
+    pub fn no_such_form(&self) -> Option<String> {
+        match self {
+            Error::Unreadable { why, .. } => Some(why.clone()),
+            _ => self.is(406, "NotAcceptable").then(|| self.to_string()),
+        }
+    }
+
+    /// Why there is no answer of the API.
+    fn unanswered(&self) -> Option<&http::Kind> {
+        match self {
+            Error::Http(error) => Some(&error.kind),
+            _ => None,
+        }
     }
 
     /// The credentials are not accepted; also when a plugin that should give others fails.
     pub fn is_unauthorized(&self) -> bool {
         match self {
             Error::Status(status) => status.code == 401,
-            Error::Http(error) => {
-                error.status() == Some(401) || matches!(error.kind, http::Kind::Token(_))
-            }
+            Error::Http(error) if error.status() == Some(401) => true,
+            _ => matches!(self.unanswered(), Some(http::Kind::Token(_))),
         }
     }
 
@@ -74,27 +86,25 @@ impl Error {
 
     /// No answer, or not in time.
     pub fn is_unavailable(&self) -> bool {
-        matches!(self, Error::Http(error) if matches!(
-            error.kind,
-            http::Kind::TimedOut(_) | http::Kind::Unreachable(_)
-        ))
+        matches!(
+            self.unanswered(),
+            Some(http::Kind::TimedOut(_) | http::Kind::Unreachable(_))
+        )
     }
 
     /// The gate did not let a write pass.
     pub fn is_refused(&self) -> bool {
-        matches!(self, Error::Http(error) if matches!(error.kind, http::Kind::Refused(_)))
+        matches!(self.unanswered(), Some(http::Kind::Refused(_)))
     }
 
     /// Not for now but for good: the credentials, the role, or the TLS settings are wrong.
     pub fn is_permanent(&self) -> bool {
+        use http::Kind::{Tls, Token, Untrusted};
         match self {
             Error::Status(status) => {
                 status.code == 401 || (status.code == 403 && !status.is_namespace_terminating)
             }
-            Error::Http(error) => matches!(
-                error.kind,
-                http::Kind::Untrusted(_) | http::Kind::Tls(_) | http::Kind::Token(_)
-            ),
+            _ => matches!(self.unanswered(), Some(Untrusted(_) | Tls(_) | Token(_))),
         }
     }
 }
@@ -122,6 +132,7 @@ impl From<http::Error> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::Unreadable { call, why } => write!(f, "{call}: {why}"),
             Error::Status(status) => {
                 write!(
                     f,

@@ -3,9 +3,9 @@
 //! The memory of what was reported is lost at a restart, so an event's name is made of its object, UID,
 //! reason and message: the one that is there already is counted up instead of being written a second time.
 
-use super::client::{Client, JSON, MERGE_PATCH, ReadFrom, Selected, percent_encoded};
+use super::client::{Client, JSON, MERGE_PATCH, PASS_AT_END, ReadFrom, folder, percent_encoded};
 use super::error::Error;
-use super::types::{ObjectMeta, ObjectReference, null_as_default};
+use super::types::{ListPage, ObjectMeta, ObjectReference, null_as_default};
 use crate::http::{self, Method};
 use crate::provider::{Reason, Severity};
 use crate::text;
@@ -79,14 +79,13 @@ impl Client {
     ) -> Result<Vec<Arc<PastEvent>>, Error> {
         let (path, query) = match one {
             None => ("/api/v1/events".to_owned(), "kind%3DService".to_owned()),
-            Some(one) => {
-                let namespace = percent_encoded(&one.namespace);
-                let path = format!("/api/v1/namespaces/{namespace}/events");
-                (path, format!("uid%3D{}", percent_encoded(&one.uid)))
-            }
+            Some(one) => (
+                folder("api/v1", &one.namespace, "events"),
+                format!("uid%3D{}", percent_encoded(&one.uid)),
+            ),
         };
         let query = format!("&fieldSelector=involvedObject.{query}");
-        self.list(&Selected::new(&path, &query, "EventList"), ReadFrom::Latest)
+        self.list::<ListPage<_>>(&path, &query, "EventList", ReadFrom::Latest)
     }
 }
 
@@ -132,8 +131,8 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
         "lastTimestamp": at,
         "count": 1,
     });
-    let events = format!("/api/v1/namespaces/{namespace}/events");
-    match client.write_at_end::<IgnoredAny>(Method::Post, &events, JSON, &event) {
+    let events = folder("api/v1", namespace, "events");
+    match client.write::<IgnoredAny>(PASS_AT_END, Method::Post, &events, JSON, &event) {
         Err(error) if error.is_already_exists() => {}
         outcome => return outcome.map(drop),
     }
@@ -148,7 +147,8 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
         Err(error) if error.is_forbidden() => json!({ "lastTimestamp": at }),
         Err(error) => return Err(error),
     };
-    let patched = client.write_at_end::<IgnoredAny>(Method::Patch, &event, MERGE_PATCH, &patch);
+    let patched =
+        client.write::<IgnoredAny>(PASS_AT_END, Method::Patch, &event, MERGE_PATCH, &patch);
     patched.map(drop)
 }
 

@@ -3,7 +3,7 @@
 //! A Lease is kept whole, as JSON, and only the five fields of leader election are changed:
 //! a PUT replaces the object, and what others wrote on it must survive.
 
-use super::client::{Client, JSON, percent_encoded};
+use super::client::{Client, JSON, PASS, PASS_AT_END, folder, percent_encoded};
 use super::error::Error;
 use crate::http::Method;
 use jiff::Timestamp;
@@ -149,9 +149,9 @@ impl Client {
                 "metadata": { "name": key.name, "namespace": key.namespace },
                 "spec": spec,
             });
-            return self.write(Method::Post, &folder(key), JSON, &lease);
+            return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        self.write(Method::Put, &path(key), JSON, &read.with(spec))
+        self.write(PASS, Method::Put, &path(key), JSON, &read.with(spec))
     }
 
     /// Hands it back, which is the one write after the wish to end; its resourceVersion guards it.
@@ -161,17 +161,16 @@ impl Client {
         read: &Lease,
         spec: &LeaseSpec,
     ) -> Result<Lease, Error> {
-        self.write_at_end(Method::Put, &path(key), JSON, &read.with(spec))
+        self.write(PASS_AT_END, Method::Put, &path(key), JSON, &read.with(spec))
     }
 }
 
 fn path(key: &LeaseKey) -> String {
-    format!("{}/{}", folder(key), percent_encoded(&key.name))
+    format!("{}/{}", leases(key), percent_encoded(&key.name))
 }
 
-fn folder(key: &LeaseKey) -> String {
-    let namespace = percent_encoded(&key.namespace);
-    format!("/apis/{API_VERSION}/namespaces/{namespace}/leases")
+fn leases(key: &LeaseKey) -> String {
+    folder(&format!("apis/{API_VERSION}"), &key.namespace, "leases")
 }
 
 #[cfg(test)]

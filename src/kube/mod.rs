@@ -21,11 +21,10 @@ pub use error::{CONFLICT_TRIES, Error, retry_on_conflict};
 pub use events::{Event, PastEvent};
 pub use labels::{Annotations, Labels, PROVIDED_NODE_IP};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
-pub use node_table::{Age, Detail, NodeRow, NodeTable, RowMeta};
+pub use node_table::{Age, Detail, NodeRow, RowMeta};
 pub use recorder::Recorder;
-pub use services::{
-    AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServicePort, ServiceSpec,
-};
+pub use reported::Reported;
+pub use services::{AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceSpec};
 pub use types::{
     Condition, ListMeta, NODE, Node, NodeSpec, NodeStatus, ObjectMeta, ObjectReference, PodCidrs,
     Taint,

@@ -2,9 +2,10 @@
 //! that something happened. Never the ground for a write.
 
 use super::labels::Labels;
-use super::types::ListMeta;
+use super::types::{ListMeta, Page};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use std::time::Duration;
 
 /// What a table's rows carry beside their cells.
@@ -14,14 +15,6 @@ pub enum Detail {
     Cells,
     /// The metadata: about 1,100 bytes a node.
     Metadata,
-}
-
-/// An answer that should be a table of nodes.
-#[derive(Debug, PartialEq, Eq)]
-pub enum NodeTable {
-    Rows(Vec<NodeRow>),
-    /// No table that can be read here; why.
-    Unreadable(String),
 }
 
 /// One node.
@@ -57,40 +50,26 @@ pub struct Age {
     pub less_than: Duration,
 }
 
-impl Detail {
-    /// The value of `includeObject`.
-    pub(super) fn parameter(self) -> &'static str {
-        match self {
-            Detail::Cells => "None",
-            Detail::Metadata => "Metadata",
-        }
-    }
-}
-
 impl Age {
     /// As `apimachinery`'s `HumanDuration` writes it: `90s`, `5m3s`, `3h`, `5d3h`, `2y40d`.
     pub fn parse(text: &str) -> Option<Age> {
-        let mut seconds: u64 = 0;
-        let mut unit_s = u64::MAX;
-        let mut rest = text;
-        while !rest.is_empty() {
-            let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-            let count: u64 = rest[..digits].parse().ok()?;
-            let unit = rest[digits..].chars().next()?;
+        let (mut seconds, mut unit_s) = (0_u64, u64::MAX);
+        for part in text.split_inclusive(|c: char| !c.is_ascii_digit()) {
+            let (count, unit) = part.split_at(part.rfind(|c: char| !c.is_ascii_digit())?);
             let smaller_s = match unit {
-                'y' => 365 * 86_400,
-                'd' => 86_400,
-                'h' => 3_600,
-                'm' => 60,
-                's' => 1,
+                "y" => 365 * 86_400,
+                "d" => 86_400,
+                "h" => 3_600,
+                "m" => 60,
+                "s" => 1,
                 _ => return None,
             };
             if smaller_s >= unit_s {
                 return None;
             }
             unit_s = smaller_s;
+            let count: u64 = count.parse().ok()?;
             seconds = seconds.checked_add(count.checked_mul(unit_s)?)?;
-            rest = &rest[digits + unit.len_utf8()..];
         }
         // What is left out is a zero or too small to be said: `2d` may be 2 days and 59 minutes
         // or 2 days and 23 hours.
@@ -108,7 +87,7 @@ impl Age {
 pub(super) struct TablePage {
     kind: String,
     #[serde(default)]
-    pub(super) metadata: ListMeta,
+    metadata: ListMeta,
     #[serde(default)]
     column_definitions: Vec<Column>,
     /// Go writes a nil slice as `null`.
@@ -130,15 +109,8 @@ struct Row(Result<NodeRow, String>);
 
 #[derive(Deserialize)]
 struct SentRow {
-    cells: Vec<Cell>,
+    cells: Vec<Value>,
     object: Option<RowObject>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Cell {
-    Text(String),
-    Other(IgnoredAny),
 }
 
 #[derive(Deserialize)]
@@ -146,9 +118,10 @@ struct RowObject {
     metadata: RowMeta,
 }
 
-impl TablePage {
-    /// Its rows; the error: why they can't be read.
-    pub(super) fn nodes(self) -> Result<Vec<NodeRow>, String> {
+impl Page for TablePage {
+    type Item = NodeRow;
+
+    fn add_to(self, items: &mut Vec<NodeRow>, _kind: &str) -> Result<String, String> {
         if self.kind != "Table" {
             return Err(format!("it is a {:?}", self.kind));
         }
@@ -156,8 +129,10 @@ impl TablePage {
         if !columns.take(COLUMNS.len()).eq(COLUMNS) {
             return Err(format!("its first columns are not {}", COLUMNS.join(", ")));
         }
-        let rows = self.rows.unwrap_or_default().into_iter();
-        rows.map(|row| row.0).collect()
+        for row in self.rows.unwrap_or_default() {
+            items.push(row.0?);
+        }
+        Ok(self.metadata.continue_token)
     }
 }
 
@@ -165,10 +140,10 @@ impl From<SentRow> for Row {
     fn from(row: SentRow) -> Row {
         let mut cells = row.cells.into_iter();
         let [
-            Some(Cell::Text(name)),
-            Some(Cell::Text(status)),
+            Some(Value::String(name)),
+            Some(Value::String(status)),
             _,
-            Some(Cell::Text(age)),
+            Some(Value::String(age)),
         ] = [(); COLUMNS.len()].map(|()| cells.next())
         else {
             return Row(Err(
@@ -194,7 +169,7 @@ impl From<SentRow> for Row {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     #[test]
     #[rustfmt::skip] // A case is a line.
@@ -226,8 +201,13 @@ mod tests {
     }
 
     fn read(table: &Value) -> Result<Vec<NodeRow>, String> {
-        let page: TablePage = serde_json::from_str(&table.to_string()).unwrap();
-        page.nodes()
+        nodes(&table.to_string())
+    }
+
+    fn nodes(page: &str) -> Result<Vec<NodeRow>, String> {
+        let page: TablePage = serde_json::from_str(page).unwrap();
+        let mut rows = Vec::new();
+        page.add_to(&mut rows, "Table").map(|_| rows)
     }
 
     #[test]
@@ -294,8 +274,7 @@ mod tests {
             assert!(why.contains(expected), "{why}");
         }
         for text in [r#"{"kind":"Table"}"#, r#"{"kind":"Table","rows":[]}"#] {
-            let page: TablePage = serde_json::from_str(text).unwrap();
-            assert!(page.nodes().is_err());
+            assert!(nodes(text).is_err());
         }
     }
 }

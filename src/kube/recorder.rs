@@ -9,9 +9,7 @@ use super::client::Client;
 use super::error::Error;
 use super::events::Event;
 use super::reported::Reported;
-use super::types::ObjectReference;
 use crate::metrics::EVENTS;
-use crate::provider::Reason;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -79,27 +77,9 @@ impl Recorder {
         }
     }
 
-    /// Is it to be reported? Asking counts as reporting.
-    pub fn is_due(
-        &self,
-        object: &ObjectReference,
-        controller: &str,
-        reason: Reason,
-        message: &str,
-    ) -> bool {
-        let now = Instant::now();
-        self.reported()
-            .is_due(object, controller, reason, message, now)
-    }
-
-    /// The object is as it should be. Had the controller reported a failure of it before?
-    pub fn recovered(&self, object: &ObjectReference, controller: &str) -> bool {
-        self.reported().recovered(object, controller)
-    }
-
-    /// Of all objects of this kind only these exist: what was reported of others is forgotten.
-    pub fn keep<'a>(&self, kind: &str, uids: impl Iterator<Item = &'a str>) {
-        self.reported().keep(kind, uids);
+    /// What was reported of each object.
+    pub fn reported(&self) -> MutexGuard<'_, Reported> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands an event over to be written.
@@ -179,10 +159,6 @@ impl Recorder {
         if error.is_unavailable() {
             self.lock().paused_until = Some(Instant::now() + PAUSE);
         }
-    }
-
-    fn reported(&self) -> MutexGuard<'_, Reported> {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -315,7 +291,9 @@ impl Queue {
 #[cfg(test)]
 #[allow(clippy::panic)]
 mod tests {
+    use super::super::types::ObjectReference;
     use super::*;
+    use crate::provider::Reason;
     use jiff::Timestamp;
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use super::types::ObjectReference;
 use crate::provider::Reason;
 use crate::text::fnv1a;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// What lasts is reported again after that long.
@@ -16,7 +16,8 @@ const ENTRIES_AT_MOST: usize = 20_000;
 /// What is remembered of one object: more than all controllers together report of it at once.
 const OF_ONE_OBJECT_AT_MOST: usize = 40;
 
-pub(super) struct Reported {
+/// What was reported of each object, in this process.
+pub struct Reported {
     /// By hash of the object's UID, then of controller, reason and message.
     entries: BTreeMap<(u64, u64), Entry>,
 }
@@ -29,8 +30,6 @@ struct Entry {
     /// Hash of the object's kind.
     kind: u32,
     reason: Reason,
-    /// Scratch of [`Reported::keep`].
-    is_kept: bool,
 }
 
 impl Reported {
@@ -42,7 +41,7 @@ impl Reported {
 
     /// Is this news, or was it last reported long enough ago? Asking counts as reporting. A failure
     /// makes the controller's next success news, and a success its next failure.
-    pub(super) fn is_due(
+    pub fn is_due(
         &mut self,
         object: &ObjectReference,
         controller: &str,
@@ -69,27 +68,21 @@ impl Reported {
             controller: short_hash(controller),
             kind: short_hash(object.kind),
             reason,
-            is_kept: false,
         };
         self.entries.insert(key, entry);
         true
     }
 
     /// The object is as it should be: its next failure is news. Had it failed before?
-    pub(super) fn recovered(&mut self, object: &ObjectReference, controller: &str) -> bool {
+    pub fn recovered(&mut self, object: &ObjectReference, controller: &str) -> bool {
         self.forget(object, controller, Reason::is_failure)
     }
 
     /// Forgets objects of this kind that are not among these.
-    pub(super) fn keep<'a>(&mut self, kind: &str, uids: impl Iterator<Item = &'a str>) {
-        for uid in uids {
-            let of = hash(uid);
-            let entries = self.entries.range_mut((of, 0)..=(of, u64::MAX));
-            entries.for_each(|(_, entry)| entry.is_kept = true);
-        }
-        let kind = short_hash(kind);
+    pub fn keep<'a>(&mut self, kind: &str, uids: impl Iterator<Item = &'a str>) {
+        let (kind, kept) = (short_hash(kind), HashSet::<u64>::from_iter(uids.map(hash)));
         self.entries
-            .retain(|_, entry| std::mem::take(&mut entry.is_kept) || entry.kind != kind);
+            .retain(|(of, _), entry| entry.kind != kind || kept.contains(of));
     }
 
     fn forget(

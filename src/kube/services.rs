@@ -2,12 +2,14 @@
 //!
 //! The official role has no `get` on services: one of them is read as a list with its name.
 
-use super::client::{Client, MERGE_PATCH, ReadFrom, Selected, percent_encoded};
+use super::client::{Client, MERGE_PATCH, PARTIAL, PASS, ReadFrom, folder, percent_encoded};
 use super::error::Error;
 use super::labels::Annotations;
-use super::types::{First, ObjectReference, not_empty, null_as_default, short, timestamp};
+use super::types::{
+    First, ListPage, ObjectReference, not_empty, null_as_default, short, timestamp,
+};
 use crate::http::Method;
-use crate::provider::{self, Ingress, Interned};
+use crate::provider::{self, Ingress};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -68,12 +70,11 @@ pub struct ServiceSpec {
     #[serde(default)]
     pub load_balancer_class: Option<String>,
     #[serde(default)]
-    pub ports: First<ServicePort, PORTS_AT_MOST>,
+    pub ports: First<provider::ServicePort, PORTS_AT_MOST>,
     #[serde(default)]
     pub external_traffic_policy: String,
-    /// 0 when there is none.
     #[serde(default)]
-    pub health_check_node_port: u16,
+    pub health_check_node_port: Option<u16>,
     #[serde(default, rename = "loadBalancerIP", deserialize_with = "short")]
     pub load_balancer_ip: String,
     #[serde(default)]
@@ -83,19 +84,6 @@ pub struct ServiceSpec {
     /// `IPv4`, `IPv6`, or both.
     #[serde(default, deserialize_with = "null_as_default")]
     pub ip_families: Vec<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ServicePort {
-    #[serde(default)]
-    pub name: String,
-    #[serde(default)]
-    pub protocol: Interned,
-    pub port: u16,
-    /// 0 when there is none.
-    #[serde(default)]
-    pub node_port: u16,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -159,25 +147,13 @@ impl Service {
 
     /// More of it than is read: no load balancer can be made from it.
     pub fn too_large(&self) -> Option<String> {
-        let ports = &self.spec.ports;
-        let many_ports = ports.is_cut().then(|| {
-            format!(
-                "it has {} ports: {PORTS_AT_MOST} are read at most",
-                ports.count()
-            )
-        });
+        let many_ports = self.spec.ports.too_many("ports");
         many_ports.or_else(|| self.metadata.annotations.too_large())
     }
 
     /// More finalizers than are read: a write of them would lose some.
     pub fn too_many_finalizers(&self) -> Option<String> {
-        let all = &self.metadata.finalizers;
-        all.is_cut().then(|| {
-            format!(
-                "it has {} finalizers: {FINALIZERS_AT_MOST} are read at most",
-                all.count()
-            )
-        })
+        self.metadata.finalizers.too_many("finalizers")
     }
 
     pub fn is_of_type_load_balancer(&self) -> bool {
@@ -198,12 +174,12 @@ impl Service {
                 .iter()
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .collect(),
-            ports: spec.ports.iter().map(ServicePort::for_cloud).collect(),
+            ports: spec.ports.to_vec(),
             traffic_policy: match spec.external_traffic_policy.as_str() {
                 "Local" => provider::TrafficPolicy::Local,
                 _ => provider::TrafficPolicy::Cluster,
             },
-            health_check_node_port: not_zero(spec.health_check_node_port),
+            health_check_node_port: spec.health_check_node_port,
             load_balancer_ip: spec.load_balancer_ip.clone(),
             source_ranges: spec.load_balancer_source_ranges.to_vec(),
             has_session_affinity: spec.session_affinity == "ClientIP",
@@ -212,38 +188,19 @@ impl Service {
     }
 }
 
-impl ServicePort {
-    fn for_cloud(&self) -> provider::ServicePort {
-        provider::ServicePort {
-            name: self.name.clone(),
-            protocol: match self.protocol.as_str() {
-                "UDP" => provider::Protocol::Udp,
-                "SCTP" => provider::Protocol::Sctp,
-                _ => provider::Protocol::Tcp,
-            },
-            port: self.port,
-            node_port: not_zero(self.node_port),
-        }
-    }
-}
-
-fn not_zero(port: u16) -> Option<u16> {
-    (port != 0).then_some(port)
-}
-
 impl Client {
     /// All Services of type LoadBalancer: complete, or an error.
     pub fn load_balancer_services(&self, from: ReadFrom) -> Result<Vec<Arc<Service>>, Error> {
         let query = "&fieldSelector=spec.type%3DLoadBalancer";
-        self.list(&Selected::new(SERVICES, query, "ServiceList"), from)
+        self.list::<ListPage<_>>(SERVICES, query, "ServiceList", from)
     }
 
     /// One Service as it is now; none when there is none of this name.
     pub fn service(&self, namespace: &str, name: &str) -> Result<Option<Arc<Service>>, Error> {
-        let path = services_path(namespace);
+        let path = folder("api/v1", namespace, "services");
         let query = format!("&fieldSelector=metadata.name%3D{}", percent_encoded(name));
-        let services = Selected::new(&path, &query, "ServiceList");
-        let items: Vec<Arc<Service>> = self.list(&services, ReadFrom::Latest)?;
+        let items =
+            self.list::<ListPage<Service>>(&path, &query, "ServiceList", ReadFrom::Latest)?;
         let is_it = |service: &Arc<Service>| {
             service.metadata.name == name && service.metadata.namespace == namespace
         };
@@ -261,13 +218,7 @@ impl Client {
             "" => String::new(),
             selector => format!("&labelSelector={}", percent_encoded(selector)),
         };
-        let services = Selected {
-            path: SERVICES,
-            query: &query,
-            kind: "PartialObjectMetadataList",
-            accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
-        };
-        self.list(&services, ReadFrom::Latest)
+        self.list::<ListPage<_>>(SERVICES, &query, PARTIAL, ReadFrom::Latest)
     }
 
     /// Merge-patches metadata and status of a Service; the official role allows no more. The
@@ -278,17 +229,13 @@ impl Client {
         name: &str,
         patch: &impl Serialize,
     ) -> Result<Service, Error> {
-        let path = format!(
-            "{}/{}/status",
-            services_path(namespace),
-            percent_encoded(name)
+        let (services, name) = (
+            folder("api/v1", namespace, "services"),
+            percent_encoded(name),
         );
-        self.write(Method::Patch, &path, MERGE_PATCH, patch)
+        let path = format!("{services}/{name}/status");
+        self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)
     }
-}
-
-fn services_path(namespace: &str) -> String {
-    format!("/api/v1/namespaces/{}/services", percent_encoded(namespace))
 }
 
 #[cfg(test)]

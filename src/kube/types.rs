@@ -4,6 +4,7 @@ use super::labels::{self, Labels};
 use crate::provider::{Interned, NodeAddress};
 use ipnet::IpNet;
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -127,16 +128,36 @@ pub struct ListMeta {
 #[derive(Debug, Deserialize)]
 #[serde(bound = "T: Deserialize<'de>")]
 pub(super) struct ListPage<T> {
-    pub kind: String,
+    kind: String,
     #[serde(default)]
-    pub metadata: ListMeta,
-    pub items: Vec<Shared<T>>,
+    metadata: ListMeta,
+    items: Vec<Shared<T>>,
+}
+
+/// A part of a list.
+pub(super) trait Page: DeserializeOwned {
+    type Item;
+
+    /// Adds its items; answers the `continue` token. The error: why it is no page of a list of that kind.
+    fn add_to(self, items: &mut Vec<Self::Item>, kind: &str) -> Result<String, String>;
+}
+
+impl<T: DeserializeOwned> Page for ListPage<T> {
+    type Item = Arc<T>;
+
+    fn add_to(self, items: &mut Vec<Arc<T>>, kind: &str) -> Result<String, String> {
+        if self.kind != kind {
+            return Err(format!("answered a {} instead of a {kind}", self.kind));
+        }
+        items.extend(self.items.into_iter().map(|item| item.0));
+        Ok(self.metadata.continue_token)
+    }
 }
 
 /// An item, shared as soon as it is parsed: a growing list moves pointers. (That of serde itself boxes it first, which
 /// costs a megabyte with 5,000 nodes.)
 #[derive(Debug)]
-pub(super) struct Shared<T>(pub(super) Arc<T>);
+struct Shared<T>(Arc<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Shared<T> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Shared<T>, D::Error> {
@@ -230,29 +251,18 @@ fn joined<'de, D: Deserializer<'de>>(d: D) -> Result<PodCidrs, D::Error> {
 }
 
 /// So many of a list at most, and how many more there were.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Option<Vec<T>>", bound = "T: Deserialize<'de>")]
 pub struct First<T, const N: usize> {
     kept: Vec<T>,
     left_out: usize,
 }
 
 impl<T, const N: usize> First<T, N> {
-    /// All that there were.
-    pub fn count(&self) -> usize {
-        self.kept.len() + self.left_out
-    }
-
-    pub fn is_cut(&self) -> bool {
-        self.left_out > 0
-    }
-}
-
-impl<T, const N: usize> Default for First<T, N> {
-    fn default() -> First<T, N> {
-        First {
-            kept: Vec::new(),
-            left_out: 0,
-        }
+    /// There are more `what` than are read; the message.
+    pub fn too_many(&self, what: &str) -> Option<String> {
+        let count = self.kept.len() + self.left_out;
+        (self.left_out > 0).then(|| format!("it has {count} {what}: {N} are read at most"))
     }
 }
 
@@ -264,18 +274,13 @@ impl<T, const N: usize> Deref for First<T, N> {
     }
 }
 
-impl<T, const N: usize> From<Vec<T>> for First<T, N> {
-    fn from(mut kept: Vec<T>) -> First<T, N> {
+impl<T, const N: usize> From<Option<Vec<T>>> for First<T, N> {
+    fn from(list: Option<Vec<T>>) -> First<T, N> {
+        let mut kept = list.unwrap_or_default();
         let left_out = kept.len().saturating_sub(N);
         kept.truncate(N);
         kept.shrink_to_fit();
         First { kept, left_out }
-    }
-}
-
-impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for First<T, N> {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<First<T, N>, D::Error> {
-        null_as_default(d).map(<First<T, N> as From<Vec<T>>>::from)
     }
 }
 

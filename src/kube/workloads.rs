@@ -1,7 +1,7 @@
 //! Deployments and DaemonSets: those beside us, for `doctor`; and what the container of one is started with, for a
 //! person's commands may work with the daemon's settings.
 
-use super::client::{Client, percent_encoded};
+use super::client::{Client, folder, percent_encoded};
 use super::error::Error;
 use crate::text;
 use serde_json::Value;
@@ -31,6 +31,8 @@ pub struct Container {
     pub imports: bool,
 }
 
+const APPS: &str = "apis/apps/v1";
+
 /// How a cloud-controller-manager's container is called.
 const NAMES: [&str; 2] = ["ccm", "hcloud-cloud-controller-manager"];
 
@@ -55,11 +57,9 @@ impl Client {
     /// The same, whole, with their resource.
     fn running(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, Error> {
         let mut all = Vec::new();
-        let namespace = percent_encoded(namespace);
         for resource in ["deployments", "daemonsets"] {
             // Without a limit everything comes in one answer; of these there are few.
-            let path = format!("/apis/apps/v1/namespaces/{namespace}/{resource}");
-            let mut list = self.document(&path, "items")?;
+            let mut list = self.document(&folder(APPS, namespace, resource), "items")?;
             if let Value::Array(items) = list["items"].take() {
                 let running = items.into_iter().filter(|one| one["spec"]["replicas"] != 0);
                 all.extend(running.map(|one| (resource, one)));
@@ -83,10 +83,8 @@ impl Client {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Value>, Error> {
-        let (namespace, name) = (percent_encoded(namespace), percent_encoded(name));
-        self.get_if_there(&format!(
-            "/apis/apps/v1/namespaces/{namespace}/{plural}/{name}"
-        ))
+        let (all, name) = (folder(APPS, namespace, plural), percent_encoded(name));
+        self.get_if_there(&format!("{all}/{name}"))
     }
 }
 

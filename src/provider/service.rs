@@ -3,6 +3,7 @@
 use super::instance::{InstanceId, ProviderId};
 use super::node::NodeAddress;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -30,17 +31,21 @@ pub struct Service {
 }
 
 /// One of `spec.ports`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ServicePort {
     /// Empty when the only port has none.
+    #[serde(default)]
     pub name: String,
+    #[serde(default)]
     pub protocol: Protocol,
     pub port: u16,
     /// None: `allocateLoadBalancerNodePorts` is false, or not allocated yet.
     pub node_port: Option<u16>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(from = "String")]
 pub enum Protocol {
     #[default]
     Tcp,
@@ -110,7 +115,7 @@ pub struct Cluster {
 }
 
 /// One entry of `status.loadBalancer.ingress`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ingress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,6 +131,17 @@ impl Service {
     /// `namespace/name`, as people write it.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What is unset, or unknown here, is TCP.
+impl From<String> for Protocol {
+    fn from(name: String) -> Protocol {
+        match name.as_str() {
+            "UDP" => Protocol::Udp,
+            "SCTP" => Protocol::Sctp,
+            _ => Protocol::Tcp,
+        }
     }
 }
 

@@ -228,6 +228,30 @@ fn one_api_of_servers_never_hides_the_other() {
 }
 
 #[test]
+fn while_robot_is_away_node_sync_does_all_of_the_cloud_s_nodes() {
+    let sandbox = common::builder()
+        .nodes(2)
+        .robot(1)
+        .heartbeats(false)
+        .start();
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    for server in sandbox.cloud().servers(sandbox.project()) {
+        sandbox
+            .cloud()
+            .set_power(server["id"].as_u64().unwrap(), false);
+    }
+    sandbox.kubelets().expire();
+    sandbox.stop(Half::Robot);
+    let ran = ccm(&env(&sandbox), &["node", "sync"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let node = common::node(&sandbox, "worker-1");
+    assert!(
+        node["spec"]["taints"].to_string().contains("shutdown"),
+        "{ran:?}"
+    );
+}
+
+#[test]
 fn node_sync() {
     let sandbox = cluster();
     let before = sandbox.cluster().list("nodes", None);

@@ -6,8 +6,8 @@ use crate::cli::objects::{Sides, field, finding, listed, or_none, section, sides
 use crate::cli::output::{Exit, Printer, line, or_dash, paragraph};
 use crate::cli::table;
 use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
-use crate::kube::{PastEvent, ServicePort};
-use crate::provider::{Balancer, Field, Finding, Health, Severity};
+use crate::kube::PastEvent;
+use crate::provider::{Balancer, Field, Finding, Health, Protocol, ServicePort, Severity};
 use crate::settings::Command;
 use std::cmp::Reverse;
 use std::ffi::OsString;
@@ -247,13 +247,13 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
 }
 
 fn port(port: &ServicePort) -> String {
-    let protocol = match port.protocol.as_str() {
-        "" | "TCP" => String::new(),
-        other => format!("/{other}"),
+    let protocol = match port.protocol {
+        Protocol::Tcp => String::new(),
+        other => format!("/{}", other.name()),
     };
     match port.node_port {
-        0 => format!("{}{protocol} → no node port", port.port),
-        node_port => format!("{}{protocol} → node port {node_port}", port.port),
+        None => format!("{}{protocol} → no node port", port.port),
+        Some(node_port) => format!("{}{protocol} → node port {node_port}", port.port),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::cli::objects::Sides;
 use crate::cli::output::{Exit, Printer, or_dash, paragraph, without};
 use crate::cli::table::Columns;
 use crate::controllers::service::{ServicePlan, Want};
-use crate::provider::{Balancer, Field, Kept};
+use crate::provider::{Balancer, Field, Kept, Protocol};
 use crate::settings::{Command, Output};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
@@ -185,7 +185,7 @@ fn warnings(plan: &ServicePlan) -> Vec<String> {
 /// A load balancer that takes no traffic at all.
 fn serves_nothing(plan: &ServicePlan) -> bool {
     let mut ports = plan.service.spec.ports.iter();
-    !ports.any(|port| matches!(port.protocol.as_str(), "" | "TCP"))
+    !ports.any(|port| port.protocol == Protocol::Tcp)
 }
 
 /// Fields that differ; those of one port or target under one word. In parentheses what is held

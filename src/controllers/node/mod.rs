@@ -131,7 +131,8 @@ impl NodeController {
         let uids: HashSet<&str> = nodes.map(|node| node.metadata.uid.as_str()).collect();
         self.backoff.keep(|uid| uids.contains(uid));
         if is_refresh {
-            apis.recorder.keep(kube::NODE, uids.iter().copied());
+            let mut reported = apis.recorder.reported();
+            reported.keep(kube::NODE, uids.iter().copied());
             self.last_refresh = Some(begun);
         }
         count_states(&observed.nodes.value, &*apis.provider, &self.backoff);

@@ -28,29 +28,16 @@ pub enum Proxies {
     ByEnvironment(Environment),
 }
 
-/// How one API is reached.
-#[derive(Debug)]
-pub(super) enum Route {
-    Direct,
-    Through(Box<Tunnel>),
-}
-
 impl Proxies {
-    /// The way to the host of a base URL. `tls` says whom to trust, should the proxy want TLS.
-    pub(super) fn route(&self, base: &str, tls: &Tls, buffer_bytes: usize) -> Route {
-        let chosen = match self {
-            Proxies::Never => None,
-            Proxies::Only(proxy) => Some((proxy, PROXY_URL)),
+    /// The way to the host of a base URL; none: directly. `tls` says whom to trust, should the proxy want TLS.
+    pub(super) fn tunnel(&self, base: &str, tls: &Tls) -> Option<Tunnel> {
+        let (proxy, named_by) = match self {
+            Proxies::Never => return None,
+            Proxies::Only(proxy) => (proxy, PROXY_URL),
             // An address that can't be read: the call itself will say so.
-            Proxies::ByEnvironment(environment) => {
-                let uri = base.parse::<Uri>().ok();
-                uri.and_then(|uri| environment.proxy_for(&uri))
-            }
+            Proxies::ByEnvironment(environment) => environment.proxy_for(&base.parse().ok()?)?,
         };
-        let Some((proxy, named_by)) = chosen else {
-            return Route::Direct;
-        };
-        Route::Through(Box::new(Tunnel {
+        Some(Tunnel {
             proxy: proxy.clone(),
             named_by,
             tls: (proxy.protocol == Protocol::Https).then(|| {
@@ -60,9 +47,9 @@ impl Proxies {
                     more_authorities: tls.more_authorities.clone(),
                     ..Tls::default()
                 };
-                Encrypt::new(&tls, buffer_bytes)
+                Encrypt::new(&tls)
             }),
-        }))
+        })
     }
 }
 

@@ -106,11 +106,8 @@ impl Tunnel {
         let in_full = |why| format!("the proxy {} ({}): {why}", self.proxy, self.named_by);
         ureq::Error::Other(Box::new(match kind {
             Kind::Request(why) => Kind::Request(in_full(why)),
-            Kind::Unreachable(why) | Kind::Malformed(why) => Kind::Unreachable(in_full(why)),
-            Kind::Untrusted(why) | Kind::Tls(why) => {
-                Kind::Unreachable(in_full(format!("TLS: {why}")))
-            }
-            _ => Kind::Unreachable(in_full("no answer that can be read".to_owned())),
+            Kind::TimedOut(_) => Kind::Unreachable(in_full("no answer that can be read".into())),
+            kind => Kind::Unreachable(in_full(kind.to_string())),
         }))
     }
 }

@@ -1,8 +1,7 @@
 //! What a client needs to reach a cluster, and the checks that every source of it shares.
 
-use crate::http::{Login, Proxy, TlsSource};
+use crate::http::{Login, Proxy, SecretSource, Tls, TlsSource};
 use crate::text::{is_this_machine, leaves_unencrypted};
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use std::time::Duration;
 pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// What the settings and the environment name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `--kubeconfig`, else the files of `$KUBECONFIG`; merged, the first wins.
     pub kubeconfig: Vec<PathBuf>,
@@ -22,21 +21,8 @@ pub struct Options {
     pub service: Option<(String, String)>,
     /// `$HOME`.
     pub home: Option<PathBuf>,
-    /// [`EXEC_TIME_LIMIT`], or what a test makes of it.
-    pub exec_time_limit: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            kubeconfig: Vec::new(),
-            context: None,
-            master: None,
-            service: None,
-            home: None,
-            exec_time_limit: EXEC_TIME_LIMIT,
-        }
-    }
+    /// What a test makes of [`EXEC_TIME_LIMIT`].
+    pub exec_time_limit: Option<Duration>,
 }
 
 /// Everything a client needs.
@@ -51,29 +37,31 @@ pub struct Access {
     pub namespace: Option<String>,
     /// Where this comes from, for people.
     pub origin: String,
-    /// Where the address stands, when the way there leaves this machine without TLS.
-    pub unencrypted: Option<String>,
+    /// Where the address stands, for people.
+    pub named_by: String,
 }
 
-/// What is wrong: where, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(pub String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+impl Access {
+    /// To a server that wants none.
+    pub(crate) fn without_credentials(server: &str) -> Access {
+        Access {
+            server: server.to_owned(),
+            tls: Tls::default().into(),
+            proxy: None,
+            login: SecretSource::none().into(),
+            namespace: None,
+            origin: "no credentials".into(),
+            named_by: String::new(),
+        }
     }
-}
 
-impl std::error::Error for ConfigError {}
-
-/// Are credentials read on the way? To a proxy on another machine, this machine is itself.
-pub(super) fn unencrypted(server: &str, proxy: Option<&Proxy>) -> bool {
-    let is_plain = server
-        .get(..7)
-        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
-    let is_elsewhere = proxy.is_some_and(|proxy| !is_this_machine(&proxy.host));
-    is_plain && (is_elsewhere || leaves_unencrypted(server))
+    /// Are credentials read on the way? To a proxy on another machine, this machine is itself.
+    pub fn is_unencrypted(&self) -> bool {
+        let scheme = self.server.split("://").next().unwrap_or_default();
+        let proxy = self.proxy.as_ref();
+        let is_elsewhere = proxy.is_some_and(|proxy| !is_this_machine(&proxy.host));
+        scheme.eq_ignore_ascii_case("http") && (is_elsewhere || leaves_unencrypted(&self.server))
+    }
 }
 
 /// An `http(s)` URL without a trailing slash. The error does not repeat it: it may be a secret of the field beside it.

@@ -1,25 +1,24 @@
 //! A kubeconfig's context → how to reach its cluster as its user. Every field is either used or refused by name.
 
-use super::access::{Access, ConfigError, Options, server_url, unencrypted};
-use super::entry::{Cluster, Context, Entry, Kind, Pem, User};
+use super::access::{Access, EXEC_TIME_LIMIT, Options, server_url};
+use super::entry::{Cluster, Context, Entry, User};
 use super::exec::Plugin;
 use super::file;
 use crate::http::parse_authorities;
 use crate::http::{
-    Identity, IdentityError, Login, Proxy, Roots, Secret, SecretSource, Tls, TlsSource,
+    Credentials, Identity, Login, Pem, Proxy, Roots, Secret, SecretSource, Tls, TlsSource,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// The extension that is for credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
 /// `paths` are those of the options, or what stands for them.
-pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, ConfigError> {
+pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, String> {
     let merged = file::read(paths)?;
     let (name, wanted_by) = match (&options.context, &merged.current_context) {
         (Some(name), _) => (name, "--context".to_owned()),
@@ -28,30 +27,22 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Confi
             format!("kubeconfig {}: current-context", file.display()),
         ),
         (None, None) => {
-            return Err(ConfigError(format!(
+            return Err(format!(
                 "kubeconfig {}: current-context: not set; set it or give --context ({})",
                 file::list(paths),
-                merged.names(Kind::Context)
-            )));
+                merged.names("context")
+            ));
         }
     };
-    let context: Entry<Context> = merged.find(Kind::Context, name, &wanted_by)?.typed()?;
+    let context: Entry<Context> = merged.find("context", name, &wanted_by)?;
     let place = context.place();
     let name = context.fields.cluster.as_deref().unwrap_or_default();
-    let cluster = merged.find(Kind::Cluster, name, &format!("{place}: cluster"))?;
-    let cluster: Entry<Cluster> = cluster.typed()?;
+    let cluster: Entry<Cluster> = merged.find("cluster", name, &format!("{place}: cluster"))?;
     let user: Entry<User> = match &context.fields.user {
-        None => Entry {
-            kind: Kind::User,
-            name: String::new(),
-            file: context.file.clone(),
-            fields: User::default(),
-        },
-        Some(name) => merged
-            .find(Kind::User, name, &format!("{place}: user"))?
-            .typed()?,
+        None => context.with(User::default()),
+        Some(name) => merged.find("user", name, &format!("{place}: user"))?,
     };
-    let login = login(&user, &cluster, options.exec_time_limit)?;
+    let login = login(&user, &cluster, options)?;
     let tls = tls_of(&cluster, &user)?;
     let mut origin = format!(
         "kubeconfig {}, context {}",
@@ -65,26 +56,22 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Confi
     let proxy = cluster.fields.proxy_url.as_deref().map(Proxy::parse);
     let proxy = proxy.transpose();
     let proxy = proxy.map_err(|why| cluster.error("proxy-url", why))?;
-    let unencrypted = unencrypted(&server, proxy.as_ref()).then(|| {
-        let shown = format_args!("{server:?}");
-        cluster.error("server", shown).to_string()
-    });
-    let read = move || tls_of(&cluster, &user).map_err(|error| error.to_string());
+    let named_by = format!("{}: server", cluster.place());
     Ok(Access {
         server,
-        tls: TlsSource::files(tls, read),
+        tls: TlsSource::files(tls, move || tls_of(&cluster, &user)),
         proxy,
-        login,
+        login: login.unwrap_or_else(|| SecretSource::none().into()),
         namespace: context
             .fields
             .namespace
             .and_then(|name| Some(name.as_str()?.to_owned())),
         origin,
-        unencrypted,
+        named_by,
     })
 }
 
-fn tls_of(cluster: &Entry<Cluster>, user: &Entry<User>) -> Result<Tls, ConfigError> {
+fn tls_of(cluster: &Entry<Cluster>, user: &Entry<User>) -> Result<Tls, String> {
     let server_name = cluster.fields.tls_server_name.as_deref();
     let server_name = server_name.map(|name| ServerName::try_from(name.to_owned()));
     Ok(Tls {
@@ -98,7 +85,7 @@ fn tls_of(cluster: &Entry<Cluster>, user: &Entry<User>) -> Result<Tls, ConfigErr
     })
 }
 
-fn server(cluster: &Entry<Cluster>) -> Result<String, ConfigError> {
+fn server(cluster: &Entry<Cluster>) -> Result<String, String> {
     match &cluster.fields.server {
         None => Err(cluster.error(
             "server",
@@ -108,7 +95,7 @@ fn server(cluster: &Entry<Cluster>) -> Result<String, ConfigError> {
     }
 }
 
-fn authority(cluster: &Entry<Cluster>) -> Result<Option<Pem>, ConfigError> {
+fn authority(cluster: &Entry<Cluster>) -> Result<Option<Pem>, String> {
     let fields = &cluster.fields;
     cluster.pem(
         "certificate-authority",
@@ -117,7 +104,7 @@ fn authority(cluster: &Entry<Cluster>) -> Result<Option<Pem>, ConfigError> {
     )
 }
 
-fn roots(cluster: &Entry<Cluster>) -> Result<Roots, ConfigError> {
+fn roots(cluster: &Entry<Cluster>) -> Result<Roots, String> {
     match (authority(cluster)?, cluster.fields.insecure_skip_tls_verify) {
         (None, true) => Ok(Roots::Any),
         (None, false) => Ok(Roots::BuiltIn),
@@ -132,7 +119,7 @@ fn roots(cluster: &Entry<Cluster>) -> Result<Roots, ConfigError> {
 }
 
 /// `Cluster` of client.authentication.k8s.io: what a credential plugin may want to know.
-fn for_plugin(cluster: &Entry<Cluster>) -> Result<Value, ConfigError> {
+fn for_plugin(cluster: &Entry<Cluster>) -> Result<Value, String> {
     let fields = &cluster.fields;
     let pem = authority(cluster)?.map(|pem| STANDARD.encode(pem.bytes));
     let all = json!({
@@ -148,7 +135,7 @@ fn for_plugin(cluster: &Entry<Cluster>) -> Result<Value, ConfigError> {
     Ok(all.filter(|(_, value)| !value.is_null()).collect())
 }
 
-fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, ConfigError> {
+fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, String> {
     let extensions = cluster.fields.extensions.as_ref();
     let mut extensions = extensions
         .and_then(|all| all.as_sequence())
@@ -170,30 +157,27 @@ fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, ConfigError
 fn login(
     user: &Entry<User>,
     cluster: &Entry<Cluster>,
-    exec_time_limit: Duration,
-) -> Result<Login, ConfigError> {
+    options: &Options,
+) -> Result<Option<Login>, String> {
     let token = token(user)?;
     let basic = basic(user)?;
-    let plugin = Plugin::of(user, || for_plugin(cluster), exec_time_limit)?;
+    let time_limit = options.exec_time_limit.unwrap_or(EXEC_TIME_LIMIT);
+    let plugin = Plugin::of(user, || for_plugin(cluster), time_limit)?;
     if token.is_some() && basic.is_some() {
         return Err(user.error(
             "username",
             "can't be given together with a token; remove one of them",
         ));
     }
-    if let Some(login) = token.or(basic) {
-        return Ok(login);
-    }
     let fields = &user.fields;
     let has_certificate =
         fields.client_certificate.is_some() || fields.client_certificate_data.is_some();
-    match plugin {
-        Some(plugin) if !has_certificate => Ok(Login::Issued(plugin.shared())),
-        _ => Ok(SecretSource::none().into()),
-    }
+    let plugin = plugin.filter(|_| !has_certificate);
+    let known = token.or(basic);
+    Ok(known.or_else(|| Some(Login(plugin?.shared()))))
 }
 
-fn identity(user: &Entry<User>) -> Result<Option<Identity>, ConfigError> {
+fn identity(user: &Entry<User>) -> Result<Option<Identity>, String> {
     let fields = &user.fields;
     let (path, data) = (&fields.client_certificate, &fields.client_certificate_data);
     let certificate = user.pem("client-certificate", path, data)?;
@@ -208,17 +192,14 @@ fn identity(user: &Entry<User>) -> Result<Option<Identity>, ConfigError> {
             "client-certificate",
             "not set, but client-key is; set both or none (client-certificate-data for inline)",
         )),
-        (Some(certificate), Some(key)) => Identity::from_pem(&certificate.bytes, &key.bytes)
+        (Some(certificate), Some(key)) => Identity::from_pem(&certificate, &key)
             .map(Some)
-            .map_err(|error| match error {
-                IdentityError::Certificate(why) => user.error(&certificate.origin, why),
-                IdentityError::Key(why) => user.error(&key.origin, why),
-            }),
+            .map_err(|why| format!("{}: {why}", user.place())),
     }
 }
 
 /// A token's file wins over the token itself, as in kubectl.
-fn token(user: &Entry<User>) -> Result<Option<Login>, ConfigError> {
+fn token(user: &Entry<User>) -> Result<Option<Login>, String> {
     if let Some(path) = &user.fields.token_file {
         let file = user.path(path);
         let token = SecretSource::file(file.clone(), None);
@@ -238,7 +219,7 @@ fn token(user: &Entry<User>) -> Result<Option<Login>, ConfigError> {
     }
 }
 
-fn basic(user: &Entry<User>) -> Result<Option<Login>, ConfigError> {
+fn basic(user: &Entry<User>) -> Result<Option<Login>, String> {
     let (name, password) = (&user.fields.username, &user.fields.password);
     let Some(name) = name else {
         return match password {
@@ -252,8 +233,6 @@ fn basic(user: &Entry<User>) -> Result<Option<Login>, ConfigError> {
             "has a colon, which HTTP basic authentication can't send; does the password stand here too?",
         ));
     }
-    Ok(Some(Login::Basic {
-        user: name.to_string(),
-        password: Secret::exactly(password.as_deref().unwrap_or_default().to_owned()),
-    }))
+    let password = Secret::exactly(password.as_deref().unwrap_or_default().to_owned());
+    Ok(Some(Credentials::basic(name, &password).into()))
 }

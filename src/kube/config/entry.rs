@@ -2,8 +2,7 @@
 //!
 //! No message repeats a value: it may be a secret, or become one when a line is missing.
 
-use super::access::ConfigError;
-use crate::http::read_file;
+use crate::http::{Pem, read_file};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{DeserializeOwned, Visitor};
@@ -100,37 +99,14 @@ pub(super) struct Variable {
     pub(super) value: Text,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Cluster,
-    Context,
-    User,
-}
-
 /// Others point to it by name. Relative paths in it are relative to its file.
 #[derive(Clone)]
 pub(super) struct Entry<T> {
-    pub(super) kind: Kind,
+    /// `cluster`, `context` or `user`.
+    pub(super) kind: &'static str,
     pub(super) name: String,
     pub(super) file: PathBuf,
     pub(super) fields: T,
-}
-
-/// What a pair of fields like `client-key` and `client-key-data` holds.
-pub(super) struct Pem {
-    pub(super) bytes: Vec<u8>,
-    /// For messages: the field, and the file that it names.
-    pub(super) origin: String,
-}
-
-impl Kind {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Kind::Cluster => "cluster",
-            Kind::Context => "context",
-            Kind::User => "user",
-        }
-    }
 }
 
 impl<'de> Deserialize<'de> for Text {
@@ -161,19 +137,6 @@ impl Deref for Text {
     }
 }
 
-impl Entry<Mapping> {
-    /// Its fields by their types.
-    pub(super) fn typed<T: DeserializeOwned>(&self) -> Result<Entry<T>, ConfigError> {
-        let fields = typed(&self.fields);
-        Ok(Entry {
-            kind: self.kind,
-            name: self.name.clone(),
-            file: self.file.clone(),
-            fields: fields.map_err(|(field, why)| self.error(&field, why))?,
-        })
-    }
-}
-
 /// Fields by their types; the error: a field, and what is wrong with it. What we can't honour is an error, never
 /// silently left out: it was set to make a connection safe, or is a slip in the name of one that was.
 pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String, String)> {
@@ -191,13 +154,22 @@ pub(super) fn typed<T: DeserializeOwned>(fields: &Mapping) -> Result<T, (String,
 }
 
 impl<T> Entry<T> {
+    pub(super) fn with<U>(&self, fields: U) -> Entry<U> {
+        Entry {
+            kind: self.kind,
+            name: self.name.clone(),
+            file: self.file.clone(),
+            fields,
+        }
+    }
+
     pub(super) fn place(&self) -> String {
-        let (file, kind) = (self.file.display(), self.kind.name());
+        let (file, kind) = (self.file.display(), self.kind);
         format!("kubeconfig {file}: {kind} {}", shown(&self.name))
     }
 
-    pub(super) fn error(&self, field: &str, why: impl fmt::Display) -> ConfigError {
-        ConfigError(format!("{}: {field}: {why}", self.place()))
+    pub(super) fn error(&self, field: &str, why: impl fmt::Display) -> String {
+        format!("{}: {field}: {why}", self.place())
     }
 
     /// What the field `…-data` holds, else the file that the field itself names; none when neither is set.
@@ -206,7 +178,7 @@ impl<T> Entry<T> {
         field: &str,
         path: &Option<Text>,
         data: &Option<Text>,
-    ) -> Result<Option<Pem>, ConfigError> {
+    ) -> Result<Option<Pem>, String> {
         let data_field = format!("{field}-data");
         if let Some(data) = data {
             let bytes = decoded(data).map_err(|why| self.error(&data_field, why))?;
@@ -236,7 +208,7 @@ impl<T> Entry<T> {
     }
 
     /// A field names a file that does not exist. It is not repeated: it may be the secret itself.
-    pub(super) fn no_file(&self, field: &str, instead: &str) -> ConfigError {
+    pub(super) fn no_file(&self, field: &str, instead: &str) -> String {
         self.error(
             field,
             format_args!(

@@ -1,10 +1,10 @@
 //! The files of a kubeconfig: read with limits, then merged, the first that says something wins.
 
-use super::access::ConfigError;
-use super::entry::{Entry, Kind, Text, explained, shown};
+use super::entry::{Entry, Text, explained, shown, typed};
 use crate::http::read_file;
 use crate::text;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_yaml::Mapping;
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ pub(super) struct Merged {
 
 /// Reads the files. Of several some may be missing or empty, as kubectl has it; a single one must
 /// say something.
-pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, ConfigError> {
+pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
     let mut merged = Merged::default();
     let mut empty = None;
     let mut read_any = false;
@@ -64,9 +64,9 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, ConfigError> {
     }
     if !read_any {
         let list = list(paths);
-        return Err(ConfigError(format!(
+        return Err(format!(
             "kubeconfig: none of these files exists: {list}; correct KUBECONFIG"
-        )));
+        ));
     }
     Ok(merged)
 }
@@ -78,59 +78,54 @@ pub(super) fn list(paths: &[PathBuf]) -> String {
 }
 
 impl Merged {
-    /// The entry of that name; `wanted_by` says who asked for it.
-    pub(super) fn find(
+    /// The entry of that name, its fields by their types; `wanted_by` says who asked for it.
+    pub(super) fn find<T: DeserializeOwned>(
         &self,
-        kind: Kind,
+        kind: &str,
         name: &str,
         wanted_by: &str,
-    ) -> Result<&Entry<Mapping>, ConfigError> {
-        self.of(kind)
-            .find(|entry| entry.name == name)
-            .ok_or_else(|| {
-                ConfigError(format!(
-                    "{wanted_by}: there is no {} {}; {}",
-                    kind.name(),
-                    shown(name),
-                    self.names(kind)
-                ))
-            })
+    ) -> Result<Entry<T>, String> {
+        let Some(entry) = self.of(kind).find(|entry| entry.name == name) else {
+            let (name, names) = (shown(name), self.names(kind));
+            return Err(format!("{wanted_by}: there is no {kind} {name}; {names}"));
+        };
+        let fields = typed(&entry.fields).map_err(|(field, why)| entry.error(&field, why))?;
+        Ok(entry.with(fields))
     }
 
     /// Which ones there are, for people.
-    pub(super) fn names(&self, kind: Kind) -> String {
+    pub(super) fn names(&self, kind: &str) -> String {
         let names: Vec<String> = self.of(kind).map(|entry| shown(&entry.name)).collect();
         match names.as_slice() {
-            [] => format!("the kubeconfig has no {}s", kind.name()),
+            [] => format!("the kubeconfig has no {kind}s"),
             names => format!("there is {}", text::some_of(names)),
         }
     }
 
     pub(super) fn contexts(&self) -> Vec<String> {
-        self.of(Kind::Context)
-            .map(|entry| entry.name.clone())
-            .collect()
+        let contexts = self.of("context");
+        contexts.map(|entry| entry.name.clone()).collect()
     }
 
-    fn of(&self, kind: Kind) -> impl Iterator<Item = &Entry<Mapping>> {
+    fn of(&self, kind: &str) -> impl Iterator<Item = &Entry<Mapping>> {
         self.entries.iter().filter(move |entry| entry.kind == kind)
     }
 
-    fn add(&mut self, path: &Path, file: File) -> Result<(), ConfigError> {
+    fn add(&mut self, path: &Path, file: File) -> Result<(), String> {
         if self.current_context.is_none() {
             let name = file.current_context.filter(|name| !name.is_empty());
             self.current_context = name.map(|name| (name.to_string(), path.to_owned()));
         }
         let lists = [
-            (Kind::Cluster, file.clusters),
-            (Kind::Context, file.contexts),
-            (Kind::User, file.users),
+            ("cluster", file.clusters),
+            ("context", file.contexts),
+            ("user", file.users),
         ];
         for (kind, list) in lists {
             let mut here: Vec<Entry<Mapping>> = Vec::new();
             for Named { name, fields } in list.unwrap_or_default() {
                 if here.iter().any(|other| other.name == *name) {
-                    let (kind, name) = (kind.name(), shown(&name));
+                    let name = shown(&name);
                     return Err(error(
                         path,
                         format_args!("{kind}s: {name} is there twice; remove or rename one"),
@@ -150,12 +145,12 @@ impl Merged {
     }
 }
 
-fn error(path: &Path, why: impl std::fmt::Display) -> ConfigError {
-    ConfigError(format!("kubeconfig {}: {why}", path.display()))
+fn error(path: &Path, why: impl std::fmt::Display) -> String {
+    format!("kubeconfig {}: {why}", path.display())
 }
 
 /// None: it says nothing.
-fn parse(path: &Path) -> Result<Option<File>, ConfigError> {
+fn parse(path: &Path) -> Result<Option<File>, String> {
     let bytes = read_file(path, LIMIT_BYTES).map_err(|why| error(path, why))?;
     let Ok(text) = String::from_utf8(bytes) else {
         return Err(error(path, "the file is not text (UTF-8)"));

@@ -6,15 +6,15 @@ mod entry;
 mod exec;
 mod file;
 
-pub use access::{Access, ConfigError, EXEC_TIME_LIMIT, Options};
+pub use access::{Access, EXEC_TIME_LIMIT, Options};
 
 use crate::http::{Roots, SecretSource, Tls, TlsSource, parse_authorities, read_file};
-use access::{server_url, unencrypted};
+use access::server_url;
 use entry::shown;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Reads what is there and says how to reach the cluster. No call is made.
-pub fn load(options: &Options) -> Result<Access, ConfigError> {
+pub fn load(options: &Options) -> Result<Access, String> {
     let context = options.context.as_deref();
     let mut access = if !options.kubeconfig.is_empty() {
         context::load(&options.kubeconfig, options)?
@@ -25,63 +25,51 @@ pub fn load(options: &Options) -> Result<Access, ConfigError> {
         by_default(options, context)?
     };
     if let Some(master) = &options.master {
-        access.server =
-            server_url(master).map_err(|why| ConfigError(format!("--master: {why}")))?;
+        access.server = server_url(master).map_err(|why| format!("--master: {why}"))?;
         access.origin = format!("--master, and {}", access.origin);
-        access.unencrypted = unencrypted(&access.server, access.proxy.as_ref())
-            .then(|| format!("--master: {:?}", access.server));
+        access.named_by = "--master".into();
     }
     Ok(access)
 }
 
 /// The names of all contexts of the kubeconfig.
-pub fn contexts(options: &Options) -> Result<Vec<String>, ConfigError> {
-    let default_path = options
-        .home
-        .iter()
-        .map(|home| home.join(".kube/config"))
-        .collect();
-    let paths = match options.kubeconfig.is_empty() {
-        true => &default_path,
-        false => &options.kubeconfig,
+pub fn contexts(options: &Options) -> Result<Vec<String>, String> {
+    let paths = match options.kubeconfig.as_slice() {
+        [] => &Vec::from_iter(default_path(options)),
+        paths => paths,
     };
     Ok(file::read(paths)?.contexts())
 }
 
+fn default_path(options: &Options) -> Option<PathBuf> {
+    options.home.as_ref().map(|home| home.join(".kube/config"))
+}
+
 /// Without a flag, a variable or a pod: the file that kubectl reads, or an address alone.
-fn by_default(options: &Options, context: Option<&str>) -> Result<Access, ConfigError> {
-    let default_path = options.home.as_ref().map(|home| home.join(".kube/config"));
-    if let Some(path) = default_path.filter(|path| path.exists()) {
+fn by_default(options: &Options, context: Option<&str>) -> Result<Access, String> {
+    if let Some(path) = default_path(options).filter(|path| path.exists()) {
         return context::load(&[path], options);
     }
     if options.master.is_some() {
         no_context(context, "~/.kube/config does not exist")?;
-        return Ok(Access {
-            server: String::new(),
-            tls: Tls::default().into(),
-            proxy: None,
-            login: SecretSource::none().into(),
-            namespace: None,
-            origin: "no credentials".into(),
-            unencrypted: None,
-        });
+        return Ok(Access::without_credentials(""));
     }
-    Err(ConfigError(
+    Err(
         "no cluster to talk to: give --kubeconfig or set KUBECONFIG (outside a cluster there is no \
          KUBERNETES_SERVICE_HOST, and ~/.kube/config does not exist)"
             .into(),
-    ))
+    )
 }
 
 /// `--context` names a certain cluster: no other one may be used instead.
-fn no_context(context: Option<&str>, why: &str) -> Result<(), ConfigError> {
+fn no_context(context: Option<&str>, why: &str) -> Result<(), String> {
     match context {
         None => Ok(()),
-        Some(name) => Err(ConfigError(format!(
+        Some(name) => Err(format!(
             "--context: there is no kubeconfig to look for context {} in ({why}); give --kubeconfig, set KUBECONFIG, \
              or leave --context out",
             shown(name)
-        ))),
+        )),
     }
 }
 
@@ -92,18 +80,18 @@ const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const CA_LIMIT_BYTES: u64 = 4 << 20;
 
 /// In a pod: its service account.
-fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, ConfigError> {
+fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, String> {
     let ca_path = mount.join("ca.crt");
-    let tls = tls_of(&ca_path).map_err(ConfigError)?;
+    let tls = tls_of(&ca_path)?;
     let host = if host.contains(':') {
         format!("[{host}]")
     } else {
         host.to_owned()
     };
     if port.parse::<u16>().is_err() {
-        return Err(ConfigError(format!(
+        return Err(format!(
             "in-cluster: KUBERNETES_SERVICE_PORT: {port:?} is not a port"
-        )));
+        ));
     }
     Ok(Access {
         server: format!("https://{host}:{port}"),
@@ -112,7 +100,7 @@ fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, ConfigErro
         login: SecretSource::file(mount.join("token"), None).into(),
         namespace: std::fs::read_to_string(mount.join("namespace")).ok(),
         origin: "in-cluster service account".into(),
-        unencrypted: None,
+        named_by: String::new(),
     })
 }
 
@@ -199,7 +187,7 @@ mod tests {
             .map(|_| ())
             .unwrap_err();
         assert_eq!(
-            error.0,
+            error,
             "in-cluster: /nowhere/ca.crt: the file does not exist; correct the path; does the pod have a service \
              account (automountServiceAccountToken)?"
         );

@@ -5,9 +5,8 @@
 
 mod program;
 
-use super::access::ConfigError;
 use super::entry::{Entry, User};
-use crate::http::{self, Identity, IdentityError, Issuer, Secret};
+use crate::http::{self, Identity, Issuer, Pem, Secret};
 use jiff::Timestamp;
 use program::Program;
 use serde::Deserialize;
@@ -56,9 +55,9 @@ impl Plugin {
     /// The user's, if it has one. It is looked for, but not run.
     pub(super) fn of(
         user: &Entry<User>,
-        cluster_info: impl FnOnce() -> Result<Value, ConfigError>,
+        cluster_info: impl FnOnce() -> Result<Value, String>,
         time_limit: Duration,
-    ) -> Result<Option<Plugin>, ConfigError> {
+    ) -> Result<Option<Plugin>, String> {
         let Some(exec) = &user.fields.exec else {
             return Ok(None);
         };
@@ -147,23 +146,17 @@ impl Issuer for Arc<Plugin> {
             let held = plugin.held();
             (held.good(Timestamp::now()), held.fresh_failure().is_some())
         };
-        match good() {
-            (Some((issued, false)), _) | (Some((issued, true)), true) => return Ok(issued),
-            (Some((issued, true)), false) => {
+        if let (Some((issued, is_due)), has_failed) = good() {
+            if is_due && !has_failed {
                 renew_meanwhile(plugin);
-                return Ok(issued);
             }
-            (None, _) => {}
+            return Ok(issued);
         }
         let _running = plugin.lock_running();
         // Another thread may have run it while this one waited.
-        if let (Some((issued, _)), _) = good() {
-            return Ok(issued);
+        if let (None, false) = good() {
+            plugin.run();
         }
-        if let Some(why) = plugin.held().fresh_failure() {
-            return Err(why.to_owned());
-        }
-        plugin.run();
         let held = plugin.held();
         match (held.good(Timestamp::now()), &held.failure) {
             (Some((issued, _)), _) => Ok(issued),
@@ -256,17 +249,18 @@ fn parse(
     if let Some(Err(why)) = token.as_ref().map(Secret::check) {
         return Err(bad("token", why));
     }
-    let certificate = filled(status.client_certificate_data);
-    let identity = match (certificate, filled(status.client_key_data)) {
+    let pem = |text, origin: &str| {
+        let bytes = filled(text)?.into_bytes();
+        let origin = origin.to_owned();
+        Some(Pem { bytes, origin })
+    };
+    let certificate = pem(status.client_certificate_data, "clientCertificateData");
+    let identity = match (certificate, pem(status.client_key_data, "clientKeyData")) {
         (None, None) => None,
-        (Some(certificate), Some(key)) => Some(
-            Identity::from_pem(certificate.as_bytes(), key.as_bytes()).map_err(
-                |error| match error {
-                    IdentityError::Certificate(why) => bad("clientCertificateData", &why),
-                    IdentityError::Key(why) => bad("clientKeyData", &why),
-                },
-            )?,
-        ),
+        (Some(certificate), Some(key)) => {
+            let identity = Identity::from_pem(&certificate, &key);
+            Some(identity.map_err(|why| format!("the program's status.{why}"))?)
+        }
         _ => {
             return Err(bad(
                 "clientCertificateData",

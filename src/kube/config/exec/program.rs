@@ -1,7 +1,6 @@
 //! The fields of `exec`: which program, with what, and what it gets to know; and how it is run: what it prints and how
 //! long it takes are bounded, and nothing of it stays behind when we end it.
 
-use super::super::access::ConfigError;
 use super::super::entry::{Entry, Exec, User, may_be_secret, shown, typed};
 use serde_json::json;
 use serde_yaml::Mapping;
@@ -43,8 +42,8 @@ impl Program {
     pub(super) fn of(
         user: &Entry<User>,
         exec: &Mapping,
-        cluster_info: impl FnOnce() -> Result<serde_json::Value, ConfigError>,
-    ) -> Result<Program, ConfigError> {
+        cluster_info: impl FnOnce() -> Result<serde_json::Value, String>,
+    ) -> Result<Program, String> {
         let error = |field: &str, why: &str| user.error(&format!("exec.{field}"), why);
         let exec: Exec = typed(exec).map_err(|(field, why)| error(&field, &why))?;
         let version = version(exec.api_version.as_deref());
