@@ -66,6 +66,7 @@ pub(super) struct Execution<T> {
     pub(super) id: u64,
     /// What the changes are for.
     pub(super) subject: T,
+    controller: &'static str,
     /// E.g. `service/default/web`.
     object: String,
     queue: VecDeque<Box<dyn Change>>,
@@ -77,8 +78,7 @@ pub(super) struct Execution<T> {
     begins_by: Option<Instant>,
     /// How often the cloud answered "busy" to the next change.
     tries: u32,
-    /// One of the targets to be added was added; one was refused.
-    target_added: bool,
+    /// One of the targets to be added was refused.
     target_refused: bool,
     /// A line for each change that was made.
     pub(super) lines: Vec<String>,
@@ -177,6 +177,7 @@ impl<T> Executor<T> {
         self.executions.push(Execution {
             id: self.last_id,
             subject,
+            controller: self.controller,
             object,
             queue: changes.into(),
             is_in_flight: false,
@@ -184,7 +185,6 @@ impl<T> Executor<T> {
             not_before: Instant::now(),
             begins_by,
             tries: 0,
-            target_added: false,
             target_refused: false,
             lines: Vec::new(),
             made: Vec::new(),
@@ -311,10 +311,10 @@ impl<T> Executor<T> {
 
     /// When to ask whether actions have ended. Actions that started one soon after the other share a question.
     fn next_question(&self) -> Option<Instant> {
-        let asked_after = match self.is_in_turn {
+        let asked_after = self.scaled(match self.is_in_turn {
             true => ASKED_AFTER_IN_TURN,
             false => ASKED_AFTER,
-        };
+        });
         let mut moments = Vec::new();
         let mut starts = Vec::new();
         let all_wait =
@@ -328,10 +328,7 @@ impl<T> Executor<T> {
                 match running.asked {
                     None if waits => starts.push(running.since),
                     Some(asked) if waits => moments.push(asked + running.pause),
-                    asked => {
-                        let last = asked.unwrap_or(running.since);
-                        moments.push(last + self.scaled(asked_after));
-                    }
+                    asked => moments.push(asked.unwrap_or(running.since) + asked_after),
                 }
             }
         }
@@ -357,11 +354,10 @@ impl<T> Executor<T> {
                     true => FIRST_PAUSE,
                     false => FOLLOW_PAUSE,
                 };
-                let (controller, pause) = (self.controller, self.scaled(pause));
-                let first_question = self.scaled(FIRST_PAUSE);
-                let execution = self.executions.iter_mut().find(|one| one.id == id);
-                if let Some(execution) = execution {
-                    execution.answered(controller, change, applied, pause, first_question);
+                let (pause, first_question) = (self.scaled(pause), self.scaled(FIRST_PAUSE));
+                let mut executions = self.executions.iter_mut();
+                if let Some(execution) = executions.find(|one| one.id == id) {
+                    execution.answered(change, applied, pause, first_question);
                 }
             }
             Response::Ended(actions, ended) => self.handle_ended(&actions, ended),
@@ -379,9 +375,8 @@ impl<T> Executor<T> {
         match ended {
             Ok(mut ended) => {
                 self.unanswered = 0;
-                for execution in &mut self.executions {
-                    execution.actions_ended(self.controller, &mut ended);
-                }
+                let executions = self.executions.iter_mut();
+                executions.for_each(|one| one.actions_ended(&mut ended));
             }
             Err(error) if self.unanswered + 1 >= QUESTIONS_AT_MOST => {
                 self.unanswered = 0;
@@ -400,14 +395,13 @@ impl<T> Executor<T> {
         for execution in self.executions.iter_mut().filter(|one| is_given_up(one)) {
             let running = execution.running.iter().map(|running| &running.change);
             let first = running.chain(&execution.queue).next();
-            let what = first
-                .map(|change| change.description().failed())
-                .unwrap_or_default();
+            let what = first.map(|change| change.description().failed());
+            let what = what.unwrap_or_default();
             let error = Error::new(kind.clone(), format!("{what}: {why}"));
             for running in std::mem::take(&mut execution.running) {
                 let (object, change) = (&execution.object, running.change.description());
                 log::info!("{object}: {change} (begun; its end was not waited for)");
-                count(self.controller, &*running.change, Err(&error));
+                execution.count(&*running.change, Err(&error));
             }
             execution.end(End::Failed(error));
         }
@@ -435,9 +429,8 @@ impl<T> Execution<T> {
 
     /// It failed for a reason for which other changes of the same object would fail.
     fn fails_for_all(&self) -> bool {
-        let is_about_it =
-            |error: &Error| matches!(error.kind, ErrorKind::Other | ErrorKind::NotFound);
-        self.error().is_some_and(|error| !is_about_it(error))
+        let kind = self.error().map(|error| &error.kind);
+        !matches!(kind, None | Some(ErrorKind::Other | ErrorKind::NotFound))
     }
 
     /// Why the rest was not made.
@@ -454,11 +447,10 @@ impl<T> Execution<T> {
 
     /// Could its next change be sent, although others may run?
     fn can_send(&self) -> bool {
-        let follows = |change: &dyn Change| {
-            self.running.is_empty() || (self.tries == 0 && change.may_follow_at_once())
-        };
-        let next = self.queue.front();
-        !self.is_in_flight && next.is_some_and(|change| follows(&**change))
+        !self.is_in_flight
+            && self.queue.front().is_some_and(|next| {
+                self.running.is_empty() || (self.tries == 0 && next.may_follow_at_once())
+            })
     }
 
     /// Nothing can be sent before an action has ended.
@@ -468,16 +460,14 @@ impl<T> Execution<T> {
 
     /// Was an action still running when it was asked about, and started longer ago?
     fn is_late(&self, longest: Duration, now: Instant) -> bool {
-        let is_late = |one: &Running| {
-            one.asked.is_some() && now.saturating_duration_since(one.since) > longest
-        };
-        !self.is_in_flight && self.running.iter().any(is_late)
+        let mut asked = self.running.iter().filter(|one| one.asked.is_some());
+        !self.is_in_flight && asked.any(|one| now.saturating_duration_since(one.since) > longest)
     }
 
     /// Takes the next change out of the queue. None: it and the rest are not to be made.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
         let change = self.queue.pop_front()?;
-        let has_no_other = self.target_refused && !self.target_added;
+        let has_no_other = self.target_refused && !self.made.iter().any(|one| adds_target(&**one));
         if change.needs_another_first() && has_no_other {
             // The last target would go, and the changes after it rest on that.
             self.queue.clear();
@@ -494,7 +484,6 @@ impl<T> Execution<T> {
     /// The cloud's answer to a change.
     fn answered(
         &mut self,
-        controller: &'static str,
         change: Box<dyn Change>,
         applied: Result<Applied, Error>,
         follow_pause: Duration,
@@ -514,18 +503,18 @@ impl<T> Execution<T> {
                 action
             }
             Ok(Applied::Overtaken) => {
-                count(controller, &*change, Err(&Error::new(ErrorKind::Busy, "")));
+                self.count(&*change, Err(&Error::new(ErrorKind::Busy, "")));
                 return self.end(End::Overtaken(change.description().to_string()));
             }
             Err(error) => {
-                count(controller, &*change, Err(&error));
+                self.count(&*change, Err(&error));
                 return self.answered_with_error(change, error, now + follow_pause);
             }
         };
         self.tries = 0;
         let Some(action) = action else {
             self.not_before = now;
-            return self.is_made(controller, change);
+            return self.is_made(change);
         };
         log::debug!("{}: {} (begun)", self.object, change.description());
         let waiting = waiting_for(Awaited::Event, || {
@@ -550,7 +539,8 @@ impl<T> Execution<T> {
                 self.not_before = again;
                 self.queue.push_front(change);
             }
-            _ if change.may_fail_alone() && is_about_one_change(&error) => {
+            // The cloud would not refuse another one for the same reason.
+            ErrorKind::Other | ErrorKind::NotFound | ErrorKind::Busy if change.may_fail_alone() => {
                 self.tries = 0;
                 self.refuse(&*change, error);
             }
@@ -558,17 +548,17 @@ impl<T> Execution<T> {
         }
     }
 
-    fn actions_ended(&mut self, controller: &'static str, ended: &mut Ended) {
+    fn actions_ended(&mut self, ended: &mut Ended) {
         for running in std::mem::take(&mut self.running) {
             match ended.remove(&running.action) {
                 None => self.running.push(running),
                 Some(Ok(())) => {
                     self.not_before = Instant::now();
-                    self.is_made(controller, running.change);
+                    self.is_made(running.change);
                 }
                 Some(Err(error)) => {
                     let change = running.change;
-                    count(controller, &*change, Err(&error));
+                    self.count(&*change, Err(&error));
                     let why = format!("{}: {}", change.description().failed(), error.message);
                     let error = Error::new(error.kind, why);
                     match change.may_fail_alone() {
@@ -580,13 +570,18 @@ impl<T> Execution<T> {
         }
     }
 
-    fn is_made(&mut self, controller: &'static str, change: Box<dyn Change>) {
-        count(controller, &*change, Ok(()));
+    fn is_made(&mut self, change: Box<dyn Change>) {
+        self.count(&*change, Ok(()));
         let made = change.description();
-        log_change(controller, &self.object, &made);
-        self.target_added |= adds_target(&*change);
+        log_change(self.controller, &self.object, &made);
         self.lines.extend(made.done());
         self.made.push(change);
+    }
+
+    fn count(&self, change: &dyn Change, outcome: Result<(), &Error>) {
+        let change = change.json();
+        let kind = change["change"].as_str().unwrap_or_default();
+        count_change(self.controller, kind, outcome);
     }
 
     fn refuse(&mut self, change: &dyn Change, error: Error) {
@@ -665,23 +660,6 @@ impl<'scope, 'env> Requests<'scope, 'env> {
 
 fn adds_target(change: &dyn Change) -> bool {
     change.may_fail_alone() && change.kind() == ChangeKind::Targets
-}
-
-fn count(controller: &str, change: &dyn Change, outcome: Result<(), &Error>) {
-    let change = change.json();
-    count_change(
-        controller,
-        change["change"].as_str().unwrap_or_default(),
-        outcome,
-    );
-}
-
-/// The cloud refuses this change, and would not refuse another one for the same reason.
-fn is_about_one_change(error: &Error) -> bool {
-    matches!(
-        error.kind,
-        ErrorKind::Other | ErrorKind::NotFound | ErrorKind::Busy
-    )
 }
 
 #[cfg(test)]

@@ -76,7 +76,15 @@ impl Source {
     }
 
     pub fn is_default(&self) -> bool {
-        matches!(self, Source::Default(_))
+        self.setting().is_some()
+    }
+
+    /// Of a value that is unset: the setting whose default it is.
+    pub fn setting(&self) -> Option<&str> {
+        match self {
+            Source::Default(setting) => Some(setting),
+            _ => None,
+        }
     }
 }
 

@@ -131,20 +131,19 @@ impl Schedule {
             let is_ours = || server_of(node, &*apis.provider).is_some();
             is_new && node.spec.pod_cidrs.is_empty() && is_ours()
         });
-        let lacking: HashMap<&str, &str> = lacking
+        let mut due: HashMap<&str, &str> = lacking
             .map(|node| (node.metadata.uid.as_str(), node.name()))
             .collect();
-        self.unassigned.keep(|uid| lacking.contains_key(uid));
-        let mut due: Vec<_> = lacking.into_iter().collect();
-        due.retain(|(uid, _)| !self.unassigned.is_waiting(uid, now));
-        due.truncate(UNASSIGNED_AT_MOST);
+        self.unassigned.keep(|uid| due.contains_key(uid));
+        due.retain(|uid, _| !self.unassigned.is_waiting(uid, now));
         if due.is_empty() {
             return Ok(None);
         }
-        let names: Vec<String> = due.iter().map(|(_, name)| (*name).to_owned()).collect();
+        let (uids, names): (Vec<&str>, Vec<&str>) =
+            due.into_iter().take(UNASSIGNED_AT_MOST).unzip();
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
         let nodes = apis.nodes.again(&names, settings.interval() / 2)?.value;
-        due.iter()
-            .for_each(|(uid, _)| self.unassigned.failed(uid, now));
+        uids.iter().for_each(|uid| self.unassigned.failed(uid, now));
         Ok(Some(nodes))
     }
 }

@@ -56,13 +56,12 @@ impl Controller for RouteController {
         if selection.is_explicit() {
             return self.sync(apis).report;
         }
-        let compared = self.compare(apis);
-        compared.unwrap_or_else(|error| Report::outage(error, String::new()))
+        self.compare(apis)
+            .unwrap_or_else(|error| Report::outage(error, String::new()))
     }
 
     fn propose(&self, apis: &Apis, _: &Selection) -> Result<Vec<Proposal>, Error> {
-        let plan = self.evaluate(apis, POLL_INTERVAL / 2)?;
-        Ok(plan.proposals())
+        Ok(self.evaluate(apis, POLL_INTERVAL / 2)?.proposals())
     }
 }
 
@@ -79,8 +78,8 @@ impl RouteController {
     /// What would be done, by what was read no longer ago than that. Where a server seems to be gone, all are listed
     /// anew.
     pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<Plan, Error> {
-        let observed = self.settings.observe_all(apis, &self.memory, max_age)?;
-        Ok(observed.plan)
+        let observed = self.settings.observe_all(apis, &self.memory, max_age);
+        Ok(observed?.plan)
     }
 
     /// The routes that nodes want, where the cloud does not answer: nothing is planned.
@@ -144,8 +143,8 @@ impl RouteController {
         let observed = self
             .settings
             .observe(apis, &self.memory, &due.nodes, &ages)?;
-        let planned = observed.plan.changes.len();
         let plan = &observed.plan;
+        let planned = plan.changes.len();
         // A new node's server may be missing in a list from before.
         let needs_sync = plan.has_writes() || (due.is_changed && plan.is_blocked());
         self.memory.note_routes(plan, &observed.network.value);
@@ -175,8 +174,7 @@ fn report_findings(apis: &Apis, synced: &Synced) {
     let component = component(apis, EVENT_COMPONENT, NAME);
     for node in &plan.nodes {
         publish(apis, component, &node.object, node.all_findings());
-        let mut findings = node.all_findings();
-        if !findings.any(|finding| finding.reason.is_failure()) {
+        if !node.all_findings().any(|one| one.reason.is_failure()) {
             recovered(apis, component, &node.object);
         }
     }

@@ -166,11 +166,11 @@ impl<'a> Planner<'a> {
                 planner.desired.push(desired);
                 continue;
             }
-            for cidr in node.spec.pod_cidrs.iter() {
-                if let Ok(IpNet::V4(net)) = cidr {
-                    planner.foreign.push((net, node.name()));
-                }
-            }
+            let pods = node.spec.pod_cidrs.iter().filter_map(|cidr| match cidr {
+                Ok(IpNet::V4(net)) => Some((net, node.name())),
+                _ => None,
+            });
+            planner.foreign.extend(pods);
         }
         planner.desired.sort_by_key(|desired| desired.node.name());
         planner
@@ -389,21 +389,16 @@ impl<'a> Planner<'a> {
                 let accepted = self.accepted.get(destination);
                 let accepted = accepted.filter(|(_, of)| *of == place);
                 let want = accepted.map(|(route, _)| *route);
-                let step = match want {
-                    None => Step::Cannot,
-                    Some(_) if there >= network.routes_at_most => {
-                        let why = format!(
-                            "network {} has all of the {} routes that it takes",
-                            network.name, network.routes_at_most
-                        );
-                        desired.obstacle = Some(why);
-                        Step::Cannot
-                    }
-                    Some(_) => {
-                        there += 1;
-                        Step::Add
-                    }
-                };
+                let has_room = there < network.routes_at_most;
+                if want.is_some() && !has_room {
+                    desired.obstacle = Some(format!(
+                        "network {} has all of the {} routes that it takes",
+                        network.name, network.routes_at_most
+                    ));
+                }
+                let is_added = want.is_some() && has_room;
+                there += usize::from(is_added);
+                let step = if is_added { Step::Add } else { Step::Cannot };
                 let server = want.and_then(|route| self.servers.get(&route.gateway));
                 rows.push(Row {
                     destination: *destination,
@@ -484,16 +479,14 @@ impl<'a> Planner<'a> {
         let lost: Vec<&Ipv4Net> = lost.flat_map(|one| &one.cidrs).collect();
         let is_lost = |row: &Row| lost.iter().any(|net| overlap(**net, row.destination));
         let stale = rows.iter().filter(|row| row.state == State::Stale);
-        for row in stale.filter(|row| !is_lost(row)) {
-            if let Some(route) = &row.have {
-                let server = row.server.as_deref().unwrap_or_default();
-                let why = format!(
-                    "the route {route} leads to server {server}, which is no node's, and is left unchanged; delete it by \
-                     hand when it is not needed"
-                );
-                findings.push(Finding::warning(Reason::StaleRoute, why));
-            }
-        }
+        findings.extend(stale.filter(|row| !is_lost(row)).filter_map(|row| {
+            let (route, server) = (row.have?, row.server.as_deref().unwrap_or_default());
+            let why = format!(
+                "the route {route} leads to server {server}, which is no node's, and is left unchanged; delete it by \
+                 hand when it is not needed"
+            );
+            Some(Finding::warning(Reason::StaleRoute, why))
+        }));
         let cidrs = self.inputs.cluster_cidrs.iter();
         findings.extend(cidrs.filter_map(|cidr| self.misplaced(cidr)));
         let is_any_wanted = self.desired.iter().any(|one| !one.cidrs.is_empty());

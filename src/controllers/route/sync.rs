@@ -9,7 +9,7 @@ use crate::cache::{Apis, Error};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Outage, Report, count_write, log_change};
 use crate::kube::{self, Node, retry_on_conflict};
-use crate::provider::{self, Description, ErrorKind, Instance, Route, RouteChange, Routes};
+use crate::provider::{self, ErrorKind, Instance, Route, RouteChange, Routes};
 use ipnet::Ipv4Net;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -53,8 +53,8 @@ pub(super) struct Sync<'a> {
     apis: &'a Apis,
     settings: &'a Settings,
     memory: &'a mut Memory,
-    /// Object, line and the same for programs, of each condition that was set.
-    conditions: Vec<(String, Description, Value)>,
+    /// Of each node whose condition was set, and to what.
+    conditions: Vec<(String, bool)>,
     /// Nodes whose condition was written or is right, by UID.
     said: HashSet<String>,
     /// No other condition is written. With the error of the API server that does not answer; without: the gate is
@@ -242,10 +242,8 @@ impl<'a> Sync<'a> {
         match patch_condition(self.apis, plan, unavailable) {
             Ok(false) => {}
             Ok(true) => {
-                let description = condition(unavailable);
-                log_change(NAME, &object, &description);
-                self.conditions
-                    .push((object, description, condition_json(unavailable)));
+                log_change(NAME, &object, &condition(unavailable));
+                self.conditions.push((object, unavailable));
             }
             Err(error) if error.is_refused() => self.mute = Some(None),
             Err(error) => {
@@ -268,40 +266,36 @@ impl<'a> Sync<'a> {
     /// After the cloud did not answer between the two changes of a replacement, these pods
     /// can't be reached: it is tried again in a moment.
     fn may_continue(&mut self, cloud: &dyn Routes) -> bool {
-        match &self.stopped {
-            Some(Some(Error::Cloud(error)))
-                if error.kind == ErrorKind::Unavailable
-                    && self.is_interrupted()
-                    && cloud.may_wait() =>
-            {
-                log::warn!("{error}; a route was deleted to be replaced: trying again");
-                std::thread::sleep(self.settings.scaled(AGAIN_AFTER));
-                self.stopped = None;
-                true
-            }
-            _ => false,
+        let Some(Some(Error::Cloud(error))) = &self.stopped else {
+            return false;
+        };
+        let is_away = error.kind == ErrorKind::Unavailable;
+        if !is_away || !self.is_interrupted() || !cloud.may_wait() {
+            return false;
         }
+        log::warn!("{error}; a route was deleted to be replaced: trying again");
+        std::thread::sleep(self.settings.scaled(AGAIN_AFTER));
+        self.stopped = None;
+        true
     }
 
     fn finish(mut self) -> Synced {
         let left = self.left();
         let is_interrupted = self.stopped.is_some() && self.is_interrupted();
         if self.stopped.is_none() {
-            for changes in &left {
-                let why = format!(
-                    "{}: others change the network too",
-                    changes[0].description().failed()
-                );
-                self.synced.report.fail(changes[0].object(), why, None);
+            for change in left.iter().map(|changes| &changes[0]) {
+                let failed = change.description().failed();
+                let why = format!("{failed}: others change the network too");
+                self.synced.report.fail(change.object(), why, None);
             }
             self.set_conditions(true);
         }
         let Synced {
             report, plan, made, ..
         } = &mut self.synced;
-        for (object, description, json) in self.conditions {
-            report.add_changes(&object, &description);
-            made.push((object, json));
+        for (object, unavailable) in self.conditions {
+            report.add_changes(&object, &condition(unavailable));
+            made.push((object, condition_json(unavailable)));
         }
         // Those of additions that are blocked are their nodes' obstacles.
         self.blocked.retain(|(change, _)| change.is_deletion());
@@ -367,13 +361,11 @@ fn patch_condition(apis: &Apis, plan: &NodePlan, unavailable: bool) -> Result<bo
         let begun = Instant::now();
         let patched = apis.kube.patch_node_condition(node.name(), &body);
         count_write(NAME, "condition", patched.as_ref().map(drop));
-        match patched {
-            Err(error) if error.is_not_found() => Ok(false),
-            patched => {
-                apis.nodes.written(patched?, begun);
-                Ok(true)
-            }
+        if patched.as_ref().is_err_and(kube::Error::is_not_found) {
+            return Ok(false);
         }
+        apis.nodes.written(patched?, begun);
+        Ok(true)
     })
 }
 

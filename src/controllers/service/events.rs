@@ -106,21 +106,21 @@ pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<String, FailedTry> {
     let mut last = HashMap::new();
     for event in events {
         let mut reasons = Reason::ALL.iter();
-        let reason = reasons.find(|reason| reason.name() == event.reason);
-        let failed = reason
-            .is_some_and(|one| one.is_failure())
-            .then(|| FailedTry {
-                reason: event.reason.clone(),
-                message: event.message.clone(),
-                at: event.at(),
-            });
-        if failed.is_some() || reason.is_some_and(|one| one.is_success()) {
-            last.insert(event.involved_object.uid.clone(), failed);
+        let uid = &event.involved_object.uid;
+        match reasons.find(|reason| reason.name() == event.reason) {
+            Some(reason) if reason.is_failure() => {
+                let failed = FailedTry {
+                    reason: event.reason.clone(),
+                    message: event.message.clone(),
+                    at: event.at(),
+                };
+                last.insert(uid.clone(), failed);
+            }
+            Some(reason) if reason.is_success() => drop(last.remove(uid)),
+            _ => {}
         }
     }
-    let last = last.into_iter();
-    last.filter_map(|(uid, failed)| Some((uid, failed?)))
-        .collect()
+    last
 }
 
 impl FailedTry {

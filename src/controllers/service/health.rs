@@ -22,6 +22,9 @@ const UNHEALTHY: &str = "unhealthy";
 
 const NO_POD: &str = "no pod on this node (externalTrafficPolicy: Local)";
 
+const CHECK_PODS: &str = "check the pods (kubectl get endpointslices, kubectl logs), and what they are asked: annotations \
+                          health-check-http-path, health-check-http-status-codes, uses-proxyprotocol";
+
 /// Notes the cause with each health check that fails. Servers were mostly read for the plans; where nothing is wrong no
 /// call is made, and where they can't be read no server counts as off.
 pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan]) {
@@ -29,11 +32,6 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
     if found.all(|balancer| balancer.health() == BalancerHealth::All) {
         return;
     }
-    note_causes(plans, &servers_off(apis, nodes));
-}
-
-/// Names of the nodes whose server is off.
-fn servers_off<'a>(apis: &Apis, nodes: &'a [Arc<Node>]) -> HashSet<&'a str> {
     let servers = apis.instances(Duration::MAX, Urgency::Asked);
     let servers = servers.map(|view| view.value).unwrap_or_default();
     let off = servers.iter().filter(|server| server.is_off);
@@ -43,24 +41,17 @@ fn servers_off<'a>(apis: &Apis, nodes: &'a [Arc<Node>]) -> HashSet<&'a str> {
         server.is_some_and(|id| off.contains(&id))
     };
     let off = nodes.iter().filter(is_off);
-    off.map(|node| node.name()).collect()
-}
-
-/// Pure. `off`: nodes whose server is off.
-fn note_causes(plans: &mut [ServicePlan], off: &HashSet<&str>) {
+    let off: HashSet<&str> = off.map(|node| node.name()).collect();
     for plan in plans {
         let is_local = plan.service.spec.external_traffic_policy == "Local";
-        let targets = plan
-            .cloud
-            .found
-            .iter_mut()
-            .flat_map(|found| &mut found.targets);
-        for target in targets {
+        let found = plan.cloud.found.iter_mut();
+        for target in found.flat_map(|found| &mut found.targets) {
             let is_off = off.contains(target.name.as_str());
-            let checks = target.health.iter_mut();
-            checks
-                .filter(|health| health.status == UNHEALTHY)
-                .for_each(|health| health.cause = Some(cause(health, is_local, is_off)));
+            for health in &mut target.health {
+                if health.status == UNHEALTHY {
+                    health.cause = Some(cause(health, is_local, is_off));
+                }
+            }
         }
     }
 }
@@ -68,6 +59,7 @@ fn note_causes(plans: &mut [ServicePlan], off: &HashSet<&str>) {
 /// Of a health check that fails, by the words of Hetzner's API: `detail` and `http_status_code`.
 fn cause(health: &Health, is_local: bool, is_off: bool) -> Cause {
     let detail = health.detail.as_deref().unwrap_or_default();
+    let answers = format!("answers {}", health.http_status.unwrap_or_default());
     let (message, remedy) = match (detail, health.http_status) {
         _ if is_off => (
             "its server is off",
@@ -88,20 +80,12 @@ fn cause(health: &Health, is_local: bool, is_off: bool) -> Cause {
             "check that the Service has ready pods (kubectl get endpointslices) and that kube-proxy or the CNI runs on \
              the node",
         ),
-        (_, status) => {
-            let message = match (status, detail) {
-                (Some(status), _) => &format!("answers {status}"),
-                (None, "layer7_timeout") => {
-                    "connects, and does not answer in time (layer7_timeout)"
-                }
-                (None, _) => "its health check fails",
-            };
-            return Cause {
-                message: message.into(),
-                remedy: "check the pods (kubectl get endpointslices, kubectl logs), and what they are asked: annotations \
-                         health-check-http-path, health-check-http-status-codes, uses-proxyprotocol",
-            };
-        }
+        (_, Some(_)) => (answers.as_str(), CHECK_PODS),
+        ("layer7_timeout", None) => (
+            "connects, and does not answer in time (layer7_timeout)",
+            CHECK_PODS,
+        ),
+        (_, None) => ("its health check fails", CHECK_PODS),
     };
     let message = message.into();
     Cause { message, remedy }
@@ -118,11 +102,8 @@ pub fn trouble(plan: &ServicePlan) -> Option<(bool, String, &'static str)> {
     }
     let mut by_cause: BTreeMap<&Cause, Vec<&str>> = BTreeMap::new();
     for target in &found.targets {
-        if let Some(cause) = target
-            .health
-            .iter()
-            .find_map(|health| health.cause.as_ref())
-        {
+        let mut causes = target.health.iter().filter_map(|one| one.cause.as_ref());
+        if let Some(cause) = causes.next() {
             by_cause.entry(cause).or_default().push(&target.name);
         }
     }
@@ -133,8 +114,7 @@ pub fn trouble(plan: &ServicePlan) -> Option<(bool, String, &'static str)> {
         .iter()
         .map(|(cause, names)| format!("{}: {}", text::first_of(names, NAMES_SHOWN), cause.message));
     let causes = causes.collect::<Vec<_>>().join("; ");
-    let healthy = found.targets.iter().filter(|one| one.is_healthy()).count();
-    let total = found.targets.len();
+    let (healthy, total) = (found.healthy, found.total);
     let message = format!("{healthy} of {total} targets healthy; {causes}");
     (!is_by_policy).then_some((is_all, message, most.remedy))
 }

@@ -1,7 +1,7 @@
 //! The service controller: a Service of type LoadBalancer gets a load balancer, kept right, and taken away.
 //!
-//! From a Service to its writes: `tick` → `take_up`: Services and nodes are polled (`observe`), those that are due are
-//! planned on what was read last (`plan`) → `sync`: for what has to be written everything is read again, planned once
+//! From a Service to its writes: `tick` → `take_up`: Services and nodes are polled, those that are due are planned on
+//! what was read last (`observe`, `plan`) → `sync`: for what has to be written everything is read again, planned once
 //! more, the finalizer is written, and the executor makes the changes in the cloud; then the status is written.
 //!
 //! | file | its one job |
@@ -35,15 +35,15 @@ pub use plan::{ServicePlan, Want, check, want};
 use super::controller::{self, Controller, Proposal, Selection};
 use super::executor::{Execution, Executor, Requests};
 use super::report::{Outage, Report};
-use crate::cache::{Apis, Error};
-use crate::kube::Service;
+use crate::cache::{Apis, Error, Poll, ReadFrom};
+use crate::kube::{Node, Service};
 use crate::metrics::{LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ};
 use crate::provider::{
     Balancer, BalancerHealth, Kept, LoadBalancerPlan, LoadBalancers, Snapshot, Urgency,
 };
 use due::{Due, Fingerprint};
 use jiff::Timestamp;
-use observe::{Observed, Polled};
+use observe::{Observed, full_name};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,6 +52,18 @@ use sync::{State, Sync, Task};
 /// How often load balancers are listed for orphans alone, where there are neither Services of ours nor orphans:
 /// what could become one is seen before.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
+
+/// How late a label that changes which nodes are targets may be seen.
+const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
+
+/// What Kubernetes shows at one moment.
+struct Polled {
+    nodes: Arc<Vec<Arc<Node>>>,
+    /// Every Service that we may have to do with, by name.
+    services: Vec<Arc<Service>>,
+    /// All Services are compared.
+    is_resync: bool,
+}
 
 pub struct ServiceController {
     state: State,
@@ -117,7 +129,6 @@ impl ServiceController {
         let needs = plan::needs(&observed);
         observed.read_needs(apis, &polled.nodes, needs, begun, Urgency::Asked)?;
         let mut plans = plan::plan(&observed, true);
-        plan::refuse_in_wrong_project(&observed, &mut plans);
         plan::refuse_second_claims(&mut plans);
         health::explain(apis, &polled.nodes, &mut plans);
         Ok(plans)
@@ -235,9 +246,6 @@ impl ServiceController {
 
     /// Load balancers of this cluster whose Service does not exist, as they are since `begun`.
     pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
-        if apis.provider.load_balancers().is_none() {
-            return Ok(Vec::new());
-        }
         let name = &self.state.settings.cluster_name;
         let found = orphans::find(apis, name, begun, Duration::ZERO, Urgency::Needed)?;
         Ok(found.into_iter().map(orphans::plan).collect())
@@ -334,12 +342,56 @@ impl Sync<'_> {
 }
 
 impl State {
-    /// Services and nodes, by Kubernetes alone.
+    /// Services and nodes, by Kubernetes alone. A Service that was known and is not in the list any more may be of
+    /// another type now.
     fn poll(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Polled, Error> {
-        let is_resync = self.due.is_resync_due(self.settings.resync_period, now);
-        let is_busy = !self.busy().is_empty();
-        let known = &self.known;
-        observe::poll(apis, &self.settings, selection, known, is_resync, is_busy)
+        let settings = &self.settings;
+        let is_resync = self.due.is_resync_due(settings.resync_period, now);
+        let is_explicit = selection.is_explicit();
+        let shared = settings.sync_interval / 2;
+        let (age, from) = match is_explicit {
+            true => (shared, ReadFrom::Latest),
+            false if self.busy().is_empty() => (shared, ReadFrom::Cache),
+            // What is executed is compared with what there is now: its plan rests on a read of an earlier tick, and an
+            // old list would not show that a load balancer which is to be deleted is wanted again.
+            false => (Duration::ZERO, ReadFrom::Latest),
+        };
+        let listed = apis.load_balancer_services(age, from)?;
+        let mut known = self.known.clone();
+        if is_resync || is_explicit {
+            let all = apis.any_services(settings.resync_period / 2)?;
+            let ours = all.value.iter().filter(|one| one.has_our_finalizer());
+            let ours = ours.map(|one| &one.metadata);
+            known.extend(ours.map(|meta| (meta.namespace.clone(), meta.name.clone())));
+        }
+        for service in listed.value.iter() {
+            known.remove(&full_name(service));
+        }
+        let mut services = listed.value.as_ref().clone();
+        for (namespace, name) in known {
+            let service = apis.kube.service(&namespace, &name)?;
+            services.extend(
+                service.filter(|one| one.has_our_finalizer() && !one.is_of_type_load_balancer()),
+            );
+        }
+        services.sort_by_cached_key(|service| service.full_name());
+        let poll = Poll {
+            table_max_age: age,
+            // The node controller reads them whole more often, where it runs.
+            whole_max_age: settings.resync_period * 2,
+            metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(settings.time_scale)),
+        };
+        let nodes = match (is_explicit, services.is_empty()) {
+            (true, _) => apis.nodes.whole(age, from)?.value,
+            // Without Services the nodes are not needed.
+            (false, true) => Arc::default(),
+            (false, false) => apis.nodes.poll(poll)?.value,
+        };
+        Ok(Polled {
+            nodes,
+            services,
+            is_resync,
+        })
     }
 
     /// For the Services that are due: what was read last, or for a person what is true now. A Service whose changes are
@@ -388,7 +440,7 @@ impl State {
 
     fn remember(&mut self, polled: &Polled, nodes: Fingerprint) {
         let services = &polled.services;
-        self.known = services.iter().map(|one| observe::full_name(one)).collect();
+        self.known = services.iter().map(|one| full_name(one)).collect();
         self.due.listed(services, nodes);
         self.has_no_services = services.iter().all(|one| want(one) == Want::Nothing);
     }
@@ -396,27 +448,22 @@ impl State {
 
 /// For the metrics.
 fn measure(polled: &Polled) {
-    let state = |service: &Arc<Service>| match want(service) {
-        Want::Nothing => "",
-        Want::Remove => "leaving",
-        Want::Ensure if service.status.load_balancer.ingress.is_empty() => "pending",
-        Want::Ensure => "managed",
+    let is_in = |service: &Service, state: &str| match want(service) {
+        Want::Nothing => false,
+        Want::Remove => state == "leaving",
+        Want::Ensure if service.status.load_balancer.ingress.is_empty() => state == "pending",
+        Want::Ensure => state == "managed",
     };
-    for one in ["managed", "pending", "leaving"] {
-        let services = polled
-            .services
-            .iter()
-            .filter(|service| state(service) == one);
-        LOAD_BALANCERS.set(&[one], services.count() as f64);
+    for state in ["managed", "pending", "leaving"] {
+        let services = polled.services.iter().filter(|one| is_in(one, state));
+        LOAD_BALANCERS.set(&[state], services.count() as f64);
     }
 }
 
 /// The same, by what was read of the load balancers for the plans. It stays as it is until the next read.
 fn measure_health(polled: &Polled, observed: Option<&Observed>) {
-    let wanted = polled
-        .services
-        .iter()
-        .filter(|one| want(one) == Want::Ensure);
+    let services = polled.services.iter();
+    let wanted = services.filter(|one| want(one) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|one| &*one.metadata.uid).collect();
     let health = match observed {
         Some(observed) => observed.snapshot.health(&wanted),

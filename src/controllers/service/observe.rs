@@ -2,15 +2,14 @@
 //!
 //! Ready is not asked for: the load balancer has health checks of its own, and nodes that flap must not churn targets.
 
-use crate::cache::{self, Apis, Error, Poll, ReadFrom};
-use crate::controllers::controller::Selection;
+use crate::cache::{self, Apis, Error};
 use crate::controllers::matching::server_of;
 use crate::kube::{AnyService, Node, Service};
 use crate::provider::{
     self, AddressKind, Cluster, Instance, InstanceId, Needs, NodeAddress, OfferedNode, Provider,
     ProviderId, Reach, Snapshot, Urgency,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,9 +23,6 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 /// The cluster autoscaler is about to remove the node.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
-
-/// How late a label that changes which nodes are targets may be seen.
-const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// Settings of the service controller.
 #[derive(Clone, Debug)]
@@ -45,82 +41,12 @@ pub struct Settings {
     pub time_scale: f64,
 }
 
-/// What Kubernetes shows at one moment.
-pub(super) struct Polled {
-    pub(super) nodes: Arc<Vec<Arc<Node>>>,
-    /// Every Service that we may have to do with, by name.
-    pub(super) services: Vec<Arc<Service>>,
-    /// All Services are compared.
-    pub(super) is_resync: bool,
-}
-
 /// Namespace and name of a Service.
 pub(super) type FullName = (String, String);
 
-/// Services and nodes: read from Kubernetes alone. Those of `known` were of type LoadBalancer or carried our finalizer:
-/// one that is not in the list any more may be of another type now. `is_busy`: changes are being executed.
-pub(super) fn poll(
-    apis: &Apis,
-    settings: &Settings,
-    selection: &Selection,
-    known: &BTreeSet<FullName>,
-    is_resync: bool,
-    is_busy: bool,
-) -> Result<Polled, Error> {
-    let is_explicit = selection.is_explicit();
-    let shared = settings.sync_interval / 2;
-    let (age, from) = match is_explicit {
-        true => (shared, ReadFrom::Latest),
-        false if !is_busy => (shared, ReadFrom::Cache),
-        // What is executed is compared with what there is now: its plan rests on a read of an earlier tick, and an
-        // old list would not show that a load balancer which is to be deleted is wanted again.
-        false => (Duration::ZERO, ReadFrom::Latest),
-    };
-    let listed = apis.load_balancer_services(age, from)?;
-    let mut known = known.clone();
-    if is_resync || is_explicit {
-        let all = apis.any_services(settings.resync_period / 2)?;
-        let ours = all.value.iter().filter(|one| one.has_our_finalizer());
-        known.extend(ours.map(|one| (one.metadata.namespace.clone(), one.metadata.name.clone())));
-    }
-    for service in listed.value.iter() {
-        known.remove(&full_name(service));
-    }
-    let mut services = listed.value.as_ref().clone();
-    for (namespace, name) in known {
-        let service = apis.kube.service(&namespace, &name)?;
-        services.extend(
-            service.filter(|one| one.has_our_finalizer() && !one.is_of_type_load_balancer()),
-        );
-    }
-    services.sort_by_cached_key(|service| service.full_name());
-    let nodes = match (is_explicit, services.is_empty()) {
-        (true, _) => apis.nodes.whole(age, from)?.value,
-        // Without Services the nodes are not needed.
-        (false, true) => Arc::default(),
-        (false, false) => {
-            apis.nodes
-                .poll(Poll {
-                    table_max_age: age,
-                    // The node controller reads them whole more often, where it runs.
-                    whole_max_age: settings.resync_period * 2,
-                    metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(settings.time_scale)),
-                })?
-                .value
-        }
-    };
-    Ok(Polled {
-        nodes,
-        services,
-        is_resync,
-    })
-}
-
 pub(super) fn full_name(service: &Service) -> FullName {
-    (
-        service.metadata.namespace.clone(),
-        service.metadata.name.clone(),
-    )
+    let meta = &service.metadata;
+    (meta.namespace.clone(), meta.name.clone())
 }
 
 /// Everything a plan rests on.
@@ -158,13 +84,7 @@ impl Observed {
                 .value;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
             self.has_own_servers = Some(servers.iter().any(is_own));
-            self.nodes = offered(
-                nodes,
-                &*apis.provider,
-                Some(&servers),
-                &Dedicated::of(apis),
-                true,
-            );
+            self.nodes = offered(apis, nodes, Some(&servers), true);
         }
         Ok(())
     }
@@ -189,7 +109,7 @@ pub(super) fn observe(
     let all = apis.any_services(Duration::MAX)?;
     Ok(Observed {
         cluster: cluster(apis, cluster_name, &all.value, nodes)?,
-        nodes: offered(nodes, &*apis.provider, servers, &Dedicated::of(apis), false),
+        nodes: offered(apis, nodes, servers, false),
         services,
         snapshot: Arc::clone(&snapshot.value),
         answered: snapshot.answered,
@@ -220,29 +140,19 @@ impl Dedicated {
         if let Some(server) = servers.find(|server| server.id == id) {
             return server.public_ipv4;
         }
-        let external = node.status.addresses.iter();
-        let external = external.filter(|one| one.kind == AddressKind::ExternalIP);
-        let mut ips = external.filter_map(NodeAddress::ip);
-        ips.find_map(|ip| match ip {
-            IpAddr::V4(ip) => Some(ip),
-            IpAddr::V6(_) => None,
+        let mut external = node.status.addresses.iter();
+        external.find_map(|one| match (&one.kind, one.ip()?) {
+            (AddressKind::ExternalIP, IpAddr::V4(ip)) => Some(ip),
+            _ => None,
         })
     }
 
-    /// All by which the node can be a target, when it runs on a dedicated server.
-    fn addresses(&self, node: &Node, provider: &dyn Provider) -> Vec<(IpAddr, String)> {
-        if !self.is_known {
-            return Vec::new();
-        }
-        let id = server_of(node, provider).filter(|id| id.dedicated().is_some());
-        let Some(id) = id else {
-            return Vec::new();
-        };
+    /// All by which a node on this server can be a target.
+    fn addresses(&self, node: &Node, id: InstanceId) -> impl Iterator<Item = IpAddr> {
         let own = node.status.addresses.iter();
-        let own = own.filter(|one| one.kind != AddressKind::Hostname);
-        let own = own.filter_map(NodeAddress::ip);
-        let all = own.chain(self.ipv4(node, id).map(IpAddr::from));
-        all.map(|ip| (ip, node.name().to_owned())).collect()
+        let own = own.filter(|one| self.is_known && one.kind != AddressKind::Hostname);
+        let public = self.ipv4(node, id).map(IpAddr::from);
+        own.filter_map(NodeAddress::ip).chain(public)
     }
 }
 
@@ -263,50 +173,47 @@ pub(super) fn cluster(
             why,
         )));
     };
-    let is_foreign =
-        |id: &str| !id.is_empty() && apis.provider.parse_provider_id(id) == ProviderId::Foreign;
-    let server = |node: &Arc<Node>| {
-        let server = server_of(node, &*apis.provider)?;
-        server.cloud()?;
-        Some((server, node.name().to_owned()))
-    };
-    let dedicated = Dedicated::of(apis);
-    Ok(Cluster {
-        dedicated: nodes
-            .iter()
-            .flat_map(|node| dedicated.addresses(node, &*apis.provider))
-            .collect(),
+    let mut cluster = Cluster {
         uid: identity.uid.clone(),
         name: name.to_owned(),
-        service_uids: all
-            .iter()
-            .map(|service| service.metadata.uid.clone())
-            .collect(),
-        servers: nodes.iter().filter_map(server).collect(),
+        service_uids: all.iter().map(|one| one.metadata.uid.clone()).collect(),
+        ..Cluster::default()
+    };
+    let dedicated = Dedicated::of(apis);
+    for node in nodes {
+        let (name, id) = (node.name().to_owned(), &node.spec.provider_id);
+        match apis.provider.parse_provider_id(id) {
+            ProviderId::Ours(server @ InstanceId::Cloud(_)) => {
+                cluster.servers.insert(server, name);
+            }
+            ProviderId::Ours(server) => {
+                let addresses = dedicated.addresses(node, server);
+                let named = addresses.map(|ip| (ip, name.clone()));
+                cluster.dedicated.extend(named);
+            }
+            ProviderId::Foreign if !id.is_empty() => {
+                cluster.foreign_nodes.push((name, id.clone()));
+            }
+            ProviderId::Foreign | ProviderId::Unknown(_) => {}
+        }
         // A host name is no address.
-        addresses: nodes
-            .iter()
-            .flat_map(|node| &node.status.addresses)
-            .filter(|one| matches!(one.kind, AddressKind::InternalIP | AddressKind::ExternalIP))
-            .filter_map(NodeAddress::ip)
-            .collect(),
-        foreign_nodes: nodes
-            .iter()
-            .filter(|node| is_foreign(&node.spec.provider_id))
-            .map(|node| (node.name().to_owned(), node.spec.provider_id.clone()))
-            .collect(),
-    })
+        let ips = node.status.addresses.iter();
+        let ips =
+            ips.filter(|one| matches!(one.kind, AddressKind::InternalIP | AddressKind::ExternalIP));
+        cluster.addresses.extend(ips.filter_map(NodeAddress::ip));
+    }
+    Ok(cluster)
 }
 
 /// The nodes that a plan may use, and what is known of their servers. `servers`: all of them; none: they were not read.
 /// `is_certain`: the list was requested after this pass began.
 fn offered(
+    apis: &Apis,
     nodes: &[Arc<Node>],
-    provider: &dyn Provider,
     servers: Option<&[Instance]>,
-    dedicated: &Dedicated,
     is_certain: bool,
 ) -> Vec<OfferedNode> {
+    let dedicated = Dedicated::of(apis);
     let list = servers.unwrap_or_default().iter();
     let by_id: HashMap<InstanceId, &Instance> = list.map(|one| (one.id, one)).collect();
     let reach = |id: InstanceId| match (by_id.get(&id), servers) {
@@ -317,19 +224,15 @@ fn offered(
         (None, Some(_)) => Reach::Missing { is_certain },
         (None, None) => Reach::Unknown,
     };
-    candidates(nodes, provider)
+    let label = |(key, value): (&_, &_)| (ToString::to_string(key), ToString::to_string(value));
+    candidates(nodes, &*apis.provider)
         .filter(|(node, _)| node.taint(TO_BE_DELETED).is_none())
         .map(|(node, id)| OfferedNode {
             name: node.name().to_owned(),
             reach: reach(id),
             dedicated_ipv4: dedicated.ipv4(node, id),
             provider_id: ProviderId::Ours(id),
-            labels: node
-                .metadata
-                .labels
-                .iter()
-                .map(|(key, value)| (key.to_string(), value.to_string()))
-                .collect(),
+            labels: node.metadata.labels.iter().map(label).collect(),
             addresses: node.status.addresses.clone(),
         })
         .collect()

@@ -26,10 +26,7 @@ const KIND: &str = "load-balancer";
 /// For `doctor`, which plans nothing: load balancers of this cluster whose Service does not exist. What was read since
 /// `begun` is used.
 pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> {
-    match apis.provider.load_balancers() {
-        Some(_) => find(apis, "", begun, Duration::MAX, Urgency::Needed),
-        None => Ok(Vec::new()),
-    }
+    find(apis, "", begun, Duration::MAX, Urgency::Needed)
 }
 
 /// What both APIs say, not older than `begun` where it says that there are any. Whatever was read
@@ -41,6 +38,9 @@ pub(super) fn find(
     age: Duration,
     urgency: Urgency,
 ) -> Result<Vec<Orphan>, Error> {
+    if apis.provider.load_balancers().is_none() {
+        return Ok(Vec::new());
+    }
     let mut seen = apis.nodes.last();
     let mut age = age.max(begun.elapsed());
     loop {
@@ -137,11 +137,9 @@ pub(super) fn plan_alone(
         namespace: String::new(),
         uid: balancer.id.to_string(),
     };
-    let cloud = LoadBalancerPlan {
-        found: Some(balancer),
-        ..cloud
-    };
-    ServicePlan::new(object, Arc::new(of), Want::Nothing, cloud)
+    let mut plan = ServicePlan::new(object, Arc::new(of), Want::Nothing, cloud);
+    plan.cloud.found = Some(balancer);
+    plan
 }
 
 impl ServicePlan {
@@ -174,15 +172,31 @@ pub(super) fn delete(
         for orphan in to_delete {
             if is_refused || !provider.may_wait() {
                 report.unreached += 1;
-            } else if came_up(apis, &orphan, &cluster)? {
-                let name = &orphan.balancer.name;
-                log::info!("{KIND}/{name}: a Service of the same name came up: left alone");
-                report.unreached += 1;
-            } else {
-                let (plan, refused) = delete_one(provider, settings, orphan, report);
-                done.push(plan);
-                is_refused = refused;
+                continue;
             }
+            let came_up = came_up(apis, &orphan, &cluster)?;
+            let mut plan = plan(orphan);
+            let name = plan.name();
+            if came_up {
+                log::info!("{name}: a Service of the same name came up: left alone");
+                report.unreached += 1;
+                continue;
+            }
+            let mut executor = Executor::new(NAME, settings.time_scale);
+            executor.begin(name.clone(), plan.take_changes(), (), None);
+            for over in executor.run(provider, 1) {
+                plan.made = over.made.iter().map(|change| change.json()).collect();
+                let lines = over.lines.iter().map(|line| (name.clone(), line.clone()));
+                report.changes.extend(lines);
+                match over.error() {
+                    None => report.changed += 1,
+                    Some(error) => {
+                        is_refused |= error.kind == ErrorKind::Refused;
+                        report.fail(name.clone(), error.to_string(), None);
+                    }
+                }
+            }
+            done.push(plan);
         }
         Ok(())
     };
@@ -225,31 +239,4 @@ fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Erro
         let uid = &service.metadata.uid;
         *uid == orphan.service_uid || !cluster.service_uids.contains(uid)
     }))
-}
-
-/// The plan, with what was made. True: nothing more may be written.
-fn delete_one(
-    provider: &dyn LoadBalancers,
-    settings: &Settings,
-    orphan: Orphan,
-    report: &mut Report,
-) -> (ServicePlan, bool) {
-    let mut plan = plan(orphan);
-    let name = plan.name();
-    let mut executor = Executor::new(NAME, settings.time_scale);
-    executor.begin(name.clone(), plan.take_changes(), (), None);
-    let mut is_refused = false;
-    for over in executor.run(provider, 1) {
-        plan.made = over.made.iter().map(|change| change.json()).collect();
-        let lines = over.lines.iter().map(|line| (name.clone(), line.clone()));
-        report.changes.extend(lines);
-        match over.error() {
-            None => report.changed += 1,
-            Some(error) => {
-                is_refused |= error.kind == ErrorKind::Refused;
-                report.fail(name.clone(), error.to_string(), None);
-            }
-        }
-    }
-    (plan, is_refused)
 }

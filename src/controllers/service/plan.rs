@@ -8,7 +8,8 @@ use crate::provider::{
     Severity, Snapshot, Source, Sourced, Verb,
 };
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What a Service asks of us.
@@ -52,12 +53,17 @@ pub(super) enum ServiceWrite {
     RemoveFinalizer,
 }
 
+/// A write in one word, for the metrics; for people; and for programs.
+type Forms = (&'static str, Description, Value);
+
 /// `for_people`: will a person read the plans? Only then each field and target is kept in them: with twenty load
 /// balancers of a hundred targets that is most of a daemon's memory.
 pub(super) fn plan(observed: &Observed, for_people: bool) -> Vec<ServicePlan> {
     let services = observed.services.iter();
     let plan = |service| plan_for(observed, &*observed.snapshot, service, for_people);
-    services.map(plan).collect()
+    let mut plans: Vec<ServicePlan> = services.map(plan).collect();
+    refuse_in_wrong_project(observed, &mut plans);
+    plans
 }
 
 /// For one Service, by what this snapshot shows.
@@ -66,20 +72,6 @@ pub(super) fn plan_for(
     snapshot: &dyn Snapshot,
     service: &Arc<Service>,
     for_people: bool,
-) -> ServicePlan {
-    let mut plan = plan_service(observed, snapshot, service);
-    if !for_people {
-        plan.cloud.fields = Vec::new();
-        let targets = plan.cloud.found.as_mut().map(|found| &mut found.targets);
-        targets.into_iter().for_each(|list| *list = Vec::new());
-    }
-    plan
-}
-
-fn plan_service(
-    observed: &Observed,
-    snapshot: &dyn Snapshot,
-    service: &Arc<Service>,
 ) -> ServicePlan {
     let cloud = LoadBalancerPlan::default();
     let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want(service), cloud);
@@ -112,6 +104,12 @@ fn plan_service(
                     "There are no available nodes for LoadBalancer",
                 ));
             }
+        }
+    }
+    if !for_people {
+        plan.cloud.fields = Vec::new();
+        if let Some(found) = &mut plan.cloud.found {
+            found.targets = Vec::new();
         }
     }
     plan
@@ -164,10 +162,10 @@ fn needs_of(observed: &Observed, service: &Service) -> Needs {
     }
     let for_cloud = service.for_cloud();
     let (snapshot, cluster) = (&observed.snapshot, &observed.cluster);
-    let needs = match want {
-        Want::Ensure => snapshot.needs(&for_cloud, &observed.nodes, cluster),
-        Want::Remove | Want::Nothing => Needs::default(),
-    };
+    let mut needs = Needs::default();
+    if want == Want::Ensure {
+        needs = snapshot.needs(&for_cloud, &observed.nodes, cluster);
+    }
     let has_status = !service.status.load_balancer.ingress.is_empty();
     let may_be_lost = has_status && !snapshot.has_own(&for_cloud, cluster);
     Needs {
@@ -183,7 +181,7 @@ fn needs_of(observed: &Observed, service: &Service) -> Needs {
 /// gone
 /// are refused where the project holds no server of the cluster's nodes either. In a cluster without nodes of ours
 /// projects can't be distinguished.
-pub(super) fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
+fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
     let count = observed.cluster.servers.len();
     if count == 0 || observed.has_own_servers != Some(false) {
         return;
@@ -233,15 +231,9 @@ fn hold_back_unsure(cloud: &mut LoadBalancerPlan, has: &[Ingress]) -> Option<Vec
     // Of IPv6 there is one: another one takes its place.
     let is_there = |entry: &Ingress| is_kept(entry) || (is_ipv6(entry) && has.iter().any(is_ipv6));
     let is_held = |entry: &Ingress| is_unsure(entry).filter(|_| !is_there(entry));
-    let mut settings: Vec<String> = Vec::new();
-    for (_, source) in all.iter().filter_map(is_held) {
-        let Source::Default(setting) = source else {
-            continue;
-        };
-        if !settings.contains(setting) {
-            settings.push(setting.clone());
-        }
-    }
+    let held = all.iter().filter_map(is_held);
+    let settings: BTreeSet<&str> = held.filter_map(|(_, source)| source.setting()).collect();
+    let settings: Vec<&str> = settings.into_iter().collect();
     if settings.is_empty() || !all.iter().any(is_kept) {
         return Some(all);
     }
@@ -342,28 +334,30 @@ impl ServicePlan {
 
     /// Every write in words, in the order in which they would be made.
     pub fn description(&self) -> Description {
-        let own = |write: Option<ServiceWrite>| write.map(|write| write.description());
-        let changes = self.cloud.changes.iter().map(|change| change.description());
-        let first = own(self.first_write()).into_iter();
-        first.chain(changes).chain(own(self.last_write())).collect()
+        self.forms()
+            .map(|(_, description, _)| description)
+            .collect()
     }
 
     /// The same for programs.
     pub fn json(&self) -> Vec<Value> {
-        let own = |write: Option<ServiceWrite>| write.map(|write| write.json());
-        let changes = self.cloud.changes.iter().map(|change| change.json());
+        self.forms().map(|(.., json)| json).collect()
+    }
+
+    fn forms(&self) -> impl Iterator<Item = Forms> {
+        let own = |write: Option<ServiceWrite>| write.map(|write| write.forms());
+        let changes = self.cloud.changes.iter();
+        let changes = changes.map(|change| ("", change.description(), change.json()));
         let first = own(self.first_write()).into_iter();
-        first.chain(changes).chain(own(self.last_write())).collect()
+        first.chain(changes).chain(own(self.last_write()))
     }
 
     /// What is not done, for people, because the daemon may want otherwise.
     pub fn held_back_lines(&self) -> Vec<String> {
         let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
         let line = |field: &Field| {
-            let setting = match &field.source {
-                Source::Default(setting) => setting.clone(),
-                other => other.to_string(),
-            };
+            let setting = field.source.setting().map(str::to_owned);
+            let setting = setting.unwrap_or_else(|| field.source.to_string());
             let (have, want) = (text(&field.have), text(&field.want));
             format!("{}: {have} → {want} (not set here: {setting})", field.field)
         };
@@ -383,15 +377,16 @@ impl ServicePlan {
     /// addresses that could be adopted.
     fn lacks_its_own(&self) -> bool {
         let status = &self.service.status.load_balancer.ingress;
-        let found = self.cloud.found.iter();
-        let found = found.flat_map(|found| found.addresses.iter().map(ToString::to_string));
-        let found: Vec<String> = found.collect();
-        let is_shown = |entry: &Ingress| entry.ip.as_ref().is_some_and(|ip| found.contains(ip));
+        let mut found = self.cloud.found.iter().flat_map(|found| &found.addresses);
+        let is_shown = |ip: &IpAddr| {
+            let ip = Some(ip.to_string());
+            status.iter().any(|entry| entry.ip == ip)
+        };
         self.want != Want::Nothing
             && self.cloud.obstacle.is_none()
             && !self.cloud.is_labelled
             && !status.is_empty()
-            && !status.iter().any(is_shown)
+            && !found.any(is_shown)
     }
 
     /// The name of the load balancer that it makes.
@@ -415,37 +410,29 @@ impl ServicePlan {
 }
 
 impl ServiceWrite {
-    /// `set status to 192.0.2.7, 2001:db8::1`.
-    pub(super) fn description(&self) -> Description {
-        let emptied = || Description::new(Verb::Empty, "status", "");
+    /// E.g. `set status to 192.0.2.7, 2001:db8::1`.
+    pub(super) fn forms(&self) -> Forms {
+        let finalizer = |verb| Description::new(verb, "finalizer", "");
+        let emptied = Description::new(Verb::Empty, "status", "");
         match self {
-            ServiceWrite::AddFinalizer => Description::new(Verb::Add, "finalizer", ""),
-            ServiceWrite::SetStatus(status) if status.is_empty() => emptied(),
+            ServiceWrite::AddFinalizer => {
+                let json = json!({ "change": "AddFinalizer" });
+                ("add_finalizer", finalizer(Verb::Add), json)
+            }
             ServiceWrite::SetStatus(status) => {
-                Description::value("status", None, Some(&addresses(status)))
+                let set = || Description::value("status", None, Some(&addresses(status)));
+                let description = if status.is_empty() { emptied } else { set() };
+                let json = json!({ "change": "SetStatus", "ingress": status });
+                ("set_status", description, json)
             }
             ServiceWrite::RemoveFinalizer => {
-                let removed = Description::new(Verb::Remove, "finalizer", "");
-                [emptied(), removed].into_iter().collect()
+                let both = [emptied, finalizer(Verb::Remove)].into_iter().collect();
+                (
+                    "remove_finalizer",
+                    both,
+                    json!({ "change": "RemoveFinalizer" }),
+                )
             }
-        }
-    }
-
-    /// For programs.
-    pub(super) fn json(&self) -> Value {
-        match self {
-            ServiceWrite::AddFinalizer => json!({ "change": "AddFinalizer" }),
-            ServiceWrite::SetStatus(status) => json!({ "change": "SetStatus", "ingress": status }),
-            ServiceWrite::RemoveFinalizer => json!({ "change": "RemoveFinalizer" }),
-        }
-    }
-
-    /// In one word, for the metrics.
-    pub(super) fn kind(&self) -> &'static str {
-        match self {
-            ServiceWrite::AddFinalizer => "add_finalizer",
-            ServiceWrite::SetStatus(_) => "set_status",
-            ServiceWrite::RemoveFinalizer => "remove_finalizer",
         }
     }
 }

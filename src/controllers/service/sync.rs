@@ -75,7 +75,7 @@ pub(super) struct Task {
     has_changed: bool,
     /// The change that the last plan was not made for: see `Applied::Overtaken`.
     overtaken: Option<String>,
-    /// For people: every write that was made.
+    /// Every write that was made, for programs.
     made: Vec<Value>,
 }
 
@@ -85,15 +85,16 @@ pub(super) struct Work {
     plan: ServicePlan,
     /// What the plan rests on.
     observed: Arc<Observed>,
-    claims: Claims,
+    claims: HashSet<Claim>,
 }
 
 /// What a plan takes, and no other one may take at the same time.
-struct Claims {
-    /// IDs of load balancers and certificates.
-    ids: HashSet<u64>,
-    /// Name of the new load balancer.
-    name: Option<String>,
+#[derive(PartialEq, Eq, Hash)]
+enum Claim {
+    /// Of a load balancer or certificate.
+    Id(u64),
+    /// Of the new load balancer.
+    Name(String),
 }
 
 /// Plans, and what they rest on.
@@ -124,11 +125,10 @@ impl State {
         let services: HashMap<&str, &Arc<Service>> = services
             .map(|service| (service.metadata.uid.as_str(), service))
             .collect();
-        let is_stale = |uid: &str, takes_away: bool| match services.get(uid) {
-            None => true,
-            Some(service) => {
+        let is_stale = |uid: &str, takes_away: bool| {
+            services.get(uid).is_none_or(|service| {
                 due.is_changed(service) || (takes_away && due.has_other_nodes(service, nodes))
-            }
+            })
         };
         let executor = &mut self.executor;
         executor.stop(|one| is_stale(one.subject.task.uid(), one.takes_away()));
@@ -147,8 +147,13 @@ impl Sync<'_> {
             }
             let is_free = |queued: &mut Queued| over.iter().any(|one| one.id == queued.execution);
             let free = self.state.queued.extract_if(.., is_free);
-            let mut again: Vec<Task> = free.map(|queued| queued.task.since_now()).collect();
-            self.state.last_write = Some(Instant::now());
+            let since = Instant::now();
+            let free = free.map(|queued| Task {
+                since,
+                ..queued.task
+            });
+            let mut again: Vec<Task> = free.collect();
+            self.state.last_write = Some(since);
             self.has_written = true;
             again.extend(over.into_iter().filter_map(|one| self.end(one)));
             if let Err(error) = self.plan_and_begin(again) {
@@ -202,7 +207,15 @@ impl Sync<'_> {
             .partition(|task| is_closed || task.has_changed);
         self.leave(&left);
         for task in failed {
-            let why = task.why_overtaken();
+            let why = match &task.overtaken {
+                Some(line) => format!(
+                    "{line}: not done in {PLANS_AT_MOST} plans, because the API says each time that something else \
+                     changed meanwhile"
+                ),
+                None => format!(
+                    "not done in {PLANS_AT_MOST} plans: the Service changed during each of them"
+                ),
+            };
             let reason = plan::want(&task.service).failed();
             let object = task.service.object();
             events::failed(self.apis, &object, reason, &why);
@@ -227,11 +240,8 @@ impl Sync<'_> {
             return Ok(None);
         }
         // Targets are removed by this list: an old one must not take a node away.
-        let nodes = self
-            .apis
-            .nodes
-            .whole(begun.elapsed(), ReadFrom::Latest)?
-            .value;
+        let nodes = self.apis.nodes.whole(begun.elapsed(), ReadFrom::Latest);
+        let nodes = nodes?.value;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let max_age = listed_since.elapsed().min(LIST_MAX_AGE);
         let (name, urgency) = (&self.state.settings.cluster_name, Urgency::Needed);
@@ -239,8 +249,7 @@ impl Sync<'_> {
         let mut needs = plan::needs(&observed);
         needs.servers |= tasks.iter().any(|task| task.refused > 0);
         observed.read_needs(self.apis, &nodes, needs, begun, urgency)?;
-        let mut plans = plan::plan(&observed, self.for_people);
-        plan::refuse_in_wrong_project(&observed, &mut plans);
+        let plans = plan::plan(&observed, self.for_people);
         Ok(Some((Arc::new(observed), plans)))
     }
 
@@ -263,9 +272,9 @@ impl Sync<'_> {
             self.state.due.planned(&task.service);
             // Two Services may want one load balancer that no Service owns: the first gets it, and the second is
             // planned again when it has it.
-            let claims = Claims::of(&plan);
+            let claims = claims(&plan);
             let mut executions = self.state.executor.executions().iter();
-            let other = executions.find(|one| one.subject.claims.overlap(&claims));
+            let other = executions.find(|one| !one.subject.claims.is_disjoint(&claims));
             if let Some(execution) = other.map(|one| one.id) {
                 self.state.queued.push(Queued { task, execution });
                 continue;
@@ -276,7 +285,13 @@ impl Sync<'_> {
             } else if self.is_closed {
                 self.leave(&[task]);
             } else {
-                again.extend(self.begin_one(task, plan, observed, claims));
+                let observed = Arc::clone(observed);
+                again.extend(self.begin_one(Work {
+                    task,
+                    plan,
+                    observed,
+                    claims,
+                }));
             }
         }
         // Services that do not exist any more.
@@ -286,29 +301,24 @@ impl Sync<'_> {
 
     /// Our finalizer and an event come before the first change in the cloud. The task where the Service has to be
     /// planned again.
-    fn begin_one(
-        &mut self,
-        mut task: Task,
-        mut plan: ServicePlan,
-        observed: &Arc<Observed>,
-        claims: Claims,
-    ) -> Option<Task> {
-        match self.write(&mut task, &mut plan, ServicePlan::first_write) {
+    fn begin_one(&mut self, mut work: Work) -> Option<Task> {
+        let Work { task, plan, .. } = &mut work;
+        match self.write(task, plan, ServicePlan::first_write) {
             Ok(true) => {}
-            Ok(false) => return Some(task),
-            Err(error) => return self.failed_on_kubernetes(task, plan, &error),
+            Ok(false) => return Some(work.task),
+            Err(error) => return self.failed_on_kubernetes(work.task, work.plan, &error),
         }
         plan.add_finalizer = false;
         if plan.cloud.changes.is_empty() {
-            return self.finish(task, plan);
+            return self.finish(work.task, work.plan);
         }
         self.has_written = true;
         if task.kind.is_none() {
-            let kind = kind_of(&plan);
+            let kind = kind_of(plan);
             task.kind = Some(kind);
-            events::begin(self.apis, &plan, kind);
+            events::begin(self.apis, plan, kind);
         }
-        task.works_on(&plan);
+        task.works_on(plan);
         let (name, mut changes) = (plan.name(), plan.take_changes());
         if task.refused > 1 {
             for change in &mut changes {
@@ -321,34 +331,22 @@ impl Sync<'_> {
                 }
             }
         }
-        let work = Work {
-            task,
-            plan,
-            observed: Arc::clone(observed),
-            claims,
-        };
         self.state.executor.begin(name, changes, work, None);
         None
     }
 
     /// After the changes in the cloud. The task where the Service has to be planned again.
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
-        let Work {
-            task,
-            mut plan,
-            observed,
-            ..
-        } = over.subject;
-        let mut task = task.since_now();
+        let (observed, mut plan) = (over.subject.observed, over.subject.plan);
+        let mut task = over.subject.task;
+        task.since = Instant::now();
         let name = plan.name();
         task.has_changed |= !over.made.is_empty();
         task.overtaken = None;
         for made in &over.made {
             events::changed(self.apis, &plan, &**made);
         }
-        if self.for_people {
-            task.made.extend(over.made.iter().map(|made| made.json()));
-        }
+        task.made.extend(over.made.iter().map(|made| made.json()));
         let lines = over.lines.into_iter().map(|line| (name.clone(), line));
         self.report.changes.extend(lines);
         // The plan on what the answer of a creation showed, where nothing is left to do in the cloud.
@@ -368,20 +366,16 @@ impl Sync<'_> {
         if over.is_stopped && !self.is_closed {
             return Some(task);
         }
-        let needs_new_plan = match over.end {
+        let needs_new_plan = !matches!(over.end, End::AllMade);
+        match over.end {
             End::Failed(error) => return self.failed(task, plan, error.to_string()),
-            End::AllMade => false,
-            End::PlanAgain(_) => true,
-            End::Overtaken(line) => {
-                task.overtaken = Some(line);
-                true
-            }
+            End::AllMade | End::PlanAgain(_) => {}
+            End::Overtaken(line) => task.overtaken = Some(line),
             End::RefusedInPart(error) => {
                 log::info!("{name}: {error}; reading again");
                 task.refused += 1;
-                true
             }
-        };
+        }
         if !over.refused.is_empty() {
             let all: Vec<String> = over.refused.iter().map(ToString::to_string).collect();
             // The address is there, so the status is written all the same.
@@ -415,10 +409,8 @@ impl Sync<'_> {
             Ok(false) => return Some(task),
             Err(error) => return self.failed_on_kubernetes(task, plan, &error),
         }
-        match task.has_changed {
-            true => self.report.changed += 1,
-            false => self.report.unchanged += 1,
-        }
+        self.report.changed += usize::from(task.has_changed);
+        self.report.unchanged += usize::from(!task.has_changed);
         if let Some(kind) = task.kind {
             events::done(self.apis, &plan, kind);
         }
@@ -455,7 +447,7 @@ impl Sync<'_> {
             let meta = &service.metadata;
             let body = patch(&service, &write);
             let written = kube.patch_service_status(&meta.namespace, &meta.name, &body);
-            count_write(NAME, write.kind(), written.as_ref().map(drop));
+            count_write(NAME, write.forms().0, written.as_ref().map(drop));
             match written {
                 // It was deleted already.
                 Err(error) if error.is_not_found() && write == ServiceWrite::RemoveFinalizer => {
@@ -467,13 +459,11 @@ impl Sync<'_> {
         let Some(service) = written else {
             return Ok(false);
         };
-        let (name, made) = (plan.name(), write.description());
+        let (name, (_, made, json)) = (plan.name(), write.forms());
         log_change(NAME, &name, &made);
         self.report.add_changes(&name, &made);
         task.has_changed = true;
-        if self.for_people {
-            task.made.push(write.json());
-        }
+        task.made.push(json);
         self.state.due.written(&service);
         task.service = Arc::clone(&service);
         plan.service = service;
@@ -575,28 +565,10 @@ impl Task {
         &self.service.metadata.uid
     }
 
-    fn since_now(mut self) -> Task {
-        self.since = Instant::now();
-        self
-    }
-
     fn works_on(&mut self, plan: &ServicePlan) {
         let is_changed = self.kind.is_some() && plan.want == Want::Ensure;
         if let Some(balancer) = plan.cloud.found.as_ref().filter(|_| is_changed) {
             self.balancer = Some((balancer.name.clone(), balancer.id));
-        }
-    }
-
-    /// For people: why no plan was made to its end.
-    fn why_overtaken(&self) -> String {
-        match &self.overtaken {
-            Some(line) => format!(
-                "{line}: not done in {PLANS_AT_MOST} plans, because the API says each time that something else changed \
-                 meanwhile"
-            ),
-            None => format!(
-                "not done in {PLANS_AT_MOST} plans: the Service changed during each of them"
-            ),
         }
     }
 
@@ -613,19 +585,11 @@ impl Task {
     }
 }
 
-impl Claims {
-    fn of(plan: &ServicePlan) -> Claims {
-        let found = plan.cloud.found.iter().map(|balancer| balancer.id);
-        Claims {
-            ids: found.chain(plan.cloud.takes_over.iter().copied()).collect(),
-            name: plan.new_name().map(|name| name.value.clone()),
-        }
-    }
-
-    fn overlap(&self, other: &Claims) -> bool {
-        let is_same_name = self.name.is_some() && self.name == other.name;
-        is_same_name || !self.ids.is_disjoint(&other.ids)
-    }
+fn claims(plan: &ServicePlan) -> HashSet<Claim> {
+    let found = plan.cloud.found.iter().map(|balancer| balancer.id);
+    let ids = found.chain(plan.cloud.takes_over.iter().copied());
+    let name = plan.new_name().map(|name| Claim::Name(name.value.clone()));
+    ids.map(Claim::Id).chain(name).collect()
 }
 
 fn kind_of(plan: &ServicePlan) -> ChangeKind {

@@ -74,18 +74,16 @@ fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
         let Some(source) = asks(parser, context, port) else {
             continue;
         };
-        let port = Some(port);
-        let named = parser.read(&a::HTTP_MANAGED_CERTIFICATE_NAME, port, v::any);
-        let domains = parser.read(&a::HTTP_MANAGED_CERTIFICATE_DOMAINS, port, v::domains);
+        let of = Some(port);
+        let named = parser.read(&a::HTTP_MANAGED_CERTIFICATE_NAME, of, v::any);
+        let domains = parser.read(&a::HTTP_MANAGED_CERTIFICATE_DOMAINS, of, v::domains);
         let staging = &a::HTTP_MANAGED_CERTIFICATE_ACME_STAGING;
-        let staging = parser.read(staging, port, v::boolean);
+        let staging = parser.read(staging, of, v::boolean);
+        let usual = || format!("ccm-managed-certificate-{}", context.service.uid);
         let one = Wanted {
-            ports: port.iter().map(|port| port.port).collect(),
+            ports: vec![port.port],
             is_named: named.is_some(),
-            name: named.map_or_else(
-                || format!("ccm-managed-certificate-{}", context.service.uid),
-                |named| named.value,
-            ),
+            name: named.map_or_else(usual, |named| named.value),
             domains: sorted(domains.map(|list| list.value).unwrap_or_default()),
             is_staging: staging.is_some_and(|staging| staging.value),
             source,
@@ -163,9 +161,9 @@ fn choose<'a>(
     }
     let named = context.certificates.with_name(&wanted.name);
     // A Service that was created again has another default name, and what it left is as good.
-    let left = context.certificates.all.iter();
-    let left =
-        left.filter(|one| named.is_none() && !wanted.is_named && is_left(one, context, wanted));
+    let all = context.certificates.all.iter();
+    let is_free = named.is_none() && !wanted.is_named;
+    let left = all.filter(|one| is_free && is_left(one, context, wanted));
     for one in named.into_iter().chain(left) {
         managed.rests_on_services |= one.labels.contains_key(SERVICE_UID);
         let Some(why) = why_not_free(one, context, wanted) else {
@@ -237,10 +235,8 @@ fn by_label<'a>(
 /// Was it made for a Service of the same name in this cluster, for the same domains?
 fn is_left(one: &Certificate, context: &Context, wanted: &Wanted) -> bool {
     let labels = names::labels(context.service, context.cluster);
-    let same =
-        |label: &str| labels.contains_key(label) && one.labels.get(label) == labels.get(label);
-    let has_its_word = same(CLUSTER_UID) && same(SERVICE);
-    has_its_word && differs(one, wanted).is_empty()
+    let same = |label| labels.contains_key(label) && one.labels.get(label) == labels.get(label);
+    same(CLUSTER_UID) && same(SERVICE) && differs(one, wanted).is_empty()
 }
 
 /// Why it may not be taken over; none: it may.
@@ -271,12 +267,11 @@ fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option
 
 /// Those of this cluster whose Service does not exist.
 pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Kept> {
-    let is_ours = |one: &&Certificate| {
-        !cluster.uid.is_empty() && one.labels.get(CLUSTER_UID) == Some(&cluster.uid)
-    };
-    let gone = |one: &&Certificate| {
+    let is_left = |one: &&Certificate| {
         let uid = one.labels.get(SERVICE_UID);
-        uid.is_some_and(|uid| !cluster.service_uids.contains(uid))
+        !cluster.uid.is_empty()
+            && one.labels.get(CLUSTER_UID) == Some(&cluster.uid)
+            && uid.is_some_and(|uid| !cluster.service_uids.contains(uid))
     };
     let kept = |one: &Certificate| Kept {
         kind: "Certificate",
@@ -284,7 +279,7 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
         name: one.name.clone(),
         domains: one.domain_names.clone(),
     };
-    all.iter().filter(is_ours).filter(gone).map(kept).collect()
+    all.iter().filter(is_left).map(kept).collect()
 }
 
 /// What of it is not as it is wanted.
@@ -305,8 +300,9 @@ fn order(context: &Context, wanted: &Wanted, managed: &mut Managed) {
         labels.insert(STAGING.0.to_owned(), STAGING.1.to_owned());
     }
     let domains = text::some_of(&wanted.domains);
+    let name = format!("certificate {}", wanted.name);
     managed.fields.push(Field {
-        field: format!("certificate {}", wanted.name),
+        field: name.clone(),
         have: None,
         want: Some(format!("managed, for {domains}")),
         source: wanted.source.clone(),
@@ -322,11 +318,7 @@ fn order(context: &Context, wanted: &Wanted, managed: &mut Managed) {
         Action::CreateCertificate,
         None,
         body,
-        Description::new(
-            Verb::Order,
-            format!("certificate {}", wanted.name),
-            format!(" for {domains}"),
-        ),
+        Description::new(Verb::Order, name, format!(" for {domains}")),
     ));
 }
 

@@ -47,7 +47,9 @@ impl Project {
     /// In a shell: only the default of a setting asks for it, and the setting may be set for the daemon. What exists is
     /// then left unchanged, and the difference is reported.
     pub(super) fn holds_back(&self, source: &Source) -> bool {
-        matches!(source, Source::Default(setting) if self.is_unknown(setting))
+        source
+            .setting()
+            .is_some_and(|setting| self.is_unknown(setting))
     }
 
     pub(in crate::hetzner) fn may_have_network(&self) -> bool {

@@ -45,16 +45,13 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn refused(&self, reason: Reason, why: String, remedy: Option<String>) -> Refused {
-        let (named, choose) = match self.named {
-            Some(named) => (format!("{named}: "), Some("choose another name".to_owned())),
-            None => (String::new(), None),
-        };
+        let named = self.named.map(|named| format!("{named}: "));
+        let choose = self.named.map(|_| "choose another name".to_owned());
         let steps: Vec<String> = choose.into_iter().chain(remedy).collect();
-        let steps = match steps.as_slice() {
-            [] => String::new(),
-            steps => format!("; {}", steps.join(", or, ")),
-        };
-        let message = format!("{named}{why}{steps}");
+        let mut message = named.unwrap_or_default() + &why;
+        if !steps.is_empty() {
+            message = format!("{message}; {}", steps.join(", or, "));
+        }
         Refused { reason, message }
     }
 
@@ -83,9 +80,7 @@ impl Asked<'_> {
 
     /// May it be adopted by its name?
     fn check(&self) -> Result<(), Refused> {
-        let Context {
-            service, cluster, ..
-        } = self.context;
+        let (service, cluster) = (self.context.service, self.context.cluster);
         let balancer = self.balancer;
         let refused = |why: &str| Err(self.not_adopted(why));
         if let Some(uid) = other_service(balancer, service, cluster) {
@@ -129,9 +124,7 @@ pub(super) fn find<'a>(
     context: &'a Context<'a>,
     named: Option<&'a Sourced<String>>,
 ) -> Result<Found<'a>, Refused> {
-    let Context {
-        service, cluster, ..
-    } = context;
+    let (service, cluster) = (context.service, context.cluster);
     let balancers = &context.observed.balancers;
     let asked = |balancer, named| Asked {
         context,
@@ -164,9 +157,8 @@ pub(super) fn find<'a>(
         let Some(balancer) = of_name(&named.value) else {
             return Ok(Found::Nothing(named.clone()));
         };
-        return asked(balancer, Some(&named.source))
-            .check()
-            .map(|()| Found::Adopted(balancer));
+        asked(balancer, Some(&named.source)).check()?;
+        return Ok(Found::Adopted(balancer));
     }
     // Nothing asks for an existing one, so only what this cluster had made for a deleted Service of the same name is
     // used again.

@@ -134,20 +134,17 @@ impl PortField {
             Value::Array(items) => {
                 let mut items: Vec<&Value> = items.iter().collect();
                 items.sort_by_key(|item| (item.as_u64(), item.as_str()));
-                let shown = |item: &&Value| {
-                    item.as_str()
-                        .map_or_else(|| item.to_string(), str::to_owned)
-                };
-                items.iter().map(shown).collect::<Vec<_>>().join(", ")
+                let shown = items.iter().map(|item| match item {
+                    Value::String(text) => text.clone(),
+                    item => item.to_string(),
+                });
+                shown.collect::<Vec<_>>().join(", ")
             }
             value if row.kind == Kind::Seconds => format!("{value}s"),
             value => value.to_string(),
         };
-        Some(if text.is_empty() {
-            NOTHING.to_owned()
-        } else {
-            text
-        })
+        let text = Some(text).filter(|text| !text.is_empty());
+        text.or_else(|| Some(NOTHING.to_owned()))
     }
 }
 
@@ -228,16 +225,12 @@ impl<'de> Deserialize<'de> for Listener {
         let mut body = Value::deserialize(deserializer)?;
         let number = body["listen_port"].as_u64();
         let number = number.and_then(|number| u16::try_from(number).ok());
-        let mut listener =
-            Listener::new(number.ok_or_else(|| D::Error::missing_field("listen_port"))?);
+        let number = number.ok_or_else(|| D::Error::missing_field("listen_port"))?;
+        let mut listener = Listener::new(number);
         for field in F::ALL.iter().copied() {
-            let Row {
-                part, key, kind, ..
-            } = field.row();
-            let place = part
-                .path()
-                .iter()
-                .try_fold(&mut body, |at, step| at.get_mut(*step));
+            let (part, key, kind) = (field.row().part, field.row().key, field.row().kind);
+            let mut path = part.path().iter();
+            let place = path.try_fold(&mut body, |at, step| at.get_mut(*step));
             let Some(place) = place.filter(|place| place.is_object()) else {
                 continue;
             };
@@ -254,9 +247,8 @@ impl<'de> Deserialize<'de> for Listener {
                 Value::Null => {}
                 value if kind.fits(&value) => listener.set(field, value),
                 value => {
-                    return Err(D::Error::custom(format_args!(
-                        "{key}: {value} is no such value"
-                    )));
+                    let why = format!("{key}: {value} is no such value");
+                    return Err(D::Error::custom(why));
                 }
             }
         }

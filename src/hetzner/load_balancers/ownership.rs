@@ -89,12 +89,11 @@ fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
         Target::Server { server, .. } => {
             foreign_server(server.id).map(|why| format!("its target {why}"))
         }
-        Target::Ip { ip, .. } => (!cluster.addresses.contains(&ip.ip)).then(|| {
-            format!(
-                "its target {} is no address of a node of this cluster",
-                ip.ip
-            )
-        }),
+        Target::Ip { ip, .. } => {
+            let ip = ip.ip;
+            let why = || format!("its target {ip} is no address of a node of this cluster");
+            (!cluster.addresses.contains(&ip)).then(why)
+        }
         Target::LabelSelector {
             label_selector,
             targets,

@@ -70,12 +70,11 @@ impl<'a> AnnotationParser<'a> {
         if value.is_empty() || set.is_bad {
             return None;
         }
-        let parsed = match value.len() <= annotation.longest {
+        let (length, longest) = (value.len(), annotation.longest);
+        let parsed = match length <= longest {
             true => parse(value),
             false => Err(format!(
-                "it has {} bytes, and {} at most are read",
-                value.len(),
-                annotation.longest
+                "it has {length} bytes, and {longest} at most are read"
             )),
         };
         match parsed {
@@ -158,10 +157,8 @@ impl<'a> AnnotationParser<'a> {
     }
 
     fn note(&mut self, key: &'a str, name: &str, value: &'a str) {
-        let (name, suffix) = match name.split_once('.') {
-            Some((name, suffix)) => (name, Some(suffix)),
-            None => (name, None),
-        };
+        let mut parts = name.splitn(2, '.');
+        let (name, suffix) = (parts.next().unwrap_or_default(), parts.next());
         let is_it = |row: &&&Annotation| row.name.eq_ignore_ascii_case(name);
         let Some(annotation) = TABLE.iter().find(is_it) else {
             return self.warning(Reason::UnknownAnnotation, unknown(key, name));
@@ -169,27 +166,18 @@ impl<'a> AnnotationParser<'a> {
         if !annotation.is_read() {
             return;
         }
-        let port = match suffix {
-            None => None,
-            Some(suffix) => match self.port(annotation, key, suffix) {
-                Some(port) => Some(port),
-                None => return,
-            },
-        };
-        let set = Set {
-            key,
-            value,
-            is_bad: false,
-        };
-        match self.set.get(&(annotation.name, port)) {
-            None => drop(self.set.insert((annotation.name, port), set)),
-            Some(other) if other.value == value => {}
-            Some(other) => {
-                let other = other.key;
-                self.problem(format!(
-                    "annotations {other} and {key} are about the same and differ; remove one"
-                ));
-            }
+        let port = suffix.map(|suffix| self.port(annotation, key, suffix));
+        if port == Some(None) {
+            return;
+        }
+        let is_bad = false;
+        let place = (annotation.name, port.flatten());
+        let set = self.set.entry(place).or_insert(Set { key, value, is_bad });
+        if set.value != value {
+            let other = set.key;
+            self.problem(format!(
+                "annotations {other} and {key} are about the same and differ; remove one"
+            ));
         }
     }
 
@@ -240,14 +228,9 @@ fn find_port<'a>(service: &'a Service, suffix: &str) -> Option<&'a ServicePort> 
 
 /// Does a Service set it, for the whole or for a port?
 pub(super) fn has(service: &Service, annotation: &Annotation) -> bool {
-    let mut names = service
-        .annotations
-        .keys()
-        .filter_map(|key| key.strip_prefix(PREFIX));
-    names.any(|name| {
-        let name = name.split('.').next().unwrap_or(name);
-        name.eq_ignore_ascii_case(annotation.name)
-    })
+    let keys = service.annotations.keys();
+    let mut names = keys.filter_map(|key| key.strip_prefix(PREFIX)?.split('.').next());
+    names.any(|name| name.eq_ignore_ascii_case(annotation.name))
 }
 
 /// The value that a Service sets for the whole, without what else its annotations say; none: unset or empty.

@@ -6,7 +6,6 @@ use super::context::{Context, Defaults, NODE_PORT, default_source};
 use super::listener::{Listener, Part, PortField, PortField as F};
 use super::parser::AnnotationParser;
 use super::values as v;
-use crate::hetzner::certificates::Certificate;
 use crate::provider::{Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
 use crate::text::{self, did_you_mean};
 use serde_json::{Value, json};
@@ -174,12 +173,11 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
         .collect();
     let key = a::HTTP_REDIRECT_HTTP.key();
     match redirecting.as_slice() {
-        [] => {}
         [one] if ports.iter().any(|port| number(port) == HTTP_PORT) => parser.problem(format!(
             "{key}: port {one} would answer on port 80 by itself, which the Service has too: remove port 80 from the \
              Service, or the annotation"
         )),
-        [_] => {}
+        [] | [_] => {}
         several => parser.problem(format!(
             "{key}: ports {} can't all answer on port 80: write {key}.PORT for one of them",
             text::some_of(several)
@@ -346,8 +344,18 @@ impl PortReader<'_, '_> {
         // Only a manifest is checked.
         let are_unread = context.observed.certificates.is_none();
         for name in named.value.iter().filter(|_| !are_unread) {
-            let found = certificate(self.parser, context, name, &named.source);
-            let Some(one) = found else { continue };
+            let Some(one) = context.certificates.named(name) else {
+                // Which others there are is the project's business: tenants read this.
+                let names = context.certificates.names();
+                let near = self.parser.has_room().then(|| did_you_mean(name, names));
+                self.parser.problem(format!(
+                    "{}: there is no certificate {} in the project{}",
+                    named.source,
+                    text::quoted(name),
+                    near.unwrap_or_default()
+                ));
+                continue;
+            };
             // The API takes none that is still to be issued, and refuses the whole port.
             match issued(self.parser, &number.to_string(), one) {
                 Some(id) => ids.push(id),
@@ -363,8 +371,17 @@ impl PortReader<'_, '_> {
         for field in INTERVALS {
             is_set |= self.read(field);
         }
-        let local = self.node_port();
-        let over_tls = self.check_protocol(is_set, local.is_some());
+        let (service, project) = (self.context.service, self.context.project);
+        // Where `externalTrafficPolicy: Local` has the nodes asked, unless annotations say otherwise.
+        let is_placed = PLACE.iter().any(|one| self.has(one));
+        let is_local = service.traffic_policy == TrafficPolicy::Local && !is_placed;
+        let node_port = service.health_check_node_port.filter(|_| is_local);
+        let on = project.defaults.health_check_node_port.as_ref();
+        // Upstream has it off.
+        let is_on = on.map_or(!project.preserves_unset(), |on| on.value);
+        let local = node_port.filter(|_| is_on);
+        let local = local.map(|number| Sourced::new(number, LOCAL));
+        self.check_protocol(is_set, local.is_some());
         if local.is_some() {
             let path = Some(Sourced::new(NODE_PORT_PATH, LOCAL));
             self.set(F::CheckPath, path, "", None);
@@ -375,10 +392,9 @@ impl PortReader<'_, '_> {
         self.set(F::CheckPort, number, usual.unwrap_or_default(), own_port);
         // No annotation sets it.
         let usual = Source::Rule("the default of the API");
-        let usual = Some(usual).filter(|_| !self.context.project.preserves_unset());
+        let usual = Some(usual).filter(|_| !project.preserves_unset());
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
-        self.check_tls(over_tls);
-        self.name_unknown_settings(is_set);
+        self.name_unknown_settings(is_set, node_port.is_some() && on.is_none());
     }
 
     fn has(&self, annotation: &'static Annotation) -> bool {
@@ -387,17 +403,10 @@ impl PortReader<'_, '_> {
 
     /// How and where targets are checked may rest on settings of the daemon that are not known here: then these are the
     /// sources, so that the change is held back.
-    fn name_unknown_settings(&mut self, is_set: bool) {
+    fn name_unknown_settings(&mut self, is_set: bool, by_node_port: bool) {
         let project = self.context.project;
-        let service = self.context.service;
-        let is_said = self.has(&a::HEALTH_CHECK_PROTOCOL);
-        let is_placed = PLACE.iter().any(|one| self.has(one));
-        let by_node_port = !is_placed
-            && project.defaults.health_check_node_port.is_none()
-            && service.traffic_policy == TrafficPolicy::Local
-            && service.health_check_node_port.is_some();
         // With an interval the check would speak the port's own protocol.
-        let may_follow_port = !is_said
+        let may_follow_port = !self.has(&a::HEALTH_CHECK_PROTOCOL)
             && !is_set
             && self.wanted.listener.protocol() != "tcp"
             && !self.wanted.listener.has(Part::HttpCheck);
@@ -417,23 +426,8 @@ impl PortReader<'_, '_> {
         self.wanted.sources.extend(fields);
     }
 
-    /// Where `externalTrafficPolicy: Local` has the nodes asked, unless annotations say otherwise.
-    fn node_port(&self) -> Option<Sourced<u16>> {
-        let is_on = match &self.context.project.defaults.health_check_node_port {
-            Some(set) => set.value,
-            // Upstream has it off.
-            None => !self.context.project.preserves_unset(),
-        };
-        let is_local = self.context.service.traffic_policy == TrafficPolicy::Local;
-        if !is_on || !is_local || PLACE.iter().any(|one| self.has(one)) {
-            return None;
-        }
-        let number = self.context.service.health_check_node_port?;
-        Some(Sourced::new(number, LOCAL))
-    }
-
-    /// `tcp` or `http`. True: over TLS.
-    fn check_protocol(&mut self, is_set: bool, is_local: bool) -> bool {
+    /// `tcp` or `http`, which may be over TLS.
+    fn check_protocol(&mut self, is_set: bool, is_local: bool) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let mut of_http = ONLY_WITH
             .iter()
@@ -441,21 +435,19 @@ impl PortReader<'_, '_> {
         let http_is_set = of_http.any(|(_, one)| self.has(one));
         // Upstream reads those only when the check is HTTP.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
-        let own = self.wanted.listener.protocol().to_owned();
         let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);
         let (name, source) = match set {
-            Some(set) => (set.value.to_owned(), set.source),
-            None if is_local => ("http".to_owned(), LOCAL),
-            None if follows_port => (own, Source::Rule("the port's protocol")),
-            None => ("tcp".to_owned(), by_default),
+            Some(set) => (set.value, set.source),
+            None if is_local => ("http", LOCAL),
+            None if follows_port => {
+                let own = self.wanted.listener.protocol();
+                (own, Source::Rule("the port's protocol"))
+            }
+            None => ("tcp", by_default),
         };
         let over_tls = name == "https";
-        let name = if over_tls { "http".to_owned() } else { name };
+        let name = if over_tls { "http" } else { name }.to_owned();
         self.set(F::CheckProtocol, Some(Sourced::new(name, source)), "", None);
-        over_tls
-    }
-
-    fn check_tls(&mut self, over_tls: bool) {
         let set = self.annotation(&a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE, v::boolean);
         if over_tls && let Some(set) = set.as_ref().filter(|set| !set.value) {
             self.parser.problem(format!(
@@ -467,24 +459,4 @@ impl PortReader<'_, '_> {
         let by_protocol = Source::Rule("the protocol of the health check");
         self.set(F::CheckTls, set, over_tls, Some(by_protocol));
     }
-}
-
-fn certificate<'a>(
-    parser: &mut AnnotationParser,
-    context: &Context<'a>,
-    name: &str,
-    source: &Source,
-) -> Option<&'a Certificate> {
-    let there = &context.certificates;
-    let found = there.named(name);
-    if found.is_none() {
-        // Which others there are is the project's business: tenants read this.
-        let near = parser.has_room().then(|| did_you_mean(name, there.names()));
-        parser.problem(format!(
-            "{source}: there is no certificate {} in the project{}",
-            text::quoted(name),
-            near.unwrap_or_default()
-        ));
-    }
-    found
 }

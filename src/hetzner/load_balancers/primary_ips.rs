@@ -108,7 +108,8 @@ pub(super) fn report(
                  that were free when it was made{}, and keeps them; to have it, get such a Primary IP, delete the Service \
                  and make it again, with no traffic meanwhile, and give the old address up unless its Primary IP outlives \
                  the load balancer",
-                shown_address(wanted),
+                // What is no address is quoted.
+                wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
                 limited(context, " and")
             ),
         );
@@ -118,14 +119,6 @@ pub(super) fn report(
 const KEEPS: &str = "a load balancer keeps the address that it was made with; another one means to delete the Service \
                      and make it again, with no traffic meanwhile, and to give the old address up unless its Primary IP \
                      outlives the load balancer";
-
-/// As it is written; what is no address is quoted.
-fn shown_address(text: &str) -> String {
-    match text.parse::<IpAddr>() {
-        Ok(_) => text.to_owned(),
-        Err(_) => quoted(text),
-    }
-}
 
 /// Where only some may be claimed: that, and which setting says so.
 fn limited(context: &Context, conjunction: &str) -> String {
@@ -141,10 +134,10 @@ fn limited(context: &Context, conjunction: &str) -> String {
 impl AskedIp {
     /// The one that is asked for, of those that Services may claim.
     fn find<'a>(&self, context: &'a Context) -> Option<&'a PrimaryIp> {
-        let asked = self.asked.as_ref()?;
-        match asked.source == ASKED_BY_FIELD {
-            true => claimable(context).find(|one| covers(&one.ip, &asked.value)),
-            false => PrimaryIp::named(claimable(context), &asked.value),
+        let asked = &self.asked.as_ref()?.value;
+        match self.is_asked_by_field() {
+            true => claimable(context).find(|one| covers(&one.ip, asked)),
+            false => PrimaryIp::named(claimable(context), asked),
         }
     }
 
@@ -169,14 +162,11 @@ impl AskedIp {
             ));
         };
         if one.kind != self.kind {
-            let other = desired.primary_ips.families.iter();
-            let other = other.filter(|family| family.kind == one.kind);
+            let mut families = desired.primary_ips.families.iter();
+            let other = families.find(|family| family.kind == one.kind);
             let key = other.map(|family| family.annotation.key());
-            refuse(&format!(
-                "is of type {}: name it in annotation {}",
-                one.kind,
-                key.collect::<String>()
-            ));
+            let (kind, key) = (&one.kind, key.unwrap_or_default());
+            refuse(&format!("is of type {kind}: name it in annotation {key}"));
         }
         // Of a manifest the holder may be the Service's own load balancer.
         let holder = one.assignee_id;
@@ -232,7 +222,16 @@ impl AskedIp {
         // A name can be compared only with the list of Primary IPs.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
-            found.iter().for_each(|one| not_kept(parser, one));
+            // Who chooses an address means to keep it.
+            if let Some(one) = found.filter(|one| one.auto_delete) {
+                let why = format!(
+                    "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in \
+                     the console or with hcloud primary-ip update {} --auto-delete=false",
+                    one.shown(),
+                    one.name
+                );
+                parser.warning(Reason::AddressNotKept, why);
+            }
         } else if all.is_some() || !is_name {
             let text = quoted(text);
             let why = format!("{}: {text} has no effect on {ip}: {KEEPS}", asked.source);
@@ -270,18 +269,5 @@ fn place(
             let source = &desired.place.location.as_ref().unwrap_or(asked).source;
             chosen.location = Some(Sourced::new(at.name.clone(), source.clone()));
         }
-    }
-}
-
-/// Who chooses an address means to keep it.
-fn not_kept(parser: &mut AnnotationParser, one: &PrimaryIp) {
-    if one.auto_delete {
-        let why = format!(
-            "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in the \
-             console or with hcloud primary-ip update {} --auto-delete=false",
-            one.shown(),
-            one.name
-        );
-        parser.warning(Reason::AddressNotKept, why);
     }
 }

@@ -48,9 +48,8 @@ fn fits(
     service: &Service,
 ) -> bool {
     let mut parser = AnnotationParser::new(service);
-    let ip = parser
-        .read(&a::PRIVATE_IPV4, None, v::ipv4)
-        .map(|ip| ip.value);
+    let ip = parser.read(&a::PRIVATE_IPV4, None, v::ipv4);
+    let ip = ip.map(|ip| ip.value);
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
     let range = range.or_else(|| project.defaults.private_subnet.clone());
     let range = range.map(|range| range.value);
@@ -101,22 +100,17 @@ pub(super) fn check(
         return;
     };
     let network = attach.network;
-    let there: Vec<&Subnet> = subnets
-        .iter()
-        .filter(|subnet| takes(subnet, zone, None, None))
-        .collect();
-    let place = zone
-        .map(|zone| format!(" in network zone {zone}"))
-        .unwrap_or_default();
-    let zone = zone.unwrap_or("eu-central");
-    if there.is_empty() {
+    let place = zone.map(|zone| format!(" in network zone {zone}"));
+    let place = place.unwrap_or_default();
+    let fits = |ip, range| subnets.iter().any(|one| takes(one, zone, ip, range));
+    if !fits(None, None) {
+        let zone = zone.unwrap_or("eu-central");
         return parser.problem(format!(
             "HCLOUD_NETWORK: Network {network} has no subnet{place} that a load balancer could be in: add one, e.g. with \
              hcloud network add-subnet {network} --type cloud --network-zone {zone} --ip-range …"
         ));
     }
     let (value, exact) = (ip.map(|ip| ip.value), range.map(|range| range.value));
-    let fits = |ip, range| there.iter().any(|one| takes(one, None, ip, range));
     let (source, asked) = match (range, ip) {
         (Some(range), _) if !fits(None, exact) => (
             &range.source,
