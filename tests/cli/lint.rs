@@ -53,6 +53,11 @@ const CASES: &[Case] = &[
     // Without effect.
     (&[80], &[("http-sticky-sessions", "true")], plain, &["http-sticky-sessions has no effect"]),
     (&[80], &[("health-check-http-path", "/x"), ("health-check-protocol", "tcp")], plain, &["health-check-http-path has no effect"]),
+    // A wrong value hides no other problem, and none is made of it.
+    (&[80], &[("algorithm-type", "random"), ("http-sticky-sessions", "true")], plain,
+        &["http-sticky-sessions has no effect", "algorithm-type: \"random\""]),
+    (&[80], &[("protocol", "ftp"), ("http-sticky-sessions", "true")], plain, &["protocol: \"ftp\""]),
+    (&[80], &[("http-sticky-sessions", "perhaps")], plain, &["http-sticky-sessions: \"perhaps\""]),
     // Limits.
     (&[], &[], || json!({ "ports": (1..=251).map(|n| json!({ "name": format!("p{n}"), "port": n })).collect::<Vec<_>>() }), &["it has 251 ports: 250 are read at most"]),
     (&[80], &[("http-status-codes", LONG)], plain, &["is no status code"]),

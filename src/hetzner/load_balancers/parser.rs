@@ -100,6 +100,13 @@ impl<'a> AnnotationParser<'a> {
         all.any(|(_, set)| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
+    /// Does one of its values not parse? Then what follows from it is not known.
+    pub(super) fn is_bad(&self, annotation: &'static Annotation) -> bool {
+        let name = annotation.name;
+        let mut all = self.set.range((name, None)..=(name, Some(u16::MAX)));
+        all.any(|(_, set)| set.is_bad)
+    }
+
     pub(super) fn problem(&mut self, problem: String) {
         if self.seen.insert(problem.clone()) {
             self.problems

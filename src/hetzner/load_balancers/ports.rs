@@ -205,8 +205,7 @@ const ONLY_WITH: [(Part, &Annotation); 14] = [
 
 /// Reports those that are set although no port has that part.
 fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
-    // With a problem nothing is changed: only that is reported. It may be in a value of these annotations.
-    if !parser.problems.is_empty() || ports.is_empty() {
+    if ports.is_empty() {
         return;
     }
     for (part, annotation) in ONLY_WITH {
@@ -222,6 +221,12 @@ fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
             ),
             _ => ("protocol http or https", &a::PROTOCOL, "http or https"),
         };
+        if [annotation, by, &a::PROTOCOL]
+            .iter()
+            .any(|one| parser.is_bad(one))
+        {
+            continue;
+        }
         let why = format!(
             "annotation {} has no effect, because no port of the Service has {what}: set {} to {words}",
             annotation.key(),
