@@ -103,9 +103,10 @@ fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
         // Only the API's own word counts: a proxy's 404 is no answer.
         (_, Some("not_found"), Some(404)) => ErrorKind::NotFound,
         (_, Some("bad_gateway" | "timeout" | "service_error" | "server_error"), _)
-        | (_, Some("maintenance" | "robot_unavailable"), _)
+        | (_, Some("maintenance"), _)
         | (_, None, _) => ErrorKind::Unavailable,
         (_, Some(code), _) if is_busy(code) => ErrorKind::Busy,
+        // With robot_unavailable as well: of all targets it is about those on dedicated servers alone.
         (_, Some(_), _) => ErrorKind::Other,
     }
 }

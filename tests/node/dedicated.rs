@@ -477,16 +477,7 @@ fn they_are_targets_of_load_balancers_by_their_addresses() {
         .start();
     let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
     let daemon = Daemon::start(&env, &[]);
-    let targets = || {
-        let balancers = sandbox.cloud().load_balancers(sandbox.project());
-        let targets = balancers.first()?["targets"].as_array()?.clone();
-        let mut ips: Vec<String> = targets
-            .iter()
-            .filter_map(|target| Some(target["ip"]["ip"].as_str()?.to_owned()))
-            .collect();
-        ips.sort();
-        Some((targets.len(), ips))
-    };
+    let targets = || targets(&sandbox);
     let mut expected: Vec<String> = sandbox
         .robot()
         .servers()
@@ -535,4 +526,39 @@ fn an_outage_of_robot_is_one_line_at_its_begin_and_one_at_its_end() {
     assert_eq!(count("answer again"), 0, "{}", daemon.log());
     sandbox.resume(Half::Robot).unwrap();
     daemon.logs("both APIs answer again");
+}
+
+/// How many targets the load balancer has, and the addresses among them.
+fn targets(sandbox: &Sandbox) -> Option<(usize, Vec<String>)> {
+    let balancers = sandbox.cloud().load_balancers(sandbox.project());
+    let targets = balancers.first()?["targets"].as_array()?.clone();
+    let mut ips: Vec<String> = targets
+        .iter()
+        .filter_map(|target| Some(target["ip"]["ip"].as_str()?.to_owned()))
+        .collect();
+    ips.sort();
+    Some((targets.len(), ips))
+}
+
+/// The Cloud API asks Robot whose an address is: while it can't, the rest of the load balancer is made.
+#[test]
+fn while_the_cloud_can_not_ask_robot_the_cloud_s_servers_are_targets() {
+    let builder = common::builder().nodes(1).robot(1).services(1);
+    let sandbox = builder.network("10.0.0.0/8").start();
+    let location = [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")];
+    sandbox.cloud().set_robot_unavailable(true);
+    let daemon = Daemon::start(&with(env(&sandbox), &location), &[]);
+    wait_until("the cloud server alone", || {
+        targets(&sandbox) == Some((1, Vec::new()))
+    });
+    wait_until("an address of the Service", || {
+        let service = sandbox.cluster().get("services", Some("default"), "web-1");
+        service.is_some_and(|one| one["status"]["loadBalancer"]["ingress"].is_array())
+    });
+    daemon.logs("robot_unavailable");
+    sandbox.cloud().set_robot_unavailable(false);
+    let address = sandbox.robot().servers().remove(0).server_ip.unwrap();
+    wait_until("the address", || {
+        targets(&sandbox) == Some((2, vec![address.clone()]))
+    });
 }
