@@ -22,15 +22,17 @@ pub struct View<T> {
     pub answered: Instant,
 }
 
-/// The states of [`Error::Dedicated`].
-pub const OF_DEDICATED: [&str; 3] = ["robot rate limit", "robot refuses", "robot unavailable"];
+/// Is a state that of an [`Error::Dedicated`]?
+pub fn is_of_dedicated(state: &str) -> bool {
+    state.starts_with("robot ")
+}
 
 /// Which API did not answer, and how.
 #[derive(Debug)]
 pub enum Error {
     Kube(kube::Error),
     Cloud(provider::Error),
-    /// The API of dedicated servers: it never ends the process, whose other work goes on.
+    /// The API of dedicated servers: such an error never ends the process, which has other work to do.
     Dedicated(provider::Error),
 }
 
@@ -46,9 +48,9 @@ impl Error {
                 _ => "cloud unavailable",
             },
             Error::Dedicated(error) => match error.kind {
-                ErrorKind::RateLimited { .. } => OF_DEDICATED[0],
-                _ if error.is_permanent() => OF_DEDICATED[1],
-                _ => OF_DEDICATED[2],
+                ErrorKind::RateLimited { .. } => "robot rate limit",
+                _ if error.is_permanent() => "robot refuses",
+                _ => "robot unavailable",
             },
         }
     }

@@ -6,7 +6,7 @@
 mod cached;
 mod nodes;
 
-pub use cached::{Error, OF_DEDICATED, View};
+pub use cached::{Error, View, is_of_dedicated};
 pub use nodes::{NodeCache, Nodes, Poll};
 
 use crate::kube::{self, Recorder};

@@ -154,7 +154,7 @@ impl Outages {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         let state = match (outage.map(state_of), states.get(controller)) {
             // This tick had no question about dedicated servers.
-            (None, Some(before)) if dedicated_fails && cache::OF_DEDICATED.contains(before) => {
+            (None, Some(before)) if dedicated_fails && cache::is_of_dedicated(before) => {
                 return;
             }
             (state, _) => state,

@@ -428,8 +428,8 @@ impl Instances for Hetzner {
     }
 }
 
-/// Hetzner gives a dedicated server to somebody else once its contract has ended, and its owner may use it for something
-/// else: upstream deletes the node then. The number alone is no evidence for that.
+/// Once its contract has ended, Hetzner gives a dedicated server to another customer; and its owner may use it for another
+/// purpose. Upstream deletes the node then. The number alone is no evidence for that.
 fn renamed(instance: &Instance, node: &Node) -> Finding {
     let (server, name, node) = (instance.id, &instance.name, &node.name);
     let message = format!(
