@@ -31,12 +31,24 @@ const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync, Command::RouteSync];
 
+/// Those that show a plan and may write.
+const PLANNING: &[Command] = &[
+    Command::Run,
+    Command::NodeSync,
+    Command::LbSync,
+    Command::LbAdopt,
+    Command::LbRelease,
+    Command::RouteSync,
+];
+
 /// Those that plan load balancers.
 const WITH_LOAD_BALANCERS: &[Command] = &[
     Command::Run,
     Command::LbList,
     Command::LbInspect,
     Command::LbSync,
+    Command::LbAdopt,
+    Command::LbRelease,
     Command::Doctor,
     Command::Status,
     Command::Lint,
@@ -45,7 +57,13 @@ const WITH_LOAD_BALANCERS: &[Command] = &[
 /// Those that plan routes.
 const WITH_ROUTES: &[Command] = &[Command::Run, Command::RouteList, Command::RouteSync];
 
-const LOAD_BALANCERS: &[Command] = &[Command::LbList, Command::LbInspect, Command::LbSync];
+const LOAD_BALANCERS: &[Command] = &[
+    Command::LbList,
+    Command::LbInspect,
+    Command::LbSync,
+    Command::LbAdopt,
+    Command::LbRelease,
+];
 
 const LISTS: &[Command] = &[Command::NodeList, Command::LbList, Command::RouteList];
 
@@ -514,8 +532,8 @@ settings! {
         flags: &["yes"],
         default: Some("false"),
         help: "Also make the changes that follow only from the default of an unset setting: outside a pod \
-               they are held back. With --delete-orphans: delete without asking.",
-        ..Setting::of(Group::Controllers, SYNCS)
+               they are held back. With --delete-orphans, lb adopt and lb release: do not ask.",
+        ..Setting::of(Group::Controllers, PLANNING.split_at(1).1)
     }
 
     LEADER_ELECT leader_elect: bool = parsed(boolean) => {
@@ -581,7 +599,7 @@ settings! {
         flags: &["dry-run"],
         default: Some("false"),
         help: "Print the planned changes. Write nothing to either API.",
-        ..Setting::of(Group::Controllers, &[Command::Run, Command::NodeSync, Command::LbSync, Command::RouteSync])
+        ..Setting::of(Group::Controllers, PLANNING)
     }
 
     DETAILED_EXITCODE detailed_exitcode: bool = parsed(boolean) => {

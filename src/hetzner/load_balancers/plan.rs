@@ -5,7 +5,9 @@ use super::change::{Action, Change, Guard, Purpose};
 use super::context::{Context, Observed, Snapshot};
 use super::desired::{Desired, desired};
 use super::diff::{Diff, USUAL_TYPE, boxed};
-use super::find::{Found, asked_too_late, by_label, find, other_cluster, rests_on_services};
+use super::find::{
+    Found, asked_too_late, asks_for, by_label, find, other_cluster, rests_on_services,
+};
 use super::group::{
     group, is_of, is_used_by_others, owned, released, targets_label, uids, was_before,
 };
@@ -21,8 +23,8 @@ use super::targets::need_servers;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, Balancer, BalancerHealth, Cluster, Description, Finding, LoadBalancerPlan, Needs,
-    OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
+    self, Assigned, Balancer, BalancerHealth, BalancerUse, Cluster, Description, Finding,
+    LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -204,13 +206,11 @@ impl provider::Snapshot for Snapshot {
         plan
     }
 
-    fn assigned(
-        &self,
-        id: u64,
-        service: &Service,
-    ) -> Option<(Arc<dyn provider::Snapshot>, Box<dyn provider::Change>)> {
+    fn assigned(&self, id: u64, service: &Service) -> Option<Assigned> {
         let mut observed = self.observed.clone();
         let balancer = observed.balancers.iter_mut().find(|one| one.id == id)?;
+        let is_released = balancer.labels.get(RELEASED) == Some(&service.uid);
+        let is_said = asks_for(balancer, service) || uids(balancer).any(|uid| *uid == service.uid);
         let value = names::service_value(service);
         let mut guard = Guard {
             seen: (&*balancer).into(),
@@ -218,7 +218,7 @@ impl provider::Snapshot for Snapshot {
         };
         guard.set.insert(ADOPT.to_owned(), value.clone());
         balancer.labels.insert(ADOPT.to_owned(), value.clone());
-        if balancer.labels.get(RELEASED) == Some(&service.uid) {
+        if is_released {
             balancer.labels.remove(RELEASED);
             guard.remove.insert(RELEASED.to_owned());
         }
@@ -227,16 +227,22 @@ impl provider::Snapshot for Snapshot {
         let change = Change::new(&self.project, Action::Edit, Some(id), Value::Null, set);
         let project = self.project.clone();
         let snapshot = Arc::new(Snapshot { project, observed });
-        Some((snapshot, Box::new(change.guarded(guard))))
+        let change = Box::new(change.guarded(guard)) as Box<dyn provider::Change>;
+        Some((snapshot, (is_released || !is_said).then_some(change)))
     }
 
-    fn health(&self, services: &HashSet<&str>) -> Vec<BalancerHealth> {
+    fn health(&self, services: &HashSet<&str>) -> Vec<(BalancerUse, BalancerHealth)> {
         // Names do not count.
         let names = &Cluster::default();
         let all = self.observed.balancers.iter();
-        let ours = all.filter(|one| uids(one).any(|uid| services.contains(uid.as_str())));
-        ours.map(|one| status::for_people(one, names).health())
-            .collect()
+        let is_ours = |one: &&LoadBalancer| {
+            let mut uids = uids(one).chain(one.labels.get(RELEASED));
+            uids.any(|uid| services.contains(uid.as_str()))
+        };
+        let shown = all
+            .filter(is_ours)
+            .map(|one| status::for_people(one, names));
+        shown.map(|one| (one.use_of, one.health())).collect()
     }
 
     fn all(&self) -> Vec<(Balancer, String)> {
@@ -555,6 +561,7 @@ fn refused(plan: LoadBalancerPlan, parser: AnnotationParser) -> LoadBalancerPlan
         findings,
         fields: plan.fields.into_iter().filter(|_| is_compared).collect(),
         found: plan.found,
+        is_shared: plan.is_shared,
         ..LoadBalancerPlan::default()
     }
 }
