@@ -6,6 +6,7 @@ use super::error::{Error, Kind};
 use super::proxy::Proxies;
 use super::rotation::TlsSource;
 use crate::provider::Gate;
+use crate::text::named;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,13 +68,14 @@ pub struct Timing {
     pub retry_wait: Duration,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    Get,
-    Post,
-    Put,
-    Patch,
-    Delete,
+named! {
+    Method {
+        Get = "GET",
+        Post = "POST",
+        Put = "PUT",
+        Patch = "PATCH",
+        Delete = "DELETE",
+    }
 }
 
 /// One request, before the credentials are on it.
@@ -87,16 +89,6 @@ pub(super) struct Call<'a> {
 }
 
 impl Method {
-    pub fn name(self) -> &'static str {
-        match self {
-            Method::Get => "GET",
-            Method::Post => "POST",
-            Method::Put => "PUT",
-            Method::Patch => "PATCH",
-            Method::Delete => "DELETE",
-        }
-    }
-
     /// As metrics have it.
     pub fn lower_name(self) -> String {
         self.name().to_ascii_lowercase()

@@ -1,5 +1,7 @@
 //! What a row of the table of settings says.
 
+use crate::text::named;
+
 /// One setting: everything that parsing, `--help` and `ccm help settings` need to know about it.
 #[derive(Debug)]
 pub struct Setting {
@@ -65,27 +67,6 @@ pub enum Kind {
     List(&'static str),
     Path,
     Url,
-}
-
-/// An enum whose variants have names, and are listed in their order.
-macro_rules! named {
-    ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
-        $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum $type {
-            $($(#[$doc])* $variant,)*
-        }
-
-        impl $type {
-            pub const ALL: &'static [$type] = &[$($type::$variant),*];
-
-            pub fn name(self) -> &'static str {
-                match self {
-                    $($type::$variant => $name,)*
-                }
-            }
-        }
-    };
 }
 
 named! {
