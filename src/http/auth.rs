@@ -9,7 +9,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// Sent with every request, to a proxy too.
 pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
@@ -48,11 +47,6 @@ impl<I: Issuer + 'static> From<I> for Login {
 impl Issuer for SecretSource {
     fn current(&self) -> Result<Credentials, String> {
         Ok(Credentials::bearer(self.current()?))
-    }
-
-    /// Then it matters at once that there should have been another one; the next call has the same error.
-    fn refused(&self, _number: u64) {
-        let _ = self.read(Duration::ZERO);
     }
 }
 
@@ -151,11 +145,6 @@ impl SecretSource {
     /// The secret to send now. A file that cannot be read or holds none (it is being
     /// replaced), and one that is no file but a pipe, leaves the one read before in use.
     pub fn current(&self) -> Result<Option<Secret>, String> {
-        self.read(rotation::LOG_AFTER)
-    }
-
-    /// `patience`: how long a file may be wrong before that is logged.
-    fn read(&self, patience: Duration) -> Result<Option<Secret>, String> {
         let mut last = self.last();
         let Some(path) = &self.file else {
             return Ok(last.clone());
@@ -170,7 +159,7 @@ impl SecretSource {
                 *last = Some(secret);
             }
             Err(why) if last.is_none() => return Err(format!("{name} {why}")),
-            Err(why) => rotation::raise(&name, &format!("{name} {why}"), patience),
+            Err(why) => rotation::raise(&name, format!("{name} {why}")),
         }
         Ok(last.clone())
     }
