@@ -160,6 +160,22 @@ impl Setting {
         }
     }
 
+    /// The same of a switch that is off.
+    pub(super) const fn off(group: Group, commands: &'static [Command]) -> Setting {
+        Setting {
+            default: Some("false"),
+            ..Setting::of(group, commands)
+        }
+    }
+
+    /// The same of a duration.
+    pub(super) const fn duration(group: Group, commands: &'static [Command]) -> Setting {
+        Setting {
+            kind: Kind::Duration,
+            ..Setting::of(group, commands)
+        }
+    }
+
     /// The first flag; else the variable, `HCLOUD_DEBUG` as `debug`.
     pub fn name(&self) -> String {
         match (self.called, self.flags, self.variables) {
