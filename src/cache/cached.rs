@@ -95,8 +95,6 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
-
 /// The last view of one kind.
 #[derive(Debug)]
 pub(super) struct Cached<T> {

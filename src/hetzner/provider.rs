@@ -103,7 +103,7 @@ impl Hetzner {
                 watch,
             })
         };
-        let token = settings.token.into();
+        let token = Arc::new(settings.token);
         let http = client(settings.endpoint, token, Retry::NotRateLimited, api::watch);
         let robot = settings.robot.and_then(|settings_of_robot| {
             Robot::new(settings_of_robot, settings.time_scale, |base, login| {

@@ -47,7 +47,7 @@ impl Sessions {
 
     /// What to make a call with now. The error is for people.
     pub(super) fn current(&self, settings: &Settings) -> Result<Session, String> {
-        let credentials = settings.login.0.current()?;
+        let credentials = settings.login.current()?;
         secret::remember(&credentials.secrets);
         let mut connections = self.lock();
         connections.source.refresh(READ_EVERY);
@@ -80,7 +80,7 @@ impl Sessions {
             return None;
         }
         if is_unauthorized {
-            settings.login.0.refused(used.credentials.number);
+            settings.login.refused(used.credentials.number);
         }
         self.lock().source.refresh(Duration::ZERO);
         let now = self.current(settings).ok()?;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
 
 /// What every call is authenticated with.
-pub struct Login(pub Arc<dyn Issuer>);
+pub type Login = Arc<dyn Issuer>;
 
 /// Hands out credentials, before every call.
 pub trait Issuer: Send + Sync {
@@ -36,12 +36,6 @@ pub struct Credentials {
     pub identity: Option<Identity>,
     /// Every form in which the secret may come back.
     pub secrets: Vec<Secret>,
-}
-
-impl<I: Issuer + 'static> From<I> for Login {
-    fn from(issuer: I) -> Login {
-        Login(Arc::new(issuer))
-    }
 }
 
 impl Issuer for SecretSource {
@@ -190,8 +184,8 @@ mod tests {
     #[test]
     fn a_password_is_sent_as_rfc_7617_has_it_and_taken_out_of_whatever_comes_back() {
         let password = Secret::exactly("open \"sesame\" ".into());
-        let login = Login::from(Credentials::basic("Aladdin", &password));
-        let credentials = login.0.current().unwrap();
+        let login = Credentials::basic("Aladdin", &password);
+        let credentials = login.current().unwrap();
         let header = credentials.header.unwrap();
         assert_eq!(header.expose(), "Basic QWxhZGRpbjpvcGVuICJzZXNhbWUiIA==");
         for answer in [
