@@ -5,14 +5,14 @@ pub(super) use super::error::Failed;
 use super::pages::{self, PER_PAGE, Pagination};
 use crate::http::{self, Method, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
-use crate::provider::{self, ErrorKind, Gate, Permission, Urgency};
+use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, lock};
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(super) struct Api {
@@ -105,7 +105,7 @@ impl<T> Kept<T> {
         is_good: impl FnOnce(Duration, &[T]) -> bool,
         read: impl FnOnce() -> Result<Vec<T>, provider::Error>,
     ) -> Result<Arc<Vec<T>>, provider::Error> {
-        let mut kept = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.read);
         if kept.is_none() {
             *kept = first().map(|(at, list)| (at, Arc::new(list)));
         }

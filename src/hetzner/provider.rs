@@ -15,14 +15,14 @@ use crate::provider::{
     Description, Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept,
     LoadBalancers, Metadata, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress,
     Profile, Provider, ProviderId, Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced,
-    Urgency, Usage,
+    Urgency, Usage, lock,
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -145,7 +145,7 @@ impl Hetzner {
         let Some(selector) = &self.network else {
             return Ok(None);
         };
-        let _one_at_a_time = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.finding);
         if self.found.get().is_none() {
             let network = networks::find(&self.api, selector)?;
             if is_checked {

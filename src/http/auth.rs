@@ -3,12 +3,13 @@
 
 use super::certificates::Identity;
 use super::{rotation, secret::Secret};
+use crate::provider::lock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Sent with every request, to a proxy too.
 pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
@@ -129,17 +130,13 @@ impl SecretSource {
 
     /// Of what was read last, in bytes.
     pub fn length(&self) -> usize {
-        self.last().as_ref().map_or(0, Secret::len)
-    }
-
-    fn last(&self) -> MutexGuard<'_, Option<Secret>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last).as_ref().map_or(0, Secret::len)
     }
 
     /// The secret to send now. A file that cannot be read or holds none (it is being
     /// replaced), and one that is no file but a pipe, leaves the one read before in use.
     pub fn current(&self) -> Result<Option<Secret>, String> {
-        let mut last = self.last();
+        let mut last = lock(&self.last);
         let Some(path) = &self.file else {
             return Ok(last.clone());
         };

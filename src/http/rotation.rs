@@ -3,9 +3,10 @@
 //! is not used is logged once; what was read before stays in use.
 
 use super::tls::Tls;
+use crate::provider::lock;
 use rustls::pki_types::CertificateDer;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often the files are read, when nothing is refused.
@@ -78,20 +79,16 @@ impl TlsSource {
 /// Why, by what was read: several clients of a process read the same files.
 static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-fn complaints() -> MutexGuard<'static, BTreeMap<String, String>> {
-    COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Logs why what was read is not used, once.
 pub(super) fn raise(what: &str, why: String) {
-    let is_news = complaints().get(what) != Some(&why);
+    let is_news = lock(&COMPLAINTS).get(what) != Some(&why);
     if is_news {
         log::warn!("{why}; what was read before stays in use");
-        complaints().insert(what.to_owned(), why);
+        lock(&COMPLAINTS).insert(what.to_owned(), why);
     }
 }
 
 /// It was read.
 pub(super) fn resolved(what: &str) {
-    complaints().remove(what);
+    lock(&COMPLAINTS).remove(what);
 }

@@ -7,11 +7,12 @@ mod program;
 
 use super::entry::{Entry, User};
 use crate::http::{self, Identity, Issuer, Pem, Secret};
+use crate::provider::lock;
 use jiff::Timestamp;
 use program::Program;
 use serde::Deserialize;
 use serde_json::Value;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// So long before their end credentials are renewed, or a tenth of their life, whichever is shorter.
@@ -70,7 +71,7 @@ impl Plugin {
 
     /// The one that is in use already, if there is such a one.
     pub(super) fn shared(self) -> Arc<dyn Issuer> {
-        let mut plugins = PLUGINS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plugins = lock(&PLUGINS);
         plugins.retain(|plugin| plugin.strong_count() > 0);
         let same = plugins
             .iter()
@@ -103,10 +104,6 @@ impl Plugin {
             }
         }
     }
-
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Held {
@@ -134,7 +131,7 @@ fn lead(end: Timestamp) -> Duration {
 impl Issuer for Plugin {
     /// From memory as long as that is good.
     fn current(&self) -> Result<http::Credentials, String> {
-        let mut held = self.held();
+        let mut held = lock(&self.held);
         let is_due = held.good(Timestamp::now()).is_none_or(|(_, is_due)| is_due);
         if is_due && held.fresh_failure().is_none() {
             self.run(&mut held);
@@ -151,7 +148,7 @@ impl Issuer for Plugin {
 
     /// Others are asked for, unless that was done since.
     fn refused(&self, number: u64) {
-        let mut held = self.held();
+        let mut held = lock(&self.held);
         let is_refused = |it: &mut Credentials| it.issued.number == number;
         if held.credentials.take_if(is_refused).is_some() {
             self.run(&mut held);
