@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(super) struct Api {
-    http: http::Client,
-    budget: Budget,
+    pub(super) http: http::Client,
+    pub(super) budget: Budget,
 }
 
 /// Another resource, by its ID.
@@ -130,19 +130,6 @@ impl Api {
         }
     }
 
-    pub(super) fn calls(&self) -> u64 {
-        self.http.calls()
-    }
-
-    /// See [`Budget::seen`].
-    pub(super) fn seen(&self) -> (Option<(u64, u64)>, Option<i64>) {
-        self.budget.seen()
-    }
-
-    pub(super) fn is_reached(&self) -> bool {
-        self.http.is_reached()
-    }
-
     pub(super) fn get<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -157,10 +144,6 @@ impl Api {
             }
             Err(error) => Err(self.failed(error).error),
         }
-    }
-
-    pub(super) fn may_wait(&self) -> bool {
-        self.http.may_wait()
     }
 
     /// Writes once, when the gate lets it pass and the budget is not used up. A DELETE has no body.

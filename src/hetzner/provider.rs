@@ -241,7 +241,7 @@ impl Provider for Hetzner {
             _ => Attached::default(),
         };
         let permission = api::permission(&self.api);
-        let (rate_limit, clock_ahead_s) = self.api.seen();
+        let (rate_limit, clock_ahead_s) = self.api.budget.seen();
         let shown = |network: &Network| format!("{} ({})", network.name, network.id);
         let found = network.as_ref().ok().copied().flatten();
         Checkup {
@@ -255,11 +255,11 @@ impl Provider for Hetzner {
     }
 
     fn calls(&self) -> u64 {
-        self.api.calls()
+        self.api.http.calls()
     }
 
     fn is_reached(&self) -> bool {
-        self.api.is_reached()
+        self.api.http.is_reached()
     }
 
     fn instances(&self) -> Option<&dyn Instances> {
@@ -336,7 +336,7 @@ impl Actions for Hetzner {
     }
 
     fn may_wait(&self) -> bool {
-        self.api.may_wait()
+        self.api.http.may_wait()
     }
 }
 

@@ -82,7 +82,8 @@ impl Lease {
             match election.release(&read.spec(), Moment::now()) {
                 Some(released) => {
                     let read = self.noted(read, true);
-                    self.client.release_lease(key, &read, &released).map(drop)
+                    let written = self.client.write_lease(key, Some(&read), &released);
+                    written.map(drop)
                 }
                 None => Ok(()),
             }
