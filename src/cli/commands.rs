@@ -179,7 +179,8 @@ fn translated(typed: &str) -> Option<&'static str> {
 }
 
 /// A word that is not known, with those that may have been meant: near ones, else those that contain it.
-pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> Exit {
+pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
+    let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     let mut meant = all_nearest(word, known.iter().copied());
     if meant.is_empty() && what == "command" {
         meant = translated(word).into_iter().collect();
@@ -189,7 +190,7 @@ pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> Exit {
         meant = all_nearest(first, known.iter().copied());
     }
     if meant.is_empty() && word.len() >= SHORTEST_PART {
-        meant = known.to_vec();
+        meant.clone_from(&known);
         meant.retain(|name| name.contains(word));
     }
     let hint = match meant.as_slice() {

@@ -25,6 +25,7 @@ pub use description::{Description, Verb};
 pub use error::{CORRELATION, Error, ErrorKind, Urgency, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, OpenGate, Refused};
+pub use heartbeat::lock;
 pub use instance::{
     Dedicated, Instance, InstanceId, Instances, Metadata, PrivateAddress, ProviderId, Servers,
     TopologyLabel,
