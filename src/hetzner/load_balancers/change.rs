@@ -98,7 +98,8 @@ pub struct Change {
     pub(super) action: Action,
     /// Of the load balancer or certificate; none where it is created.
     id: Option<u64>,
-    pub(super) body: Map<String, Value>,
+    /// JSON as text. Parsed, each target would take 1.3 kB, and changes of many Services may wait at the same time.
+    body: Box<str>,
     pub(super) description: Description,
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
@@ -180,7 +181,7 @@ impl Change {
             project: project.clone(),
             action,
             id,
-            body,
+            body: as_text(body),
             description,
             purpose: Purpose::Usual,
             event: None,
@@ -189,21 +190,31 @@ impl Change {
     }
 
     /// One that is created with all of this, see `create`.
-    pub(super) fn creation(project: &Project, body: Value) -> Change {
+    pub(super) fn creation(project: &Project, body: Map<String, Value>) -> Change {
+        let body = Value::Object(body);
         let mut change = Change::new(project, Action::Create, None, body, Description::default());
-        let parts = match (change.count("services"), change.count("targets")) {
+        let new = change.new_balancer();
+        let parts = match (new.services.len(), new.targets.len()) {
             (0, 0) => "without ports and targets as yet".to_owned(),
             (ports, targets) => {
                 format!("{}, {}", counted(ports, "port"), counted(targets, "target"))
             }
         };
-        let (kind, place) = (change.text("load_balancer_type"), change.place().0);
         change.description = Description::new(
             Verb::Create,
-            format!("load balancer {}", change.text("name")),
-            format!(", {kind} in {place}, {parts}"),
+            format!("load balancer {}", new.name),
+            format!(", {} in {}, {parts}", new.load_balancer_type, new.place().0),
         );
         change
+    }
+
+    /// What is sent.
+    pub(super) fn body(&self) -> Map<String, Value> {
+        serde_json::from_str(&self.body).unwrap_or_default()
+    }
+
+    fn new_balancer(&self) -> NewBalancer {
+        serde_json::from_str(&self.body).unwrap_or_default()
     }
 
     pub(super) fn guarded(mut self, guard: Guard) -> Change {
@@ -219,25 +230,9 @@ impl Change {
         let mut labels = now.labels.clone();
         labels.retain(|label, _| !guard.remove.contains(label));
         labels.extend(guard.set.clone());
-        self.body.insert("labels".to_owned(), json!(labels));
-    }
-
-    fn text(&self, key: &str) -> &str {
-        let value = self.body.get(key).and_then(Value::as_str);
-        value.unwrap_or_default()
-    }
-
-    fn count(&self, key: &str) -> usize {
-        let list = self.body.get(key).and_then(Value::as_array);
-        list.map_or(0, Vec::len)
-    }
-
-    /// Where it is created, and the annotation that may say so.
-    fn place(&self) -> (&str, &Annotation) {
-        match self.text("location") {
-            "" => (self.text("network_zone"), &a::NETWORK_ZONE),
-            location => (location, &a::LOCATION),
-        }
+        let mut body = self.body();
+        body.insert("labels".to_owned(), json!(labels));
+        self.body = as_text(body);
     }
 
     fn is_of_certificate(&self) -> bool {
@@ -369,7 +364,7 @@ impl Change {
     fn is_whole(&self, balancer: &LoadBalancer) -> bool {
         let public = &balancer.public_net;
         let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
-        let network = self.body.get("network").and_then(Value::as_u64);
+        let network = self.new_balancer().network;
         let is_attached = |network: u64| {
             let mut attached = balancer.private_net.iter();
             attached.any(|net| net.network == network && net.ip.is_some())
@@ -433,7 +428,8 @@ impl Change {
             "server",
             "use_private_ip",
         ];
-        let has_parts = self.count("services") + self.count("targets") > 0;
+        let new = self.new_balancer();
+        let has_parts = new.services.len() + new.targets.len() > 0;
         let Some(Code { code, fields }) = &failed.code else {
             return false;
         };
@@ -455,7 +451,7 @@ impl Change {
         let names_part = parts.any(|part| names(&format!("load_balancer_{part}")));
         let is_not_found = code == "not_found" && fields.is_empty();
         let names_place = names("location") || names("network_zone") || is_not_found;
-        let is_created = self.action == Action::Create;
+        let (new, is_created) = (self.new_balancer(), self.action == Action::Create);
         let (location, kind) = (a::LOCATION.key(), a::TYPE.key());
         Some(match code.as_str() {
             code if code.starts_with("primary_ip_") => format!(
@@ -464,7 +460,7 @@ impl Change {
                 a::PUBLIC_NET_IPV6.key()
             ),
             "invalid_input" | "not_found" if is_created && names_place => {
-                let (place, by) = self.place();
+                let (place, by) = new.place();
                 format!(
                     "{}: {place:?} may not exist, see hcloud location list; unset, {} sets it",
                     by.key(),
@@ -477,7 +473,7 @@ impl Change {
                 format!(
                     "type {:?} can't be had there: choose another in annotation {kind}, or another place in annotation \
                      {location}",
-                    self.text("load_balancer_type"),
+                    new.load_balancer_type,
                 )
             }
             "resource_limit_exceeded" if names("network_attached_resources") => {
@@ -503,6 +499,30 @@ impl Change {
     }
 }
 
+/// What is read of the request that creates a load balancer.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NewBalancer {
+    name: String,
+    load_balancer_type: String,
+    location: String,
+    network_zone: String,
+    /// ID of the private Network.
+    network: Option<u64>,
+    services: Vec<IgnoredAny>,
+    targets: Vec<IgnoredAny>,
+}
+
+impl NewBalancer {
+    /// Where it is created, and the annotation that may say so.
+    fn place(&self) -> (&str, &Annotation) {
+        match self.location.as_str() {
+            "" => (&self.network_zone, &a::NETWORK_ZONE),
+            location => (location, &a::LOCATION),
+        }
+    }
+}
+
 /// Of the answer to a write; no content at all, where there was nothing to say.
 #[derive(Deserialize)]
 struct Answer {
@@ -521,7 +541,7 @@ impl provider::Change for Change {
             return Ok(instead);
         }
         let (method, path) = change.call();
-        let body = (method != Method::Delete).then_some(&change.body);
+        let body = (method != Method::Delete).then(|| change.body());
         match change.project.api.write(method, &path, body) {
             Ok(answer) => change.answered(answer),
             Err(failed) => change.failed(failed),
@@ -537,7 +557,7 @@ impl provider::Change for Change {
         json!({
             "change": self.action.name(),
             "loadBalancer": self.id.filter(|_| !self.is_of_certificate()),
-            "request": self.body,
+            "request": self.body(),
         })
     }
 
@@ -563,11 +583,11 @@ impl provider::Change for Change {
         if self.action != Action::Create {
             return None;
         }
-        let mut body = self.body.clone();
+        let mut body = self.body();
         for part in ["services", "targets"] {
             body.insert(part.to_owned(), json!([]));
         }
-        let bare = Change::creation(&self.project, Value::Object(body));
+        let bare = Change::creation(&self.project, body);
         Some(Box::new(bare))
     }
 
@@ -584,6 +604,10 @@ impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.description.fmt(f)
     }
+}
+
+fn as_text(body: Map<String, Value>) -> Box<str> {
+    Value::Object(body).to_string().into()
 }
 
 /// `1 port`, `2 ports`.

@@ -48,8 +48,7 @@ impl Diff<'_, '_> {
         } else {
             self.plan.unsure_new = held_back(&name.value, &self.unknown_settings());
             self.plan.new_name = Some(name);
-            self.changes
-                .push(Change::creation(project, Value::Object(body)));
+            self.changes.push(Change::creation(project, body));
         }
         self.plan.changes = boxed(self.changes);
     }
@@ -65,19 +64,19 @@ impl Diff<'_, '_> {
         for change in self.changes.drain(first..) {
             let (key, value) = match change.action {
                 Action::Edit | Action::ChangeType => {
-                    body.extend(change.body);
+                    body.extend(change.body());
                     continue;
                 }
                 Action::AddService => {
-                    services.push(change.body);
+                    services.push(Value::Object(change.body()));
                     continue;
                 }
                 Action::AddTarget => {
-                    targets.extend(can_be_reached.then_some(change.body));
+                    targets.extend(can_be_reached.then(|| Value::Object(change.body())));
                     continue;
                 }
-                Action::ChangeAlgorithm => ("algorithm", json!(change.body)),
-                Action::Attach if is_attached => ("network", json!(change.body.get("network"))),
+                Action::ChangeAlgorithm => ("algorithm", Value::Object(change.body())),
+                Action::Attach if is_attached => ("network", json!(change.body().get("network"))),
                 Action::EnablePublicInterface => ("public_interface", json!(true)),
                 // The API wants another way in before it turns this one off.
                 Action::DisablePublicInterface if is_attached => ("public_interface", json!(false)),
@@ -85,8 +84,8 @@ impl Diff<'_, '_> {
             };
             body.insert(key.to_owned(), value);
         }
-        body.insert("services".to_owned(), json!(services));
-        body.insert("targets".to_owned(), json!(targets));
+        body.insert("services".to_owned(), Value::Array(services));
+        body.insert("targets".to_owned(), Value::Array(targets));
         body
     }
 
