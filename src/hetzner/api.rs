@@ -21,7 +21,7 @@ pub(super) struct Api {
 }
 
 /// Another resource, by its ID.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Reference {
     pub id: u64,
 }
@@ -168,7 +168,7 @@ impl Api {
         &self,
         method: Method,
         path: &str,
-        body: Option<impl Serialize>,
+        body: Option<&impl Serialize>,
     ) -> Result<T, Failed> {
         let what = format!("{} {}{path}", method.name(), self.http.base());
         let admitted = self.budget.admit(&what, Urgency::Needed, Instant::now());

@@ -140,10 +140,10 @@ impl Client {
         method: Method,
         path: &str,
         content_type: &str,
-        body: Option<impl Serialize>,
+        body: Option<&impl Serialize>,
     ) -> Result<Reply<T>, Error> {
         let line = format!("{} {path}", method.name());
-        let body = body.map_or_else(|| Ok(Vec::new()), |body| serde_json::to_vec(&body));
+        let body = body.map_or_else(|| Ok(Vec::new()), serde_json::to_vec);
         let body = body
             .map_err(|e| Error::new(self.url_line(method, path), Kind::Request(e.to_string())))?;
         let call = Call {

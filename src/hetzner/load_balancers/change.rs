@@ -1,7 +1,7 @@
 //! One write: as data, in one table of actions; how it is made, and what its answer means.
 
 use super::annotations::{self as a, Annotation};
-use super::balancer::{LoadBalancer, Target};
+use super::balancer::{LoadBalancer, Target, TargetInRequest};
 use super::context::{Observed, Project, Snapshot};
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, SERVICE_UID};
 use crate::hetzner::actions;
@@ -12,8 +12,8 @@ use crate::http::Method;
 use crate::provider::{
     self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, Urgency, Verb,
 };
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -98,12 +98,24 @@ pub struct Change {
     pub(super) action: Action,
     /// Of the load balancer or certificate; none where it is created.
     id: Option<u64>,
-    /// JSON as text. Parsed, each target would take 1.3 kB, and changes of many Services may wait at the same time.
-    body: Box<str>,
+    pub(super) request: Request,
     pub(super) description: Description,
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
+}
+
+/// What is sent.
+#[derive(Clone, Default, Serialize)]
+pub(super) struct Request {
+    #[serde(flatten)]
+    pub(super) body: Map<String, Value>,
+    /// That is added or removed.
+    #[serde(flatten)]
+    pub(super) target: Option<TargetInRequest>,
+    /// Of a new load balancer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    targets: Option<Vec<TargetInRequest>>,
 }
 
 /// A write that replaces labels, or deletes, rests on a read just before it: an operator, Terraform or another cluster
@@ -181,7 +193,10 @@ impl Change {
             project: project.clone(),
             action,
             id,
-            body: as_text(body),
+            request: Request {
+                body,
+                ..Request::default()
+            },
             description,
             purpose: Purpose::Usual,
             event: None,
@@ -190,31 +205,26 @@ impl Change {
     }
 
     /// One that is created with all of this, see `create`.
-    pub(super) fn creation(project: &Project, body: Map<String, Value>) -> Change {
-        let body = Value::Object(body);
+    pub(super) fn creation(
+        project: &Project,
+        body: Value,
+        targets: Vec<TargetInRequest>,
+    ) -> Change {
         let mut change = Change::new(project, Action::Create, None, body, Description::default());
-        let new = change.new_balancer();
-        let parts = match (new.services.len(), new.targets.len()) {
+        change.request.targets = Some(targets);
+        let parts = match change.parts() {
             (0, 0) => "without ports and targets as yet".to_owned(),
             (ports, targets) => {
                 format!("{}, {}", counted(ports, "port"), counted(targets, "target"))
             }
         };
+        let (kind, place) = (change.text("load_balancer_type"), change.place().0);
         change.description = Description::new(
             Verb::Create,
-            format!("load balancer {}", new.name),
-            format!(", {} in {}, {parts}", new.load_balancer_type, new.place().0),
+            format!("load balancer {}", change.text("name")),
+            format!(", {kind} in {place}, {parts}"),
         );
         change
-    }
-
-    /// What is sent.
-    pub(super) fn body(&self) -> Map<String, Value> {
-        serde_json::from_str(&self.body).unwrap_or_default()
-    }
-
-    fn new_balancer(&self) -> NewBalancer {
-        serde_json::from_str(&self.body).unwrap_or_default()
     }
 
     pub(super) fn guarded(mut self, guard: Guard) -> Change {
@@ -230,9 +240,28 @@ impl Change {
         let mut labels = now.labels.clone();
         labels.retain(|label, _| !guard.remove.contains(label));
         labels.extend(guard.set.clone());
-        let mut body = self.body();
-        body.insert("labels".to_owned(), json!(labels));
-        self.body = as_text(body);
+        self.request.body.insert("labels".to_owned(), json!(labels));
+    }
+
+    fn text(&self, key: &str) -> &str {
+        let value = self.request.body.get(key).and_then(Value::as_str);
+        value.unwrap_or_default()
+    }
+
+    /// How many ports and targets a new load balancer has.
+    fn parts(&self) -> (usize, usize) {
+        let Request { body, targets, .. } = &self.request;
+        let ports = body.get("services").and_then(Value::as_array);
+        let targets = targets.as_ref();
+        (ports.map_or(0, Vec::len), targets.map_or(0, Vec::len))
+    }
+
+    /// Where it is created, and the annotation that may say so.
+    fn place(&self) -> (&str, &Annotation) {
+        match self.text("location") {
+            "" => (self.text("network_zone"), &a::NETWORK_ZONE),
+            location => (location, &a::LOCATION),
+        }
     }
 
     fn is_of_certificate(&self) -> bool {
@@ -364,7 +393,7 @@ impl Change {
     fn is_whole(&self, balancer: &LoadBalancer) -> bool {
         let public = &balancer.public_net;
         let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
-        let network = self.new_balancer().network;
+        let network = self.request.body.get("network").and_then(Value::as_u64);
         let is_attached = |network: u64| {
             let mut attached = balancer.private_net.iter();
             attached.any(|net| net.network == network && net.ip.is_some())
@@ -428,8 +457,7 @@ impl Change {
             "server",
             "use_private_ip",
         ];
-        let new = self.new_balancer();
-        let has_parts = new.services.len() + new.targets.len() > 0;
+        let has_parts = self.parts() != (0, 0);
         let Some(Code { code, fields }) = &failed.code else {
             return false;
         };
@@ -451,7 +479,7 @@ impl Change {
         let names_part = parts.any(|part| names(&format!("load_balancer_{part}")));
         let is_not_found = code == "not_found" && fields.is_empty();
         let names_place = names("location") || names("network_zone") || is_not_found;
-        let (new, is_created) = (self.new_balancer(), self.action == Action::Create);
+        let is_created = self.action == Action::Create;
         let (location, kind) = (a::LOCATION.key(), a::TYPE.key());
         Some(match code.as_str() {
             code if code.starts_with("primary_ip_") => format!(
@@ -460,7 +488,7 @@ impl Change {
                 a::PUBLIC_NET_IPV6.key()
             ),
             "invalid_input" | "not_found" if is_created && names_place => {
-                let (place, by) = new.place();
+                let (place, by) = self.place();
                 format!(
                     "{}: {place:?} may not exist, see hcloud location list; unset, {} sets it",
                     by.key(),
@@ -473,7 +501,7 @@ impl Change {
                 format!(
                     "type {:?} can't be had there: choose another in annotation {kind}, or another place in annotation \
                      {location}",
-                    new.load_balancer_type,
+                    self.text("load_balancer_type"),
                 )
             }
             "resource_limit_exceeded" if names("network_attached_resources") => {
@@ -499,30 +527,6 @@ impl Change {
     }
 }
 
-/// What is read of the request that creates a load balancer.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct NewBalancer {
-    name: String,
-    load_balancer_type: String,
-    location: String,
-    network_zone: String,
-    /// ID of the private Network.
-    network: Option<u64>,
-    services: Vec<IgnoredAny>,
-    targets: Vec<IgnoredAny>,
-}
-
-impl NewBalancer {
-    /// Where it is created, and the annotation that may say so.
-    fn place(&self) -> (&str, &Annotation) {
-        match self.location.as_str() {
-            "" => (&self.network_zone, &a::NETWORK_ZONE),
-            location => (location, &a::LOCATION),
-        }
-    }
-}
-
 /// Of the answer to a write; no content at all, where there was nothing to say.
 #[derive(Deserialize)]
 struct Answer {
@@ -541,7 +545,7 @@ impl provider::Change for Change {
             return Ok(instead);
         }
         let (method, path) = change.call();
-        let body = (method != Method::Delete).then(|| change.body());
+        let body = (method != Method::Delete).then_some(&change.request);
         match change.project.api.write(method, &path, body) {
             Ok(answer) => change.answered(answer),
             Err(failed) => change.failed(failed),
@@ -557,7 +561,7 @@ impl provider::Change for Change {
         json!({
             "change": self.action.name(),
             "loadBalancer": self.id.filter(|_| !self.is_of_certificate()),
-            "request": self.body(),
+            "request": self.request,
         })
     }
 
@@ -583,11 +587,9 @@ impl provider::Change for Change {
         if self.action != Action::Create {
             return None;
         }
-        let mut body = self.body();
-        for part in ["services", "targets"] {
-            body.insert(part.to_owned(), json!([]));
-        }
-        let bare = Change::creation(&self.project, body);
+        let mut body = self.request.body.clone();
+        body.insert("services".to_owned(), json!([]));
+        let bare = Change::creation(&self.project, Value::Object(body), Vec::new());
         Some(Box::new(bare))
     }
 
@@ -604,10 +606,6 @@ impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.description.fmt(f)
     }
-}
-
-fn as_text(body: Map<String, Value>) -> Box<str> {
-    Value::Object(body).to_string().into()
 }
 
 /// `1 port`, `2 ports`.
