@@ -345,6 +345,14 @@ impl LoadBalancers for Hetzner {
         Ok(Arc::new(self.load_balancers_for(services, urgency)?))
     }
 
+    fn group(
+        &self,
+        namespace: &str,
+        annotations: &mut dyn Iterator<Item = (&str, &str)>,
+    ) -> Option<String> {
+        load_balancers::group(namespace, annotations)
+    }
+
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         let all = certificates::of_cluster(&self.api, load_balancers::CLUSTER_UID, &cluster.uid)?;
         Ok(load_balancers::left(&all, cluster))

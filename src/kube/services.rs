@@ -160,6 +160,13 @@ impl Service {
         self.spec.kind == LOAD_BALANCER
     }
 
+    /// It wants one from us: a Service with a class is another controller's.
+    pub fn wants_load_balancer(&self) -> bool {
+        self.spec.load_balancer_class.is_none()
+            && self.is_of_type_load_balancer()
+            && self.metadata.deletion_timestamp.is_none()
+    }
+
     /// As a cloud sees it.
     pub fn for_cloud(&self) -> provider::Service {
         let spec = &self.spec;
@@ -184,6 +191,13 @@ impl Service {
             source_ranges: spec.load_balancer_source_ranges.to_vec(),
             has_session_affinity: spec.session_affinity == "ClientIP",
             is_ipv6_alone: spec.ip_families == ["IPv6"],
+            addresses: self
+                .status
+                .load_balancer
+                .ingress
+                .iter()
+                .filter_map(|one| one.ip.clone())
+                .collect(),
         }
     }
 }

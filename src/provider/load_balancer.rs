@@ -19,6 +19,15 @@ pub trait LoadBalancers: Actions {
     /// All load balancers, and whatever else plans for these Services rest on: complete, or an error.
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error>;
 
+    /// Services for which this is the same text use one load balancer together. None: the Service has one of its own.
+    fn group(
+        &self,
+        _namespace: &str,
+        _annotations: &mut dyn Iterator<Item = (&str, &str)>,
+    ) -> Option<String> {
+        None
+    }
+
     /// What was made for Services of this cluster that do not exist any more, and is kept:
     /// for people. Asks the cloud.
     fn kept(&self, _cluster: &Cluster) -> Result<Vec<Kept>, Error> {
@@ -60,6 +69,13 @@ pub trait Snapshot: Send + Sync {
 
     /// What deletes or releases it, found by its label alone. Pure.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
+
+    /// What ends its management: ports, targets and addresses stay, and no plan changes them from then on. Pure.
+    fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
+
+    /// What is there once an operator has said that this Service is to have this load balancer, and the change that
+    /// says it. None: there is no such load balancer. Pure.
+    fn assigned(&self, id: u64, service: &Service) -> Option<(Arc<dyn Snapshot>, Box<dyn Change>)>;
 
     /// What the health checks say of each load balancer that carries the UID of one of these Services. Pure.
     fn health(&self, services: &HashSet<&str>) -> Vec<BalancerHealth>;
@@ -164,7 +180,14 @@ pub struct LoadBalancerPlan {
     pub unsure_new: Option<Field>,
     /// Of `status`: what is there by such a default.
     pub unsure: Vec<(Ingress, Source)>,
-    /// IDs of unowned objects that it takes over besides `found`: of one sync only one plan may.
+    /// What takes the Service off load balancers that it does not want any more: made when there is nothing else to
+    /// do, and the status says so.
+    pub leaves: Vec<Box<dyn Change>>,
+    /// The Service uses its load balancer together with others.
+    pub is_shared: bool,
+    /// Its management has ended: the Service gets no finalizer.
+    pub is_released: bool,
+    /// IDs of objects that it changes besides `found`: of one sync only one plan may.
     pub takes_over: Vec<u64>,
     /// The name of the load balancer that it creates: of one sync only one plan may.
     pub new_name: Option<Sourced<String>>,

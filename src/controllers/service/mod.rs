@@ -41,7 +41,7 @@ use crate::metrics::{LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ}
 use crate::provider::{
     Balancer, BalancerHealth, Kept, LoadBalancerPlan, LoadBalancers, Snapshot, Urgency,
 };
-use due::{Due, Fingerprint};
+use due::{Around, Due};
 use jiff::Timestamp;
 use observe::{Observed, full_name};
 use std::collections::{BTreeSet, HashSet};
@@ -105,6 +105,7 @@ impl ServiceController {
                 due: Due::new(settings.time_scale),
                 executor: Executor::new(NAME, settings.time_scale),
                 queued: Vec::new(),
+                has_groups: false,
                 settings,
                 known: BTreeSet::new(),
                 has_no_services: false,
@@ -122,8 +123,8 @@ impl ServiceController {
         }
         let begun = Instant::now();
         let polled = self.state.poll(apis, selection, begun)?;
-        let nodes = Fingerprint::new(&polled.nodes, &*apis.provider);
-        let Some(mut observed) = self.state.observe_due(apis, selection, &polled, nodes)? else {
+        let around = Around::new(apis, &polled.nodes, &polled.services);
+        let Some(mut observed) = self.state.observe_due(apis, selection, &polled, &around)? else {
             return Ok(Vec::new());
         };
         let needs = plan::needs(&observed);
@@ -308,16 +309,16 @@ impl Sync<'_> {
             Outage::new(error, String::new())
         })?;
         let waiting = |error| Outage::new(error, waiting(&polled));
-        let nodes = Fingerprint::new(&polled.nodes, &*apis.provider);
+        let around = Around::new(apis, &polled.nodes, &polled.services);
         if !selection.is_explicit() {
-            state.stop_stale(&polled.services, nodes);
+            state.stop_stale(&polled.services, &around);
         }
-        let observed = state.observe_due(apis, selection, &polled, nodes);
+        let observed = state.observe_due(apis, selection, &polled, &around);
         let proposals = observed.map_err(waiting)?;
         measure_health(&polled, proposals.as_ref());
         let proposals = proposals.map(|observed| plan::plan(&observed, self.for_people));
         let proposals = proposals.unwrap_or_default();
-        state.remember(&polled, nodes);
+        state.remember(&polled, around);
         measure(&polled);
         // A blocked Service may not be blocked any more, and what an unfinished one waits for may have come.
         let (to_do, in_order): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|plan| {
@@ -401,12 +402,12 @@ impl State {
         apis: &Apis,
         selection: &Selection,
         polled: &Polled,
-        nodes: Fingerprint,
+        around: &Around,
     ) -> Result<Option<Observed>, Error> {
         let now = Instant::now();
         let explicit = selection.is_explicit();
         let busy = self.busy();
-        let is_changed = |service: &Arc<Service>| self.due.is_due(service, nodes, now);
+        let is_changed = |service: &Arc<Service>| self.due.is_due(service, around, now);
         // One that failed has times of its own.
         let backoff = &self.due.backoff;
         let is_compared = |service: &Arc<Service>| {
@@ -435,13 +436,15 @@ impl State {
             false => Urgency::CanWait,
         };
         let (name, age) = (&self.settings.cluster_name, age.min(since_write));
-        observe::observe(apis, name, due, &polled.nodes, age, urgency).map(Some)
+        let (listed, nodes) = (&polled.services, &polled.nodes);
+        observe::observe(apis, name, due, listed, nodes, age, urgency).map(Some)
     }
 
-    fn remember(&mut self, polled: &Polled, nodes: Fingerprint) {
+    fn remember(&mut self, polled: &Polled, around: Around) {
         let services = &polled.services;
         self.known = services.iter().map(|one| full_name(one)).collect();
-        self.due.listed(services, nodes);
+        self.has_groups = around.has_groups();
+        self.due.listed(services, around);
         self.has_no_services = services.iter().all(|one| want(one) == Want::Nothing);
     }
 }

@@ -93,11 +93,17 @@ pub(super) fn plan_for(
                 plan.cloud.held_back.push(new);
             } else {
                 let is_held_back = plan.cloud.found.is_none() && plan.cloud.changes.is_empty();
-                plan.add_finalizer =
-                    !service.has_our_finalizer() && plan.cloud.obstacle.is_none() && !is_held_back;
+                plan.add_finalizer = !service.has_our_finalizer()
+                    && plan.cloud.obstacle.is_none()
+                    && !is_held_back
+                    && !plan.cloud.is_released;
             }
             let wanted = hold_back_unsure(&mut plan.cloud, has);
             plan.status = wanted.filter(|wanted| wanted != has);
+            // Make before break.
+            if plan.writes_before_leaving() == 0 {
+                plan.cloud.changes = std::mem::take(&mut plan.cloud.leaves);
+            }
             if nodes.is_empty() {
                 plan.findings.push(Finding::warning(
                     Reason::UnAvailableLoadBalancer,
@@ -162,10 +168,8 @@ fn needs_of(observed: &Observed, service: &Service) -> Needs {
     }
     let for_cloud = service.for_cloud();
     let (snapshot, cluster) = (&observed.snapshot, &observed.cluster);
-    let mut needs = Needs::default();
-    if want == Want::Ensure {
-        needs = snapshot.needs(&for_cloud, &observed.nodes, cluster);
-    }
+    let mut needs = snapshot.needs(&for_cloud, &observed.nodes, cluster);
+    needs.servers &= want == Want::Ensure;
     let has_status = !service.status.load_balancer.ingress.is_empty();
     let may_be_lost = has_status && !snapshot.has_own(&for_cloud, cluster);
     Needs {
@@ -209,6 +213,7 @@ pub(super) fn refuse_second_claims(plans: &mut [ServicePlan]) {
         let may_change = plan.new_name().is_some_and(is_default);
         let found = plan.cloud.found.as_ref();
         let found = found.map(|one| (String::new(), format!("{} ({})", one.name, one.id)));
+        let found = found.filter(|_| !plan.cloud.is_shared);
         for (source, wanted) in found.into_iter().chain(new) {
             let first = claimed.entry(wanted.clone()).or_insert(name.clone());
             if *first != name && !may_change {
@@ -250,12 +255,9 @@ fn hold_back_unsure(cloud: &mut LoadBalancerPlan, has: &[Ingress]) -> Option<Vec
 
 /// The finalizer's name is shared with other controllers: a Service with a class is theirs.
 pub fn want(service: &Service) -> Want {
-    let is_going = service.metadata.deletion_timestamp.is_some();
-    if service.spec.load_balancer_class.is_some() {
-        Want::Nothing
-    } else if service.is_of_type_load_balancer() && !is_going {
+    if service.wants_load_balancer() {
         Want::Ensure
-    } else if service.has_our_finalizer() {
+    } else if service.has_our_finalizer() && service.spec.load_balancer_class.is_none() {
         Want::Remove
     } else {
         Want::Nothing
@@ -304,6 +306,10 @@ impl ServicePlan {
 
     /// How many writes it holds.
     pub fn writes(&self) -> usize {
+        self.writes_before_leaving() + self.cloud.leaves.len()
+    }
+
+    fn writes_before_leaving(&self) -> usize {
         let own = self.first_write().into_iter().chain(self.last_write());
         self.cloud.changes.len() + own.count()
     }
@@ -346,10 +352,12 @@ impl ServicePlan {
 
     fn forms(&self) -> impl Iterator<Item = Forms> {
         let own = |write: Option<ServiceWrite>| write.map(|write| write.forms());
-        let changes = self.cloud.changes.iter();
-        let changes = changes.map(|change| ("", change.description(), change.json()));
+        let forms = |change: &Box<dyn Change>| ("", change.description(), change.json());
+        let changes = self.cloud.changes.iter().map(forms);
+        let leaves = self.cloud.leaves.iter().map(forms);
         let first = own(self.first_write()).into_iter();
-        first.chain(changes).chain(own(self.last_write()))
+        let last = own(self.last_write()).into_iter();
+        first.chain(changes).chain(last).chain(leaves)
     }
 
     /// What is not done, for people, because the daemon may want otherwise.
@@ -397,6 +405,7 @@ impl ServicePlan {
 
     pub(super) fn refuse(&mut self, obstacle: Finding) {
         self.cloud.changes.clear();
+        self.cloud.leaves.clear();
         self.cloud.held_back.clear();
         self.cloud.obstacle = Some(obstacle);
         self.add_finalizer = false;

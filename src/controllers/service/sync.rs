@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) queued: Vec<Queued>,
     /// Names of the Services that were of type LoadBalancer or carried our finalizer when they were read last.
     pub(super) known: BTreeSet<FullName>,
+    /// There are Services that use load balancers together.
+    pub(super) has_groups: bool,
     /// There is no Service that has or wants a load balancer of ours.
     pub(super) has_no_services: bool,
     /// When a load balancer was written to last: a list that was requested before it is too old.
@@ -116,10 +118,10 @@ impl State {
     }
 
     /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that takes something
-    /// away when nodes have changed: what comes instead must be added first, and a target may be another owner's now.
+    /// away when nodes, or Services that share the load balancer, have changed: what comes instead must be added first, and a target may be another owner's now.
     /// One that only adds targets does no harm, and is followed by the next plan. A Service that waited for a load
     /// balancer may want another one: it is due.
-    pub(super) fn stop_stale(&mut self, services: &[Arc<Service>], nodes: due::Fingerprint) {
+    pub(super) fn stop_stale(&mut self, services: &[Arc<Service>], around: &due::Around) {
         let due = &self.due;
         let services = services.iter();
         let services: HashMap<&str, &Arc<Service>> = services
@@ -127,7 +129,7 @@ impl State {
             .collect();
         let is_stale = |uid: &str, takes_away: bool| {
             services.get(uid).is_none_or(|service| {
-                due.is_changed(service) || (takes_away && due.has_other_nodes(service, nodes))
+                due.is_changed(service) || (takes_away && due.is_overtaken(service, around))
             })
         };
         let executor = &mut self.executor;
@@ -250,7 +252,18 @@ impl Sync<'_> {
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let max_age = listed_since.elapsed().min(LIST_MAX_AGE);
         let (name, urgency) = (&self.state.settings.cluster_name, Urgency::Needed);
-        let mut observed = observe::observe(self.apis, name, services, &nodes, max_age, urgency)?;
+        let shares = |one: &Arc<Service>| observe::group(self.apis, one).is_some();
+        let listed = match self.state.has_groups || services.iter().any(shares) {
+            true => {
+                let listed = self
+                    .apis
+                    .load_balancer_services(begun.elapsed(), ReadFrom::Latest);
+                listed?.value
+            }
+            false => Arc::default(),
+        };
+        let mut observed =
+            observe::observe(self.apis, name, services, &listed, &nodes, max_age, urgency)?;
         let mut needs = plan::needs(&observed);
         needs.servers |= tasks.iter().any(|task| task.refused > 0);
         observed.read_needs(self.apis, &nodes, needs, begun, urgency)?;
@@ -418,8 +431,11 @@ impl Sync<'_> {
         }
         self.report.changed += usize::from(task.has_changed);
         self.report.unchanged += usize::from(!task.has_changed);
-        if let Some(kind) = task.kind {
+        if let Some(kind) = task.kind.take() {
             events::done(self.apis, &plan, kind);
+        }
+        if !plan.cloud.leaves.is_empty() {
+            return Some(task);
         }
         self.ended(task.made, plan, false);
         None

@@ -275,6 +275,17 @@ impl LoadBalancer {
         format!("{} ({})", self.name, self.id)
     }
 
+    /// Has it this public or private address?
+    pub fn has_address(&self, ip: IpAddr) -> bool {
+        let public = [&self.public_net.ipv4, &self.public_net.ipv6];
+        let private = self.private_net.iter().filter_map(|net| net.ip);
+        let mut all = public
+            .into_iter()
+            .filter_map(|one| one.ip)
+            .chain(private.map(IpAddr::from));
+        all.any(|one| one == ip)
+    }
+
     /// Of its type where it is, without taxes.
     pub fn monthly_price(&self) -> Option<f64> {
         let mut prices = self.load_balancer_type.prices.iter();
