@@ -242,7 +242,12 @@ impl Sync<'_> {
             let meta = &task.service.metadata;
             let now = self.apis.kube.service(&meta.namespace, &meta.name)?;
             // Another one that came to carry its name is planned in the next tick.
-            services.extend(now.filter(|now| now.metadata.uid == meta.uid));
+            let now = now.filter(|now| now.metadata.uid == meta.uid);
+            // One that did not change is kept once: its annotations may have 32 kB.
+            services.extend(now.map(|now| match now == task.service {
+                true => Arc::clone(&task.service),
+                false => now,
+            }));
         }
         if services.is_empty() {
             return Ok(None);
@@ -366,7 +371,9 @@ impl Sync<'_> {
         for made in &over.made {
             events::changed(self.apis, &plan, &**made);
         }
-        task.made.extend(over.made.iter().map(|made| made.json()));
+        if self.for_people {
+            task.made.extend(over.made.iter().map(|made| made.json()));
+        }
         let lines = over.lines.into_iter().map(|line| (name.clone(), line));
         self.report.changes.extend(lines);
         // The plan on what the answer of a creation showed, where nothing is left to do in the cloud.

@@ -454,7 +454,9 @@ fn release(
         if status::node_name(target, context.cluster).is_some() && !stays {
             let name = format!("target {}", status::node_on(target, context.cluster));
             let removed = Description::new(Verb::Remove, name, "");
-            parts.push(part(Action::RemoveTarget, target.body(), removed));
+            let mut removal = part(Action::RemoveTarget, Value::Null, removed);
+            removal.request.target = Some(target.in_request(None));
+            parts.push(removal);
         }
     }
     let guard = without_labels(balancer, service, cluster, is_last);
