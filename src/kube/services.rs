@@ -56,33 +56,26 @@ pub struct ServiceMeta {
     pub annotations: Annotations,
     #[serde(default)]
     pub finalizers: Finalizers,
-    #[serde(default)]
     pub deletion_timestamp: Option<String>,
     #[serde(default, deserialize_with = "timestamp")]
     pub creation_timestamp: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
-    #[serde(default, rename = "type")]
+    #[serde(rename = "type")]
     pub kind: String,
-    #[serde(default)]
     pub load_balancer_class: Option<String>,
-    #[serde(default)]
     pub ports: First<provider::ServicePort, PORTS_AT_MOST>,
-    #[serde(default)]
     pub external_traffic_policy: String,
-    #[serde(default)]
     pub health_check_node_port: Option<u16>,
-    #[serde(default, rename = "loadBalancerIP", deserialize_with = "short")]
+    #[serde(rename = "loadBalancerIP", deserialize_with = "short")]
     pub load_balancer_ip: String,
-    #[serde(default)]
     pub load_balancer_source_ranges: First<String, RANGES_AT_MOST>,
-    #[serde(default)]
     pub session_affinity: String,
     /// `IPv4`, `IPv6`, or both.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default")]
     pub ip_families: Vec<String>,
 }
 
