@@ -60,6 +60,8 @@ const COMMANDS: &[Entry] = &[
     entry("lb list", Kind::Flags(Command::LbList), text!("lb-list")),
     entry("lb inspect", Kind::Flags(Command::LbInspect), text!("lb-inspect")),
     entry("lb sync", Kind::Flags(Command::LbSync), text!("lb-sync")),
+    entry("lb adopt", Kind::Flags(Command::LbAdopt), text!("lb-adopt")),
+    entry("lb release", Kind::Flags(Command::LbRelease), text!("lb-release")),
     entry("route", Kind::Group, text!("route")),
     entry("route list", Kind::Flags(Command::RouteList), text!("route-list")),
     entry("route sync", Kind::Flags(Command::RouteSync), text!("route-sync")),

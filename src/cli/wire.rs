@@ -56,7 +56,13 @@ impl Gate for ReadOnly {
 /// What the writes of a person's command pass.
 pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     match command {
-        Command::NodeSync | Command::LbSync | Command::RouteSync if !settings.dry_run.value => {
+        Command::NodeSync
+        | Command::LbSync
+        | Command::LbAdopt
+        | Command::LbRelease
+        | Command::RouteSync
+            if !settings.dry_run.value =>
+        {
             Arc::new(OpenGate)
         }
         _ => Arc::new(ReadOnly),

@@ -21,7 +21,7 @@ pub(super) struct Api {
 }
 
 /// Another resource, by its ID.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Reference {
     pub id: u64,
 }

@@ -32,8 +32,9 @@ pub use instance::{
 };
 pub use interned::Interned;
 pub use load_balancer::{
-    ActionId, Actions, Applied, Balancer, BalancerHealth, Cause, Change, ChangeKind, Field, Health,
-    Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan, Snapshot, Target, Usage,
+    ActionId, Actions, Applied, Assigned, Balancer, BalancerHealth, BalancerUse, Cause, Change,
+    ChangeKind, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan, PortOwner,
+    Snapshot, Target, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress};
 pub use options::{AddressFamily, Algorithm, LoadBalancerDefaults, NetworkSelector, Profile};

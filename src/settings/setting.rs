@@ -82,6 +82,8 @@ named! {
         LbList = "lb list",
         LbInspect = "lb inspect",
         LbSync = "lb sync",
+        LbAdopt = "lb adopt",
+        LbRelease = "lb release",
         RouteList = "route list",
         RouteSync = "route sync",
         /// Checks everything and writes nothing.

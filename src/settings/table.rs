@@ -31,12 +31,24 @@ const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync, Command::RouteSync];
 
+/// Those that show a plan and may write.
+const PLANNING: &[Command] = &[
+    Command::Run,
+    Command::NodeSync,
+    Command::LbSync,
+    Command::LbAdopt,
+    Command::LbRelease,
+    Command::RouteSync,
+];
+
 /// Those that plan load balancers.
 const WITH_LOAD_BALANCERS: &[Command] = &[
     Command::Run,
     Command::LbList,
     Command::LbInspect,
     Command::LbSync,
+    Command::LbAdopt,
+    Command::LbRelease,
     Command::Doctor,
     Command::Status,
     Command::Lint,
@@ -45,7 +57,13 @@ const WITH_LOAD_BALANCERS: &[Command] = &[
 /// Those that plan routes.
 const WITH_ROUTES: &[Command] = &[Command::Run, Command::RouteList, Command::RouteSync];
 
-const LOAD_BALANCERS: &[Command] = &[Command::LbList, Command::LbInspect, Command::LbSync];
+const LOAD_BALANCERS: &[Command] = &[
+    Command::LbList,
+    Command::LbInspect,
+    Command::LbSync,
+    Command::LbAdopt,
+    Command::LbRelease,
+];
 
 const LISTS: &[Command] = &[Command::NodeList, Command::LbList, Command::RouteList];
 
@@ -497,8 +515,8 @@ settings! {
     YES yes: bool = parsed(boolean) => {
         flags: &["yes"],
         help: "Also make the changes that follow only from the default of an unset setting: outside a pod \
-               they are held back. With --delete-orphans: delete without asking.",
-        ..Setting::off(Group::Controllers, SYNCS)
+               they are held back. With --delete-orphans, lb adopt and lb release: do not ask.",
+        ..Setting::off(Group::Controllers, PLANNING.split_at(1).1)
     }
 
     LEADER_ELECT leader_elect: bool = parsed(boolean) => {
@@ -559,7 +577,7 @@ settings! {
         own: true,
         flags: &["dry-run"],
         help: "Print the planned changes. Write nothing to either API.",
-        ..Setting::off(Group::Controllers, &[Command::Run, Command::NodeSync, Command::LbSync, Command::RouteSync])
+        ..Setting::off(Group::Controllers, PLANNING)
     }
 
     DETAILED_EXITCODE detailed_exitcode: bool = parsed(boolean) => {

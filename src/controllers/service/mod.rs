@@ -28,7 +28,7 @@ mod sync;
 
 pub use events::{FailedTry, ago, failed_tries};
 pub use health::trouble;
-pub use observe::{NAME, Settings};
+pub use observe::{Management, NAME, Settings};
 pub use orphans::known_orphans;
 pub use plan::{ServicePlan, Want, check, want};
 
@@ -37,9 +37,11 @@ use super::executor::{Execution, Executor, Requests};
 use super::report::{Outage, Report};
 use crate::cache::{Apis, Error, Poll, ReadFrom};
 use crate::kube::{Node, Service};
-use crate::metrics::{LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ};
+use crate::metrics::{
+    LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ, LOAD_BALANCERS_USE,
+};
 use crate::provider::{
-    Balancer, BalancerHealth, Kept, LoadBalancerPlan, LoadBalancers, Snapshot, Urgency,
+    Balancer, BalancerHealth, BalancerUse, Kept, LoadBalancerPlan, LoadBalancers, Snapshot, Urgency,
 };
 use due::{Around, Due};
 use jiff::Timestamp;
@@ -102,6 +104,7 @@ impl ServiceController {
     pub fn new(settings: Settings) -> ServiceController {
         ServiceController {
             state: State {
+                management: Management::Usual,
                 due: Due::new(settings.time_scale),
                 executor: Executor::new(NAME, settings.time_scale),
                 queued: Vec::new(),
@@ -116,6 +119,11 @@ impl ServiceController {
         }
     }
 
+    /// For the Services that `evaluate` and `sync` are asked for from now on.
+    pub fn set_management(&mut self, management: Management) {
+        self.state.management = management;
+    }
+
     /// What would be done, by what both APIs say, for the Services that are asked for.
     pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<ServicePlan>, Error> {
         if apis.provider.load_balancers().is_none() {
@@ -127,6 +135,7 @@ impl ServiceController {
         let Some(mut observed) = self.state.observe_due(apis, selection, &polled, &around)? else {
             return Ok(Vec::new());
         };
+        self.state.manage(&mut observed);
         let needs = plan::needs(&observed);
         observed.read_needs(apis, &polled.nodes, needs, begun, Urgency::Asked)?;
         let mut plans = plan::plan(&observed, true);
@@ -452,7 +461,7 @@ impl State {
 /// For the metrics.
 fn measure(polled: &Polled) {
     let is_in = |service: &Service, state: &str| match want(service) {
-        Want::Nothing => false,
+        Want::Nothing | Want::Release => false,
         Want::Remove => state == "leaving",
         Want::Ensure if service.status.load_balancer.ingress.is_empty() => state == "pending",
         Want::Ensure => state == "managed",
@@ -478,8 +487,12 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) {
         ("some", BalancerHealth::Some),
         ("none", BalancerHealth::None),
     ] {
-        let such = health.iter().filter(|one| **one == health_of_state);
+        let such = health.iter().filter(|(_, one)| *one == health_of_state);
         LOAD_BALANCERS_HEALTH.set(&[state], such.count() as f64);
+    }
+    for use_of in BalancerUse::ALL {
+        let such = health.iter().filter(|(one, _)| *one == use_of);
+        LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let age = observed.map_or(Duration::ZERO, |observed| observed.answered.elapsed());
     let read = Timestamp::now().as_second() as f64 - age.as_secs_f64();

@@ -63,6 +63,18 @@ pub(super) struct Observed {
     /// Does the project have a server of the cluster's nodes, by a list that was requested after that of the load
     /// balancers? None: there is no such list.
     pub(super) has_own_servers: Option<bool>,
+    pub(super) management: Management,
+}
+
+/// What a person asks for, besides what the Services do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Management {
+    #[default]
+    Usual,
+    /// The Service gets the load balancer with this ID.
+    Begins(u64),
+    /// Nothing is changed by the controller from then on.
+    Ends,
 }
 
 impl Observed {
@@ -155,6 +167,7 @@ pub(super) fn observe(
         snapshot: Arc::clone(&snapshot.value),
         answered: snapshot.answered,
         has_own_servers: None,
+        management: Management::Usual,
     })
 }
 

@@ -20,7 +20,7 @@ use super::names::{
     port_label,
 };
 use super::parser::{AnnotationParser, value_of};
-use crate::provider::{Cluster, Protocol, Service};
+use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Service};
 use crate::text;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -270,7 +270,9 @@ pub(super) fn owned<'a>(
         let mut uids = uids(one);
         !service.uid.is_empty()
             && (uids.any(|uid| *uid == service.uid)
-                || is_in_status(service, one) && ports.any(|port| is_of(service, one, port)))
+                || one.labels.contains_key(EXTERNAL)
+                    && is_in_status(service, one)
+                    && ports.any(|port| is_of(service, one, port)))
     })
 }
 
@@ -544,6 +546,43 @@ fn in_label(target: TargetId) -> String {
 /// Name of the label that says which targets were there before.
 pub(super) fn targets_label(cluster: &Cluster) -> String {
     format!("{TARGETS_BEFORE}{}", cluster.uid)
+}
+
+/// How a load balancer is used, as its labels say.
+pub(super) fn use_of(balancer: &LoadBalancer) -> BalancerUse {
+    let has = |label: &str| balancer.labels.contains_key(label);
+    if has(EXTERNAL) {
+        BalancerUse::External
+    } else if has(GROUP) {
+        BalancerUse::Shared
+    } else if has(RELEASED) {
+        BalancerUse::Released
+    } else {
+        BalancerUse::Own
+    }
+}
+
+/// Of its group, as its label says it.
+pub(super) fn name(balancer: &LoadBalancer) -> Option<String> {
+    Some(balancer.labels.get(GROUP)?.replacen('.', "/", 1))
+}
+
+/// Whose each port is, where it is not one Service's own.
+pub(super) fn port_owners(balancer: &LoadBalancer, cluster: &Cluster) -> Vec<PortOwner> {
+    let ports = balancer.services.iter().map(|port| {
+        let uid = balancer.labels.get(&port_label(port.listen_port));
+        let mut members = cluster.groups.values().flatten();
+        let member = members.find(|one| Some(&one.uid) == uid);
+        PortOwner {
+            port: port.listen_port,
+            uid: uid.cloned(),
+            service: member.map(Service::full_name),
+        }
+    });
+    match use_of(balancer) {
+        BalancerUse::Own | BalancerUse::Released => Vec::new(),
+        BalancerUse::Shared | BalancerUse::External => ports.collect(),
+    }
 }
 
 fn ports_of(balancer: Option<&LoadBalancer>) -> impl Iterator<Item = (&LoadBalancer, &Listener)> {

@@ -5,7 +5,9 @@ use super::change::{Action, Change, Guard, Purpose};
 use super::context::{Context, Observed, Snapshot};
 use super::desired::{Desired, desired};
 use super::diff::{Diff, USUAL_TYPE, boxed};
-use super::find::{Found, asked_too_late, by_label, find, other_cluster, rests_on_services};
+use super::find::{
+    Found, asked_too_late, asks_for, by_label, find, other_cluster, rests_on_services,
+};
 use super::group::{
     group, is_of, is_used_by_others, owned, released, targets_label, uids, was_before,
 };
@@ -14,15 +16,15 @@ use super::names::{
     SERVICE_UID,
 };
 use super::observe::covers;
-use super::ownership::{End, end_with_service};
+use super::ownership::why_it_stays;
 use super::parser::AnnotationParser;
 use super::ports::leave_out_taken;
 use super::targets::need_servers;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, Balancer, BalancerHealth, Cluster, Description, Finding, LoadBalancerPlan, Needs,
-    OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
+    self, Assigned, Balancer, BalancerHealth, BalancerUse, Cluster, Description, Finding,
+    LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -204,13 +206,11 @@ impl provider::Snapshot for Snapshot {
         plan
     }
 
-    fn assigned(
-        &self,
-        id: u64,
-        service: &Service,
-    ) -> Option<(Arc<dyn provider::Snapshot>, Box<dyn provider::Change>)> {
+    fn assigned(&self, id: u64, service: &Service) -> Option<Assigned> {
         let mut observed = self.observed.clone();
         let balancer = observed.balancers.iter_mut().find(|one| one.id == id)?;
+        let is_released = balancer.labels.get(RELEASED) == Some(&service.uid);
+        let is_said = asks_for(balancer, service) || uids(balancer).any(|uid| *uid == service.uid);
         let value = names::service_value(service);
         let mut guard = Guard {
             seen: (&*balancer).into(),
@@ -218,7 +218,7 @@ impl provider::Snapshot for Snapshot {
         };
         guard.set.insert(ADOPT.to_owned(), value.clone());
         balancer.labels.insert(ADOPT.to_owned(), value.clone());
-        if balancer.labels.get(RELEASED) == Some(&service.uid) {
+        if is_released {
             balancer.labels.remove(RELEASED);
             guard.remove.insert(RELEASED.to_owned());
         }
@@ -227,16 +227,22 @@ impl provider::Snapshot for Snapshot {
         let change = Change::new(&self.project, Action::Edit, Some(id), Value::Null, set);
         let project = self.project.clone();
         let snapshot = Arc::new(Snapshot { project, observed });
-        Some((snapshot, Box::new(change.guarded(guard))))
+        let change = Box::new(change.guarded(guard)) as Box<dyn provider::Change>;
+        Some((snapshot, (is_released || !is_said).then_some(change)))
     }
 
-    fn health(&self, services: &HashSet<&str>) -> Vec<BalancerHealth> {
+    fn health(&self, services: &HashSet<&str>) -> Vec<(BalancerUse, BalancerHealth)> {
         // Names do not count.
         let names = &Cluster::default();
         let all = self.observed.balancers.iter();
-        let ours = all.filter(|one| uids(one).any(|uid| services.contains(uid.as_str())));
-        ours.map(|one| status::for_people(one, names).health())
-            .collect()
+        let is_ours = |one: &&LoadBalancer| {
+            let mut uids = uids(one).chain(one.labels.get(RELEASED));
+            uids.any(|uid| services.contains(uid.as_str()))
+        };
+        let shown = all
+            .filter(is_ours)
+            .map(|one| status::for_people(one, names));
+        shown.map(|one| (one.use_of, one.health())).collect()
     }
 
     fn all(&self) -> Vec<(Balancer, String)> {
@@ -263,7 +269,7 @@ impl provider::Snapshot for Snapshot {
                 return None;
             }
             let service_uid = service.or(group)?;
-            let stays = why_it_stays(balancer, cluster);
+            let stays = why_orphan_stays(balancer, cluster);
             let is_deleted = stays.is_none();
             Some(Orphan {
                 balancer: status::for_people(balancer, cluster),
@@ -323,10 +329,10 @@ impl Snapshot {
         }
         let mut parser = AnnotationParser::new(service);
         let context = self.context(&mut parser, service, &[], cluster);
-        match end_with_service(balancer, service, cluster) {
-            End::Delete if balancer.protection.delete => (Vec::new(), Some(protected(balancer))),
-            End::Delete => (vec![self.removal(balancer, Purpose::Usual)], None),
-            End::Release(why) => (release(&context, balancer, &why), None),
+        match why_it_stays(balancer, service, cluster) {
+            None if balancer.protection.delete => (Vec::new(), Some(protected(balancer))),
+            None => (vec![self.removal(balancer, Purpose::Usual)], None),
+            Some(why) => (release(&context, balancer, &why), None),
         }
     }
 
@@ -391,17 +397,14 @@ fn serves_other_profile(context: &Context, balancer: &LoadBalancer) -> Option<St
 /// What keeps an orphan from being deleted: the rule for that of an existing Service, and more. A cluster that was
 /// restored from another one's backup has that one's UID: what sends traffic to servers that are no nodes here may well
 /// be wanted there.
-fn why_it_stays(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
+fn why_orphan_stays(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
     if balancer.protection.delete {
         return Some("it is protected from being deleted".to_owned());
     }
     if let Some(service) = balancer.labels.get(ADOPT) {
         return Some(format!("its label {ADOPT} keeps it for Service {service}"));
     }
-    match end_with_service(balancer, &Service::default(), cluster) {
-        End::Delete => None,
-        End::Release(why) => Some(why),
-    }
+    why_it_stays(balancer, &Service::default(), cluster)
 }
 
 /// The Service's ports and targets are removed, and last, so that a restart finds it, the labels. What others added
@@ -448,7 +451,9 @@ fn release(
         if status::node_name(target, context.cluster).is_some() && !stays {
             let name = format!("target {}", status::node_on(target, context.cluster));
             let removed = Description::new(Verb::Remove, name, "");
-            parts.push(part(Action::RemoveTarget, target.body(), removed));
+            let mut removal = part(Action::RemoveTarget, Value::Null, removed);
+            removal.request.target = Some(target.in_request(None));
+            parts.push(removal);
         }
     }
     let guard = without_labels(balancer, service, cluster, is_last);
@@ -555,6 +560,7 @@ fn refused(plan: LoadBalancerPlan, parser: AnnotationParser) -> LoadBalancerPlan
         findings,
         fields: plan.fields.into_iter().filter(|_| is_compared).collect(),
         found: plan.found,
+        is_shared: plan.is_shared,
         ..LoadBalancerPlan::default()
     }
 }

@@ -15,7 +15,7 @@ use super::group::Owner;
 use super::status::{node_name, node_on};
 use crate::provider::{Description, OfferedNode, Reach, Reason, Source, Sourced, Verb};
 use crate::text;
-use serde_json::json;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -287,19 +287,18 @@ impl Diff<'_, '_> {
         let is_last = stuck.is_empty() && !fit.iter().any(stays);
         self.report_shared_targets(fit.iter().any(|target| !before.contains_key(target)));
         for (action, target) in ways.steps(&fit, limit_now.saturating_sub(others)) {
-            let mut body = target.body();
             let is_added = action == Action::AddTarget;
             let is_server = matches!(target, TargetId::Server(_));
-            if is_added && is_server {
-                body["use_private_ip"] = json!(by_private);
-            }
+            let in_request = target.in_request(is_added.then_some(by_private));
             let (verb, how) = match is_added {
                 false => (Verb::Remove, ""),
                 true if by_private && is_server => (Verb::Add, ", by private IP"),
                 true => (Verb::Add, ""),
             };
             let target = format!("target {}", node_on(target, self.context.cluster));
-            let mut change = self.new_change(action, body, Description::new(verb, target, how));
+            let description = Description::new(verb, target, how);
+            let mut change = self.new_change(action, Value::Null, description);
+            change.request.target = Some(in_request);
             if is_last && !is_added {
                 change.purpose = Purpose::LastTarget;
             }

@@ -685,7 +685,7 @@ fn management_ends_and_begins_again_on_request() {
         let snapshot = cluster.world.assigned(after.id);
         let (assigned, change) = snapshot.expect("a load balancer");
         assert!(assigned.obstacle.is_none() && !assigned.changes.is_empty());
-        apply(&mut cluster.world.state, &*change);
+        apply(&mut cluster.world.state, &*change.expect("a change"));
         cluster.settle();
         assert!(!cluster.plan("a").is_released);
         assert_eq!(cluster.world.state.balancers[0].labels[SERVICE_UID], "a");

@@ -146,7 +146,7 @@ impl World {
     }
 
     /// The plan as it would be, and the change that makes it so.
-    pub fn assigned(&self, id: u64) -> Option<(LoadBalancerPlan, Box<dyn Change>)> {
+    pub fn assigned(&self, id: u64) -> Option<(LoadBalancerPlan, Option<Box<dyn Change>>)> {
         let (snapshot, change) = self.snapshot().assigned(id, &self.service)?;
         let plan = snapshot.plan(&self.service, &self.nodes, &self.all_nodes());
         Some((plan, change))
