@@ -404,9 +404,9 @@ impl ServicePlan {
 
     fn forms(&self) -> impl Iterator<Item = Forms> {
         let own = |write: Option<ServiceWrite>| write.map(|write| write.forms());
-        let forms = |change: &Box<dyn Change>| ("", change.description(), change.json());
-        let changes = self.cloud.changes.iter().map(forms);
-        let leaves = self.cloud.leaves.iter().map(forms);
+        let forms = |change: &dyn Change| ("", change.description(), change.json());
+        let changes = self.cloud.changes.iter().map(move |one| forms(&**one));
+        let leaves = self.cloud.leaves.iter().map(move |one| forms(&**one));
         let first = own(self.first_write()).into_iter();
         let last = own(self.last_write()).into_iter();
         first.chain(changes).chain(last).chain(leaves)
@@ -445,6 +445,7 @@ impl ServicePlan {
         self.want != Want::Nothing
             && self.cloud.obstacle.is_none()
             && !self.cloud.is_labelled
+            && self.cloud.leaves.is_empty()
             && !status.is_empty()
             && !found.any(is_shown)
     }
