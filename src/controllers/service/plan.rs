@@ -112,8 +112,10 @@ pub(super) fn plan_for(
             }
             let wanted = hold_back_unsure(&mut plan.cloud, has);
             plan.status = wanted.filter(|wanted| wanted != has);
-            // Make before break.
-            if plan.writes_before_leaving() == 0 {
+            // Make before break: what is held back is not made.
+            if !plan.cloud.held_back.is_empty() {
+                plan.cloud.leaves.clear();
+            } else if plan.writes_before_leaving() == 0 {
                 plan.cloud.changes = std::mem::take(&mut plan.cloud.leaves);
             }
             if nodes.is_empty() {
