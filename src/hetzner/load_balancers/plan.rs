@@ -2,7 +2,7 @@
 
 use super::balancer::{BalancerType, LoadBalancer};
 use super::change::{Action, Change, Guard, Purpose};
-use super::context::{Context, Observed, Snapshot};
+use super::context::{Context, Snapshot};
 use super::desired::{Desired, desired};
 use super::diff::{Diff, USUAL_TYPE, boxed};
 use super::find::{
@@ -106,9 +106,8 @@ impl provider::Snapshot for Snapshot {
             parser.finding(not_adopted_beside(other, own));
         }
         plan.found = there.map(|balancer| status::for_people(balancer, cluster));
-        plan.is_shared = !context.group.is_own();
         leave_out_taken(&mut parser, &context, &mut desired.ports, there);
-        let kind = kind(&mut parser, &self.observed, &desired, there);
+        let kind = kind(&mut parser, &context, &desired, there);
         check_services(&mut parser, &context, &desired, kind, there);
         parser.end_whole(there.is_some());
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
@@ -133,7 +132,7 @@ impl provider::Snapshot for Snapshot {
                     let adopts = matches!(found, Found::Adopted(_));
                     diff.bring_in_order(adopts.then(|| adopted(balancer)));
                     let (status, unsure) = status::ingress(balancer, &desired, &self.project);
-                    let serves = !plan.is_shared || !desired.ports.is_empty();
+                    let serves = context.group.is_own() || !desired.ports.is_empty();
                     plan.status = Some(if serves { status } else { Vec::new() });
                     plan.unsure = unsure;
                 }
@@ -250,7 +249,7 @@ impl provider::Snapshot for Snapshot {
         let shown = all
             .filter(is_ours)
             .map(|one| status::for_people(one, names));
-        shown.map(|one| (one.use_of, one.health())).collect()
+        shown.map(|one| (one.use_of, one.health(None))).collect()
     }
 
     fn all(&self) -> Vec<(Balancer, String)> {
@@ -314,6 +313,7 @@ impl Snapshot {
             let (changes, finding) = self.leave(context.service, balancer, context.cluster);
             plan.leaves.extend(changes);
             plan.takes_over.push(balancer.id);
+            plan.is_labelled = true;
             finding.into_iter().for_each(|one| parser.finding(one));
             let moves = format!(
                 "the Service moves from load balancer {} to {}, and its addresses change; the old one serves it until \
@@ -466,11 +466,11 @@ fn release(
         }
     }
     let guard = without_labels(balancer, service, cluster, is_last);
-    let release = Description::new(
-        Verb::Release,
-        format!("load balancer {shown}"),
-        format!(", because {why}"),
-    );
+    let (verb, detail) = match is_last && !is_external {
+        true => (Verb::Release, format!(", because {why}")),
+        false => (Verb::Leave, format!("; {why}")),
+    };
+    let release = Description::new(verb, format!("load balancer {shown}"), detail);
     // It lost its labels.
     let has_labels = !guard.remove.is_empty();
     let mut last = part(Action::Edit, Value::Null, release).guarded(guard);
@@ -569,7 +569,6 @@ fn refused(plan: LoadBalancerPlan, parser: AnnotationParser) -> LoadBalancerPlan
         findings,
         fields: plan.fields.into_iter().filter(|_| is_compared).collect(),
         found: plan.found,
-        is_shared: plan.is_shared,
         ..LoadBalancerPlan::default()
     }
 }
@@ -588,13 +587,15 @@ fn protected(balancer: &LoadBalancer) -> Finding {
 /// The type it should be of: the one that is wanted, else the one it has, else the smallest.
 fn kind<'a>(
     parser: &mut AnnotationParser,
-    observed: &'a Observed,
+    context: &Context<'a>,
     desired: &Desired,
     there: Option<&'a LoadBalancer>,
 ) -> Option<&'a BalancerType> {
     let has = there.map(|balancer| &balancer.load_balancer_type);
     let wanted = match (&desired.kind, has) {
         (None, Some(has)) => return report_deprecated(parser, has),
+        // It can't be used, and none is made.
+        (None, None) if context.group.is_external() => return None,
         (None, None) => {
             parser.finding(Finding::info(
                 Reason::LoadBalancerTypeUnconfigured,
@@ -612,7 +613,7 @@ fn kind<'a>(
         return report_deprecated(parser, has);
     }
     // None: only a manifest is checked; see `covers`.
-    let types = observed.types.as_deref()?;
+    let types = context.observed.types.as_deref()?;
     if let Some(kind) = types.iter().find(|kind| kind.name == wanted) {
         return report_deprecated(parser, kind);
     }
