@@ -205,37 +205,17 @@ impl Container {
         }
     }
 
-    /// `$(NAME)` with its value, as the kubelet does it; the error says where that stands. Of no
-    /// variable it stays as it is, and so does `$(NAME)` behind a second `$`.
+    /// With the values of variables for `$(NAME)`, as the kubelet does it; the error, where it names what stands in
+    /// another place, or has a `$$`.
     fn expanded(&self, text: &str) -> Result<String, &'static str> {
-        let mut out = String::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once('$') {
-            out.push_str(before);
-            rest = after;
-            if let Some(after) = rest.strip_prefix('$') {
-                out.push('$');
-                rest = after;
-                continue;
-            }
-            let name = rest.strip_prefix('(').and_then(|name| name.split_once(')'));
-            let Some((name, after)) = name else {
-                out.push('$');
-                continue;
-            };
-            let is_it = |one: &&(String, String)| one.0 == name;
-            match self.variables.iter().find(is_it) {
-                Some((_, value)) => out.push_str(value),
-                None => match self.elsewhere.iter().find(|(other, _)| other == name) {
-                    Some((_, place)) => return Err(place),
-                    None if self.imports => return Err("another object"),
-                    None => out.push_str(&format!("$({name})")),
-                },
-            }
-            rest = after;
+        let expand = |text: String, (name, value): &(String, String)| {
+            text.replace(&format!("$({name})"), value)
+        };
+        let expanded = self.variables.iter().fold(text.to_owned(), expand);
+        match text.contains("$$") || expanded.contains("$(") {
+            true => Err("another place"),
+            false => Ok(expanded),
         }
-        out.push_str(rest);
-        Ok(out)
     }
 }
 
@@ -286,7 +266,7 @@ mod tests {
         let read = of(json!([{
             "name": "ccm",
             "command": ["/ccm", "run"],
-            "args": ["--a=$(PLAIN)", "--b=$(SECRET)", "$$(PLAIN)", "$(UNKNOWN)", "5$", "$(", "--c"],
+            "args": ["--a=$(PLAIN)", "--b=$(SECRET)", "--d=$$(PLAIN)", "5$", "--c"],
             "env": [
                 { "name": "PLAIN", "value": "first" },
                 { "name": "PLAIN", "value": "v" },
@@ -298,16 +278,16 @@ mod tests {
             ],
         }]))
         .unwrap();
-        let words = ["run", "--a=v", "$(PLAIN)", "$(UNKNOWN)", "5$", "$(", "--c"];
-        assert_eq!(read.words, words);
+        assert_eq!(read.words, ["run", "--a=v", "5$", "--c"]);
         let variables = [("PLAIN", "v"), ("TWO", "vv"), ("EMPTY", "")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(read.variables, variables);
         let elsewhere = [
             ("SECRET", "a Secret"),
             ("MAP", "a ConfigMap"),
-            ("OF_SECRET", "a Secret"),
-            ("--b", "a Secret"),
+            ("OF_SECRET", "another place"),
+            ("--b", "another place"),
+            ("--d", "another place"),
         ];
         assert_eq!(
             read.elsewhere,

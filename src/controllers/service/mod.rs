@@ -333,9 +333,14 @@ impl Sync<'_> {
         let proposals = proposals.unwrap_or_default();
         state.remember(&polled, around);
         measure(&polled);
-        // A blocked Service may not be blocked any more, and what an unfinished one waits for may have come.
+        // A blocked Service may not be blocked any more, what an unfinished one waits for may have come, and a released
+        // one may have been adopted.
         let (to_do, in_order): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|plan| {
-            plan.has_writes() || plan.cloud.obstacle.is_some() || plan.cloud.is_unfinished
+            let cloud = &plan.cloud;
+            plan.has_writes()
+                || cloud.obstacle.is_some()
+                || cloud.is_unfinished
+                || cloud.is_released
         });
         self.report.planned += to_do.iter().map(ServicePlan::writes).sum::<usize>();
         // Nothing was written for them since `begun`: what was listed for the proposal serves the first plan.
@@ -450,11 +455,9 @@ impl State {
         };
         let (name, age) = (&self.settings.cluster_name, age.min(since_write));
         let (listed, nodes) = (&polled.services, &polled.nodes);
-        let observed = observe::observe(apis, name, due, listed, nodes, age, urgency);
-        observed.map(|mut observed| {
-            self.manage(&mut observed);
-            Some(observed)
-        })
+        let mut observed = observe::observe(apis, name, due, listed, nodes, age, urgency)?;
+        self.manage(&mut observed);
+        Ok(Some(observed))
     }
 
     fn remember(&mut self, polled: &Polled, around: Around) {

@@ -114,7 +114,7 @@ pub(super) fn plan_for(
             plan.status = wanted.filter(|wanted| wanted != has);
             // Make before break: where the new one is held back, or not all of it is there, the old one stays.
             let is_made = plan.cloud.found.is_some() || !plan.cloud.changes.is_empty();
-            if !is_made || plan.cloud.is_unfinished {
+            if !is_made || plan.cloud.is_unfinished || !plan.cloud.held_back.is_empty() {
                 plan.cloud.leaves.clear();
             }
             if plan.writes_before_leaving() == 0 {
@@ -462,9 +462,9 @@ impl ServicePlan {
 
     fn forms(&self) -> impl Iterator<Item = Forms> {
         let own = |write: Option<ServiceWrite>| write.map(|write| write.forms());
-        let forms = |change: &Box<dyn Change>| ("", change.description(), change.json());
-        let changes = self.cloud.changes.iter().map(forms);
-        let leaves = self.cloud.leaves.iter().map(forms);
+        let forms = |change: &dyn Change| ("", change.description(), change.json());
+        let changes = self.cloud.changes.iter().map(move |one| forms(&**one));
+        let leaves = self.cloud.leaves.iter().map(move |one| forms(&**one));
         let first = own(self.first_write()).into_iter();
         let last = own(self.last_write()).into_iter();
         first.chain(changes).chain(last).chain(leaves)

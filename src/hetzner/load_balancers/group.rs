@@ -323,6 +323,12 @@ pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cl
         })
 }
 
+/// Did the management of another Service end that is to stay on it?
+pub(super) fn is_released_by_another(balancer: &LoadBalancer, uid: &str) -> bool {
+    let of = balancer.labels.get(RELEASED);
+    of.is_some_and(|of| of != uid)
+}
+
 impl Share<'_> {
     /// The value of the label [`GROUP`].
     pub(super) fn label(self) -> String {
@@ -385,6 +391,14 @@ impl<'a> Group<'a> {
         let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
         !self.is_external()
             && uids(balancer).any(|uid| !self.cluster.service_uids.contains(uid) && !is_member(uid))
+    }
+
+    /// Does a Service have a port there that is not of the group any more? It is about to be removed.
+    pub(super) fn is_being_left(&self, balancer: &LoadBalancer) -> bool {
+        let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
+        let mut ports = labelled_ports(balancer);
+        !self.is_own()
+            && ports.any(|(_, uid)| !is_member(uid) && self.cluster.service_uids.contains(uid))
     }
 
     /// Is it to be removed, because no Service has it any more?
@@ -471,9 +485,11 @@ impl<'a> Group<'a> {
             }
             Use::Shared(share) => {
                 labels.insert(GROUP.to_owned(), Some(share.label()));
-                let is_used = |one| is_used_by_others(one, uid, self.cluster);
+                let is_used = |one| {
+                    is_used_by_others(one, uid, self.cluster) || is_released_by_another(one, uid)
+                };
                 if self.members.len() > 1 || balancer.is_some_and(is_used) {
-                    // By it HCCM would remove the ports of the others.
+                    // By it HCCM, and we, would remove the ports of the others.
                     labels.extend([SERVICE_UID, SERVICE].map(|one| (one.to_owned(), None)));
                 }
             }

@@ -9,7 +9,8 @@ use super::find::{
     Found, asked_too_late, asks_for, by_label, find, other_cluster, rests_on_services,
 };
 use super::group::{
-    group, is_of, is_used_by_others, owned, released, targets_label, uids, was_before,
+    group, is_of, is_released_by_another, is_used_by_others, owned, released, targets_label, uids,
+    was_before,
 };
 use super::names::{
     self, ADOPT, CLUSTER_UID, CREATED, EXTERNAL, GROUP, OUR_PREFIX, PORT, RELEASED, SERVICE,
@@ -111,7 +112,8 @@ impl provider::Snapshot for Snapshot {
         parser.end_whole(there.is_some());
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
             plan.is_labelled = matches!(found, Found::Labelled(_));
-            plan.is_unfinished = desired.ports.iter().any(|port| port.waits);
+            plan.is_unfinished = desired.ports.iter().any(|port| port.waits)
+                || there.is_some_and(|there| context.group.is_being_left(there));
             let managed = std::mem::take(&mut desired.managed);
             plan.takes_over = managed.takes_over;
             plan.fields = managed.fields;
@@ -137,6 +139,11 @@ impl provider::Snapshot for Snapshot {
             }
             if parser.problems.is_empty() {
                 self.leave_others(&mut plan, &context, there, &mut parser);
+            }
+            // Until then the former one serves it.
+            if desired.ports.iter().any(|port| port.waits) && !plan.leaves.is_empty() {
+                plan.leaves.clear();
+                plan.status = None;
             }
         }
         primary_ips::report(&mut parser, &context, &desired, there);
@@ -176,7 +183,8 @@ impl provider::Snapshot for Snapshot {
             let of_other = balancer.labels.get(RELEASED);
             if let Some(uid) = of_other.filter(|uid| **uid != service.uid) {
                 let why = format!(
-                    "load balancer {} has label {RELEASED}={uid}, for another Service, and there can be one: adopt it for                      that one, or remove the label",
+                    "load balancer {} has label {RELEASED}={uid}, for another Service, and there can be one: adopt it for \
+                     that one, or remove the label",
                     balancer.shown()
                 );
                 plan.obstacle = Some(Finding::warning(Reason::SyncLoadBalancerFailed, why));
@@ -437,7 +445,8 @@ fn release(
         part
     };
     let (service, cluster) = (context.service, context.cluster);
-    let is_last = !is_used_by_others(balancer, &service.uid, cluster);
+    let is_last = !is_used_by_others(balancer, &service.uid, cluster)
+        && !is_released_by_another(balancer, &service.uid);
     let mut parts = Vec::new();
     // Then it is the Service's alone.
     let is_alone = balancer.labels.get(SERVICE_UID) == Some(&service.uid);
