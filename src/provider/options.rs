@@ -25,6 +25,34 @@ pub enum AddressFamily {
     Ipv4,
     Ipv6,
     Dualstack,
+    /// None of them.
+    None,
+}
+
+/// `HCLOUD_INSTANCES_INTERNAL_IP_FROM`: which private address becomes `InternalIP`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InternalIpFrom {
+    /// That in the private Network alone.
+    #[default]
+    Network,
+    /// That of the kubelet's `--node-ip`, also where the cloud does not know it.
+    Kubelet,
+}
+
+/// `HCLOUD_INSTANCES_LABEL_PREFIXES`: the labels of servers that become labels of their nodes. `DOMAIN/` are all of a
+/// domain, `DOMAIN/NAME` is one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelPrefixes(pub Vec<String>);
+
+impl LabelPrefixes {
+    pub fn allow(&self, key: &str) -> bool {
+        let allows = |prefix: &String| match prefix.ends_with('/') {
+            true => key.starts_with(prefix),
+            false => key == prefix,
+        };
+        self.0.iter().any(allows)
+    }
 }
 
 /// `HCLOUD_NETWORK`: digits are an ID, anything else is a name.
@@ -100,6 +128,7 @@ impl AddressFamily {
             AddressFamily::Ipv4 => "ipv4",
             AddressFamily::Ipv6 => "ipv6",
             AddressFamily::Dualstack => "dualstack",
+            AddressFamily::None => "none",
         }
     }
 }

@@ -10,7 +10,8 @@ use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profi
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::Node;
 use ccm::provider::{
-    Instance, InstanceId, OpenGate, PrivateAddress, Provider, Servers, Source, Sourced,
+    Instance, InstanceId, InternalIpFrom, LabelPrefixes, OpenGate, PrivateAddress, Provider,
+    Servers, Source, Sourced,
 };
 use sandbox::{Half, Sandbox};
 use serde_json::json;
@@ -75,6 +76,8 @@ fn settings(family: AddressFamily) -> Settings {
             family,
             Source::Default("HCLOUD_INSTANCES_ADDRESS_FAMILY".into()),
         ),
+        internal_ip_from: InternalIpFrom::Network,
+        label_prefixes: LabelPrefixes::default(),
         robot: None,
         zone_label: Sourced::new(
             true,
@@ -319,7 +322,7 @@ fn labels_and_provider_id_of_dedicated_servers() {
                 writeln!(table, "{} zone {zone_label}, {id:?}:", profile.name()).unwrap();
                 writeln!(table, "  provider ID: {provider_id:?}").unwrap();
                 for (key, value) in labels {
-                    writeln!(table, "  {key}={value}").unwrap();
+                    writeln!(table, "  {key}={}", value.as_deref().unwrap()).unwrap();
                 }
             }
         }

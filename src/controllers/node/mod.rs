@@ -11,8 +11,8 @@ mod apply;
 mod desired;
 mod plan;
 
+pub use crate::provider::PROVIDED_NODE_IP;
 pub use apply::NAME;
-pub use desired::PROVIDED_NODE_IP;
 pub use plan::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
 
 use super::backoff::Backoff;

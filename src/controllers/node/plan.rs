@@ -1,12 +1,13 @@
 //! What should be done to nodes: a pure function of a view; and what a plan is made of: values and writes.
 
-use super::desired;
+use super::desired::{self, FromServer};
 use crate::controllers::controller::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
-    self, AddressKind, Description, Error, Field, Finding, Instance, InstanceId, Instances,
-    Metadata, NodeAddress, Provider, Reason, Servers, Source, Sourced, Verb,
+    self, AddressKind, Description, Error, Field, Finding, INTERNAL_IP, Instance, InstanceId,
+    Instances, Metadata, NodeAddress, Provider, Reason, SERVER_LABELS, Servers, Source, Sourced,
+    Verb,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -103,7 +104,7 @@ pub(super) fn plan_node(
             if let Some(other) = index.claimed_by_another(instance, node) {
                 plan.claimed_twice(instance, other);
             } else if let Some(instances) = provider.instances() {
-                plan.for_server(instance, instances);
+                plan.for_server(instance, instances, index);
             }
         }
     }
@@ -239,7 +240,7 @@ impl NodePlan {
             ),
         };
         self.block_if_new(finding);
-        self.follow_twin_labels();
+        self.follow_labels(None);
     }
 
     /// An outage is reported once for all nodes: only a new one, which has to wait, says so.
@@ -249,7 +250,7 @@ impl NodePlan {
             let message = format!("not known yet which server the node runs on: {error}");
             self.obstacle = Some(Finding::warning(Reason::InstanceLookupFailed, message));
         }
-        self.follow_twin_labels();
+        self.follow_labels(None);
     }
 
     /// Another project may have a server of that name, too: while this one has no other node's
@@ -330,7 +331,20 @@ impl NodePlan {
         }
     }
 
-    fn for_server(&mut self, instance: &Instance, instances: &dyn Instances) {
+    /// What explains that a node does not work; nothing is done about it.
+    fn note_impairment(&mut self, server: &Instance) {
+        let (name, id) = (&server.name, server.id);
+        let why = impairments(server).join(" and ");
+        if !why.is_empty() {
+            self.warn(
+                Reason::ServerImpaired,
+                format!("server {name} ({id}) {why}"),
+            );
+        }
+    }
+
+    fn for_server(&mut self, instance: &Instance, instances: &dyn Instances, index: &Index) {
+        self.note_impairment(instance);
         let annotations = self.node.metadata.annotations.iter();
         let about = provider::Node {
             name: self.node.name().to_owned(),
@@ -338,41 +352,68 @@ impl NodePlan {
             annotations: annotations
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .collect(),
+            is_new: is_uninitialized(&self.node),
         };
+        let from_server =
+            desired::from_server(&self.node, instance, |key| instances.allows_label(key));
         let metadata = match instances.metadata(instance, &about) {
             Ok(metadata) => metadata,
-            Err(finding) => return self.blocked(*finding),
+            Err(finding) => return self.blocked(*finding, Some(from_server)),
         };
         self.findings.extend(metadata.findings.iter().cloned());
-        let has = &self.node.status.addresses;
-        if let Some(finding) = instances.hold_back(instance, has, &metadata) {
-            return self.blocked(finding);
+        if let Some(finding) = instances.hold_back(instance, &about, &metadata) {
+            return self.blocked(finding, None);
         }
-        match desired::addresses(&self.node, instance, instances, &metadata) {
+        let wanted = self
+            .without_another_s(&metadata, index)
+            .and_then(|()| desired::addresses(&self.node, instance, instances, &metadata));
+        match wanted {
             Ok(wanted) => self.set_addresses(wanted),
-            Err(finding) => return self.blocked(finding),
+            Err(finding) => return self.blocked(finding, Some(from_server)),
         }
         match is_uninitialized(&self.node) {
-            true => self.initialise(&metadata),
-            false => self.follow_twin_labels(),
+            true => self.initialise(&metadata, from_server),
+            false => self.follow_labels(Some(from_server)),
         }
     }
 
-    /// Addresses stay as they are; the taint, where there is one, too. Labels that follow their twins still do.
-    fn blocked(&mut self, finding: Finding) {
-        self.obstacle = Some(finding);
-        self.follow_twin_labels();
+    /// The error: the annotation names an `InternalIP` that another node has or names.
+    fn without_another_s(&self, metadata: &Metadata, index: &Index) -> Result<(), Finding> {
+        let annotation = Source::Annotation(INTERNAL_IP.to_owned());
+        let annotated = metadata
+            .addresses
+            .iter()
+            .filter(|one| one.source == annotation);
+        for ip in annotated.filter_map(|one| one.value.ip()) {
+            if let Some(other) = index.with_internal_ip(ip, &self.node) {
+                let message = format!(
+                    "annotation {INTERNAL_IP}: node {other:?} has {ip}, too, or its annotation names it; the addresses \
+                     stay as they are"
+                );
+                return Err(Finding::warning(Reason::InvalidInternalIP, message));
+            }
+        }
+        Ok(())
     }
 
-    /// Of an initialised node: nothing else of it is kept in order but its addresses.
-    fn follow_twin_labels(&mut self) {
+    /// Addresses stay as they are; the taint, where there is one, too. Labels of an initialised node are still kept.
+    fn blocked(&mut self, finding: Finding, from_server: Option<FromServer>) {
+        self.obstacle = Some(finding);
+        self.follow_labels(from_server);
+    }
+
+    /// Of an initialised node: nothing else of it is kept in order but its addresses. None: what its server asks for
+    /// is not known.
+    fn follow_labels(&mut self, from_server: Option<FromServer>) {
         if is_uninitialized(&self.node) || self.node.spec.provider_id.is_empty() {
             return;
         }
-        let labels = self.labels_to_set(desired::labels_afterwards(&self.node));
-        if !labels.is_empty() {
+        let labels = desired::labels_afterwards(&self.node);
+        let (labels, annotations) = self.labels_to_set(labels, from_server);
+        if !labels.is_empty() || !annotations.is_empty() {
             self.changes.push(Change::Update {
                 labels,
+                annotations,
                 provider_id: None,
                 taints: None,
             });
@@ -388,7 +429,7 @@ impl NodePlan {
         }
     }
 
-    fn initialise(&mut self, metadata: &Metadata) {
+    fn initialise(&mut self, metadata: &Metadata, from_server: FromServer) {
         let have = &self.node.spec.provider_id;
         let wanted = match have.is_empty() {
             true => metadata.provider_id.clone(),
@@ -402,14 +443,30 @@ impl NodePlan {
             source: wanted.source,
         });
         let provider_id = have.is_empty().then_some(wanted.value);
-        let labels = self.labels_to_set(desired::labels_at_initialisation(&self.node, metadata));
         let taints = self.node.spec.taints.iter();
-        let others = taints.filter(|taint| taint.key != UNINITIALIZED);
-        let taints = Some(others.cloned().collect());
+        let taints = taints.filter(|taint| taint.key != UNINITIALIZED);
+        let mut taints: Vec<Taint> = taints.cloned().collect();
+        for taint in &from_server.taints {
+            let is_there = |one: &Taint| (&one.key, &one.effect) == (&taint.key, &taint.effect);
+            if !taints.iter().any(is_there) {
+                let value = taint.value.as_ref();
+                let value = value.map_or_else(String::new, |value| format!("{value}:"));
+                self.other_fields.push(Field {
+                    field: format!("taint {}", taint.key),
+                    have: None,
+                    want: Some(format!("{value}{}", taint.effect)),
+                    source: Source::server_because("labels", "set at the initialisation alone"),
+                });
+                taints.push(taint.clone());
+            }
+        }
+        let labels = desired::labels_at_initialisation(&self.node, metadata);
+        let (labels, annotations) = self.labels_to_set(labels, Some(from_server));
         self.changes.push(Change::Update {
             labels,
+            annotations,
             provider_id,
-            taints,
+            taints: Some(taints),
         });
         self.other_fields.push(Field {
             field: UNINITIALIZED_TAINT.to_owned(),
@@ -419,24 +476,67 @@ impl NodePlan {
         });
     }
 
-    /// Those that differ; a field for each.
-    fn labels_to_set(&mut self, wanted: Vec<desired::WantedLabel>) -> BTreeMap<String, String> {
-        let mut labels = BTreeMap::new();
-        for (key, wanted) in wanted {
-            let have = self.node.metadata.labels.get(&key).map(str::to_owned);
-            if have.as_ref() != Some(&wanted.value) {
-                labels.insert(key.clone(), wanted.value.clone());
-            }
-            self.other_fields.push(Field {
-                field: format!("label {key}"),
-                have,
-                want: Some(wanted.value),
-                source: wanted.source,
-            });
+    /// Labels and annotations that differ; a field for each of all.
+    fn labels_to_set(
+        &mut self,
+        mut wanted: Vec<desired::WantedLabel>,
+        from_server: Option<FromServer>,
+    ) -> (Values, Values) {
+        let (mut labels, mut annotations) = (Values::new(), Values::new());
+        let mut annotation = None;
+        if let Some(from_server) = from_server {
+            wanted.extend(from_server.labels);
+            self.findings.extend(from_server.findings);
+            let source = Source::Rule("the labels that are the server's");
+            annotation = Some(Sourced::new(from_server.annotation, source));
         }
-        labels
+        let metadata = &self.node.metadata;
+        let mut compare =
+            |kind, key: String, have: Option<&str>, wanted: Sourced<Option<String>>| {
+                if have != wanted.value.as_deref() {
+                    let values = if kind == "label" {
+                        &mut labels
+                    } else {
+                        &mut annotations
+                    };
+                    values.insert(key.clone(), wanted.value.clone());
+                }
+                self.other_fields.push(Field {
+                    field: format!("{kind} {key}"),
+                    have: have.map(str::to_owned),
+                    want: wanted.value,
+                    source: wanted.source,
+                });
+            };
+        for (key, wanted) in wanted {
+            let have = metadata.labels.get(&key);
+            compare("label", key, have, wanted);
+        }
+        let have = metadata.annotations.get(SERVER_LABELS);
+        let annotation = annotation.filter(|wanted| have.is_some() || wanted.value.is_some());
+        if let Some(wanted) = annotation {
+            compare("annotation", SERVER_LABELS.to_owned(), have, wanted);
+        }
+        (labels, annotations)
     }
 }
+
+/// In words that follow its name.
+fn impairments(server: &Instance) -> Vec<&'static str> {
+    let state = match &*server.state {
+        "migrating" => Some("is being migrated to another host"),
+        "rebuilding" => Some("is being rebuilt from an image"),
+        _ => None,
+    };
+    let rescue = "has the rescue system enabled: it runs it now, or after its next start";
+    let rescue = server.is_in_rescue.then_some(rescue);
+    let locked = "is locked: an action runs on it, or Hetzner locked it";
+    let locked = server.is_locked.then_some(locked);
+    state.into_iter().chain(rescue).chain(locked).collect()
+}
+
+/// What is set; none is removed.
+type Values = BTreeMap<String, Option<String>>;
 
 /// Each wanted address beside the one of its type that it takes the place of, then those that go.
 fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<Field> {
@@ -489,7 +589,9 @@ pub enum Change {
     /// Sets labels, the provider ID, and the taints that remain: one patch.
     Update {
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        labels: BTreeMap<String, String>,
+        labels: Values,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        annotations: Values,
         #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
         provider_id: Option<String>,
         /// The taint is removed by writing the others.
