@@ -81,10 +81,9 @@ fn rows() -> impl Iterator<Item = (&'static Kind, Row)> {
 }
 
 fn shown(kind: &str, row: &Row) -> String {
-    let prefix = match kind {
-        "annotation" => PREFIX,
-        _ => "",
-    };
+    let is_whole = |name: &String| name.contains('/');
+    let is_of_services = kind == "annotation" && !row.names(&[0]).iter().any(is_whole);
+    let prefix = if is_of_services { PREFIX } else { "" };
     let example = match kind {
         "annotation" => annotation_example(row),
         "setting" => setting_example(&row.names(&[0])),
@@ -147,6 +146,10 @@ mod tests {
             (
                 "load-balancer.hetzner.cloud/location",
                 "annotation load-balancer.hetzner.cloud/location\n",
+            ),
+            (
+                "instance.hetzner.cloud/internal-ip",
+                "annotation instance.hetzner.cloud/internal-ip",
             ),
             ("HCLOUD_NETWORK", "setting network\n"),
             ("$HCLOUD_NETWORK", "setting network\n"),

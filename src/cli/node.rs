@@ -154,12 +154,8 @@ impl Nodes {
                 node::plan(&nodes, &[][..], &*apis.provider, Timestamp::MIN)
             }
             Sides::Cloud => {
-                let servers = apis.all_servers(Freshness {
-                    max_age: Duration::ZERO,
-                    since: None,
-                    dedicated_since: None,
-                    urgency: Urgency::Asked,
-                })?;
+                let fresh = Freshness::of(Duration::ZERO, Urgency::Asked);
+                let servers = apis.all_servers(fresh)?;
                 let servers = servers.servers();
                 servers.iter().map(NodePlan::of_server).collect()
             }

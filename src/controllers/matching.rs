@@ -2,8 +2,8 @@
 
 use crate::kube::Node;
 use crate::provider::{
-    Error, Finding, INTERNAL_IP, Instance, InstanceId, Instances, Provider, ProviderId, Reason,
-    Servers, one_ip_or_two,
+    Error, Finding, INTERNAL_IP, Instance, InstanceId, Instances, NodeAddress, Provider,
+    ProviderId, Reason, Servers, one_ip_or_two,
 };
 use crate::text;
 use std::borrow::Borrow;
@@ -84,12 +84,12 @@ impl<'a> Index<'a> {
                 internal_ips.entry(ip).or_default().push(node.name());
             }
         }
-        if !internal_ips.is_empty() {
-            for node in nodes() {
-                for ip in reported_ips(node) {
-                    let named = internal_ips.get_mut(&ip);
-                    named.into_iter().for_each(|nodes| nodes.push(node.name()));
-                }
+        let is_any_named = !internal_ips.is_empty();
+        for node in nodes().filter(|_| is_any_named) {
+            for ip in reported_ips(node) {
+                internal_ips
+                    .entry(ip)
+                    .and_modify(|nodes| nodes.push(node.name()));
             }
         }
         Index {
@@ -243,9 +243,7 @@ impl<'a> Index<'a> {
 
 fn reported_ips(node: &Node) -> Vec<IpAddr> {
     let addresses = node.status.addresses.iter();
-    addresses
-        .filter_map(|address| address.address.parse().ok())
-        .collect()
+    addresses.filter_map(NodeAddress::ip).collect()
 }
 
 fn ambiguous(node: &Node, candidates: &[(&Instance, IpAddr)]) -> Finding {

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 
 const FAMILY: &str = "HCLOUD_INSTANCES_ADDRESS_FAMILY";
-pub(super) const LABEL_PREFIXES: &str = "HCLOUD_INSTANCES_LABEL_PREFIXES";
+const LABEL_PREFIXES: &str = "HCLOUD_INSTANCES_LABEL_PREFIXES";
 
 impl AddressFamily {
     fn wants_ipv4(self) -> bool {
@@ -22,13 +22,8 @@ impl AddressFamily {
     }
 }
 
-/// A server's addresses, and what is worth telling about them.
-pub(super) struct Addresses {
-    pub(super) addresses: Vec<Sourced<NodeAddress>>,
-    pub(super) findings: Vec<Finding>,
-}
-
-/// Hostname, public addresses, private address, in this order. The error: why the node can't be given any.
+/// Hostname, public addresses, private addresses, in this order, and what is found about them. The error: why the node
+/// can't be given any.
 /// `keeps_reported`: private addresses that the API does not know stay, of a cloud server those that its kubelet was
 /// given, of a dedicated one those that it reported.
 pub(super) fn addresses(
@@ -37,7 +32,7 @@ pub(super) fn addresses(
     family: &Sourced<AddressFamily>,
     network: Option<u64>,
     keeps_reported: bool,
-) -> Result<Addresses, Box<Finding>> {
+) -> Result<(Vec<Sourced<NodeAddress>>, Vec<Finding>), Box<Finding>> {
     let by_family = by_family(family);
     // Whoever gives a dedicated server another name may use it for something else by now: the node stays as it is.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
@@ -100,10 +95,7 @@ pub(super) fn addresses(
     if addresses.len() == 1 {
         findings.push(no_address(instance, &by_family, network));
     }
-    Ok(Addresses {
-        addresses,
-        findings,
-    })
+    Ok((addresses, findings))
 }
 
 /// Those that the annotation names. The error: it is none of these, or one is an ExternalIP as well.
@@ -177,49 +169,40 @@ pub(super) fn hold_back(
     metadata: &Metadata,
     unknown: &[String],
 ) -> Option<Finding> {
-    let is_unknown = |setting: &str| unknown.iter().any(|one| one == setting);
+    let wanted = || metadata.addresses.iter().map(|address| &address.value);
     let is_external = |address: &&NodeAddress| address.kind == AddressKind::ExternalIP;
-    let is_wanted = |ip: &IpAddr| {
-        let mut wanted = metadata.addresses.iter();
-        wanted.any(|address| address.value.ip() == Some(*ip))
-    };
-    let setting = |ip: &IpAddr| {
-        let is_private = instance.private.iter().any(|private| private.ip == *ip);
-        match (is_private, is_public(instance, *ip)) {
-            (true, _) => Some("HCLOUD_NETWORK"),
+    let is_annotated = node.annotations.contains_key(INTERNAL_IP);
+    let setting = |ip: IpAddr| {
+        let is_private = instance.private.iter().any(|private| private.ip == ip);
+        match (is_private, is_public(instance, ip)) {
+            (true, _) => (!is_annotated).then_some("HCLOUD_NETWORK"),
             (false, true) => Some(FAMILY),
             (false, false) => None,
         }
     };
-    let lost = node.addresses.iter().filter_map(NodeAddress::ip);
-    let lost = lost.filter(|ip| !is_wanted(ip));
-    let mut lost = lost.filter_map(|ip| Some((ip, setting(&ip)?)));
-    let lost = lost.find(|(_, setting)| is_unknown(setting));
-    let mut public = metadata.addresses.iter().map(|address| &address.value);
-    let public = public.find(is_external);
-    let has_public = node.is_new || node.addresses.iter().any(|one| is_external(&one));
-    let (what, setting) = match (lost, public) {
-        (Some((ip, setting)), _) => (
-            format!("the node has the server's address {ip}, and would lose it"),
-            setting,
-        ),
-        (None, Some(public)) if !has_public && is_unknown(FAMILY) => (
-            format!(
-                "the node has no ExternalIP, and would get {}",
-                public.address
-            ),
-            FAMILY,
-        ),
-        _ if node.annotations.contains_key(SERVER_LABELS) && is_unknown(LABEL_PREFIXES) => (
-            "the node has labels from its server, and would lose them".to_owned(),
-            LABEL_PREFIXES,
-        ),
-        _ => return None,
-    };
+    let has = node.addresses.iter().filter_map(NodeAddress::ip);
+    let lost = has.filter(|ip| !wanted().any(|address| address.ip() == Some(*ip)));
+    let lost = lost.filter_map(|ip| {
+        let what = format!("has the server's address {ip}, and would lose it");
+        Some((what, setting(ip)?))
+    });
+    let is_private = !node.is_new && !node.addresses.iter().any(|one| is_external(&one));
+    let gained = wanted()
+        .filter(|one| is_private && is_external(one))
+        .map(|one| {
+            let what = format!("has no ExternalIP, and would get {}", one.address);
+            (what, FAMILY)
+        });
+    let labels = node.annotations.get(SERVER_LABELS).map(|_| {
+        let what = "has labels from its server, and would lose them".to_owned();
+        (what, LABEL_PREFIXES)
+    });
+    let mut all = lost.chain(gained).chain(labels);
+    let (what, setting) = all.find(|(_, setting)| unknown.iter().any(|one| one == setting))?;
     Some(Finding::warning(
         Reason::HeldBack,
         format!(
-            "held back: {what} only because {setting} is not set here: set it, take the daemon's settings with \
+            "held back: the node {what} only because {setting} is not set here: set it, take the daemon's settings with \
              --settings-from, or add --yes"
         ),
     ))

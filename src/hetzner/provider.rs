@@ -1,7 +1,7 @@
 //! Hetzner Cloud as the controllers see it.
 
 use super::actions;
-use super::addresses::{Addresses, addresses, explain_missing, hold_back};
+use super::addresses::{addresses, explain_missing, hold_back};
 use super::api::{self, Api};
 use super::certificates;
 use super::load_balancers::{self, Project};
@@ -376,16 +376,8 @@ impl Instances for Hetzner {
             InstanceId::Cloud(_) => self.internal_ip_from == InternalIpFrom::Kubelet,
             InstanceId::Dedicated(_) => forward.is_some_and(|forward| forward.value),
         };
-        let Addresses {
-            addresses,
-            mut findings,
-        } = addresses(
-            instance,
-            node,
-            &self.address_family,
-            self.network_id(),
-            keeps_reported,
-        )?;
+        let (family, network) = (&self.address_family, self.network_id());
+        let (addresses, mut findings) = addresses(instance, node, family, network, keeps_reported)?;
         if instance.id.dedicated().is_some() && instance.name != node.name {
             findings.push(renamed(instance, node));
         }

@@ -37,7 +37,7 @@ pub use load_balancer::{
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{
     AddressFamily, Algorithm, InternalIpFrom, LabelPrefixes, LoadBalancerDefaults, NetworkSelector,
-    Profile,
+    Profile, is_kubernetes_label,
 };
 pub use route::{Network, Route, RouteChange, RouteChangeKind, Routes};
 pub use service::{

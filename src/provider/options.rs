@@ -45,6 +45,17 @@ pub enum InternalIpFrom {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelPrefixes(pub Vec<String>);
 
+/// Is it in a domain whose labels have a meaning to Kubernetes?
+pub fn is_kubernetes_label(key: &str) -> bool {
+    let domain = key.split('/').next().unwrap_or_default();
+    let is_in = |of: &str| {
+        domain
+            .strip_suffix(of)
+            .is_some_and(|it| it.is_empty() || it.ends_with('.'))
+    };
+    is_in("kubernetes.io") || is_in("k8s.io")
+}
+
 impl LabelPrefixes {
     pub fn allow(&self, key: &str) -> bool {
         let allows = |prefix: &String| match prefix.ends_with('/') {

@@ -158,7 +158,7 @@ settings! {
         variables: &[Value("HCLOUD_INSTANCES_ADDRESS_FAMILY")],
         kind: Kind::Choice(&["ipv4", "ipv6", "dualstack", "none"]),
         default: Some("ipv4"),
-        help: "Which public addresses of a server become its node's ExternalIP.",
+        help: "Which public addresses of a server become its node's ExternalIP. none: none of them.",
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
@@ -168,8 +168,8 @@ settings! {
         kind: Kind::Choice(&["network", "kubelet"]),
         default: Some("network"),
         help: "Where the InternalIP of a cloud server's node comes from. network: HCLOUD_NETWORK alone. kubelet: the \
-               kubelet's --node-ip, also when the server does not have it in HCLOUD_NETWORK, e.g. the address of a \
-               VPN; without --node-ip HCLOUD_NETWORK.",
+               kubelet's --node-ip, also one that the API does not know, e.g. of a VPN; without --node-ip \
+               HCLOUD_NETWORK.",
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
@@ -177,10 +177,9 @@ settings! {
         called: "label-prefixes",
         variables: &[Value("HCLOUD_INSTANCES_LABEL_PREFIXES")],
         kind: Kind::List("PREFIX"),
-        help: "Which labels of servers become labels of their nodes: DOMAIN/ for all of a domain, DOMAIN/NAME for one, \
-               e.g. node.example.com/,node-role.kubernetes.io/worker. Labels of kubernetes.io, k8s.io and \
-               hetzner.cloud are refused, except those of topology.kubernetes.io and node-role.kubernetes.io by \
-               their whole key. Unset: none.",
+        help: "Which labels of cloud servers become labels of their nodes: DOMAIN/ for all of a domain, DOMAIN/NAME for \
+               one. Labels of kubernetes.io, k8s.io and hetzner.cloud are refused, except those of \
+               topology.kubernetes.io and node-role.kubernetes.io by their whole key. Unset: none.",
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 

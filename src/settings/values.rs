@@ -1,6 +1,8 @@
 //! The types of settings, and how each is written: choices, numbers, names, URLs, addresses.
 
-use crate::provider::{LabelPrefixes, NetworkSelector, TopologyLabel};
+use crate::provider::{
+    ANNOTATION_DOMAIN, LabelPrefixes, NetworkSelector, TopologyLabel, is_kubernetes_label,
+};
 use crate::text::duration::duration;
 use crate::text::nearest;
 use crate::text::{host_and_port, is_label, is_label_key, is_label_value, is_subdomain};
@@ -177,10 +179,7 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// Labels of these domains have a meaning to Kubernetes or to us.
-const RESERVED_DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "hetzner.cloud"];
-
-/// Of them, those of which single labels may come from a server.
+/// Domains of Kubernetes of which single labels may come from a server.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
 /// Which labels of servers become labels of nodes: `DOMAIN/` for all of a domain, `DOMAIN/NAME` for one.
@@ -190,13 +189,10 @@ pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
         let Some((domain, name)) = item.split_once('/') else {
             return wrong("write a domain with a slash, e.g. node.example.com/");
         };
-        let is_reserved = RESERVED_DOMAINS.iter().any(|reserved| {
-            let below = domain.strip_suffix(reserved);
-            below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
-        });
         if !is_label_key(item) && !(name.is_empty() && is_subdomain(domain)) {
             return wrong("neither a domain with a slash nor the key of a label");
         }
+        let is_reserved = is_kubernetes_label(item) || domain.ends_with(ANNOTATION_DOMAIN);
         if is_reserved && (name.is_empty() || !TAKEN_BY_NAME.contains(&domain)) {
             return wrong(
                 "servers can't set labels of kubernetes.io, k8s.io and hetzner.cloud, except those of \

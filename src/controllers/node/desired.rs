@@ -7,7 +7,7 @@
 use crate::kube::{Node, Taint};
 use crate::provider::{
     AddressKind, Finding, Instance, Instances, Metadata, NodeAddress, PROVIDED_NODE_IP, Reason,
-    SERVER_LABELS, Source, Sourced, TopologyLabel, one_ip_or_two,
+    SERVER_LABELS, Source, Sourced, TopologyLabel, is_kubernetes_label, one_ip_or_two,
 };
 use crate::text::{self, is_label_key, is_label_value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 /// Labels of one node that its server may set.
 const SERVER_LABELS_AT_MOST: usize = 16;
 
-/// The annotation that remembers them.
+/// Of them and the annotation that remembers them.
 const SERVER_LABELS_BYTES_AT_MOST: usize = 2_000;
 
 /// A server's label `DOMAIN/taint.KEY` is the taint `DOMAIN/KEY`.
@@ -112,7 +112,7 @@ fn with_annotation(mut finding: Finding) -> Finding {
     finding
 }
 
-/// A label and what it should be; none: it is removed.
+/// A label, or the annotation about labels, and what it should be; none: it is removed.
 pub(super) type WantedLabel = (String, Sourced<Option<String>>);
 
 /// At initialisation: every pair under both keys, and the profile's own where there is none of that name.
@@ -152,103 +152,85 @@ pub(super) fn labels_afterwards(node: &Node) -> Vec<WantedLabel> {
 /// What the labels of a server ask of its node.
 #[derive(Default)]
 pub(super) struct FromServer {
-    pub labels: Vec<WantedLabel>,
-    /// The annotation that remembers which of the node's labels are the server's; none: it has none.
-    pub annotation: Option<String>,
+    /// Labels, and the annotation that remembers which of the node's are the server's.
+    pub values: Vec<WantedLabel>,
     pub taints: Vec<Taint>,
     pub findings: Vec<Finding>,
 }
 
 /// A label of the node is the server's when it has the value that the annotation remembers. All others are a person's,
 /// and stay: those that were there before, and those that were changed since. `allows`: labels that a server may set
-/// now. Whoever may write the annotation could make us remove a label: so one of Kubernetes' domains is removed only
-/// while it is allowed.
+/// now. Whoever may write the annotation could make us remove a label: so one of Kubernetes' domains, which it protects
+/// from kubelets, is removed only while it is allowed.
 pub(super) fn from_server(
     node: &Node,
     instance: &Instance,
     allows: impl Fn(&str) -> bool,
 ) -> FromServer {
     let mut found = FromServer::default();
-    let remembered = node.metadata.annotations.get(SERVER_LABELS);
-    let owned: BTreeMap<&str, &str> = remembered.into_iter().flat_map(parse_owned).collect();
-    let (mut wanted, mut unclear) = (BTreeMap::new(), BTreeSet::new());
+    let (count, pairs) = (instance.labels.len(), instance.labels.iter());
+    let bytes: usize = pairs.map(|(key, value)| key.len() + value.len() + 2).sum();
+    if count > SERVER_LABELS_AT_MOST || bytes > SERVER_LABELS_BYTES_AT_MOST {
+        let message = format!(
+            "the server has {count} labels of {bytes} bytes for its node: {SERVER_LABELS_AT_MOST} of \
+             {SERVER_LABELS_BYTES_AT_MOST} are taken at most; the node's labels stay as they are"
+        );
+        found.findings = vec![Finding::warning(Reason::InvalidServerLabel, message)];
+        return found;
+    }
+    // None: what the server asks for is not valid, and the node's stays as it is.
+    let mut wanted: BTreeMap<&str, Option<&str>> = BTreeMap::new();
     for (key, value) in &instance.labels {
         let (domain, name) = key.split_once('/').unwrap_or(("", key));
         let taint = name.strip_prefix(TAINT);
         let taint = taint.map(|name| taint_of(format!("{domain}/{name}"), value));
+        let is_label = taint.is_none() && is_label_key(key) && is_label_value(value);
         match taint {
             Some(Some(taint)) => found.taints.push(taint),
-            None if is_label_key(key) && is_label_value(value) => {
-                wanted.insert(&**key, &**value);
-            }
-            Some(None) | None => {
-                unclear.insert(&**key);
-                found.findings.push(invalid_label(key, value));
-            }
+            _ => drop(wanted.insert(key, is_label.then_some(value))),
         }
     }
-    let text = |labels: &BTreeMap<&str, &str>| {
-        let pairs: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        pairs.join(",")
-    };
-    if instance.labels.len() > SERVER_LABELS_AT_MOST
-        || text(&wanted).len() > SERVER_LABELS_BYTES_AT_MOST
-    {
-        let message = format!(
-            "the server has {} labels for its node: {SERVER_LABELS_AT_MOST} with {SERVER_LABELS_BYTES_AT_MOST} bytes \
-             together are taken at most; the node's labels stay as they are",
-            instance.labels.len()
-        );
-        return FromServer {
-            annotation: remembered.map(str::to_owned),
-            findings: vec![Finding::warning(Reason::InvalidServerLabel, message)],
-            ..FromServer::default()
-        };
-    }
-    let source = || Source::server_because("labels", "HCLOUD_INSTANCES_LABEL_PREFIXES");
-    let mut owned_then = BTreeMap::new();
-    let keys: BTreeSet<&str> = owned.keys().chain(wanted.keys()).copied().collect();
-    for key in keys {
-        let have = node.metadata.labels.get(key);
-        let own = owned.get(key).copied();
-        let is_free = have.is_none() || have == own;
-        match wanted.get(key).copied() {
-            _ if unclear.contains(key) => {
-                owned_then.extend(own.map(|own| (key, own)));
-            }
-            Some(value) if is_free => {
-                owned_then.insert(key, value);
-                let value = Sourced::new(Some(value.to_owned()), source());
-                found.labels.push((key.to_owned(), value));
-            }
-            None if have.is_some() && is_free && (!is_reserved(key) || allows(key)) => {
-                found
-                    .labels
-                    .push((key.to_owned(), Sourced::new(None, source())));
-            }
-            Some(_) => {
-                let kept = Sourced::new(have.map(str::to_owned), Source::Kept);
-                found.labels.push((key.to_owned(), kept));
-            }
-            None => {}
-        }
-    }
-    found.annotation = Some(text(&owned_then)).filter(|text| !text.is_empty());
+    let invalid = wanted.iter().filter(|(_, value)| value.is_none());
     found
+        .findings
+        .extend(invalid.map(|(key, _)| invalid_label(key)));
+    let remembered = node.metadata.annotations.get(SERVER_LABELS);
+    let owned: BTreeMap<&str, &str> = remembered.into_iter().flat_map(parse_owned).collect();
+    let mut owned_then = Vec::new();
+    for key in owned.keys().chain(wanted.keys()).collect::<BTreeSet<_>>() {
+        let (have, own) = (node.metadata.labels.get(key), owned.get(key).copied());
+        let is_free = have.is_none() || have == own;
+        let (then, want, source) = match wanted.get(key) {
+            Some(None) => (own, have, Source::Kept),
+            Some(want) if is_free => (*want, *want, by_prefix()),
+            None if is_free && (!is_kubernetes_label(key) || allows(key)) => {
+                (None, None, by_prefix())
+            }
+            _ => (None, have, Source::Kept),
+        };
+        owned_then.extend(then.map(|value| format!("{key}={value}")));
+        if have.or(want).is_some() {
+            let want = Sourced::new(want.map(str::to_owned), source);
+            found.values.push(((*key).to_owned(), want));
+        }
+    }
+    let annotation = Some(owned_then.join(",")).filter(|text| !text.is_empty());
+    if annotation.is_some() || remembered.is_some() {
+        let source = Source::Rule("the labels that are the server's");
+        let annotation = Sourced::new(annotation, source);
+        found.values.push((SERVER_LABELS.to_owned(), annotation));
+    }
+    found
+}
+
+fn by_prefix() -> Source {
+    Source::server_because("labels", "HCLOUD_INSTANCES_LABEL_PREFIXES")
 }
 
 /// What can't have been set by us counts for nothing.
 fn parse_owned(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, value)| key.contains('/') && is_label_key(key) && is_label_value(value))
-}
-
-/// Kubernetes protects labels of its domains from kubelets, which may write annotations.
-fn is_reserved(key: &str) -> bool {
-    let domain = key.split('/').next().unwrap_or_default();
-    ["kubernetes.io", "k8s.io"]
-        .iter()
-        .any(|one| domain.ends_with(one))
 }
 
 /// `EFFECT` or `VALUE_EFFECT`.
@@ -266,11 +248,11 @@ fn taint_of(key: String, text: &str) -> Option<Taint> {
     })
 }
 
-fn invalid_label(key: &str, value: &str) -> Finding {
-    let (key, value) = (text::quoted(key), text::quoted(value));
+fn invalid_label(key: &str) -> Finding {
     let message = format!(
-        "label {key} of the server has no effect: {value} is not the value of a label; of a taint it is NoSchedule, \
-         PreferNoSchedule or NoExecute, after a value and an underscore where the taint has one"
+        "label {} of the server has no effect: its value is not one of a label, or of a taint, which is NoSchedule, \
+         PreferNoSchedule or NoExecute, behind a value and an underscore where the taint has one",
+        text::quoted(key)
     );
     Finding::warning(Reason::InvalidServerLabel, message)
 }

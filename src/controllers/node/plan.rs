@@ -331,20 +331,8 @@ impl NodePlan {
         }
     }
 
-    /// What explains that a node does not work; nothing is done about it.
-    fn note_impairment(&mut self, server: &Instance) {
-        let (name, id) = (&server.name, server.id);
-        let why = impairments(server).join(" and ");
-        if !why.is_empty() {
-            self.warn(
-                Reason::ServerImpaired,
-                format!("server {name} ({id}) {why}"),
-            );
-        }
-    }
-
     fn for_server(&mut self, instance: &Instance, instances: &dyn Instances, index: &Index) {
-        self.note_impairment(instance);
+        self.findings.extend(impairment(instance));
         let annotations = self.node.metadata.annotations.iter();
         let about = provider::Node {
             name: self.node.name().to_owned(),
@@ -364,9 +352,22 @@ impl NodePlan {
         if let Some(finding) = instances.hold_back(instance, &about, &metadata) {
             return self.blocked(finding, None);
         }
-        let wanted = self
-            .without_another_s(&metadata, index)
-            .and_then(|()| desired::addresses(&self.node, instance, instances, &metadata));
+        let annotation = Source::Annotation(INTERNAL_IP.to_owned());
+        let annotated = metadata
+            .addresses
+            .iter()
+            .filter(|one| one.source == annotation);
+        let mut ips = annotated.filter_map(|one| one.value.ip());
+        let wanted = match ips.find_map(|ip| index.with_internal_ip(ip, &self.node)) {
+            None => desired::addresses(&self.node, instance, instances, &metadata),
+            Some(other) => Err(Finding::warning(
+                Reason::InvalidInternalIP,
+                format!(
+                    "annotation {INTERNAL_IP}: node {other:?} has such an address, too, or its annotation names it; \
+                     the addresses stay as they are"
+                ),
+            )),
+        };
         match wanted {
             Ok(wanted) => self.set_addresses(wanted),
             Err(finding) => return self.blocked(finding, Some(from_server)),
@@ -375,25 +376,6 @@ impl NodePlan {
             true => self.initialise(&metadata, from_server),
             false => self.follow_labels(Some(from_server)),
         }
-    }
-
-    /// The error: the annotation names an `InternalIP` that another node has or names.
-    fn without_another_s(&self, metadata: &Metadata, index: &Index) -> Result<(), Finding> {
-        let annotation = Source::Annotation(INTERNAL_IP.to_owned());
-        let annotated = metadata
-            .addresses
-            .iter()
-            .filter(|one| one.source == annotation);
-        for ip in annotated.filter_map(|one| one.value.ip()) {
-            if let Some(other) = index.with_internal_ip(ip, &self.node) {
-                let message = format!(
-                    "annotation {INTERNAL_IP}: node {other:?} has {ip}, too, or its annotation names it; the addresses \
-                     stay as they are"
-                );
-                return Err(Finding::warning(Reason::InvalidInternalIP, message));
-            }
-        }
-        Ok(())
     }
 
     /// Addresses stay as they are; the taint, where there is one, too. Labels of an initialised node are still kept.
@@ -408,8 +390,12 @@ impl NodePlan {
         if is_uninitialized(&self.node) || self.node.spec.provider_id.is_empty() {
             return;
         }
-        let labels = desired::labels_afterwards(&self.node);
-        let (labels, annotations) = self.labels_to_set(labels, from_server);
+        let mut wanted = desired::labels_afterwards(&self.node);
+        if let Some(from_server) = from_server {
+            wanted.extend(from_server.values);
+            self.findings.extend(from_server.findings);
+        }
+        let (labels, annotations) = self.labels_to_set(wanted);
         if !labels.is_empty() || !annotations.is_empty() {
             self.changes.push(Change::Update {
                 labels,
@@ -460,8 +446,10 @@ impl NodePlan {
                 taints.push(taint.clone());
             }
         }
-        let labels = desired::labels_at_initialisation(&self.node, metadata);
-        let (labels, annotations) = self.labels_to_set(labels, Some(from_server));
+        let mut wanted = desired::labels_at_initialisation(&self.node, metadata);
+        wanted.extend(from_server.values);
+        self.findings.extend(from_server.findings);
+        let (labels, annotations) = self.labels_to_set(wanted);
         self.changes.push(Change::Update {
             labels,
             annotations,
@@ -477,62 +465,59 @@ impl NodePlan {
     }
 
     /// Labels and annotations that differ; a field for each of all.
-    fn labels_to_set(
-        &mut self,
-        mut wanted: Vec<desired::WantedLabel>,
-        from_server: Option<FromServer>,
-    ) -> (Values, Values) {
+    fn labels_to_set(&mut self, wanted: Vec<desired::WantedLabel>) -> (Values, Values) {
         let (mut labels, mut annotations) = (Values::new(), Values::new());
-        let mut annotation = None;
-        if let Some(from_server) = from_server {
-            wanted.extend(from_server.labels);
-            self.findings.extend(from_server.findings);
-            let source = Source::Rule("the labels that are the server's");
-            annotation = Some(Sourced::new(from_server.annotation, source));
-        }
         let metadata = &self.node.metadata;
-        let mut compare =
-            |kind, key: String, have: Option<&str>, wanted: Sourced<Option<String>>| {
-                if have != wanted.value.as_deref() {
-                    let values = if kind == "label" {
-                        &mut labels
-                    } else {
-                        &mut annotations
-                    };
-                    values.insert(key.clone(), wanted.value.clone());
-                }
-                self.other_fields.push(Field {
-                    field: format!("{kind} {key}"),
-                    have: have.map(str::to_owned),
-                    want: wanted.value,
-                    source: wanted.source,
-                });
-            };
         for (key, wanted) in wanted {
-            let have = metadata.labels.get(&key);
-            compare("label", key, have, wanted);
-        }
-        let have = metadata.annotations.get(SERVER_LABELS);
-        let annotation = annotation.filter(|wanted| have.is_some() || wanted.value.is_some());
-        if let Some(wanted) = annotation {
-            compare("annotation", SERVER_LABELS.to_owned(), have, wanted);
+            let (kind, have, values) = match key == SERVER_LABELS {
+                true => ("annotation", &metadata.annotations, &mut annotations),
+                false => ("label", &metadata.labels, &mut labels),
+            };
+            let have = have.get(&key).map(str::to_owned);
+            self.other_fields.push(Field {
+                field: format!("{kind} {key}"),
+                have: have.clone(),
+                want: wanted.value.clone(),
+                source: wanted.source,
+            });
+            if have != wanted.value {
+                values.insert(key, wanted.value);
+            }
         }
         (labels, annotations)
     }
 }
 
-/// In words that follow its name.
-fn impairments(server: &Instance) -> Vec<&'static str> {
-    let state = match &*server.state {
-        "migrating" => Some("is being migrated to another host"),
-        "rebuilding" => Some("is being rebuilt from an image"),
-        _ => None,
+/// What explains that a node does not work; nothing is done about it.
+fn impairment(server: &Instance) -> Option<Finding> {
+    let why = [
+        (
+            server.state == "migrating",
+            "is being migrated to another host",
+        ),
+        (
+            server.state == "rebuilding",
+            "is being rebuilt from an image",
+        ),
+        (
+            server.is_in_rescue,
+            "has the rescue system enabled: it runs it now, or after its next start",
+        ),
+        (
+            server.is_locked,
+            "is locked: an action runs on it, or Hetzner locked it",
+        ),
+    ];
+    let why = why.into_iter().filter(|(is_so, _)| *is_so);
+    let why: Vec<&str> = why.map(|(_, why)| why).collect();
+    let (name, id, why) = (&server.name, server.id, why.join(" and "));
+    let finding = || {
+        Finding::warning(
+            Reason::ServerImpaired,
+            format!("server {name} ({id}) {why}"),
+        )
     };
-    let rescue = "has the rescue system enabled: it runs it now, or after its next start";
-    let rescue = server.is_in_rescue.then_some(rescue);
-    let locked = "is locked: an action runs on it, or Hetzner locked it";
-    let locked = server.is_locked.then_some(locked);
-    state.into_iter().chain(rescue).chain(locked).collect()
+    (!why.is_empty()).then(finding)
 }
 
 /// What is set; none is removed.
