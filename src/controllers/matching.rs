@@ -84,8 +84,7 @@ impl<'a> Index<'a> {
                 internal_ips.entry(ip).or_default().push(node.name());
             }
         }
-        let is_any_named = !internal_ips.is_empty();
-        for node in nodes().filter(|_| is_any_named) {
+        for node in nodes() {
             for ip in reported_ips(node) {
                 internal_ips
                     .entry(ip)

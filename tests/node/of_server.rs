@@ -238,7 +238,7 @@ fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time(
             json!(true),
             json!(false),
             "running,rescue",
-            "has the rescue system enabled",
+            "has its rescue system enabled",
         ),
         (
             "locked",

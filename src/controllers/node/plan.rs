@@ -240,7 +240,7 @@ impl NodePlan {
             ),
         };
         self.block_if_new(finding);
-        self.follow_labels(None);
+        self.follow_labels(FromServer::default());
     }
 
     /// An outage is reported once for all nodes: only a new one, which has to wait, says so.
@@ -250,7 +250,7 @@ impl NodePlan {
             let message = format!("not known yet which server the node runs on: {error}");
             self.obstacle = Some(Finding::warning(Reason::InstanceLookupFailed, message));
         }
-        self.follow_labels(None);
+        self.follow_labels(FromServer::default());
     }
 
     /// Another project may have a server of that name, too: while this one has no other node's
@@ -346,11 +346,11 @@ impl NodePlan {
             desired::from_server(&self.node, instance, |key| instances.allows_label(key));
         let metadata = match instances.metadata(instance, &about) {
             Ok(metadata) => metadata,
-            Err(finding) => return self.blocked(*finding, Some(from_server)),
+            Err(finding) => return self.blocked(*finding, from_server),
         };
         self.findings.extend(metadata.findings.iter().cloned());
         if let Some(finding) = instances.hold_back(instance, &about, &metadata) {
-            return self.blocked(finding, None);
+            return self.blocked(finding, FromServer::default());
         }
         let annotation = Source::Annotation(INTERNAL_IP.to_owned());
         let annotated = metadata
@@ -370,32 +370,28 @@ impl NodePlan {
         };
         match wanted {
             Ok(wanted) => self.set_addresses(wanted),
-            Err(finding) => return self.blocked(finding, Some(from_server)),
+            Err(finding) => return self.blocked(finding, from_server),
         }
         match is_uninitialized(&self.node) {
             true => self.initialise(&metadata, from_server),
-            false => self.follow_labels(Some(from_server)),
+            false => self.follow_labels(from_server),
         }
     }
 
     /// Addresses stay as they are; the taint, where there is one, too. Labels of an initialised node are still kept.
-    fn blocked(&mut self, finding: Finding, from_server: Option<FromServer>) {
+    fn blocked(&mut self, finding: Finding, from_server: FromServer) {
         self.obstacle = Some(finding);
         self.follow_labels(from_server);
     }
 
-    /// Of an initialised node: nothing else of it is kept in order but its addresses. None: what its server asks for
-    /// is not known.
-    fn follow_labels(&mut self, from_server: Option<FromServer>) {
+    /// Of an initialised node: nothing else of it is kept in order but its addresses. The default of what its server
+    /// asks for leaves what the node has.
+    fn follow_labels(&mut self, from_server: FromServer) {
         if is_uninitialized(&self.node) || self.node.spec.provider_id.is_empty() {
             return;
         }
-        let mut wanted = desired::labels_afterwards(&self.node);
-        if let Some(from_server) = from_server {
-            wanted.extend(from_server.values);
-            self.findings.extend(from_server.findings);
-        }
-        let (labels, annotations) = self.labels_to_set(wanted);
+        let wanted = desired::labels_afterwards(&self.node);
+        let (labels, annotations) = self.labels_to_set(wanted, from_server);
         if !labels.is_empty() || !annotations.is_empty() {
             self.changes.push(Change::Update {
                 labels,
@@ -446,10 +442,8 @@ impl NodePlan {
                 taints.push(taint.clone());
             }
         }
-        let mut wanted = desired::labels_at_initialisation(&self.node, metadata);
-        wanted.extend(from_server.values);
-        self.findings.extend(from_server.findings);
-        let (labels, annotations) = self.labels_to_set(wanted);
+        let wanted = desired::labels_at_initialisation(&self.node, metadata);
+        let (labels, annotations) = self.labels_to_set(wanted, from_server);
         self.changes.push(Change::Update {
             labels,
             annotations,
@@ -465,10 +459,15 @@ impl NodePlan {
     }
 
     /// Labels and annotations that differ; a field for each of all.
-    fn labels_to_set(&mut self, wanted: Vec<desired::WantedLabel>) -> (Values, Values) {
+    fn labels_to_set(
+        &mut self,
+        wanted: Vec<desired::WantedLabel>,
+        from_server: FromServer,
+    ) -> (Values, Values) {
         let (mut labels, mut annotations) = (Values::new(), Values::new());
+        self.findings.extend(from_server.findings);
         let metadata = &self.node.metadata;
-        for (key, wanted) in wanted {
+        for (key, wanted) in wanted.into_iter().chain(from_server.values) {
             let (kind, have, values) = match key == SERVER_LABELS {
                 true => ("annotation", &metadata.annotations, &mut annotations),
                 false => ("label", &metadata.labels, &mut labels),
@@ -491,33 +490,20 @@ impl NodePlan {
 /// What explains that a node does not work; nothing is done about it.
 fn impairment(server: &Instance) -> Option<Finding> {
     let why = [
-        (
-            server.state == "migrating",
-            "is being migrated to another host",
-        ),
-        (
-            server.state == "rebuilding",
-            "is being rebuilt from an image",
-        ),
-        (
-            server.is_in_rescue,
-            "has the rescue system enabled: it runs it now, or after its next start",
-        ),
-        (
-            server.is_locked,
-            "is locked: an action runs on it, or Hetzner locked it",
-        ),
+        (server.state == "migrating", "is being migrated"),
+        (server.state == "rebuilding", "is being rebuilt"),
+        (server.is_in_rescue, "has its rescue system enabled"),
+        (server.is_locked, "is locked"),
     ];
     let why = why.into_iter().filter(|(is_so, _)| *is_so);
     let why: Vec<&str> = why.map(|(_, why)| why).collect();
-    let (name, id, why) = (&server.name, server.id, why.join(" and "));
-    let finding = || {
-        Finding::warning(
-            Reason::ServerImpaired,
-            format!("server {name} ({id}) {why}"),
-        )
-    };
-    (!why.is_empty()).then(finding)
+    let message = format!(
+        "server {} ({}) {}",
+        server.name,
+        server.id,
+        why.join(" and ")
+    );
+    (!why.is_empty()).then(|| Finding::warning(Reason::ServerImpaired, message))
 }
 
 /// What is set; none is removed.
