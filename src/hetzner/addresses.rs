@@ -22,8 +22,8 @@ impl AddressFamily {
     }
 }
 
-/// Hostname, public addresses, private addresses, in this order, and what is found about them. The error: why the node
-/// can't be given any.
+/// Hostname, public addresses, private addresses, in this order; what is found about them is added to `findings`. The
+/// error: why the node can't be given any.
 /// `keeps_reported`: private addresses that the API does not know stay, of a cloud server those that its kubelet was
 /// given, of a dedicated one those that it reported.
 pub(super) fn addresses(
@@ -32,7 +32,8 @@ pub(super) fn addresses(
     family: &Sourced<AddressFamily>,
     network: Option<u64>,
     keeps_reported: bool,
-) -> Result<(Vec<Sourced<NodeAddress>>, Vec<Finding>), Box<Finding>> {
+    findings: &mut Vec<Finding>,
+) -> Result<Vec<Sourced<NodeAddress>>, Box<Finding>> {
     let by_family = by_family(family);
     // Whoever gives a dedicated server another name may use it for something else by now: the node stays as it is.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
@@ -41,7 +42,6 @@ pub(super) fn addresses(
     };
     let name = NodeAddress::new(AddressKind::Hostname, name);
     let mut addresses = vec![Sourced::new(name, Source::server(name_field))];
-    let mut findings = Vec::new();
     let mut external = |ip: IpAddr, source| {
         let address = NodeAddress::new(AddressKind::ExternalIP, ip);
         addresses.push(Sourced::new(address, source));
@@ -95,7 +95,7 @@ pub(super) fn addresses(
     if addresses.len() == 1 {
         findings.push(no_address(instance, &by_family, network));
     }
-    Ok((addresses, findings))
+    Ok(addresses)
 }
 
 /// Those that the annotation names. The error: it is none of these, or one is an ExternalIP as well.

@@ -377,7 +377,15 @@ impl Instances for Hetzner {
             InstanceId::Dedicated(_) => forward.is_some_and(|forward| forward.value),
         };
         let (family, network) = (&self.address_family, self.network_id());
-        let (addresses, mut findings) = addresses(instance, node, family, network, keeps_reported)?;
+        let mut findings = Vec::new();
+        let addresses = addresses(
+            instance,
+            node,
+            family,
+            network,
+            keeps_reported,
+            &mut findings,
+        )?;
         if instance.id.dedicated().is_some() && instance.name != node.name {
             findings.push(renamed(instance, node));
         }

@@ -189,7 +189,8 @@ pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
         let Some((domain, name)) = item.split_once('/') else {
             return wrong("write a domain with a slash, e.g. node.example.com/");
         };
-        if !is_label_key(item) && !(name.is_empty() && is_subdomain(domain)) {
+        let is_domain = name.is_empty() && is_subdomain(domain);
+        if !is_domain && !is_label_key(item) {
             return wrong("neither a domain with a slash nor the key of a label");
         }
         let is_reserved = is_kubernetes_label(item) || domain.ends_with(ANNOTATION_DOMAIN);

@@ -39,7 +39,7 @@ pub struct NodePlan {
 /// The other side of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
-    Matched(Instance, MatchedBy),
+    Matched(Box<Instance>, MatchedBy),
     Gone(InstanceId),
     Foreign,
     Unknown,
@@ -99,7 +99,7 @@ pub(super) fn plan_node(
         Outcome::Unclear(error) => plan.unclear(error),
         Outcome::Unmatched(finding) => plan.unmatched(finding, overdue),
         Outcome::Matched(instance, by) => {
-            plan.server = Server::Matched(instance.clone(), by);
+            plan.server = Server::Matched(Box::new(instance.clone()), by);
             plan.note_match(instance, by);
             if let Some(other) = index.claimed_by_another(instance, node) {
                 plan.claimed_twice(instance, other);
@@ -131,7 +131,7 @@ impl NodePlan {
         let internal = internal.map(|one| NodeAddress::new(AddressKind::InternalIP, one.ip));
         let mut node = Node::default();
         node.status.addresses = external.chain(internal).collect();
-        let server = Server::Matched(instance.clone(), MatchedBy::Name);
+        let server = Server::Matched(Box::new(instance.clone()), MatchedBy::Name);
         NodePlan::new(object, node, server)
     }
 
