@@ -3,9 +3,9 @@
 
 use crate::kube;
 pub(super) use crate::provider::heartbeat::turn;
-use crate::provider::{self, ErrorKind};
+use crate::provider::{self, ErrorKind, lock};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// While the cloud's API does not answer, it is called ever less often.
@@ -94,8 +94,6 @@ impl fmt::Display for Error {
         }
     }
 }
-
-impl std::error::Error for Error {}
 
 /// The last view of one kind.
 #[derive(Debug)]
@@ -222,14 +220,14 @@ impl CallPause {
     }
 
     fn too_early(&self, now: Instant) -> Option<provider::Error> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = lock(&self.last);
         last.as_ref()
             .filter(|failed| now < failed.again)
             .map(|failed| failed.error.clone())
     }
 
     fn note(&self, error: Option<&provider::Error>, now: Instant) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         let longer = |failed: Failed| (failed.wait * 2).min(LONGEST_WAIT);
         let wait = last.take().map_or(FIRST_WAIT, longer);
         // The rate budget counts its own time; every other answer is an answer.

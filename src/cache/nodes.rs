@@ -2,15 +2,15 @@
 //!
 //! The first read, and one every few minutes, lists whole nodes. In between a poll reads a table of one line a node,
 //! and reads whole only those nodes whose row has changed: a few by name, many by one list.
-//! What a table can't show – a taint, an address – is as old as the last list, or younger where a controller reads
-//! those nodes again.
+//! What a table can't show – a taint, an address, without metadata also another node of the same name and readiness – is
+//! as old as the last list, or younger where a controller reads those nodes again.
 //!
 //! A row is compared with the whole node that is known, not with the row of the last poll: a node that was not read, or
 //! read too early, counts as changed until both agree, so no change can get lost. An old table from the API server's
 //! cache costs a read, and nothing else.
 
 use super::cached::{Error, View, turn};
-use crate::kube::{Age, Client, Detail, Node, NodeRow, ReadFrom, RowMeta};
+use crate::kube::{Client, Detail, Node, NodeRow, ReadFrom, RowMeta};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,10 +20,6 @@ const KEPT_AT_MOST: usize = 500;
 
 /// More nodes than this are read by one list.
 const BY_NAME_AT_MOST: usize = 10;
-
-/// An age that is younger than it can be by less than this is no new object: API servers round,
-/// and the clocks of two of them differ.
-const SLACK: Duration = Duration::from_secs(2);
 
 /// All nodes, by name, with the age of the table.
 pub type Nodes = View<Vec<Arc<Node>>>;
@@ -71,7 +67,6 @@ struct Note {
     asked: Instant,
     /// After the call that first read this very node, by its UID.
     first_seen: Instant,
-    aged: Option<Aged>,
 }
 
 impl Note {
@@ -80,13 +75,9 @@ impl Note {
         Note {
             asked,
             first_seen: Instant::now(),
-            aged: None,
         }
     }
 }
-
-/// The name of a node that changed, with the age that the table shows; none for one that it does not show.
-type Changed = (String, Option<Age>);
 
 impl NodeCache {
     pub(super) fn new(kube: Arc<Client>) -> NodeCache {
@@ -143,7 +134,7 @@ impl NodeCache {
         let old = names
             .iter()
             .filter(|name| state.place(name).is_ok_and(is_old));
-        let old: Vec<Changed> = old.map(|name| (name.clone(), None)).collect();
+        let old: Vec<String> = old.cloned().collect();
         state.read(&self.kube, &old)?;
         Ok(state.view())
     }
@@ -251,7 +242,7 @@ impl State {
             }
         };
         self.odd = None;
-        let changed = self.changed_rows(rows, asked);
+        let changed = self.changed_rows(rows);
         self.read(kube, &changed)?;
         self.polled = Some(asked);
         if detail == Detail::Metadata {
@@ -260,42 +251,33 @@ impl State {
         Ok(())
     }
 
-    /// The nodes whose rows differ from what is known; of the others it keeps the ages.
-    fn changed_rows(&mut self, rows: Vec<NodeRow>, now: Instant) -> Vec<Changed> {
+    /// The names of the nodes whose rows differ from what is known.
+    fn changed_rows(&self, rows: Vec<NodeRow>) -> Vec<String> {
         let mut is_shown = vec![false; self.nodes.len()];
         let mut changed = Vec::new();
         for row in rows {
             if let Ok(place) = self.place(&row.name) {
                 is_shown[place] = true;
-                let note = &mut self.notes[place];
-                if !has_changed(&row, &self.nodes[place], note.aged, now) {
-                    note.aged = row.age.map(|age| Aged::new(age, now));
+                if !has_changed(&row, &self.nodes[place]) {
                     continue;
                 }
             }
-            changed.push((row.name, row.age));
+            changed.push(row.name);
         }
         let gone = self.nodes.iter().zip(is_shown).filter(|(_, shown)| !shown);
-        changed.extend(gone.map(|(node, _)| (node.name().to_owned(), None)));
+        changed.extend(gone.map(|(node, _)| node.name().to_owned()));
         changed
     }
 
     /// Reads these whole. One that can't be read stays as it is known, and counts as changed at the next poll.
-    fn read(&mut self, kube: &Client, changed: &[Changed]) -> Result<(), Error> {
+    fn read(&mut self, kube: &Client, changed: &[String]) -> Result<(), Error> {
         if changed.len() > BY_NAME_AT_MOST {
-            self.list(kube, ReadFrom::Cache)?;
-            for (name, age) in changed {
-                self.reset_age(name, *age);
-            }
-            return Ok(());
+            return self.list(kube, ReadFrom::Cache);
         }
-        for (name, age) in changed {
+        for name in changed {
             let asked = Instant::now();
             match kube.node(name) {
-                Ok(Some(node)) => {
-                    self.put(node, asked);
-                    self.reset_age(name, *age);
-                }
+                Ok(Some(node)) => self.put(node, asked),
                 Ok(None) => self.remove(name),
                 // The next one would be asked of the same server.
                 Err(error) if error.is_unavailable() || error.is_permanent() => {
@@ -311,13 +293,6 @@ impl State {
             self.unread.remove(name);
         }
         Ok(())
-    }
-
-    /// From now on its age grows from what the table showed.
-    fn reset_age(&mut self, name: &str, age: Option<Age>) {
-        if let (Ok(place), Some(age)) = (self.place(name), age) {
-            self.notes[place].aged = Some(Aged::new(age, Instant::now()));
-        }
     }
 
     fn put(&mut self, node: Node, asked: Instant) {
@@ -347,38 +322,14 @@ impl State {
     }
 }
 
-/// An age, and when it was so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Aged {
-    age: Age,
-    seen: Instant,
-}
-
-impl Aged {
-    fn new(age: Age, seen: Instant) -> Aged {
-        Aged { age, seen }
-    }
-
-    /// Time passes, so an age grows: a lower one is another object's, with the same name.
-    fn went_back(self, age: Age, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.seen);
-        let at_least = self.age.at_least.saturating_add(passed);
-        age.less_than.saturating_add(SLACK) <= at_least
-    }
-}
-
-/// Does the row differ from this node, whose age was last seen as `aged`?
-fn has_changed(row: &NodeRow, node: &Node, aged: Option<Aged>, now: Instant) -> bool {
-    let went_back = match (aged, row.age) {
-        (Some(aged), Some(age)) => aged.went_back(age, now),
-        (None, _) | (_, None) => false,
-    };
+/// Does the row differ from this node?
+fn has_changed(row: &NodeRow, node: &Node) -> bool {
     let differs = |meta: &RowMeta| {
         meta.uid != node.metadata.uid
             || meta.labels != node.metadata.labels
             || meta.is_being_deleted != node.metadata.deletion_timestamp.is_some()
     };
-    went_back || row.is_ready != node.is_ready() || row.meta.as_ref().is_some_and(differs)
+    row.is_ready != node.is_ready() || row.meta.as_ref().is_some_and(differs)
 }
 
 #[cfg(test)]
@@ -386,49 +337,6 @@ fn has_changed(row: &NodeRow, node: &Node, aged: Option<Aged>, now: Instant) -> 
 mod tests {
     use super::*;
     use serde_json::{Value, json};
-
-    const DAY_S: u64 = 86_400;
-
-    #[test]
-    #[rustfmt::skip] // A case is a line.
-    fn an_age_can_only_grow() {
-        // Age, seconds later, age then → is it another node?
-        let cases = [
-            ("0s", 5, "5s", false),
-            ("0s", 5, "4s", false),
-            ("8s", 5, "0s", true),
-            ("8s", 5, "9s", true),
-            ("8s", 5, "10s", true),
-            ("8s", 5, "11s", false),
-            ("119s", 5, "2m4s", false),
-            ("119s", 5, "2m", false),
-            ("9m59s", 5, "10m", false),
-            ("7h59m", 60, "8h", false),
-            ("7h59m", 60, "7h58m", true),
-            ("47h", 3_600, "2d", false),
-            ("2d", 3_600, "2d1h", false),
-            ("2d1h", 5, "2d", false),
-            ("7d23h", 3_600, "8d", false),
-            ("5d3h", 5, "5d3h", false),
-            ("5d3h", 5, "5d2h", true),
-            ("5d3h", 5, "3m", true),
-            ("400d", 5, "0s", true),
-            ("729d", DAY_S, "2y", false),
-            ("8y", DAY_S, "7y364d", true),
-            // Five days without a poll.
-            ("3d", 5 * DAY_S, "6d", true),
-            ("3d", 5 * DAY_S, "8d", false),
-            ("18446744073709551614s", 5, "18446744073709551614s", true),
-            ("18446744073709551614s", 5, "1s", true),
-        ];
-        for (before, later_s, after, expected) in cases {
-            let now = Instant::now();
-            let aged = Aged::new(Age::parse(before).unwrap(), now);
-            let later = now + Duration::from_secs(later_s);
-            let went_back = aged.went_back(Age::parse(after).unwrap(), later);
-            assert_eq!(went_back, expected, "{before}, {later_s} s later {after}");
-        }
-    }
 
     fn node(extra: Value) -> Node {
         let mut node = json!({
@@ -444,32 +352,26 @@ mod tests {
     #[test]
     #[rustfmt::skip] // A case is a line.
     fn a_row_has_changed_when_it_differs_from_the_node() {
-        let now = Instant::now();
-        let age = |text| Age::parse(text);
-        let row = |is_ready, age, meta| NodeRow { name: "a".into(), is_ready, age, meta };
+        let row = |is_ready, meta| NodeRow { name: "a".into(), is_ready, meta };
         let meta = |uid: &str, labels: &[(&str, &str)], is_being_deleted| Some(RowMeta {
             uid: uid.into(), labels: labels.iter().copied().collect(), is_being_deleted,
         });
         let same = &[("k", "v")][..];
-        let aged = age("5d").map(|age| Aged::new(age, now));
         let plain = node(json!({}));
         let going = node(json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }));
         let cases = [
-            ("the same", &plain, aged, row(true, age("5d"), None), false),
-            ("not ready", &plain, aged, row(false, age("5d"), None), true),
-            ("younger", &plain, aged, row(true, age("5s"), None), true),
-            ("an age for the first time", &plain, None, row(true, age("5s"), None), false),
-            ("no age any more", &plain, aged, row(true, None, None), false),
-            ("the same metadata", &plain, aged, row(true, None, meta("u", same, false)), false),
-            ("another UID", &plain, aged, row(true, None, meta("w", same, false)), true),
-            ("a label more", &plain, aged, row(true, None, meta("u", &[("a", ""), ("k", "v")], false)), true),
-            ("a label less", &plain, aged, row(true, None, meta("u", &[], false)), true),
-            ("another value", &plain, aged, row(true, None, meta("u", &[("k", "w")], false)), true),
-            ("being deleted", &plain, aged, row(true, None, meta("u", same, true)), true),
-            ("known to be deleted", &going, aged, row(true, None, meta("u", same, true)), false),
+            ("the same", &plain, row(true, None), false),
+            ("not ready", &plain, row(false, None), true),
+            ("the same metadata", &plain, row(true, meta("u", same, false)), false),
+            ("another UID", &plain, row(true, meta("w", same, false)), true),
+            ("a label more", &plain, row(true, meta("u", &[("a", ""), ("k", "v")], false)), true),
+            ("a label less", &plain, row(true, meta("u", &[], false)), true),
+            ("another value", &plain, row(true, meta("u", &[("k", "w")], false)), true),
+            ("being deleted", &plain, row(true, meta("u", same, true)), true),
+            ("known to be deleted", &going, row(true, meta("u", same, true)), false),
         ];
-        for (name, node, aged, row, expected) in cases {
-            assert_eq!(has_changed(&row, node, aged, now), expected, "{name}");
+        for (name, node, row, expected) in cases {
+            assert_eq!(has_changed(&row, node), expected, "{name}");
         }
     }
 }

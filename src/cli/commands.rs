@@ -60,6 +60,8 @@ const COMMANDS: &[Entry] = &[
     entry("lb list", Kind::Flags(Command::LbList), text!("lb-list")),
     entry("lb inspect", Kind::Flags(Command::LbInspect), text!("lb-inspect")),
     entry("lb sync", Kind::Flags(Command::LbSync), text!("lb-sync")),
+    entry("lb adopt", Kind::Flags(Command::LbAdopt), text!("lb-adopt")),
+    entry("lb release", Kind::Flags(Command::LbRelease), text!("lb-release")),
     entry("route", Kind::Group, text!("route")),
     entry("route list", Kind::Flags(Command::RouteList), text!("route-list")),
     entry("route sync", Kind::Flags(Command::RouteSync), text!("route-sync")),
@@ -177,7 +179,8 @@ fn translated(typed: &str) -> Option<&'static str> {
 }
 
 /// A word that is not known, with those that may have been meant: near ones, else those that contain it.
-pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> Exit {
+pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
+    let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     let mut meant = all_nearest(word, known.iter().copied());
     if meant.is_empty() && what == "command" {
         meant = translated(word).into_iter().collect();
@@ -187,7 +190,7 @@ pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> Exit {
         meant = all_nearest(first, known.iter().copied());
     }
     if meant.is_empty() && word.len() >= SHORTEST_PART {
-        meant = known.to_vec();
+        meant.clone_from(&known);
         meant.retain(|name| name.contains(word));
     }
     let hint = match meant.as_slice() {

@@ -79,7 +79,7 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
                 Command::NodeInspect | Command::NodeSync => {
                     forms(&NODES, begun, asked(words, nodes))
                 }
-                Command::LbInspect | Command::LbSync => {
+                Command::LbInspect | Command::LbSync | Command::LbAdopt | Command::LbRelease => {
                     forms(&SERVICES, begun, asked(words, services))
                 }
                 _ => Vec::new(),

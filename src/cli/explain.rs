@@ -9,25 +9,8 @@ use crate::hetzner::load_balancers::annotations::{self, PREFIX};
 use crate::settings::TABLE;
 use std::ffi::OsString;
 
-/// What can be explained.
-struct Kind {
-    /// The heading of the first column in tables of it.
-    name: &'static str,
-    /// The columns that have names.
-    columns: &'static [usize],
-}
-
-const fn kind(name: &'static str, columns: &'static [usize]) -> Kind {
-    Kind { name, columns }
-}
-
-const KINDS: [Kind; 5] = [
-    kind("annotation", &[0]),
-    kind("setting", &[0, 1, 2]),
-    kind("check", &[0]),
-    kind("reason", &[0]),
-    kind("metric", &[0]),
-];
+/// What can be explained: the heading of the first column in tables of it.
+const KINDS: [&str; 5] = ["annotation", "setting", "check", "reason", "metric"];
 
 pub(super) fn explain(words: &[OsString]) -> Exit {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
@@ -43,17 +26,14 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
 
 /// `others`: names beside those that can be explained.
 pub(super) fn unknown(what: &str, word: &str, others: &[&str]) -> Exit {
-    let names = names();
-    let mut known = others.to_vec();
-    known.extend(names.iter().map(String::as_str));
+    let mut known = names();
+    known.splice(0..0, others.iter().map(|name| (*name).to_owned()));
     commands::unknown(what, &name(word), &known)
 }
 
 /// Everything that can be explained.
 pub(super) fn names() -> Vec<String> {
-    rows()
-        .flat_map(|(kind, row)| row.names(kind.columns))
-        .collect()
+    rows().flat_map(|row| all_names(&row)).collect()
 }
 
 /// What is said of it; none: it is in no table.
@@ -61,26 +41,32 @@ pub(super) fn text(word: &str) -> Option<String> {
     let word = name(word);
     // `protocol.https` is about one port.
     let of_one_port = word.split_once('.').map(|(name, _)| name);
-    let is_meant = |(kind, row): &(&Kind, Row)| {
-        let names = row.names(kind.columns);
+    let is_meant = |row: &Row| {
+        let names = all_names(row);
         let has = |word: &str| names.iter().any(|name| name.eq_ignore_ascii_case(word));
         has(&word) || of_one_port.is_some_and(|word| row.is_per_port() && has(word))
     };
-    let rows = rows().filter(is_meant);
-    let texts: Vec<String> = rows.map(|(kind, row)| shown(kind.name, &row)).collect();
+    let texts: Vec<String> = rows().filter(is_meant).map(|row| shown(&row)).collect();
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-/// All rows that explain something, and what it is.
-fn rows() -> impl Iterator<Item = (&'static Kind, Row)> {
-    topics::rows().into_iter().filter_map(|row| {
-        let heading = row.headings.first()?;
-        let kind = KINDS.iter().find(|kind| kind.name == heading)?;
-        Some((kind, row))
-    })
+/// All rows that explain something.
+fn rows() -> impl Iterator<Item = Row> {
+    let rows = topics::rows().into_iter();
+    rows.filter(|row| KINDS.contains(&row.headings[0].as_str()))
 }
 
-fn shown(kind: &str, row: &Row) -> String {
+/// A setting is known by its flag and its variable as well.
+fn all_names(row: &Row) -> Vec<String> {
+    match row.headings[0].as_str() {
+        "setting" => row.names(&[0, 1, 2]),
+        _ => row.names(&[0]),
+    }
+}
+
+fn shown(row: &Row) -> String {
+    let kind = row.headings[0].as_str();
+    // Those of nodes are written whole.
     let is_whole = |name: &String| name.contains('/');
     let is_of_services = kind == "annotation" && !row.names(&[0]).iter().any(is_whole);
     let prefix = if is_of_services { PREFIX } else { "" };
@@ -169,10 +155,13 @@ mod tests {
     /// Everything that has a name in one of the tables is found by it.
     #[test]
     fn everything_is_found_by_its_name() {
-        for (kind, row) in rows() {
+        for row in rows() {
             for name in row.names(&[0]) {
                 let text = text(&name).unwrap();
-                assert!(text.contains(&format!("{} ", kind.name)), "{name}: {text}");
+                assert!(
+                    text.contains(&format!("{} ", row.headings[0])),
+                    "{name}: {text}"
+                );
             }
         }
         for setting in TABLE.iter().filter(|setting| !setting.hidden) {

@@ -171,7 +171,6 @@ fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
     let headings = columns.headings.iter().chain(columns.wide);
     let names: Vec<String> = headings.map(|heading| plain(heading)).collect();
     let place = names.iter().position(|one| *one == plain(name));
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     place.ok_or_else(|| commands::unknown("column", name, &names))
 }
 

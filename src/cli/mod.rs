@@ -136,6 +136,8 @@ fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
         Kind::Flags(Command::LbList) => lb::list(words),
         Kind::Flags(Command::LbInspect) => lb::inspect(words),
         Kind::Flags(Command::LbSync) => lb::sync(words),
+        Kind::Flags(Command::LbAdopt) => lb::adopt(words),
+        Kind::Flags(Command::LbRelease) => lb::release(words),
         Kind::Flags(Command::RouteList) => route::list(words),
         Kind::Flags(Command::RouteSync) => route::sync(words),
         Kind::Flags(Command::Config) => config::config(words),

@@ -234,7 +234,7 @@ fn cells(row: &Row) -> Vec<String> {
 
 /// `missing → add`.
 fn state(row: &Row) -> String {
-    let word = row.state.word();
+    let word = row.state.name();
     match row.step {
         Step::Nothing => word.to_owned(),
         Step::Cannot => format!("{word} !"),

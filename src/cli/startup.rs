@@ -112,8 +112,14 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
         (Command::NodeInspect, [] | [_, _, ..]) => {
             "node inspect takes one name, e.g. ccm node inspect worker-1"
         }
-        (Command::LbInspect, [] | [_, _, ..]) => {
-            "lb inspect takes one Service, e.g. ccm lb inspect default/web"
+        (Command::LbInspect | Command::LbRelease, [] | [_, _, ..]) => {
+            let name = command.name();
+            &format!("{name} takes one Service, e.g. ccm {name} default/web")
+        }
+        (Command::LbAdopt, words)
+            if words.len() != 2 || words.first().is_none_or(|id| id.parse::<u64>().is_err()) =>
+        {
+            "lb adopt takes the ID of a load balancer and a Service, e.g. ccm lb adopt 4711 default/web"
         }
         (Command::RouteList | Command::RouteSync, [_, ..]) => {
             &format!("{} takes no name: it is about all routes", command.name())
@@ -150,7 +156,11 @@ impl Started {
 fn start_log(command: Command, parsed: &Parsed) {
     let reader = match command {
         Command::Run => Reader::Daemon,
-        Command::LbSync | Command::RouteSync if std::io::stderr().is_terminal() => Reader::Waiting,
+        Command::LbSync | Command::LbAdopt | Command::LbRelease | Command::RouteSync
+            if std::io::stderr().is_terminal() =>
+        {
+            Reader::Waiting
+        }
         _ => Reader::Person,
     };
     logging::start(&parsed.settings, reader);

@@ -26,7 +26,7 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
             let view = observer.observe();
             let all = doctor::outcomes(&view);
             let screen = Screen::new(&view, &all).text(&view, &all, output == Output::Wide);
-            let (now, age_s) = (Timestamp::now(), view.cloud_age.as_secs());
+            let (now, age_s) = (Timestamp::now(), view.cloud.asked.elapsed().as_secs());
             let text = format!("{now:.0}, cloud read {age_s} s ago\n\n{screen}");
             Ok(match can_redraw {
                 true => Printer::redraw(&text),
@@ -74,7 +74,7 @@ impl<'a> Screen<'a> {
         let lease = cluster.and_then(|cluster| cluster.lease.as_ref().ok()?.as_ref());
         let lease = lease.filter(|spec| !spec.holder.is_empty());
         let bad = all.iter().filter(|one| one.is_bad());
-        let (calls_an_hour, calls_left) = view.checkup.rate_limit.unzip();
+        let (calls_an_hour, calls_left) = view.cloud.checkup.rate_limit.unzip();
         let nodes = view.nodes.as_ref().ok();
         let routes = view.routes.as_ref().ok();
         Screen {
@@ -112,7 +112,7 @@ impl<'a> Screen<'a> {
         };
         let calls = self.calls_left.zip(self.calls_an_hour);
         let calls = calls.map(|(left, limit)| format!("{left} of {limit} calls an hour left"));
-        let cloud = match (calls, gap(&view.servers)) {
+        let cloud = match (calls, gap(&view.cloud.servers)) {
             (Some(calls), Some(Gap::Failed(..))) => format!("fails, see below; {calls}"),
             (Some(calls), _) => calls,
             (None, gap) => gap.map_or("answers".into(), unread),
@@ -159,7 +159,7 @@ fn unread(gap: &Gap) -> String {
 
 /// Of Services that want one. Without a cluster those of the project that carry a Service's label.
 fn load_balancers(view: &View, all: &[Outcome]) -> Option<Count> {
-    let (there, total) = match (&view.services, &view.balancers) {
+    let (there, total) = match (&view.services, &view.cloud.balancers) {
         (Ok(plans), _) => {
             let wanted = plans.iter().filter(|plan| plan.want == Want::Ensure);
             let there = wanted.clone().filter(|plan| plan.cloud.found.is_some());

@@ -1,9 +1,10 @@
 //! What a person's terminal can show: how wide it is, and colour.
 
+use crate::provider::lock;
 use crate::settings::Color;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// Columns of texts where the width is unknown.
@@ -176,7 +177,7 @@ const SHOW_CURSOR: &str = "\x1b[?25h\n";
 
 /// Shows the line in the place of the last one; none: erases that. Where stderr obeys codes.
 pub(super) fn show_wait(line: Option<&str>) {
-    let mut wait = WAIT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut wait = lock(&WAIT);
     match line {
         Some(line) => write(&format!("{ERASE_LINE}{line}")),
         None => erase(&mut wait),
@@ -192,7 +193,7 @@ fn erase(wait: &mut bool) {
 
 /// Writes without the line about a wait.
 pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
-    let mut wait = WAIT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut wait = lock(&WAIT);
     erase(&mut wait);
     write()
 }

@@ -56,7 +56,13 @@ impl Gate for ReadOnly {
 /// What the writes of a person's command pass.
 pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     match command {
-        Command::NodeSync | Command::LbSync | Command::RouteSync if !settings.dry_run.value => {
+        Command::NodeSync
+        | Command::LbSync
+        | Command::LbAdopt
+        | Command::LbRelease
+        | Command::RouteSync
+            if !settings.dry_run.value =>
+        {
             Arc::new(OpenGate)
         }
         _ => Arc::new(ReadOnly),
@@ -217,51 +223,39 @@ pub(super) fn service_settings(settings: &Settings) -> service::Settings {
 
 /// The settings of the route controller; the error: why it does not run.
 pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, RoutesOff> {
-    let off = |is_wanted, why: &str| {
-        let why = why.to_owned();
-        Err(RoutesOff { why, is_wanted })
-    };
     let cidrs = &settings.cluster_cidrs.value;
     let ipv4 = cidrs.iter().filter(|cidr| cidr.addr().is_ipv4()).count();
-    let (enabled, configured) = (
-        &settings.network_routes_enabled,
-        &settings.configure_cloud_routes,
-    );
+    let enabled = &settings.network_routes_enabled;
     let is_asked_for = !enabled.source.is_default();
-    if let Some(switch) = [enabled, configured].into_iter().find(|one| !one.value) {
-        return off(false, &format!("{} is false", switch.source.name()));
-    }
-    if settings.network.value.is_none() {
-        let is_wanted = is_asked_for || !cidrs.is_empty();
-        return off(is_wanted, "HCLOUD_NETWORK does not name a private Network");
-    }
-    if cidrs.is_empty() {
-        return off(
-            true,
-            "--cluster-cidr does not say where pods have their addresses",
-        );
-    }
-    if ipv4 == 0 {
-        return off(
-            true,
-            "--cluster-cidr has no range of IPv4, and a Network knows no other",
-        );
+    let switches = [enabled, &settings.configure_cloud_routes];
+    if let Some(switch) = switches.into_iter().find(|one| !one.value) {
+        let why = format!("{} is false", switch.source.name());
+        let is_wanted = false;
+        return Err(RoutesOff { why, is_wanted });
     }
     // As upstream: a dual-stack cluster of its users may rest on there being none.
     let is_hcloud = settings.cloud_provider.value == Profile::Hcloud;
-    if is_hcloud && ipv4 < cidrs.len() && !is_asked_for {
-        return off(
-            true,
-            "--cluster-cidr is dual-stack; with --cloud-provider=hcloud set \
-             HCLOUD_NETWORK_ROUTES_ENABLED=true to have the routes of IPv4",
-        );
-    }
-    Ok(route::Settings {
-        cluster_cidrs: cidrs.clone(),
-        reconciliation_period: scaled(settings, settings.route_reconciliation_period.value),
-        server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
-        time_scale: settings.test_time_scale.value,
-    })
+    let has_network = settings.network.value.is_some();
+    let is_wanted = has_network || is_asked_for || !cidrs.is_empty();
+    let why = if !has_network {
+        "HCLOUD_NETWORK does not name a private Network"
+    } else if cidrs.is_empty() {
+        "--cluster-cidr does not say where pods have their addresses"
+    } else if ipv4 == 0 {
+        "--cluster-cidr has no range of IPv4, and a Network knows no other"
+    } else if is_hcloud && ipv4 < cidrs.len() && !is_asked_for {
+        "--cluster-cidr is dual-stack; with --cloud-provider=hcloud set \
+         HCLOUD_NETWORK_ROUTES_ENABLED=true to have the routes of IPv4"
+    } else {
+        return Ok(route::Settings {
+            cluster_cidrs: cidrs.clone(),
+            reconciliation_period: scaled(settings, settings.route_reconciliation_period.value),
+            server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
+            time_scale: settings.test_time_scale.value,
+        });
+    };
+    let why = why.to_owned();
+    Err(RoutesOff { why, is_wanted })
 }
 
 /// Why there are no routes.

@@ -1,11 +1,11 @@
 //! The wish to end: set once, by a signal or by ourselves, and seen by every thread at once, also by those that wait.
 
-use crate::provider::{Gate, Refused};
+use crate::provider::{Gate, Refused, lock};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 use std::io;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 #[derive(Default)]
@@ -19,25 +19,27 @@ pub struct StopGate<'a>(pub &'a Stop);
 
 impl Stop {
     pub fn set(&self) {
-        *self.lock() = true;
+        *lock(&self.is_set) = true;
         self.changed.notify_all();
     }
 
     /// Every thread that waits checks its condition again.
     pub fn wake(&self) {
         // With the lock, so that no thread is between its check and its wait.
-        let _lock = self.lock();
+        let _lock = lock(&self.is_set);
         self.changed.notify_all();
     }
 
     pub fn is_set(&self) -> bool {
-        *self.lock()
+        *lock(&self.is_set)
     }
 
     /// Waits that long, or until it is set; is it?
     pub fn wait(&self, time: Duration) -> bool {
         let unset = |is_set: &mut bool| !*is_set;
-        let waited = self.changed.wait_timeout_while(self.lock(), time, unset);
+        let waited = self
+            .changed
+            .wait_timeout_while(lock(&self.is_set), time, unset);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -48,12 +50,8 @@ impl Stop {
     /// Waits until it is set, or until `ready`; the code that makes that true calls [`wake`](Stop::wake).
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
         let must_wait = |is_set: &mut bool| !*is_set && !ready();
-        let waited = self.changed.wait_while(self.lock(), must_wait);
+        let waited = self.changed.wait_while(lock(&self.is_set), must_wait);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.is_set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

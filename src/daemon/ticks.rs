@@ -4,10 +4,10 @@ use super::stop::Stop;
 use crate::cache::{self, Apis};
 use crate::controllers::{Controller, Outage, Report, Selection};
 use crate::metrics::{PLANNED, TICK_DURATION, TICKS};
-use crate::provider::{Urgency, heartbeat};
+use crate::provider::{Urgency, heartbeat, lock};
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What the threads share.
@@ -151,7 +151,7 @@ impl Outages {
         dedicated_fails: bool,
         interval: Duration,
     ) {
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = lock(&self.states);
         let state = match (outage.map(state_of), states.get(controller)) {
             // This tick had no question about dedicated servers.
             (None, Some(before)) if dedicated_fails && cache::is_of_dedicated(before) => {

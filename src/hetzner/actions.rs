@@ -16,7 +16,6 @@ pub(super) struct Action {
     #[serde(default)]
     command: String,
     status: Status,
-    #[serde(default)]
     error: Option<ActionError>,
 }
 

@@ -5,23 +5,23 @@ pub(super) use super::error::Failed;
 use super::pages::{self, PER_PAGE, Pagination};
 use crate::http::{self, Method, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
-use crate::provider::{self, ErrorKind, Gate, Permission, Urgency};
+use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, lock};
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(super) struct Api {
-    http: http::Client,
-    budget: Budget,
+    pub(super) http: http::Client,
+    pub(super) budget: Budget,
 }
 
 /// Another resource, by its ID.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Reference {
     pub id: u64,
 }
@@ -105,7 +105,7 @@ impl<T> Kept<T> {
         is_good: impl FnOnce(Duration, &[T]) -> bool,
         read: impl FnOnce() -> Result<Vec<T>, provider::Error>,
     ) -> Result<Arc<Vec<T>>, provider::Error> {
-        let mut kept = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.read);
         if kept.is_none() {
             *kept = first().map(|(at, list)| (at, Arc::new(list)));
         }
@@ -130,19 +130,6 @@ impl Api {
         }
     }
 
-    pub(super) fn calls(&self) -> u64 {
-        self.http.calls()
-    }
-
-    /// See [`Budget::seen`].
-    pub(super) fn seen(&self) -> (Option<(u64, u64)>, Option<i64>) {
-        self.budget.seen()
-    }
-
-    pub(super) fn is_reached(&self) -> bool {
-        self.http.is_reached()
-    }
-
     pub(super) fn get<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -157,10 +144,6 @@ impl Api {
             }
             Err(error) => Err(self.failed(error).error),
         }
-    }
-
-    pub(super) fn may_wait(&self) -> bool {
-        self.http.may_wait()
     }
 
     /// Writes once, when the gate lets it pass and the budget is not used up. A DELETE has no body.

@@ -3,9 +3,9 @@
 
 use crate::http::Head;
 use crate::metrics::{HCLOUD_LIMIT, HCLOUD_REMAINING};
-use crate::provider::{Error, ErrorKind, Urgency};
+use crate::provider::{Error, ErrorKind, Urgency, lock};
 use jiff::Timestamp;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Below this share of the limit, reads that can wait stop.
@@ -49,7 +49,7 @@ impl Budget {
 
     /// May this call be made now? The error says when to ask again; it costs no call.
     pub(super) fn admit(&self, what: &str, urgency: Urgency, now: Instant) -> Result<(), Error> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.state);
         if let Some(until) = state.paused_until.filter(|until| *until > now) {
             let retry_in = until - now;
             return Err(limited(
@@ -86,14 +86,14 @@ impl Budget {
 
     /// Limit and what remained when an answer last said so, and by how much the API's clock was ahead of ours.
     pub(super) fn seen(&self) -> (Option<(u64, u64)>, Option<i64>) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.state);
         let rate_limit = state.seen.map(|(limit, remaining, _)| (limit, remaining));
         (rate_limit, state.clock_ahead_s)
     }
 
     /// Takes note of what an answer says.
     pub(super) fn note(&self, head: &Head, now: Instant) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if let Some((limit, remaining, _)) = head.rate_limit {
             state.seen = Some((limit, remaining, now));
             HCLOUD_LIMIT.set(&[], limit as f64);

@@ -15,7 +15,6 @@ pub struct Certificate {
     #[serde(default)]
     pub domain_names: Vec<String>,
     /// None: it was uploaded, and is complete.
-    #[serde(default)]
     pub status: Option<CertificateStatus>,
     /// Load balancers, by their IDs.
     pub used_by: Vec<Reference>,
@@ -29,7 +28,6 @@ pub struct CertificateStatus {
     /// `scheduled`, `pending`, `failed` or `unavailable`.
     #[serde(default)]
     pub renewal: String,
-    #[serde(default)]
     pub error: Option<CertificateError>,
 }
 

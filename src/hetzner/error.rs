@@ -2,46 +2,13 @@
 
 use crate::http::{self, Kind};
 use crate::provider::{self, CORRELATION, ErrorKind};
-use serde::Deserialize;
+use serde_json::Value;
 
 /// A call that failed.
 pub(super) struct Failed {
     pub(super) error: provider::Error,
     /// None: the API did not answer with an error of its own.
     pub(super) code: Option<Code>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Envelope {
-    error: Body,
-}
-
-#[derive(Debug, Deserialize)]
-struct Body {
-    code: String,
-    #[serde(default)]
-    message: String,
-    details: Option<Details>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Details {
-    #[serde(default)]
-    fields: Vec<Field>,
-    #[serde(default)]
-    limits: Vec<Limit>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Limit {
-    name: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Field {
-    name: String,
-    #[serde(default)]
-    messages: Vec<String>,
 }
 
 /// What the API says is wrong, for decisions.
@@ -65,8 +32,9 @@ impl Failed {
 
 impl From<http::Error> for Failed {
     fn from(http: http::Error) -> Failed {
-        let body = serde_json::from_slice::<Envelope>(http.body());
-        let Ok(Envelope { error: body }) = body else {
+        let body: Value = serde_json::from_slice(http.body()).unwrap_or_default();
+        let body = &body["error"];
+        let Some(code) = body["code"].as_str() else {
             let unknown = " without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?";
             let hint = match (http.status(), &http.kind) {
                 (Some(_), _) => unknown,
@@ -78,19 +46,26 @@ impl From<http::Error> for Failed {
                 code: None,
             };
         };
-        let kind = kind(&http, Some(&body.code));
-        let message = body.message(&http, &kind);
-        let details = body.details.unwrap_or_default();
-        let fields = details.fields.into_iter().map(|field| field.name);
-        let limits = details.limits.into_iter().map(|limit| limit.name);
+        let kind = kind(&http, Some(code));
+        let message = message(body, code, &http, &kind);
+        let details = ["fields", "limits"].into_iter();
+        let details = details.flat_map(|list| items(&body["details"][list]));
         Failed {
             error: provider::Error::new(kind, message),
             code: Some(Code {
-                code: body.code,
-                fields: fields.chain(limits).collect(),
+                code: code.to_owned(),
+                fields: details.map(|one| text(&one["name"]).to_owned()).collect(),
             }),
         }
     }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
 }
 
 /// What it means, by the API's code where it says one.
@@ -111,27 +86,30 @@ fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
     }
 }
 
-impl Body {
-    fn message(&self, http: &http::Error, kind: &ErrorKind) -> String {
-        let (message, code) = (http::shortened(&self.message), http::shortened(&self.code));
-        let id = http
-            .head
-            .as_ref()
-            .and_then(|head| head.correlation_id.as_deref());
-        let id = id.map_or_else(String::new, |id| format!("{CORRELATION}{id}"));
-        let fields = self.details.iter().flat_map(|details| &details.fields);
-        let fields = fields.map(|field| format!("; {}: {}", field.name, field.messages.join(", ")));
-        let fields = http::shortened(&fields.collect::<String>());
-        let hint = match kind {
-            ErrorKind::Unauthorized => {
-                "; the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"
-            }
-            _ if http.status() == Some(429) => {
-                "; all tokens of the project share this limit, and one call comes back each second: wait, or see who else uses it up"
-            }
-            ErrorKind::Forbidden => "; does the token have read & write permission?",
-            _ => "",
-        };
-        format!("{}: {message} ({code}{id}){fields}{hint}", http.call)
-    }
+fn message(body: &Value, code: &str, http: &http::Error, kind: &ErrorKind) -> String {
+    let (message, code) = (
+        http::shortened(text(&body["message"])),
+        http::shortened(code),
+    );
+    let id = http
+        .head
+        .as_ref()
+        .and_then(|head| head.correlation_id.as_deref());
+    let id = id.map_or_else(String::new, |id| format!("{CORRELATION}{id}"));
+    let fields = items(&body["details"]["fields"]).map(|field| {
+        let messages: Vec<&str> = items(&field["messages"]).map(text).collect();
+        format!("; {}: {}", text(&field["name"]), messages.join(", "))
+    });
+    let fields = http::shortened(&fields.collect::<String>());
+    let hint = match kind {
+        ErrorKind::Unauthorized => {
+            "; the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"
+        }
+        _ if http.status() == Some(429) => {
+            "; all tokens of the project share this limit, and one call comes back each second: wait, or see who else uses it up"
+        }
+        ErrorKind::Forbidden => "; does the token have read & write permission?",
+        _ => "",
+    };
+    format!("{}: {message} ({code}{id}){fields}{hint}", http.call)
 }

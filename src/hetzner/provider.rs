@@ -15,14 +15,14 @@ use crate::provider::{
     Description, Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, InternalIpFrom,
     Kept, LabelPrefixes, LoadBalancers, Metadata, Network as PrivateNetwork, NetworkSelector, Node,
     Profile, Provider, ProviderId, Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced,
-    Urgency, Usage,
+    Urgency, Usage, lock,
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -107,7 +107,7 @@ impl Hetzner {
                 watch,
             })
         };
-        let token = settings.token.into();
+        let token = Arc::new(settings.token);
         let http = client(settings.endpoint, token, Retry::NotRateLimited, api::watch);
         let robot = settings.robot.and_then(|settings_of_robot| {
             Robot::new(settings_of_robot, settings.time_scale, |base, login| {
@@ -151,7 +151,7 @@ impl Hetzner {
         let Some(selector) = &self.network else {
             return Ok(None);
         };
-        let _one_at_a_time = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.finding);
         if self.found.get().is_none() {
             let network = networks::find(&self.api, selector)?;
             if is_checked {
@@ -247,7 +247,7 @@ impl Provider for Hetzner {
             _ => Attached::default(),
         };
         let permission = api::permission(&self.api);
-        let (rate_limit, clock_ahead_s) = self.api.seen();
+        let (rate_limit, clock_ahead_s) = self.api.budget.seen();
         let shown = |network: &Network| format!("{} ({})", network.name, network.id);
         let found = network.as_ref().ok().copied().flatten();
         Checkup {
@@ -261,11 +261,11 @@ impl Provider for Hetzner {
     }
 
     fn calls(&self) -> u64 {
-        self.api.calls()
+        self.api.http.calls()
     }
 
     fn is_reached(&self) -> bool {
-        self.api.is_reached()
+        self.api.http.is_reached()
     }
 
     fn instances(&self) -> Option<&dyn Instances> {
@@ -342,13 +342,21 @@ impl Actions for Hetzner {
     }
 
     fn may_wait(&self) -> bool {
-        self.api.may_wait()
+        self.api.http.may_wait()
     }
 }
 
 impl LoadBalancers for Hetzner {
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error> {
         Ok(Arc::new(self.load_balancers_for(services, urgency)?))
+    }
+
+    fn group(
+        &self,
+        namespace: &str,
+        annotations: &mut dyn Iterator<Item = (&str, &str)>,
+    ) -> Option<String> {
+        load_balancers::group(namespace, annotations)
     }
 
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {

@@ -10,9 +10,9 @@ use super::rotation::{READ_EVERY, TlsSource};
 use super::secret;
 use super::tls::{BUFFER_BYTES, Encrypt, Tls};
 use super::transport::{Connect, Unresolved, hold_deadline};
-use crate::provider::{Awaited, waiting_for};
+use crate::provider::{Awaited, lock, waiting_for};
 use std::io::Read;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use ureq::unversioned::transport::Connector;
 
@@ -47,9 +47,9 @@ impl Sessions {
 
     /// What to make a call with now. The error is for people.
     pub(super) fn current(&self, settings: &Settings) -> Result<Session, String> {
-        let credentials = settings.login.0.current()?;
+        let credentials = settings.login.current()?;
         secret::remember(&credentials.secrets);
-        let mut connections = self.lock();
+        let mut connections = lock(&self.0);
         connections.source.refresh(READ_EVERY);
         let mut tls = connections.source.tls.clone();
         if credentials.identity.is_some() {
@@ -80,16 +80,12 @@ impl Sessions {
             return None;
         }
         if is_unauthorized {
-            settings.login.0.refused(used.credentials.number);
+            settings.login.refused(used.credentials.number);
         }
-        self.lock().source.refresh(Duration::ZERO);
+        lock(&self.0).source.refresh(Duration::ZERO);
         let now = self.current(settings).ok()?;
         (now.number != used.number || now.credentials.header != used.credentials.header)
             .then_some(now)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Connections> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,19 +3,19 @@
 
 use super::certificates::Identity;
 use super::{rotation, secret::Secret};
+use crate::provider::lock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 /// Sent with every request, to a proxy too.
 pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
 
 /// What every call is authenticated with.
-pub struct Login(pub Arc<dyn Issuer>);
+pub type Login = Arc<dyn Issuer>;
 
 /// Hands out credentials, before every call.
 pub trait Issuer: Send + Sync {
@@ -39,20 +39,9 @@ pub struct Credentials {
     pub secrets: Vec<Secret>,
 }
 
-impl<I: Issuer + 'static> From<I> for Login {
-    fn from(issuer: I) -> Login {
-        Login(Arc::new(issuer))
-    }
-}
-
 impl Issuer for SecretSource {
     fn current(&self) -> Result<Credentials, String> {
         Ok(Credentials::bearer(self.current()?))
-    }
-
-    /// Then it matters at once that there should have been another one; the next call has the same error.
-    fn refused(&self, _number: u64) {
-        let _ = self.read(Duration::ZERO);
     }
 }
 
@@ -141,22 +130,13 @@ impl SecretSource {
 
     /// Of what was read last, in bytes.
     pub fn length(&self) -> usize {
-        self.last().as_ref().map_or(0, Secret::len)
-    }
-
-    fn last(&self) -> MutexGuard<'_, Option<Secret>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last).as_ref().map_or(0, Secret::len)
     }
 
     /// The secret to send now. A file that cannot be read or holds none (it is being
     /// replaced), and one that is no file but a pipe, leaves the one read before in use.
     pub fn current(&self) -> Result<Option<Secret>, String> {
-        self.read(rotation::LOG_AFTER)
-    }
-
-    /// `patience`: how long a file may be wrong before that is logged.
-    fn read(&self, patience: Duration) -> Result<Option<Secret>, String> {
-        let mut last = self.last();
+        let mut last = lock(&self.last);
         let Some(path) = &self.file else {
             return Ok(last.clone());
         };
@@ -170,7 +150,7 @@ impl SecretSource {
                 *last = Some(secret);
             }
             Err(why) if last.is_none() => return Err(format!("{name} {why}")),
-            Err(why) => rotation::raise(&name, &format!("{name} {why}"), patience),
+            Err(why) => rotation::raise(&name, format!("{name} {why}")),
         }
         Ok(last.clone())
     }
@@ -201,8 +181,8 @@ mod tests {
     #[test]
     fn a_password_is_sent_as_rfc_7617_has_it_and_taken_out_of_whatever_comes_back() {
         let password = Secret::exactly("open \"sesame\" ".into());
-        let login = Login::from(Credentials::basic("Aladdin", &password));
-        let credentials = login.0.current().unwrap();
+        let login = Credentials::basic("Aladdin", &password);
+        let credentials = login.current().unwrap();
         let header = credentials.header.unwrap();
         assert_eq!(header.expose(), "Basic QWxhZGRpbjpvcGVuICJzZXNhbWUiIA==");
         for answer in [

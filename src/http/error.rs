@@ -153,8 +153,6 @@ impl fmt::Display for Kind {
     }
 }
 
-impl std::error::Error for Error {}
-
 impl std::error::Error for Kind {}
 
 /// ureq's error in our words.

@@ -32,7 +32,7 @@ pub use tls::{Roots, Tls};
 
 use crate::provider::{Awaited, Gate, Refused, heartbeat, waiting_for};
 use agent::{Session, Sessions};
-use request::{Attempts, Call};
+use request::{Call, wait_after};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -98,11 +98,10 @@ impl Client {
             body: Vec::new(),
         };
         let settings = &self.settings;
-        let mut attempts = Attempts::new(settings.timing.retry_wait, settings.retry);
         let mut session = self.session(&call)?;
         // Every try together: for a person it is one call.
         let _waiting = waiting_for(Awaited::Call, || self.url_line(call.method, path));
-        let mut is_renewed = false;
+        let (mut is_renewed, mut tries) = (false, 0);
         loop {
             let deadline = Instant::now() + settings.timing.read_timeout;
             let error = match self.try_once(&call, &session, deadline) {
@@ -114,8 +113,9 @@ impl Client {
                 is_renewed = true;
                 continue;
             }
-            let wait = attempts.next(&error).filter(|_| !is_deadline_over());
-            let Some(wait) = wait else {
+            tries += 1;
+            let wait = wait_after(tries, settings.timing.retry_wait, settings.retry, &error);
+            let Some(wait) = wait.filter(|_| !is_deadline_over()) else {
                 return Err(error);
             };
             log::debug!("{error}; trying again in {} ms", wait.as_millis());

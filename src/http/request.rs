@@ -6,6 +6,7 @@ use super::error::{Error, Kind};
 use super::proxy::Proxies;
 use super::rotation::TlsSource;
 use crate::provider::Gate;
+use crate::text::named;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,13 +68,14 @@ pub struct Timing {
     pub retry_wait: Duration,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    Get,
-    Post,
-    Put,
-    Patch,
-    Delete,
+named! {
+    Method {
+        Get = "GET",
+        Post = "POST",
+        Put = "PUT",
+        Patch = "PATCH",
+        Delete = "DELETE",
+    }
 }
 
 /// One request, before the credentials are on it.
@@ -87,16 +89,6 @@ pub(super) struct Call<'a> {
 }
 
 impl Method {
-    pub fn name(self) -> &'static str {
-        match self {
-            Method::Get => "GET",
-            Method::Post => "POST",
-            Method::Put => "PUT",
-            Method::Patch => "PATCH",
-            Method::Delete => "DELETE",
-        }
-    }
-
     /// As metrics have it.
     pub fn lower_name(self) -> String {
         self.name().to_ascii_lowercase()
@@ -109,45 +101,33 @@ const TRIES: u32 = 3;
 /// A `Retry-After` longer than this is the caller's to wait for, not a sleeping thread's.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-pub(super) struct Attempts {
-    made: u32,
-    wait: Duration,
+/// After so many tries of a read, how long to wait before the next one; none: it is given up. `first`: before the second
+/// try; the wait doubles with each.
+pub(super) fn wait_after(
+    tries: u32,
+    first: Duration,
     retry: Retry,
+    error: &Error,
+) -> Option<Duration> {
+    if tries >= TRIES || !may_succeed_later(retry, error) {
+        return None;
+    }
+    let asked = error.head.as_ref().and_then(|head| head.retry_after);
+    let wait = asked.unwrap_or_else(|| jittered(first * 2_u32.pow(tries - 1)));
+    Some(wait).filter(|wait| *wait <= LONGEST_WAIT)
 }
 
-impl Attempts {
-    pub(super) fn new(wait: Duration, retry: Retry) -> Attempts {
-        Attempts {
-            made: 1,
-            wait,
-            retry,
+/// A time-out has cost enough already, and a refusal would be refused again. 429 only with
+/// the API's word on when: asking again too early costs what it has little of.
+fn may_succeed_later(retry: Retry, error: &Error) -> bool {
+    let head = error.head.as_ref();
+    match (&error.kind, error.status()) {
+        _ if retry == Retry::Never => false,
+        (Kind::Unreachable(_) | Kind::Malformed(_), _) => true,
+        (_, Some(429)) => {
+            retry == Retry::All && head.is_some_and(|head| head.retry_after.is_some())
         }
-    }
-
-    /// How long to wait before the next try; none: it is given up.
-    pub(super) fn next(&mut self, error: &Error) -> Option<Duration> {
-        if self.made >= TRIES || !self.may_succeed_later(error) {
-            return None;
-        }
-        let asked = error.head.as_ref().and_then(|head| head.retry_after);
-        let wait = asked.unwrap_or_else(|| jittered(self.wait));
-        self.made += 1;
-        self.wait *= 2;
-        Some(wait).filter(|wait| *wait <= LONGEST_WAIT)
-    }
-
-    /// A time-out has cost enough already, and a refusal would be refused again. 429 only with
-    /// the API's word on when: asking again too early costs what it has little of.
-    fn may_succeed_later(&self, error: &Error) -> bool {
-        let head = error.head.as_ref();
-        match (&error.kind, error.status()) {
-            _ if self.retry == Retry::Never => false,
-            (Kind::Unreachable(_) | Kind::Malformed(_), _) => true,
-            (_, Some(429)) => {
-                self.retry == Retry::All && head.is_some_and(|head| head.retry_after.is_some())
-            }
-            (_, status) => status.is_some_and(|status| status >= 500),
-        }
+        (_, status) => status.is_some_and(|status| status >= 500),
     }
 }
 
@@ -204,7 +184,7 @@ mod tests {
             ("404", status(404, None), false),
         ];
         for (name, error, expected) in cases {
-            let next = Attempts::new(Duration::from_millis(1), Retry::All).next(&error);
+            let next = wait_after(1, Duration::from_millis(1), Retry::All, &error);
             assert_eq!(next.is_some(), expected, "{name}");
         }
         for (retry, status_code, expected) in [
@@ -213,19 +193,24 @@ mod tests {
             (Retry::Never, 429, false),
             (Retry::Never, 503, false),
         ] {
-            let mut attempts = Attempts::new(Duration::from_millis(1), retry);
-            let next = attempts.next(&status(status_code, Some(1)));
+            let error = status(status_code, Some(1));
+            let next = wait_after(1, Duration::from_millis(1), retry, &error);
             assert_eq!(next.is_some(), expected, "{retry:?} {status_code}");
         }
     }
 
     #[test]
     fn tries_are_bounded() {
-        let mut attempts = Attempts::new(Duration::from_millis(1), Retry::All);
-        let tries = 1
-            + (0..10)
-                .filter(|_| attempts.next(&status(500, None)).is_some())
-                .count();
+        let is_followed = |tries: &u32| {
+            let wait = wait_after(
+                *tries,
+                Duration::from_millis(1),
+                Retry::All,
+                &status(500, None),
+            );
+            wait.is_some()
+        };
+        let tries = 1 + (1..10).filter(is_followed).count();
         assert_eq!(tries, TRIES as usize);
     }
 }

@@ -3,9 +3,10 @@
 //! is not used is logged once; what was read before stays in use.
 
 use super::tls::Tls;
+use crate::provider::lock;
 use rustls::pki_types::CertificateDer;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often the files are read, when nothing is refused.
@@ -69,85 +70,25 @@ impl TlsSource {
                         ..tls
                     };
                 }
-                Err(why) => raise(TLS, &why, LOG_AFTER),
+                Err(why) => raise(TLS, why),
             }
         }
     }
 }
 
-/// A file that is being replaced is whole again sooner, and a certificate without its key yet has got it.
-pub(super) const LOG_AFTER: Duration = Duration::from_secs(1);
-
-struct Complaint {
-    why: String,
-    since: Instant,
-    is_logged: bool,
-}
-
 /// Why, by what was read: several clients of a process read the same files.
-static COMPLAINTS: Mutex<BTreeMap<String, Complaint>> = Mutex::new(BTreeMap::new());
+static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-fn complaints() -> MutexGuard<'static, BTreeMap<String, Complaint>> {
-    COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Logs it, when it has been so for that long.
-pub(super) fn raise(what: &str, why: &str, patience: Duration) {
-    let mut complaints = complaints();
-    let complaint = complaints
-        .entry(what.to_owned())
-        .or_insert_with(|| Complaint::new("", Instant::now()));
-    if complaint.is_due(why, patience, Instant::now()) {
+/// Logs why what was read is not used, once.
+pub(super) fn raise(what: &str, why: String) {
+    let is_news = lock(&COMPLAINTS).get(what) != Some(&why);
+    if is_news {
         log::warn!("{why}; what was read before stays in use");
+        lock(&COMPLAINTS).insert(what.to_owned(), why);
     }
 }
 
 /// It was read.
 pub(super) fn resolved(what: &str) {
-    complaints().remove(what);
-}
-
-impl Complaint {
-    fn new(why: &str, since: Instant) -> Complaint {
-        Complaint {
-            why: why.to_owned(),
-            since,
-            is_logged: false,
-        }
-    }
-
-    fn is_due(&mut self, why: &str, patience: Duration, now: Instant) -> bool {
-        if self.why != why {
-            *self = Complaint::new(why, now);
-        }
-        let is_news = !self.is_logged && now.duration_since(self.since) >= patience;
-        self.is_logged |= is_news;
-        is_news
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// When it is read, why it is not used, and whether that is logged.
-    #[test]
-    fn why_a_new_token_is_not_used_is_logged_once() {
-        let begun = Instant::now();
-        let mut complaint = Complaint::new("", begun);
-        for (at_ms, why, patience, expected) in [
-            (0, "is empty", LOG_AFTER, false),
-            (999, "is empty", LOG_AFTER, false),
-            (1000, "is empty", LOG_AFTER, true),
-            (1001, "is empty", LOG_AFTER, false),
-            (9000, "is empty", Duration::ZERO, false),
-            (9001, "does not exist", LOG_AFTER, false),
-            (9002, "does not exist", Duration::ZERO, true),
-            (99_000, "does not exist", LOG_AFTER, false),
-        ] {
-            let now = begun + Duration::from_millis(at_ms);
-            let logged = complaint.is_due(why, patience, now);
-            assert_eq!(logged, expected, "{at_ms} ms");
-        }
-    }
+    lock(&COMPLAINTS).remove(what);
 }

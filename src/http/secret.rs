@@ -1,10 +1,11 @@
 //! Values that must never be printed.
 
+use crate::provider::lock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// A token or password. `Debug` and `Display` say nothing of it.
 #[derive(Clone, PartialEq, Eq)]
@@ -96,7 +97,7 @@ static KNOWN: Mutex<Vec<(Secret, Vec<String>)>> = Mutex::new(Vec::new());
 
 /// From now on no output holds them: see [`without_known_secrets`].
 pub(super) fn remember(secrets: &[Secret]) {
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = lock(&KNOWN);
     for secret in secrets {
         if secret.len() < SHORTEST_KNOWN || known.iter().any(|(other, _)| other == secret) {
             continue;
@@ -112,7 +113,7 @@ pub(super) fn remember(secrets: &[Secret]) {
 ///
 /// Whatever an API answers may repeat what it was sent, in any field of any object.
 pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
-    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = lock(&KNOWN);
     let forms: Vec<&String> = known.iter().flat_map(|(_, forms)| forms).collect();
     redacted(text, &forms)
 }

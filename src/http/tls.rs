@@ -39,6 +39,7 @@ pub enum Roots {
 }
 
 /// Wraps connections to `https` URLs; those to others pass unchanged.
+#[derive(Debug)]
 pub(super) struct Encrypt {
     config: Result<Arc<ClientConfig>, Error>,
     /// In place of the URL's host.
@@ -101,12 +102,6 @@ impl<In: Transport> Connector<In> for Encrypt {
         };
         self.wrap(Box::new(inner), name, timeout, details)
             .map(|encrypted| Some(Either::B(encrypted)))
-    }
-}
-
-impl fmt::Debug for Encrypt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Encrypt")
     }
 }
 

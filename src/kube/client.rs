@@ -112,8 +112,7 @@ impl Client {
         }
     }
 
-    /// One that reaches no API server, for tests that make no call.
-    #[cfg(test)]
+    /// One that reaches no API server, where no call is made.
     pub(crate) fn of_nowhere() -> Client {
         let timing = http::Timing {
             read_timeout: Duration::ZERO,

@@ -167,8 +167,6 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
-
 /// An object is planned and written so often at most while other writers are first.
 pub const CONFLICT_TRIES: u32 = 5;
 

@@ -151,17 +151,13 @@ impl Client {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        self.write(PASS, Method::Put, &path(key), JSON, &read.with(spec))
-    }
-
-    /// Hands it back, which is the one write after the wish to end; its resourceVersion guards it.
-    pub fn release_lease(
-        &self,
-        key: &LeaseKey,
-        read: &Lease,
-        spec: &LeaseSpec,
-    ) -> Result<Lease, Error> {
-        self.write(PASS_AT_END, Method::Put, &path(key), JSON, &read.with(spec))
+        // Its release is the one write after the wish to end; its resourceVersion guards it.
+        let pass = if spec.holder.is_empty() {
+            PASS_AT_END
+        } else {
+            PASS
+        };
+        self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }
 }
 

@@ -21,7 +21,7 @@ pub use error::{CONFLICT_TRIES, Error, retry_on_conflict};
 pub use events::{Event, PastEvent};
 pub use labels::{Annotations, Labels};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
-pub use node_table::{Age, Detail, NodeRow, RowMeta};
+pub use node_table::{Detail, NodeRow, RowMeta};
 pub use recorder::Recorder;
 pub use reported::Reported;
 pub use services::{AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceSpec};

@@ -10,6 +10,7 @@ use super::error::Error;
 use super::events::Event;
 use super::reported::Reported;
 use crate::metrics::EVENTS;
+use crate::provider::lock;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -79,12 +80,12 @@ impl Recorder {
 
     /// What was reported of each object.
     pub fn reported(&self) -> MutexGuard<'_, Reported> {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reported)
     }
 
     /// Hands an event over to be written.
     pub fn queue(&self, event: Event) {
-        self.lock().push(event, Instant::now());
+        lock(&self.queue).push(event, Instant::now());
         self.changed.notify_all();
     }
 
@@ -98,7 +99,7 @@ impl Recorder {
 
     /// Does the work while a thread writes its events, and waits for the last of them.
     pub fn alongside<T>(&self, client: &Client, work: impl FnOnce() -> T) -> T {
-        self.lock().is_ending = false;
+        lock(&self.queue).is_ending = false;
         std::thread::scope(|scope| {
             scope.spawn(|| self.write_events(client));
             let done = work();
@@ -109,7 +110,7 @@ impl Recorder {
 
     /// Waits that long for the events that wait, and drops the rest.
     pub fn end(&self, at_most: Duration) {
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         queue.is_ending = true;
         self.changed.notify_all();
         let is_unwritten = |queue: &mut Queue| queue.is_busy || !queue.waiting.is_empty();
@@ -122,7 +123,7 @@ impl Recorder {
 
     /// The next one to be written; none at the end.
     fn next(&self) -> Option<Event> {
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         queue.is_busy = false;
         self.changed.notify_all();
         loop {
@@ -157,12 +158,8 @@ impl Recorder {
         }
         log::warn!("event {reason} of {name} not written: {error}");
         if error.is_unavailable() {
-            self.lock().paused_until = Some(Instant::now() + PAUSE);
+            lock(&self.queue).paused_until = Some(Instant::now() + PAUSE);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -56,33 +56,26 @@ pub struct ServiceMeta {
     pub annotations: Annotations,
     #[serde(default)]
     pub finalizers: Finalizers,
-    #[serde(default)]
     pub deletion_timestamp: Option<String>,
     #[serde(default, deserialize_with = "timestamp")]
     pub creation_timestamp: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
-    #[serde(default, rename = "type")]
+    #[serde(rename = "type")]
     pub kind: String,
-    #[serde(default)]
     pub load_balancer_class: Option<String>,
-    #[serde(default)]
     pub ports: First<provider::ServicePort, PORTS_AT_MOST>,
-    #[serde(default)]
     pub external_traffic_policy: String,
-    #[serde(default)]
     pub health_check_node_port: Option<u16>,
-    #[serde(default, rename = "loadBalancerIP", deserialize_with = "short")]
+    #[serde(rename = "loadBalancerIP", deserialize_with = "short")]
     pub load_balancer_ip: String,
-    #[serde(default)]
     pub load_balancer_source_ranges: First<String, RANGES_AT_MOST>,
-    #[serde(default)]
     pub session_affinity: String,
     /// `IPv4`, `IPv6`, or both.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default")]
     pub ip_families: Vec<String>,
 }
 
@@ -160,6 +153,13 @@ impl Service {
         self.spec.kind == LOAD_BALANCER
     }
 
+    /// It wants one from us: a Service with a class is another controller's.
+    pub fn wants_load_balancer(&self) -> bool {
+        self.spec.load_balancer_class.is_none()
+            && self.is_of_type_load_balancer()
+            && self.metadata.deletion_timestamp.is_none()
+    }
+
     /// As a cloud sees it.
     pub fn for_cloud(&self) -> provider::Service {
         let spec = &self.spec;
@@ -184,6 +184,13 @@ impl Service {
             source_ranges: spec.load_balancer_source_ranges.to_vec(),
             has_session_affinity: spec.session_affinity == "ClientIP",
             is_ipv6_alone: spec.ip_families == ["IPv6"],
+            addresses: self
+                .status
+                .load_balancer
+                .ingress
+                .iter()
+                .filter_map(|one| one.ip.clone())
+                .collect(),
         }
     }
 }

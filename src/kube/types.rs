@@ -32,7 +32,6 @@ pub struct ObjectMeta {
     pub annotations: Labels,
     #[serde(default, deserialize_with = "timestamp")]
     pub creation_timestamp: Option<Timestamp>,
-    #[serde(default)]
     pub deletion_timestamp: Option<String>,
 }
 

@@ -89,6 +89,9 @@ metrics! {
     LOAD_BALANCERS_HEALTH: Gauge "ccm_load_balancers_health" ["state"],
         "Load balancers of Services by their targets that are healthy, as of the last read: all, some, none.";
 
+    LOAD_BALANCERS_USE: Gauge "ccm_load_balancers_use" ["use"],
+        "Load balancers of Services by their use, as of the last read: own, shared (by several Services), external, released.";
+
     LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [],
         "When that was read, in seconds since 1970.";
 

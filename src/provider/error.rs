@@ -91,5 +91,3 @@ impl fmt::Display for Error {
         f.write_str(&self.message)
     }
 }
-
-impl std::error::Error for Error {}

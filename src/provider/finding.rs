@@ -147,6 +147,12 @@ reasons! {
     LoadBalancerReleased: NormalEvent Success;
     /// The cloud protects the load balancer from being deleted: it stays.
     LoadBalancerProtected: WarningEvent;
+    /// A port is another Service's, or somebody else's, on the same load balancer.
+    PortConflict: WarningEvent Failure;
+    /// The Service moves to another load balancer, which has other addresses.
+    LoadBalancerChanges: WarningEvent;
+    /// The nodes become targets of ports that are not ours, too.
+    TargetsShared: WarningEvent Once;
     /// Another load balancer has the name.
     LoadBalancerNameTaken: WarningEvent;
     /// No type of load balancer is set.

@@ -1,8 +1,6 @@
 //! The question before every write. It belongs to the contract because a provider's writes
 //! pass the same gate as Kubernetes' do.
 
-use std::fmt;
-
 /// Each client of an API holds one. It is asked just before the bytes of a write leave, at each try: a lease in the
 /// daemon, a refusal in a dry run, a counter in tests.
 pub trait Gate: Send + Sync {
@@ -33,9 +31,3 @@ impl Gate for OpenGate {
 /// The write did not start; why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}

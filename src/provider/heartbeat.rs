@@ -43,6 +43,11 @@ pub fn pause(time: Duration) {
     });
 }
 
+/// Waits for a lock that is held for a moment only. A panic ends the process, so no state is left half changed.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// How often a thread that waits for another thread's call tries again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 

@@ -3,11 +3,12 @@
 //! Five thousand nodes have the same dozen labels, and most of their values; a list of them
 //! would be several times as large with a copy for each.
 
+use super::heartbeat::lock;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// Cheap to clone; equal strings share their memory.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
@@ -51,9 +52,7 @@ impl Interned {
 
 impl From<&str> for Interned {
     fn from(text: &str) -> Interned {
-        POOL.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .intern(text)
+        lock(&POOL).intern(text)
     }
 }
 

@@ -19,6 +19,15 @@ pub trait LoadBalancers: Actions {
     /// All load balancers, and whatever else plans for these Services rest on: complete, or an error.
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error>;
 
+    /// Services for which this is the same text use one load balancer together. None: the Service has one of its own.
+    fn group(
+        &self,
+        _namespace: &str,
+        _annotations: &mut dyn Iterator<Item = (&str, &str)>,
+    ) -> Option<String> {
+        None
+    }
+
     /// What was made for Services of this cluster that do not exist any more, and is kept:
     /// for people. Asks the cloud.
     fn kept(&self, _cluster: &Cluster) -> Result<Vec<Kept>, Error> {
@@ -61,8 +70,15 @@ pub trait Snapshot: Send + Sync {
     /// What deletes or releases it, found by its label alone. Pure.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// What the health checks say of each load balancer that carries the UID of one of these Services. Pure.
-    fn health(&self, services: &HashSet<&str>) -> Vec<BalancerHealth>;
+    /// What ends its management: ports, targets and addresses stay, and no plan changes them from then on. Pure.
+    fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
+
+    /// What is there once an operator has said that this Service is to have this load balancer, and the change that
+    /// says it, where that was not said before. None: there is no such load balancer. Pure.
+    fn assigned(&self, id: u64, service: &Service) -> Option<Assigned>;
+
+    /// How each load balancer of these Services is used, and what its health checks say. Pure.
+    fn health(&self, services: &HashSet<&str>) -> Vec<(BalancerUse, BalancerHealth)>;
 
     /// Each load balancer that carries the UID of a Service, of any cluster; and that Service, as its labels say:
     /// `namespace.name`, which may be cut, or empty. Pure.
@@ -81,6 +97,9 @@ pub struct Needs {
     /// something because another one does.
     pub services: bool,
 }
+
+/// See [`Snapshot::assigned`].
+pub type Assigned = (Arc<dyn Snapshot>, Option<Box<dyn Change>>);
 
 /// One write that was planned.
 pub trait Change: fmt::Debug + Send + Sync {
@@ -164,7 +183,14 @@ pub struct LoadBalancerPlan {
     pub unsure_new: Option<Field>,
     /// Of `status`: what is there by such a default.
     pub unsure: Vec<(Ingress, Source)>,
-    /// IDs of unowned objects that it takes over besides `found`: of one sync only one plan may.
+    /// What takes the Service off load balancers that it does not want any more: made when there is nothing else to
+    /// do, and the status says so.
+    pub leaves: Vec<Box<dyn Change>>,
+    /// The Service uses its load balancer together with others.
+    pub is_shared: bool,
+    /// Its management has ended: the Service gets no finalizer.
+    pub is_released: bool,
+    /// IDs of objects that it changes besides `found`: of one sync only one plan may.
     pub takes_over: Vec<u64>,
     /// The name of the load balancer that it creates: of one sync only one plan may.
     pub new_name: Option<Sourced<String>>,
@@ -195,6 +221,14 @@ pub struct Balancer {
     #[serde(rename = "type")]
     pub kind: String,
     pub location: String,
+    #[serde(rename = "use")]
+    pub use_of: BalancerUse,
+    /// The group of Services that shares it, as its label says: `namespace/name`, which may be cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Empty where it is one Service's own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortOwner>,
     /// Public ones first.
     pub addresses: Vec<std::net::IpAddr>,
     /// Of `targets`, those that are healthy on every port; and all.
@@ -211,6 +245,31 @@ pub struct Balancer {
     /// Read only for an inspection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+}
+
+/// Whose a load balancer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BalancerUse {
+    /// One Service's.
+    #[default]
+    Own,
+    /// Several Services'.
+    Shared,
+    /// Somebody else's.
+    External,
+    /// Its management has ended.
+    Released,
+}
+
+/// A port of a load balancer, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PortOwner {
+    pub port: u16,
+    /// UID of the Service, as the port's label says; none: it has no label.
+    pub uid: Option<String>,
+    /// `namespace/name`, where it is a Service of this cluster.
+    pub service: Option<String>,
 }
 
 /// None: the cloud does not say.
@@ -317,6 +376,19 @@ pub enum BalancerHealth {
     Some,
     /// Or it has no target.
     None,
+}
+
+impl BalancerUse {
+    pub const ALL: [BalancerUse; 4] = [Self::Own, Self::Shared, Self::External, Self::Released];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            BalancerUse::Own => "own",
+            BalancerUse::Shared => "shared",
+            BalancerUse::External => "external",
+            BalancerUse::Released => "released",
+        }
+    }
 }
 
 impl Balancer {

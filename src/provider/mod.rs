@@ -25,14 +25,16 @@ pub use description::{Description, Verb};
 pub use error::{CORRELATION, Error, ErrorKind, Urgency, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, OpenGate, Refused};
+pub use heartbeat::lock;
 pub use instance::{
     Dedicated, Instance, InstanceId, Instances, Metadata, PrivateAddress, ProviderId, Servers,
     TopologyLabel,
 };
 pub use interned::Interned;
 pub use load_balancer::{
-    ActionId, Actions, Applied, Balancer, BalancerHealth, Cause, Change, ChangeKind, Field, Health,
-    Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan, Snapshot, Target, Usage,
+    ActionId, Actions, Applied, Assigned, Balancer, BalancerHealth, BalancerUse, Cause, Change,
+    ChangeKind, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan, PortOwner,
+    Snapshot, Target, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{

@@ -1,20 +1,23 @@
 //! What a user chooses of a provider: the plain types that settings are parsed into.
 
 use super::source::Sourced;
+use crate::text::named;
 use crate::text::selector::Selector;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// `--cloud-provider`: whose provider IDs, labels and names are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Profile {
-    /// Our own names.
-    #[default]
-    CcmFromScratch,
-    /// Those of hcloud-cloud-controller-manager, which we replace.
-    Hcloud,
+named! {
+    /// `--cloud-provider`: whose provider IDs, labels and names are written.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    Profile {
+        /// Our own names.
+        #[default]
+        CcmFromScratch = "ccm-from-scratch",
+        /// Those of hcloud-cloud-controller-manager, which we replace.
+        Hcloud = "hcloud",
+    }
 }
 
 /// `HCLOUD_INSTANCES_ADDRESS_FAMILY`: which public addresses become `ExternalIP`.
@@ -73,16 +76,18 @@ pub enum NetworkSelector {
     Name(String),
 }
 
-/// `HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`: which target gets the next connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Algorithm {
-    #[default]
-    RoundRobin,
-    LeastConnections,
-    /// A word that the API did not have when this was written.
-    #[serde(other)]
-    Unknown,
+named! {
+    /// `HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`: which target gets the next connection.
+    #[derive(Default, Deserialize, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    Algorithm {
+        #[default]
+        RoundRobin = "round_robin",
+        LeastConnections = "least_connections",
+        /// A word that the API did not have when this was written.
+        #[serde(other)]
+        Unknown = "unknown",
+    }
 }
 
 /// Defaults for Services without the annotation: `HCLOUD_LOAD_BALANCERS_*`. None: unset.
@@ -124,15 +129,6 @@ pub struct LoadBalancerDefaults {
     pub unknown: Vec<String>,
 }
 
-impl Profile {
-    pub fn name(self) -> &'static str {
-        match self {
-            Profile::CcmFromScratch => "ccm-from-scratch",
-            Profile::Hcloud => "hcloud",
-        }
-    }
-}
-
 impl AddressFamily {
     pub fn name(self) -> &'static str {
         match self {
@@ -140,16 +136,6 @@ impl AddressFamily {
             AddressFamily::Ipv6 => "ipv6",
             AddressFamily::Dualstack => "dualstack",
             AddressFamily::None => "none",
-        }
-    }
-}
-
-impl Algorithm {
-    pub fn name(self) -> &'static str {
-        match self {
-            Algorithm::RoundRobin => "round_robin",
-            Algorithm::LeastConnections => "least_connections",
-            Algorithm::Unknown => "unknown",
         }
     }
 }

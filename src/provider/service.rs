@@ -28,6 +28,8 @@ pub struct Service {
     pub has_session_affinity: bool,
     /// `spec.ipFamilies` is `IPv6` alone: so are its node ports.
     pub is_ipv6_alone: bool,
+    /// What its status says.
+    pub addresses: Vec<String>,
 }
 
 /// One of `spec.ports`.
@@ -103,6 +105,8 @@ pub struct Cluster {
     pub name: String,
     /// UIDs of all its Services, of any type.
     pub service_uids: HashSet<String>,
+    /// The Services that want one load balancer together, by [`group`](super::LoadBalancers::group); the oldest first.
+    pub groups: HashMap<String, Vec<Service>>,
     /// Cloud servers of all its nodes, offered or not, and the nodes' names.
     pub servers: HashMap<InstanceId, String>,
     /// `InternalIP` and `ExternalIP` of all its nodes.

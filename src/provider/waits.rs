@@ -1,8 +1,9 @@
 //! What this process waits for, for a person who waits with it. It is part of the contract, as the heartbeat is: `http`
 //! notes its calls, a controller the actions of the cloud.
 
+use super::heartbeat::lock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Nothing is noted until [`note_waits`] is called: a daemon's threads only read a flag.
@@ -41,7 +42,7 @@ pub fn note_waits() {
 
 /// Of such waits the one that began first; none: nothing is waited for.
 pub fn longest_wait(is_such: impl Fn(Awaited) -> bool) -> Option<Open> {
-    lock().iter().find(|open| is_such(open.kind)).cloned()
+    lock(&OPEN).iter().find(|open| is_such(open.kind)).cloned()
 }
 
 pub fn waiting_for(kind: Awaited, what: impl FnOnce() -> String) -> Waiting {
@@ -55,19 +56,14 @@ pub fn waiting_for(kind: Awaited, what: impl FnOnce() -> String) -> Waiting {
         since: Instant::now(),
     };
     let waiting = Waiting(Some(open.number));
-    lock().push(open);
+    lock(&OPEN).push(open);
     waiting
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(number) = self.0 {
-            lock().retain(|open| open.number != number);
+            lock(&OPEN).retain(|open| open.number != number);
         }
     }
-}
-
-/// In the order in which they began.
-fn lock() -> MutexGuard<'static, Vec<Open>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,7 @@
 //! What a row of the table of settings says.
 
+use crate::text::named;
+
 /// One setting: everything that parsing, `--help` and `ccm help settings` need to know about it.
 #[derive(Debug)]
 pub struct Setting {
@@ -67,27 +69,6 @@ pub enum Kind {
     Url,
 }
 
-/// An enum whose variants have names, and are listed in their order.
-macro_rules! named {
-    ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
-        $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum $type {
-            $($(#[$doc])* $variant,)*
-        }
-
-        impl $type {
-            pub const ALL: &'static [$type] = &[$($type::$variant),*];
-
-            pub fn name(self) -> &'static str {
-                match self {
-                    $($type::$variant => $name,)*
-                }
-            }
-        }
-    };
-}
-
 named! {
     /// The commands that have settings.
     Command {
@@ -101,6 +82,8 @@ named! {
         LbList = "lb list",
         LbInspect = "lb inspect",
         LbSync = "lb sync",
+        LbAdopt = "lb adopt",
+        LbRelease = "lb release",
         RouteList = "route list",
         RouteSync = "route sync",
         /// Checks everything and writes nothing.
@@ -177,6 +160,22 @@ impl Setting {
             secret: false,
             hidden: false,
             own: false,
+        }
+    }
+
+    /// The same of a switch that is off.
+    pub(super) const fn off(group: Group, commands: &'static [Command]) -> Setting {
+        Setting {
+            default: Some("false"),
+            ..Setting::of(group, commands)
+        }
+    }
+
+    /// The same of a duration.
+    pub(super) const fn duration(group: Group, commands: &'static [Command]) -> Setting {
+        Setting {
+            kind: Kind::Duration,
+            ..Setting::of(group, commands)
         }
     }
 

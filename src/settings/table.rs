@@ -34,12 +34,24 @@ const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync, Command::RouteSync];
 
+/// Those that show a plan and may write.
+const PLANNING: &[Command] = &[
+    Command::Run,
+    Command::NodeSync,
+    Command::LbSync,
+    Command::LbAdopt,
+    Command::LbRelease,
+    Command::RouteSync,
+];
+
 /// Those that plan load balancers.
 const WITH_LOAD_BALANCERS: &[Command] = &[
     Command::Run,
     Command::LbList,
     Command::LbInspect,
     Command::LbSync,
+    Command::LbAdopt,
+    Command::LbRelease,
     Command::Doctor,
     Command::Status,
     Command::Lint,
@@ -48,7 +60,13 @@ const WITH_LOAD_BALANCERS: &[Command] = &[
 /// Those that plan routes.
 const WITH_ROUTES: &[Command] = &[Command::Run, Command::RouteList, Command::RouteSync];
 
-const LOAD_BALANCERS: &[Command] = &[Command::LbList, Command::LbInspect, Command::LbSync];
+const LOAD_BALANCERS: &[Command] = &[
+    Command::LbList,
+    Command::LbInspect,
+    Command::LbSync,
+    Command::LbAdopt,
+    Command::LbRelease,
+];
 
 const LISTS: &[Command] = &[Command::NodeList, Command::LbList, Command::RouteList];
 
@@ -116,10 +134,9 @@ settings! {
     ALLOW_INSECURE_ENDPOINT allow_insecure_endpoint: bool = parsed(boolean) => {
         own: true,
         variables: &[Value("HCLOUD_ALLOW_INSECURE_ENDPOINT")],
-        default: Some("false"),
         help: "Whether an API may be reached without TLS (http://) on another machine than this one, HCLOUD_ENDPOINT and \
                ROBOT_ENDPOINT as well as the cluster's server: whoever is on the way then reads the token or password. Profile hcloud only warns.",
-        ..Setting::of(Group::Hetzner, Command::ALL)
+        ..Setting::off(Group::Hetzner, Command::ALL)
     }
 
     NETWORK network: Option<NetworkSelector> = parsed(unless_empty(values::network)) => {
@@ -140,9 +157,8 @@ settings! {
 
     NETWORK_DISABLE_ATTACHED_CHECK network_disable_attached_check: bool = parsed(boolean) => {
         variables: &[Value("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK")],
-        default: Some("false"),
         help: "Skip the check at start, by the metadata service, that this machine is attached to the Network.",
-        ..Setting::of(Group::Hetzner, DAEMON_AND_DOCTOR)
+        ..Setting::off(Group::Hetzner, DAEMON_AND_DOCTOR)
     }
 
     METADATA_ENDPOINT metadata_endpoint: Option<Url> = parsed(unless_empty(Url::parse)) => {
@@ -194,19 +210,17 @@ settings! {
     // Zero: every decision requests a new list.
     SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
         variables: &[Value("HCLOUD_SERVER_CACHE_MAX_AGE"), Older("HCLOUD_SERVER_CACHE_TTL")],
-        kind: Kind::Duration,
         default: Some("10s"),
         help: "How old a list of servers may be when a decision uses it. A longer time saves API calls \
                (a project has 3600 an hour). 0 requests a new list each time.",
-        ..Setting::of(Group::Hetzner, Command::ALL)
+        ..Setting::duration(Group::Hetzner, Command::ALL)
     }
 
     ROBOT_ENABLED robot_enabled: bool = parsed(boolean) => {
         variables: &[Value("ROBOT_ENABLED")],
-        default: Some("false"),
         help: "Whether nodes may be dedicated servers, of the Robot web service. Without ROBOT_USER and ROBOT_PASSWORD \
                their nodes keep what they have: nothing is looked up, set or deleted.",
-        ..Setting::of(Group::Hetzner, Command::ALL)
+        ..Setting::off(Group::Hetzner, Command::ALL)
     }
 
     // With `robot_password`, or neither, when `robot_enabled`.
@@ -240,19 +254,17 @@ settings! {
     // Not 0: that is the default.
     ROBOT_CACHE_TIMEOUT robot_cache_timeout: Duration = parsed(values::robot_cache_timeout) => {
         variables: &[Value("ROBOT_CACHE_TIMEOUT")],
-        kind: Kind::Duration,
         default: Some("5m"),
         help: "How old a list of dedicated servers may be. It is read again at once for a node of an unknown name. The \
                web service takes 200 calls an hour, of which ccm makes 180 at most. 0 is 5m.",
-        ..Setting::of(Group::Hetzner, Command::ALL)
+        ..Setting::duration(Group::Hetzner, Command::ALL)
     }
 
     ROBOT_RATE_LIMIT_WAIT_TIME robot_rate_limit_wait_time: Option<Duration> = parsed(values::robot_wait_time) => {
         variables: &[Value("ROBOT_RATE_LIMIT_WAIT_TIME")],
-        kind: Kind::Duration,
         help: "How long the web service is not called after it reported its rate limit, 1h at most. Unset or 0: as long \
                as it says, 5m at most.",
-        ..Setting::of(Group::Hetzner, Command::ALL)
+        ..Setting::duration(Group::Hetzner, Command::ALL)
     }
 
     ROBOT_FORWARD_INTERNAL_IPS robot_forward_internal_ips: bool = parsed(boolean) => {
@@ -336,16 +348,14 @@ settings! {
 
     LB_HEALTH_CHECK_INTERVAL [health_check_interval_s = parsed(whole_seconds)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL")],
-        kind: Kind::Duration,
         help: "Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
+        ..Setting::duration(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_HEALTH_CHECK_TIMEOUT [health_check_timeout_s = parsed(whole_seconds)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT")],
-        kind: Kind::Duration,
         help: "Timeout of a health check, in whole seconds. Unset: 10s; profile hcloud leaves it unchanged.",
-        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
+        ..Setting::duration(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
     LB_HEALTH_CHECK_RETRIES [health_check_retries = parsed(count)] => {
@@ -426,26 +436,23 @@ settings! {
     // Like every interval: longer than zero, before the time scale.
     NODE_SYNC_INTERVAL node_sync_interval: Duration = parsed(interval) => {
         flags: &["node-sync-interval"],
-        kind: Kind::Duration,
         default: Some("5s"),
         help: "How often ccm polls for new nodes: the longest time that a new node waits.",
-        ..Setting::of(Group::Controllers, DAEMON)
+        ..Setting::duration(Group::Controllers, DAEMON)
     }
 
     NODE_STATUS_UPDATE_FREQUENCY node_status_update_frequency: Duration = parsed(interval) => {
         flags: &["node-status-update-frequency"],
-        kind: Kind::Duration,
         default: Some("5m"),
         help: "How often addresses and labels of all nodes are compared with their servers.",
-        ..Setting::of(Group::Controllers, DAEMON)
+        ..Setting::duration(Group::Controllers, DAEMON)
     }
 
     NODE_MONITOR_PERIOD node_monitor_period: Duration = parsed(interval) => {
         flags: &["node-monitor-period"],
-        kind: Kind::Duration,
         default: Some("5s"),
         help: "How often ccm polls for nodes that are not ready.",
-        ..Setting::of(Group::Controllers, DAEMON)
+        ..Setting::duration(Group::Controllers, DAEMON)
     }
 
     NODE_DELETION_GUARD node_deletion_guard: bool = parsed(boolean) => {
@@ -458,19 +465,17 @@ settings! {
 
     SERVICE_SYNC_INTERVAL service_sync_interval: Duration = parsed(interval) => {
         flags: &["service-sync-interval"],
-        kind: Kind::Duration,
         default: Some("5s"),
         help: "How often ccm polls for changed Services: the longest time that a new Service waits.",
-        ..Setting::of(Group::Controllers, DAEMON)
+        ..Setting::duration(Group::Controllers, DAEMON)
     }
 
     LOAD_BALANCER_RESYNC_PERIOD load_balancer_resync_period: Duration = parsed(interval) => {
         flags: &["load-balancer-resync-period"],
-        kind: Kind::Duration,
         default: Some("5m"),
         help: "How often load balancers are compared when their Service did not change. Changes made \
                by hand are undone then.",
-        ..Setting::of(Group::Controllers, DAEMON)
+        ..Setting::duration(Group::Controllers, DAEMON)
     }
 
     // At least 1.
@@ -511,35 +516,31 @@ settings! {
 
     ROUTE_RECONCILIATION_PERIOD route_reconciliation_period: Duration = parsed(interval) => {
         flags: &["route-reconciliation-period"],
-        kind: Kind::Duration,
         default: Some("30s"),
         help: "Shortest time between two comparisons of the Network's routes. They are compared when \
                nodes change, and every five minutes.",
-        ..Setting::of(Group::Controllers, DAEMON)
+        ..Setting::duration(Group::Controllers, DAEMON)
     }
 
     DELETE_ORPHANED_LOAD_BALANCERS delete_orphaned_load_balancers: bool = parsed(boolean) => {
         flags: &["delete-orphaned-load-balancers"],
-        default: Some("false"),
         help: "Delete load balancers of this cluster whose Service does not exist, at each resync. Never \
                one that is protected. false: they are only reported; ccm lb list shows them.",
-        ..Setting::of(Group::Controllers, DAEMON)
+        ..Setting::off(Group::Controllers, DAEMON)
     }
 
     DELETE_ORPHANS delete_orphans: bool = parsed(boolean) => {
         flags: &["delete-orphans"],
-        default: Some("false"),
         help: "Delete load balancers of this cluster whose Service does not exist, and do nothing else. \
                They are listed, and you confirm.",
-        ..Setting::of(Group::Controllers, &[Command::LbSync])
+        ..Setting::off(Group::Controllers, &[Command::LbSync])
     }
 
     YES yes: bool = parsed(boolean) => {
         flags: &["yes"],
-        default: Some("false"),
         help: "Also make the changes that follow only from the default of an unset setting: outside a pod \
-               they are held back. With --delete-orphans: delete without asking.",
-        ..Setting::of(Group::Controllers, SYNCS)
+               they are held back. With --delete-orphans, lb adopt and lb release: do not ask.",
+        ..Setting::off(Group::Controllers, PLANNING.split_at(1).1)
     }
 
     LEADER_ELECT leader_elect: bool = parsed(boolean) => {
@@ -553,28 +554,25 @@ settings! {
     // This and the next two fit together when `leader_elect` is true; before the time scale.
     LEASE_DURATION lease_duration: Duration = parsed(interval) => {
         flags: &["leader-elect-lease-duration"],
-        kind: Kind::Duration,
         default: Some("15s"),
         help: "How long the others wait for a leader that does not renew its Lease. Must be longer than the \
                renew deadline, and longer than the retry period plus 8s (the longest write).",
-        ..Setting::of(Group::LeaderElection, DAEMON)
+        ..Setting::duration(Group::LeaderElection, DAEMON)
     }
 
     RENEW_DEADLINE renew_deadline: Duration = parsed(interval) => {
         flags: &["leader-elect-renew-deadline"],
-        kind: Kind::Duration,
         default: Some("10s"),
         help: "A leader that could not renew its Lease for this time exits with code 1. Must be longer \
                than 1.2 retry periods.",
-        ..Setting::of(Group::LeaderElection, DAEMON)
+        ..Setting::duration(Group::LeaderElection, DAEMON)
     }
 
     RETRY_PERIOD retry_period: Duration = parsed(interval) => {
         flags: &["leader-elect-retry-period"],
-        kind: Kind::Duration,
         default: Some("2s"),
         help: "How often the leader renews its Lease, and the others read it.",
-        ..Setting::of(Group::LeaderElection, DAEMON)
+        ..Setting::duration(Group::LeaderElection, DAEMON)
     }
 
     LEASE_NAME lease_name: String = parsed(values::object_name) => {
@@ -595,24 +593,21 @@ settings! {
 
     ONCE once: bool = parsed(boolean) => {
         flags: &["once"],
-        default: Some("false"),
         help: "One pass of every enabled controller, then exit: for cron and CronJobs.",
-        ..Setting::of(Group::Controllers, DAEMON)
+        ..Setting::off(Group::Controllers, DAEMON)
     }
 
     DRY_RUN dry_run: bool = parsed(boolean) => {
         own: true,
         flags: &["dry-run"],
-        default: Some("false"),
         help: "Print the planned changes. Write nothing to either API.",
-        ..Setting::of(Group::Controllers, &[Command::Run, Command::NodeSync, Command::LbSync, Command::RouteSync])
+        ..Setting::off(Group::Controllers, PLANNING)
     }
 
     DETAILED_EXITCODE detailed_exitcode: bool = parsed(boolean) => {
         flags: &["detailed-exitcode"],
-        default: Some("false"),
         help: "With --dry-run: exit code 3 instead of 0 when changes are pending.",
-        ..Setting::of(Group::Output, SYNCS)
+        ..Setting::off(Group::Output, SYNCS)
     }
 
     NAMESPACE namespace: Option<String> = parsed(unless_empty(values::text)) => {
@@ -628,9 +623,8 @@ settings! {
     ALL_NAMESPACES all_namespaces: bool = parsed(boolean) => {
         flags: &["all-namespaces"],
         short: Some('A'),
-        default: Some("false"),
         help: "List Services of all namespaces. So does lb list without -n.",
-        ..Setting::of(Group::Output, &[Command::LbList])
+        ..Setting::off(Group::Output, &[Command::LbList])
     }
 
     SELECTOR selector: Option<Selector> = parsed(unless_empty(Selector::parse)) => {
@@ -650,20 +644,18 @@ settings! {
 
     NO_HEADERS no_headers: bool = parsed(boolean) => {
         flags: &["no-headers"],
-        default: Some("false"),
         help: "Leave the line of headings out.",
-        ..Setting::of(Group::Output, LISTS)
+        ..Setting::off(Group::Output, LISTS)
     }
 
     // Of lists not with JSON and YAML.
     WATCH watch: bool = parsed(boolean) => {
         flags: &["watch"],
         short: Some('w'),
-        default: Some("false"),
         help: "Show it again and again until Ctrl-C (exit code 130): the cluster is read every 5 seconds, the Cloud API \
                once a minute. A terminal is drawn anew; elsewhere a list prints rows that changed, status each screen \
                with its time.",
-        ..Setting::of(Group::Output, &[Command::NodeList, Command::LbList, Command::RouteList, Command::Status])
+        ..Setting::off(Group::Output, &[Command::NodeList, Command::LbList, Command::RouteList, Command::Status])
     }
 
     FILES files: Vec<String> = parsed(|text| Ok(text.split(',').map(str::to_owned).collect())) => {
@@ -716,9 +708,8 @@ settings! {
 
     DEBUG debug: bool = parsed(boolean) => {
         variables: &[Value("HCLOUD_DEBUG")],
-        default: Some("false"),
         help: "Log every request to the Hetzner Cloud API and its answer, with secrets redacted.",
-        ..Setting::of(Group::Output, Command::ALL)
+        ..Setting::off(Group::Output, Command::ALL)
     }
 
     METRICS_ENABLED metrics_enabled: bool = parsed(boolean) => {

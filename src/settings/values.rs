@@ -269,16 +269,13 @@ impl WorkloadName {
             return Ok(None);
         }
         let parts: Vec<&str> = text.split('/').collect();
-        let [namespace, kind, name] = parts[..] else {
-            return Err(SETTINGS_FROM_FORM.to_owned());
+        let (namespace, kind, name) = match parts[..] {
+            ["", ..] | [_, _, ""] => return Err(SETTINGS_FROM_FORM.to_owned()),
+            [namespace, "deployment", name] => (namespace, "deployment", name),
+            [namespace, "daemonset", name] => (namespace, "daemonset", name),
+            [_, _, _] => return Err("use deployment or daemonset between the slashes".to_owned()),
+            _ => return Err(SETTINGS_FROM_FORM.to_owned()),
         };
-        let mut kinds = ["deployment", "daemonset"].into_iter();
-        let Some(kind) = kinds.find(|known| *known == kind) else {
-            return Err("use deployment or daemonset between the slashes".to_owned());
-        };
-        if namespace.is_empty() || name.is_empty() {
-            return Err(SETTINGS_FROM_FORM.to_owned());
-        }
         Ok(Some(WorkloadName {
             namespace: namespace.to_owned(),
             kind,

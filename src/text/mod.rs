@@ -15,3 +15,25 @@ pub use shown::{quoted, replaced_between, reported_once, some_of};
 pub use values::{boolean, count, host_and_port, ip_range, is_label, is_subdomain};
 pub use values::{is_label_key, is_label_value};
 pub use values::{is_this_machine, leaves_unencrypted, without_tls};
+
+/// An enum whose variants have names, and are listed in their order.
+macro_rules! named {
+    ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $type {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl $type {
+            pub const ALL: &'static [$type] = &[$($type::$variant),*];
+
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($type::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use named;

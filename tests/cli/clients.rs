@@ -112,7 +112,7 @@ fn plain_of(
         base: sandbox.hetzner_url(),
         tls: Tls::default().into(),
         proxies: Proxies::Never,
-        login: token.into(),
+        login: Arc::new(token),
         connect_timeout: Duration::from_secs(5),
         timing: TIMING,
         retry: http::Retry::NotRateLimited,

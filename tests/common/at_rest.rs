@@ -84,16 +84,6 @@ impl AtRest {
             node["status"]["conditions"] = json!([{ "type": "Ready", "status": status }]);
         });
     }
-
-    pub fn register(&self, name: &str) {
-        let servers = self.sandbox.cloud().servers(self.sandbox.project());
-        let server = servers.iter().find(|server| server["name"] == name);
-        self.sandbox.register_node(sandbox::kubelet::NodeSpec {
-            name: name.into(),
-            server: server.and_then(|server| server["id"].as_u64()),
-            ..Default::default()
-        });
-    }
 }
 
 pub fn is_table(call: &Call) -> bool {

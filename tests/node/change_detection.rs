@@ -140,39 +140,6 @@ fn a_joined_node_is_initialised_and_a_cordoned_one_is_ready() {
     );
 }
 
-/// Between two looks, so that the table shows the same name and the same status.
-#[test]
-fn a_node_made_again_under_its_name_is_seen_by_its_age() {
-    let mut world = AtRest::new(3, NO_REFRESH);
-    if needs_simulation(&world.sandbox, LAGS) {
-        return;
-    }
-    world
-        .sandbox
-        .cluster()
-        .edit("nodes", None, "worker-2", |node| {
-            node["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
-        });
-    world.looks(3);
-    world.mark();
-    // No table while it is done.
-    let cluster = std::sync::Arc::clone(world.sandbox.cluster());
-    cluster.freeze_cache(true);
-    assert!(cluster.delete("nodes", None, "worker-2"));
-    world.register("worker-2");
-    cluster.freeze_cache(false);
-    wait_until("its initialisation", || {
-        is_initialised(&node(&world.sandbox, "worker-2"))
-    });
-    world.looks(5);
-    assert_eq!(
-        (world.whole(), world.by_name("worker-2")),
-        (0, 1),
-        "{:?}",
-        world.reads()
-    );
-}
-
 #[test]
 fn more_than_ten_at_once_are_read_by_one_list() {
     let mut world = AtRest::new(12, NO_REFRESH);

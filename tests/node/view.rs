@@ -90,7 +90,7 @@ fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
         node["status"] = status.clone()
     });
 
-    // The same names, the same status, and too young to tell by their age.
+    // The same names and the same status.
     let nodes = poll(&world, CELLS);
     assert_eq!(
         (nodes.as_ref(), reads_by_name(&sandbox)),

@@ -46,7 +46,7 @@ fn client(
         base,
         tls: tls.into(),
         proxies: Proxies::Never,
-        login: token.into(),
+        login: std::sync::Arc::new(token),
         connect_timeout: Duration::from_secs(5),
         timing: Timing {
             read_timeout: timeout,

@@ -28,7 +28,7 @@ pub(super) fn token(view: &View) -> Verdict {
 }
 
 pub(super) fn api(view: &View) -> Verdict {
-    let servers = view.servers.as_ref()?;
+    let servers = view.cloud.servers.as_ref()?;
     Ok(Outcome::ok(format!(
         "{} accepts the token; its project has {}",
         view.settings.endpoint.value.as_str(),
@@ -37,8 +37,8 @@ pub(super) fn api(view: &View) -> Verdict {
 }
 
 pub(super) fn permission(view: &View) -> Verdict {
-    need(&view.servers, "api")?;
-    Ok(match &view.checkup.permission {
+    need(&view.cloud.servers, "api")?;
+    Ok(match &view.cloud.checkup.permission {
         Permission::ReadWrite => Outcome::ok(
             "the token may write: the test request was answered with not found, and not refused",
         ),
@@ -55,8 +55,8 @@ pub(super) fn permission(view: &View) -> Verdict {
 pub(super) fn rate_limit(view: &View) -> Verdict {
     let remedy = "see who else uses the project's API up (all its tokens share this: autoscaler, \
                   CSI driver, Terraform), or wait: it is refilled evenly, 3600 an hour";
-    let Some((limit, remaining)) = view.checkup.rate_limit else {
-        need(&view.servers, "api")?;
+    let Some((limit, remaining)) = view.cloud.checkup.rate_limit else {
+        need(&view.cloud.servers, "api")?;
         let why = "the API did not say how many calls are left";
         return Ok(Outcome::skipped(why));
     };
@@ -74,8 +74,8 @@ pub(super) fn rate_limit(view: &View) -> Verdict {
 }
 
 pub(super) fn clock(view: &View) -> Verdict {
-    let Some(ahead_s) = view.checkup.clock_ahead_s else {
-        need(&view.servers, "api")?;
+    let Some(ahead_s) = view.cloud.checkup.clock_ahead_s else {
+        need(&view.cloud.servers, "api")?;
         return Ok(Outcome::skipped("the API did not say what time it is"));
     };
     let skew_s = ahead_s.unsigned_abs();
@@ -93,8 +93,8 @@ pub(super) fn clock(view: &View) -> Verdict {
 }
 
 pub(super) fn network(view: &View) -> Verdict {
-    need(&view.servers, "api")?;
-    Ok(match &view.checkup.network {
+    need(&view.cloud.servers, "api")?;
+    Ok(match &view.cloud.checkup.network {
         None => Outcome::skipped("HCLOUD_NETWORK is not set: no private Network is used"),
         Some(Ok(network)) if hides_routes(view) => Outcome::warn(
             format!(
@@ -114,12 +114,14 @@ pub(super) fn network(view: &View) -> Verdict {
 
 /// There are dedicated servers, routes, and a way between them that is closed.
 fn hides_routes(view: &View) -> bool {
-    view.dedicated.is_some() && view.routes.is_ok() && view.checkup.exposes_routes == Some(false)
+    view.dedicated.is_some()
+        && view.routes.is_ok()
+        && view.cloud.checkup.exposes_routes == Some(false)
 }
 
 pub(super) fn attached(view: &View) -> Verdict {
-    need(&view.servers, "api")?;
-    let network = match &view.checkup.network {
+    need(&view.cloud.servers, "api")?;
+    let network = match &view.cloud.checkup.network {
         Some(Ok(network)) => network,
         Some(Err(_)) => return Ok(Outcome::skipped("not checked: see network")),
         None => return Ok(Outcome::skipped("HCLOUD_NETWORK is not set")),
@@ -128,7 +130,7 @@ pub(super) fn attached(view: &View) -> Verdict {
         let why = "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true turns this check off";
         return Ok(Outcome::skipped(why));
     }
-    Ok(match &view.checkup.attached {
+    Ok(match &view.cloud.checkup.attached {
         Attached::Yes => Outcome::ok(format!("this machine is attached to {network}")),
         Attached::Unknown(why) => Outcome::skipped(format!(
             "the metadata service can't be asked, as outside of Hetzner Cloud: {why}"

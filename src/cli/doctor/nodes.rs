@@ -39,7 +39,7 @@ fn find<'a>(plan: &'a NodePlan, reasons: &[Reason]) -> Option<&'a Finding> {
 }
 
 pub(super) fn project(view: &View) -> Verdict {
-    need(&view.servers, "api")?;
+    need(&view.cloud.servers, "api")?;
     let nodes = need(&view.nodes, "nodes")?;
     let (own, matched) = own(nodes);
     let count = counted(own, "node");
@@ -104,7 +104,7 @@ pub(super) fn kubelets(view: &View) -> Verdicts {
 /// The worst of each node.
 pub(super) fn servers(view: &View) -> Verdicts {
     let nodes = view.nodes.as_ref()?;
-    need(&view.servers, "api")?;
+    need(&view.cloud.servers, "api")?;
     if matches!(own(nodes), (1.., 0)) {
         return Err(Gap::Needs("project"));
     }
@@ -144,7 +144,7 @@ pub(super) fn ready(view: &View) -> Verdicts {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);
     let down = nodes.iter().filter(is_down).count();
-    let is_read = view.servers.is_ok();
+    let is_read = view.cloud.servers.is_ok();
     let decide = |plan: &NodePlan| {
         let is_tainted = plan.node.taint(SHUTDOWN).is_some();
         let (found, remedy) = match &plan.server {
@@ -187,7 +187,7 @@ const KUBELET: &str = "kubectl describe node NAME shows the kubelet's last words
 
 /// Servers that are off: those of nodes; without a cluster all of the project.
 pub(super) fn off(view: &View) -> Verdicts {
-    let servers = need(&view.servers, "api")?;
+    let servers = need(&view.cloud.servers, "api")?;
     let ok = "no server of a node is off";
     let is_all = servers.iter().all(|one| one.is_off);
     let Ok(nodes) = &view.nodes else {

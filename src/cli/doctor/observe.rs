@@ -14,7 +14,7 @@ use crate::hetzner::Hetzner;
 use crate::http::SecretSource;
 use crate::kube::{self, LeaseKey, LeaseSpec, Service, Verb, Version, Workload};
 use crate::provider::{
-    self, BalancerHealth, Checkup, ErrorKind, Instance, Orphan, Provider, Servers, Urgency,
+    self, BalancerHealth, Checkup, ErrorKind, Instance, Orphan, Servers, Urgency,
 };
 use crate::settings::{Command, Controller, Settings};
 use jiff::Timestamp;
@@ -25,18 +25,13 @@ use std::time::{Duration, Instant};
 /// What was read for the checks, or why it was not.
 pub(in crate::cli) struct View<'a> {
     pub(in crate::cli) settings: &'a Settings,
-    /// How long ago the cloud was read.
-    pub(in crate::cli) cloud_age: Duration,
+    pub(in crate::cli) cloud: Cloud,
     /// What is wrong with the settings, the token's aside.
     pub(in crate::cli) problems: Vec<String>,
     /// How many characters the token has.
     pub(in crate::cli) token: Seen<usize>,
-    /// All of the project.
-    pub(in crate::cli) servers: Seen<Arc<Vec<Instance>>>,
     /// All that the login of Robot shows; none: `ROBOT_ENABLED` is false.
     pub(in crate::cli) dedicated: Option<Seen<Arc<Vec<Instance>>>>,
-    /// What it says of a call that failed counts as well.
-    pub(in crate::cli) checkup: Checkup,
     pub(in crate::cli) cluster: Seen<Cluster>,
     /// Where the servers were not read, only what Kubernetes alone shows counts of each.
     pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
@@ -44,8 +39,6 @@ pub(in crate::cli) struct View<'a> {
     /// Of type LoadBalancer, by Kubernetes alone.
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<Service>>>>,
     pub(in crate::cli) services: Seen<Vec<ServicePlan>>,
-    /// Only where there is no cluster: load balancers of the project, of any cluster.
-    pub(in crate::cli) balancers: Seen<Vec<(String, BalancerHealth)>>,
     /// By UID of the Service.
     pub(in crate::cli) failed_tries: Seen<HashMap<String, FailedTry>>,
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
@@ -120,15 +113,16 @@ const OF_NODES: [&str; 3] = [
 
 /// What the APIs of the cloud answered.
 #[derive(Clone)]
-struct Cloud {
-    asked: Instant,
-    servers: Seen<Arc<Vec<Instance>>>,
+pub(in crate::cli) struct Cloud {
+    pub(in crate::cli) asked: Instant,
+    /// All of the project.
+    pub(in crate::cli) servers: Seen<Arc<Vec<Instance>>>,
     /// None: no login of Robot is set.
     dedicated: Option<Result<Arc<Vec<Instance>>, provider::Error>>,
-    /// What it said of itself.
-    checkup: Checkup,
-    /// Where there is no cluster.
-    balancers: Seen<Vec<(String, BalancerHealth)>>,
+    /// What it said of itself; what it says of a call that failed counts as well.
+    pub(in crate::cli) checkup: Checkup,
+    /// Only where there is no cluster: load balancers of the project, of any cluster.
+    pub(in crate::cli) balancers: Seen<Vec<(String, BalancerHealth)>>,
 }
 
 /// Reads what the checks need: once, or with `--watch` again and again. Then the cloud is read once a minute, and rights
@@ -136,10 +130,9 @@ struct Cloud {
 pub(in crate::cli) struct Observer<'a> {
     started: &'a Started,
     begun: Instant,
-    /// The error: there is no client for the cluster.
+    /// Of the cluster only where `no_cluster` is none.
     apis: Seen<Apis>,
-    /// The cloud, where there is no cluster.
-    alone: Seen<Hetzner>,
+    no_cluster: Option<Gap>,
     /// How long an answer of the cloud is used. Zero: for one view.
     keep: Duration,
     /// The same of Kubernetes.
@@ -164,31 +157,22 @@ impl<'a> Observer<'a> {
         let mut unknown = started.unknown.clone();
         unknown.retain(|name| !OF_NODES.contains(&name.as_str()));
         let kube = wire::kube_client(settings, wire::gate(Command::Doctor, settings));
-        let (apis, alone) = match (kube.map_err(failed), provider(settings, unknown)) {
-            (Ok(kube), Ok(provider)) => {
-                let mut apis = wire::together(settings, kube, provider);
-                apis.poll_cloud_every(keep);
-                (Ok(apis), Err(Gap::Needs("cluster")))
-            }
-            (kube, provider) => (Err(kube.err().unwrap_or(Gap::Needs("api"))), provider),
-        };
+        let no_cluster = kube.as_ref().err().cloned().map(failed);
+        let kube = kube.unwrap_or_else(|_| kube::Client::of_nowhere());
+        let apis = provider(settings, unknown).map(|provider| {
+            let mut apis = wire::together(settings, kube, provider);
+            apis.poll_cloud_every(keep);
+            apis
+        });
         Observer {
             started,
             begun: Instant::now(),
             apis,
-            alone,
+            no_cluster,
             keep,
             look,
             cloud: None,
             has_rights: false,
-        }
-    }
-
-    fn provider(&self) -> Seen<&dyn Provider> {
-        match (&self.apis, &self.alone) {
-            (Ok(apis), _) => Ok(&*apis.provider),
-            (_, Ok(provider)) => Ok(provider),
-            (_, Err(gap)) => Err(gap.clone()),
         }
     }
 
@@ -203,20 +187,18 @@ impl<'a> Observer<'a> {
             (None, Some(problem)) => Err(failed(problem.to_string())),
             (None, None) => Err(failed("it is not set".into())),
         };
-        let apis = self.apis.as_ref().map_err(Gap::from);
-        let cluster = apis.and_then(|apis| read_cluster(&apis.kube, settings, self.has_rights));
+        let cluster = match (&self.apis, &self.no_cluster) {
+            (_, Some(gap)) => Err(gap.clone()),
+            (Ok(apis), None) => read_cluster(&apis.kube, settings, self.has_rights),
+            (Err(_), None) => Err(Gap::Needs("api")),
+        };
         self.has_rights =
             matches!(&cluster, Ok(Cluster { missing: Ok(none), .. }) if none.is_empty());
         let before = self.cloud.take();
         let before = before.filter(|cloud| cloud.asked.elapsed() < self.keep);
         let cloud = before.unwrap_or_else(|| self.read_cloud(&token, cluster.is_ok()));
         self.cloud = Some(cloud.clone());
-        let Cloud {
-            servers,
-            dedicated,
-            checkup,
-            ..
-        } = cloud;
+        let servers = &cloud.servers;
         let apis = match (&self.apis, &cluster) {
             (Ok(apis), Ok(_)) => Ok(apis),
             _ => Err(Gap::Needs("cluster")),
@@ -233,8 +215,8 @@ impl<'a> Observer<'a> {
         // Neither routes nor load balancers are planned without the servers and the private Network that is named.
         let planned = || match (
             need(&read, "nodes")?,
-            need(&servers, "api")?,
-            &checkup.network,
+            need(servers, "api")?,
+            &cloud.checkup.network,
         ) {
             (_, _, Some(Err(_))) => Err(Gap::Needs("network")),
             ((apis, _), ..) => Ok(*apis),
@@ -254,7 +236,7 @@ impl<'a> Observer<'a> {
             .map_or(&[][..], |servers| servers.as_slice());
         let known = Servers {
             cloud: Ok(instances),
-            dedicated: dedicated.as_ref().map_or(Ok(&[]), |listed| {
+            dedicated: cloud.dedicated.as_ref().map_or(Ok(&[]), |listed| {
                 listed.as_ref().map(|listed| listed.as_slice())
             }),
         };
@@ -262,22 +244,20 @@ impl<'a> Observer<'a> {
             read.map(|(apis, nodes)| node::plan(&nodes, known, &*apis.provider, Timestamp::MIN));
         let without_login = || Gap::NotHere(WITHOUT_LOGIN.into());
         let is_on = settings.robot_enabled.value;
+        let dedicated = cloud.dedicated.clone();
         View {
             dedicated: is_on.then(|| dedicated.ok_or_else(without_login)?.map_err(robot_gap)),
             problems: problems.iter().map(ToString::to_string).collect(),
             settings,
-            cloud_age: cloud.asked.elapsed(),
+            cloud,
             token,
-            servers,
             cluster,
             nodes,
             routes,
             listed,
             services,
-            balancers: cloud.balancers,
             failed_tries,
             orphans,
-            checkup,
         }
     }
 
@@ -286,7 +266,8 @@ impl<'a> Observer<'a> {
         let mut checkup = Checkup::default();
         let asked = Instant::now();
         let servers = need(token, "token").and_then(|_| {
-            let provider = self.provider()?;
+            let apis = self.apis.as_ref()?;
+            let provider = &apis.provider;
             let servers = provider
                 .instances()
                 .map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
@@ -296,10 +277,7 @@ impl<'a> Observer<'a> {
                 checkup = provider.checkup();
             }
             let servers = servers.map_err(cloud_gap)?;
-            Ok(match &self.apis {
-                Ok(apis) => apis.instances_listed(servers, asked).value,
-                Err(_) => Arc::new(servers),
-            })
+            Ok(apis.instances_listed(servers, asked).value)
         });
         let balancers = match (has_cluster, &servers) {
             (true, _) => Err(Gap::Needs("services")),
@@ -320,10 +298,7 @@ impl<'a> Observer<'a> {
         &self,
         has_cluster: bool,
     ) -> Option<Result<Arc<Vec<Instance>>, provider::Error>> {
-        let Ok(apis) = &self.apis else {
-            let listed = self.alone.as_ref().ok()?.dedicated()?.list(Urgency::Needed);
-            return Some(listed.map(Arc::new));
-        };
+        let apis = self.apis.as_ref().ok()?;
         apis.provider.dedicated()?;
         if has_cluster {
             leader::heed_refused_login(&self.started.settings, apis);
@@ -334,7 +309,7 @@ impl<'a> Observer<'a> {
 
     /// Of the project, whatever cluster they are of.
     fn read_balancers(&self) -> Seen<Vec<(String, BalancerHealth)>> {
-        let provider = self.provider()?;
+        let provider = &self.apis.as_ref()?.provider;
         let Some(balancers) = provider.load_balancers() else {
             return Err(Gap::Needs("services"));
         };

@@ -51,7 +51,7 @@ fn in_order(plan: &Plan) -> String {
     for state in [State::LeftAlone, State::NotOurs] {
         match count(state) {
             0 => {}
-            count => parts.push(format!("{count} {}", state.word())),
+            count => parts.push(format!("{count} {}", state.name())),
         }
     }
     parts.join(", ")
@@ -92,7 +92,7 @@ fn without_pod_cidr<'a>(view: &'a View) -> impl Iterator<Item = Outcome> + 'a {
 /// What the next tick changes, and what it would delete if it were sure that the Network is this cluster's.
 fn to_change(plan: &Plan) -> impl Iterator<Item = Outcome> + '_ {
     plan.rows.iter().filter_map(|row| {
-        let state = row.state.word();
+        let state = row.state.name();
         let state = match (&row.have, &row.node) {
             (Some(route), _) => format!("{state}, via {}", route.gateway),
             (None, Some(node)) => format!("{state}, of {node}"),

@@ -122,7 +122,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, &'static str)> {
 
 /// Load balancers whose targets get no traffic; without a cluster those of every cluster in the project.
 pub(super) fn targets(view: &View) -> Verdicts {
-    if let Ok(balancers) = &view.balancers {
+    if let Ok(balancers) = &view.cloud.balancers {
         let outcomes = balancers.iter().filter_map(|(name, health)| {
             let (is_all, what) = match health {
                 BalancerHealth::All => return None,

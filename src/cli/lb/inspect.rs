@@ -7,7 +7,9 @@ use crate::cli::output::{Exit, Printer, line, or_dash, paragraph};
 use crate::cli::table;
 use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
 use crate::kube::PastEvent;
-use crate::provider::{Balancer, Field, Finding, Health, Protocol, ServicePort, Severity};
+use crate::provider::{
+    Balancer, BalancerUse, Field, Finding, Health, Protocol, ServicePort, Severity,
+};
 use crate::settings::Command;
 use std::cmp::Reverse;
 use std::ffi::OsString;
@@ -216,7 +218,8 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
     };
     let state = match plan.want {
         Want::Ensure => "wants a load balancer",
-        Want::Remove => "its load balancer is to go",
+        Want::Remove => "its load balancer is to be removed",
+        Want::Release => "its load balancer is to be released",
         Want::Nothing => "another controller's",
     };
     let status = service.status.load_balancer.ingress.iter();
@@ -231,15 +234,28 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
     let found = plan.cloud.found.iter().flat_map(|found| &found.addresses);
     let name = of_cloud(&|balancer| balancer.name.clone());
     let identity = of_cloud(&|balancer| format!("load balancer {}", balancer.id));
-    let kind = of_cloud(&|balancer| format!("{}, {}", balancer.kind, balancer.location));
+    let kind = of_cloud(&|balancer| {
+        let use_of = match (&balancer.group, balancer.use_of) {
+            (_, BalancerUse::Own) => String::new(),
+            (Some(group), _) => format!(", shared as {group}"),
+            (None, use_of) => format!(", {}", use_of.name()),
+        };
+        format!("{}, {}{use_of}", balancer.kind, balancer.location)
+    });
     let ports = service.spec.ports.iter().map(port).collect();
+    let owners = plan.cloud.found.iter().flat_map(|found| &found.ports);
+    let owners = owners.map(|one| match (&one.service, &one.uid) {
+        (Some(service), _) => format!("{} of {service}", one.port),
+        (None, Some(uid)) => format!("{} of Service {uid}", one.port),
+        (None, None) => format!("{} of others", one.port),
+    });
     let status = or_none(status.collect());
     let found = or_none(found.map(ToString::to_string).collect());
     let rows = [
         ("name", vec![service.full_name()], name),
         ("identity", vec![service.metadata.uid.clone()], identity),
         ("state", vec![state.to_owned()], kind),
-        ("ports", ports, Vec::new()),
+        ("ports", ports, owners.collect()),
         ("targets", Vec::new(), vec![targets_cell(plan)]),
         ("addresses", status, found),
     ];

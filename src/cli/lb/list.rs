@@ -81,7 +81,7 @@ fn nothing(namespace: &Option<String>) -> String {
 
 const COLUMNS: Columns = Columns {
     headings: &["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"],
-    wide: &["ID", "TYPE", "LOCATION"],
+    wide: &["ID", "TYPE", "LOCATION", "USE"],
     // What differs, then the load balancer's name, which follows from the Service's, then the Service's.
     yielding: &[(4, 24), (1, 13), (0, 17), (4, 10)],
 };
@@ -96,7 +96,7 @@ const TABLE: Table<Vec<ServicePlan>, ServicePlan> = Table {
             let is_known = !plan.service.metadata.name.is_empty();
             return without(if is_known { &[4] } else { &[0, 4] }, row);
         }
-        let mut row = without(&[1, 3, 4, 5, 6, 7], row);
+        let mut row = without(&[1, 3, 4, 5, 6, 7, 8], row);
         let mut status = plan.service.status.load_balancer.ingress.iter();
         let address = status.find_map(|one| one.hostname.clone().or(one.ip.clone()));
         row[2] = or_dash(&address.unwrap_or_default());
@@ -125,6 +125,10 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
         of_it(|balancer| balancer.id.to_string()),
         of_it(|balancer| balancer.kind.clone()),
         of_it(|balancer| balancer.location.clone()),
+        of_it(|balancer| match &balancer.group {
+            Some(group) => format!("shared: {group}"),
+            None => balancer.use_of.name().to_owned(),
+        }),
     ]
 }
 
@@ -147,6 +151,7 @@ fn diff(plan: &ServicePlan) -> String {
         (Want::Remove, _) => vec!["delete".into()],
         (Want::Ensure, None) if !plan.cloud.held_back.is_empty() => vec!["(create)".into()],
         (Want::Ensure, None) => vec!["create".into()],
+        _ if plan.cloud.is_released => vec!["released".into()],
         _ => written(plan),
     };
     if plan.want == Want::Ensure && serves_nothing(plan) {

@@ -1,6 +1,6 @@
-//! `ccm lb list | inspect | sync`: what the service controller sees and would do, for people. With `--delete-orphans`,
-//! load
-//! balancers of this cluster whose Service does not exist are shown, asked about, and deleted.
+//! `ccm lb list | inspect | sync | adopt | release`: what the service controller sees and would do, for people. What ends
+//! or takes over the management of a load balancer, and the deletion of those that no Service wants, is shown and asked
+//! about first.
 
 mod inspect;
 mod list;
@@ -9,10 +9,10 @@ mod plans;
 pub(super) use inspect::inspect;
 pub(super) use list::list;
 
-use super::objects::{Planned, proposed};
+use super::objects::{Context, Planned, proposed};
 use super::output::{Exit, Printer, usage};
 use crate::controllers::Selection;
-use crate::controllers::service::ServicePlan;
+use crate::controllers::service::{Management, ServicePlan};
 use crate::settings::Command;
 use plans::Services;
 use std::collections::HashSet;
@@ -43,15 +43,8 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
     let context = &services.context;
-    context.show_leader();
+    check_answer(services, "--delete-orphans")?;
     let is_dry = context.settings.dry_run.value;
-    let is_agreed = context.settings.yes.value;
-    let may_ask = stdin().is_terminal() && std::io::stderr().is_terminal();
-    if !(is_dry || is_agreed || may_ask) {
-        return Err(usage(
-            "--delete-orphans asks, and there is no terminal to ask at: add --yes, or --dry-run to see them",
-        ));
-    }
     let begun = Instant::now();
     let plans = services.evaluate(&Selection::All);
     let plans = plans.map_err(|why| context.exit(why))?;
@@ -60,10 +53,12 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
     if is_dry {
         return Ok(context.would_do(&orphans));
     }
-    if !(ids.is_empty()
-        || is_agreed
-        || is_confirmed(&proposed(&orphans.proposals(), orphans.notes()), ids.len()))
-    {
+    let what = match ids.len() {
+        1 => "this load balancer".to_owned(),
+        count => format!("these {count} load balancers"),
+    };
+    let question = format!("Delete {what}, with their addresses?");
+    if !ids.is_empty() && !is_confirmed(context, &orphans, &question) {
         Printer::notice("nothing was deleted");
         return Ok(Exit::Done);
     }
@@ -85,14 +80,73 @@ fn deletable(orphan: &ServicePlan) -> Option<u64> {
     found.filter(|_| orphan.has_writes()).map(|found| found.id)
 }
 
-/// Shows them, and reads an answer; nothing but a clear yes is one.
-fn is_confirmed(orphans: &str, count: usize) -> bool {
-    let what = match count {
-        1 => "this load balancer".to_owned(),
-        count => format!("these {count} load balancers"),
-    };
-    Printer::stderr(orphans);
-    Printer::stderr(&format!("Delete {what}, with their addresses? [y/N] "));
+/// A Service gets an existing load balancer.
+pub(super) fn adopt(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let mut services = Services::start(Command::LbAdopt, words)?;
+    // The usage was checked.
+    let id = services.context.names.remove(0).parse().unwrap_or_default();
+    let question = format!("Adopt load balancer {id}?");
+    plan_and_ask(services, Management::Begins(id), &question)
+}
+
+/// A Service's load balancer stays as it is.
+pub(super) fn release(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let services = Services::start(Command::LbRelease, words)?;
+    let question = "End the management of this load balancer?";
+    plan_and_ask(services, Management::Ends, question)
+}
+
+fn plan_and_ask(
+    mut services: Services,
+    management: Management,
+    question: &str,
+) -> Result<Exit, Exit> {
+    services.context.check_profile()?;
+    check_answer(&services, "it")?;
+    services.controller.set_management(management);
+    let selection = services
+        .selection()
+        .map_err(|why| services.context.exit(why))?;
+    let plans = services.evaluate(&selection);
+    let Services {
+        context,
+        controller,
+    } = &mut services;
+    let plans = plans.map_err(|why| context.exit(why))?;
+    let can_t = plans
+        .iter()
+        .any(|plan| plan.cloud.obstacle.is_some() || !plan.has_writes());
+    if context.settings.dry_run.value || can_t {
+        return Ok(context.would_do(&plans));
+    }
+    if !is_confirmed(context, &plans, question) {
+        Printer::notice("nothing was changed");
+        return Ok(Exit::Done);
+    }
+    Ok(context.do_now(|| controller.sync(&context.apis, &selection)))
+}
+
+/// The question needs a terminal, or an answer beforehand.
+fn check_answer(services: &Services, what: &str) -> Result<(), Exit> {
+    let context = &services.context;
+    context.show_leader();
+    let settings = &context.settings;
+    let may_ask = stdin().is_terminal() && std::io::stderr().is_terminal();
+    match settings.dry_run.value || settings.yes.value || may_ask {
+        true => Ok(()),
+        false => Err(usage(&format!(
+            "{what} asks, and there is no terminal to ask at: add --yes, or --dry-run to see the plan"
+        ))),
+    }
+}
+
+/// Shows the plans, and reads an answer; nothing but a clear yes is one.
+fn is_confirmed(context: &Context, plans: &Vec<ServicePlan>, question: &str) -> bool {
+    if context.settings.yes.value {
+        return true;
+    }
+    Printer::stderr(&proposed(&plans.proposals(), plans.notes()));
+    Printer::stderr(&format!("{question} [y/N] "));
     let mut answer = String::new();
     match stdin().read_line(&mut answer) {
         Ok(_) => matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"),

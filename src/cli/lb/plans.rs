@@ -277,6 +277,7 @@ impl Serialize for Object<'_> {
         let wants = match plan.want {
             Want::Ensure => "loadBalancer",
             Want::Remove => "removal",
+            Want::Release => "release",
             Want::Nothing => "nothing",
         };
         let mut map = serializer.serialize_map(None)?;

@@ -36,8 +36,6 @@ pub(super) struct Schedule {
     /// A route was deleted and its replacement could not be added: this waits for no period.
     is_interrupted: bool,
     backoff: Backoff,
-    /// Nodes whose pods have no addresses yet.
-    unassigned: Backoff,
 }
 
 /// What a comparison is about.
@@ -55,7 +53,6 @@ impl Schedule {
             begun: None,
             is_interrupted: false,
             backoff: Backoff::new(time_scale),
-            unassigned: Backoff::new(time_scale),
         }
     }
 
@@ -68,10 +65,7 @@ impl Schedule {
             whole_max_age: settings.scaled(COMPARE_PERIOD) * 2,
             metadata_max_age: Some(settings.scaled(METADATA_MAX_AGE)),
         };
-        let mut nodes = apis.nodes.poll(poll)?.value;
-        if let Some(read) = self.read_unassigned(apis, settings, &nodes, now)? {
-            nodes = read;
-        }
+        let nodes = with_new_ranges(apis, settings, apis.nodes.poll(poll)?.value)?;
         let provider = &*apis.provider;
         let is_ours = |node: &Node| server_of(node, provider).is_some();
         let has_pods = |node: &Arc<Node>| !node.spec.pod_cidrs.is_empty() && is_ours(node);
@@ -114,37 +108,23 @@ impl Schedule {
             false => self.backoff.succeeded(NETWORK),
         }
     }
+}
 
-    /// A node gets the addresses of its pods after it registers, and no table shows it: new ones
-    /// that have none yet are read again, ever less often. Old ones may never get any.
-    fn read_unassigned(
-        &mut self,
-        apis: &Apis,
-        settings: &Settings,
-        nodes: &[Arc<Node>],
-        now: Instant,
-    ) -> Result<Option<Nodes>, Error> {
-        let old = Timestamp::now().checked_sub(NEW_FOR).unwrap_or_default();
-        let lacking = nodes.iter().filter(|node| {
-            let created = node.metadata.creation_timestamp;
-            let is_new = created.is_some_and(|created| created > old);
-            let is_ours = || server_of(node, &*apis.provider).is_some();
-            is_new && node.spec.pod_cidrs.is_empty() && is_ours()
-        });
-        let mut due: HashMap<&str, &str> = lacking
-            .map(|node| (node.metadata.uid.as_str(), node.name()))
-            .collect();
-        self.unassigned.keep(|uid| due.contains_key(uid));
-        due.retain(|uid, _| !self.unassigned.is_waiting(uid, now));
-        if due.is_empty() {
-            return Ok(None);
-        }
-        let (uids, names): (Vec<&str>, Vec<&str>) =
-            due.into_iter().take(UNASSIGNED_AT_MOST).unzip();
-        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-        let nodes = apis.nodes.again(&names, settings.interval() / 2)?.value;
-        uids.iter().for_each(|uid| self.unassigned.failed(uid, now));
-        Ok(Some(nodes))
+/// A node gets the addresses of its pods after it registers, and no table shows it: new ones that have none yet are read
+/// again. Old ones may never get any.
+fn with_new_ranges(apis: &Apis, settings: &Settings, nodes: Nodes) -> Result<Nodes, Error> {
+    let old = Timestamp::now().checked_sub(NEW_FOR).unwrap_or_default();
+    let is_lacking = |node: &&Arc<Node>| {
+        let created = node.metadata.creation_timestamp;
+        let is_new = created.is_some_and(|created| created > old);
+        let is_ours = || server_of(node, &*apis.provider).is_some();
+        is_new && node.spec.pod_cidrs.is_empty() && is_ours()
+    };
+    let lacking = nodes.iter().filter(is_lacking).take(UNASSIGNED_AT_MOST);
+    let lacking: Vec<String> = lacking.map(|node| node.name().to_owned()).collect();
+    match lacking.is_empty() {
+        true => Ok(nodes),
+        false => Ok(apis.nodes.again(&lacking, settings.interval() * 2)?.value),
     }
 }
 

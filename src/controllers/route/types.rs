@@ -3,6 +3,7 @@
 use crate::controllers::Proposal;
 use crate::kube::{Node, ObjectReference};
 use crate::provider::{Description, Error, Finding, Reason, Route, RouteChange};
+use crate::text::named;
 use ipnet::Ipv4Net;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -50,24 +51,27 @@ pub struct Row {
     pub step: Step,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum State {
-    Ok,
-    /// Wanted, and not there.
-    Missing,
-    /// It leads to another server than its node's.
-    WrongGateway,
-    /// Its gateway is no server's.
-    Blackhole,
-    /// It leads to a node that does not have these pods.
-    Unwanted,
-    /// It leads to a server that no node runs on.
-    Stale,
-    /// The pods there are a node's whose server we don't know.
-    LeftAlone,
-    /// Outside the cluster's CIDRs.
-    NotOurs,
+named! {
+    /// Of a destination; the names are for people.
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    State {
+        Ok = "ok",
+        /// Wanted, and not there.
+        Missing = "missing",
+        /// It leads to another server than its node's.
+        WrongGateway = "wrong gateway",
+        /// Its gateway is no server's.
+        Blackhole = "blackhole",
+        /// It leads to a node that does not have these pods.
+        Unwanted = "unwanted",
+        /// It leads to a server that no node runs on.
+        Stale = "stale",
+        /// The pods there are a node's whose server we don't know.
+        LeftAlone = "left alone",
+        /// Outside the cluster's CIDRs.
+        NotOurs = "not ours",
+    }
 }
 
 /// What is to be done about a destination.
@@ -167,33 +171,9 @@ impl Row {
 }
 
 impl State {
-    pub const ALL: [State; 8] = [
-        State::Ok,
-        State::Missing,
-        State::WrongGateway,
-        State::Blackhole,
-        State::Unwanted,
-        State::Stale,
-        State::LeftAlone,
-        State::NotOurs,
-    ];
-
     /// A label's value of the metric: without spaces.
     pub fn label(self) -> String {
-        self.word().replace(' ', "_")
-    }
-
-    pub fn word(self) -> &'static str {
-        match self {
-            State::Ok => "ok",
-            State::Missing => "missing",
-            State::WrongGateway => "wrong gateway",
-            State::Blackhole => "blackhole",
-            State::Unwanted => "unwanted",
-            State::Stale => "stale",
-            State::LeftAlone => "left alone",
-            State::NotOurs => "not ours",
-        }
+        self.name().replace(' ', "_")
     }
 }
 

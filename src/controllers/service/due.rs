@@ -1,12 +1,12 @@
 //! When a Service is due: it or the nodes changed since it was planned, its last try failed and the wait is over, or
 //! all are compared again.
 
-use super::observe::candidates;
+use super::observe::{self, candidates};
 use super::plan::want;
+use crate::cache::Apis;
 use crate::controllers::backoff::Backoff;
 use crate::kube::{Node, Service};
-use crate::provider::Provider;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,23 +16,29 @@ pub(super) struct Due {
     planned: HashMap<String, Planned>,
     pub(super) backoff: Backoff,
     last_resync: Option<Instant>,
-    /// As listed last: the resource version of each Service, by UID, and the nodes.
+    /// As listed last: the resource version of each Service, by UID, and what is around them.
     versions: HashMap<String, String>,
-    nodes: Fingerprint,
+    around: Around,
 }
 
 /// What a plan was made for.
 struct Planned {
     service: u64,
-    nodes: Fingerprint,
+    around: u64,
     /// The version in the list, where the Service itself was found to be a newer one: in an old
     /// list it is no news, however often it is seen there.
     superseded: Option<String>,
 }
 
-/// Everything of the nodes that a plan depends on, as one number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Fingerprint(u64);
+/// Everything besides the Service itself that a plan depends on and Kubernetes shows, as numbers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Around {
+    nodes: u64,
+    /// Of all Services that use load balancers together.
+    groups: u64,
+    /// UIDs of these.
+    members: HashSet<String>,
+}
 
 impl Due {
     pub(super) fn new(time_scale: f64) -> Due {
@@ -41,20 +47,20 @@ impl Due {
             backoff: Backoff::new(time_scale),
             last_resync: None,
             versions: HashMap::new(),
-            nodes: Fingerprint::default(),
+            around: Around::default(),
         }
     }
 
-    pub(super) fn is_due(&self, service: &Service, nodes: Fingerprint, now: Instant) -> bool {
-        self.has_other_nodes(service, nodes)
+    pub(super) fn is_due(&self, service: &Service, around: &Around, now: Instant) -> bool {
+        self.is_overtaken(service, around)
             || self.is_changed(service)
             || self.backoff.is_retry_due(&service.metadata.uid, now)
     }
 
-    /// Its plan rests on other nodes.
-    pub(super) fn has_other_nodes(&self, service: &Service, nodes: Fingerprint) -> bool {
+    /// Its plan rests on other nodes, or on other Services that share its load balancer.
+    pub(super) fn is_overtaken(&self, service: &Service, around: &Around) -> bool {
         let planned = self.planned.get(&service.metadata.uid);
-        planned.is_none_or(|planned| planned.nodes != nodes)
+        planned.is_none_or(|planned| planned.around != around.of(service))
     }
 
     /// It is not as it was planned for, or was not planned for.
@@ -76,13 +82,13 @@ impl Due {
     }
 
     /// These Services were listed, beside these nodes. Others are forgotten.
-    pub(super) fn listed(&mut self, services: &[Arc<Service>], nodes: Fingerprint) {
+    pub(super) fn listed(&mut self, services: &[Arc<Service>], around: Around) {
         let versions = services.iter().map(|service| {
             let metadata = &service.metadata;
             (metadata.uid.clone(), metadata.resource_version.clone())
         });
         self.versions = versions.collect();
-        self.nodes = nodes;
+        self.around = around;
         let versions = &self.versions;
         self.planned.retain(|uid, _| versions.contains_key(uid));
         self.backoff.keep(|uid| versions.contains_key(uid));
@@ -92,7 +98,7 @@ impl Due {
     pub(super) fn planned(&mut self, service: &Service) {
         let planned = Planned {
             service: fingerprint(service),
-            nodes: self.nodes,
+            around: self.around.of(service),
             superseded: self.superseded(service),
         };
         self.planned.insert(service.metadata.uid.clone(), planned);
@@ -119,17 +125,41 @@ impl Due {
     }
 }
 
-impl Fingerprint {
-    pub(super) fn new(nodes: &[Arc<Node>], provider: &dyn Provider) -> Fingerprint {
+impl Around {
+    pub(super) fn new(apis: &Apis, nodes: &[Arc<Node>], services: &[Arc<Service>]) -> Around {
+        let mut groups = DefaultHasher::new();
+        let mut members = HashSet::new();
+        let all = services.iter().filter(|one| one.wants_load_balancer());
+        for service in all.filter(|one| observe::group(apis, one).is_some()) {
+            let mut service = service.for_cloud();
+            service.addresses.clear();
+            service.hash(&mut groups);
+            members.insert(service.uid);
+        }
         let mut hasher = DefaultHasher::new();
-        for (node, _) in candidates(nodes, provider) {
+        for (node, _) in candidates(nodes, &*apis.provider) {
             node.name().hash(&mut hasher);
             node.spec.provider_id.hash(&mut hasher);
             for label in node.metadata.labels.iter() {
                 label.hash(&mut hasher);
             }
         }
-        Fingerprint(hasher.finish())
+        Around {
+            nodes: hasher.finish(),
+            groups: groups.finish(),
+            members,
+        }
+    }
+
+    pub(super) fn has_groups(&self) -> bool {
+        !self.members.is_empty()
+    }
+
+    fn of(&self, service: &Service) -> u64 {
+        match self.members.contains(&service.metadata.uid) {
+            true => self.nodes ^ self.groups,
+            false => self.nodes,
+        }
     }
 }
 
@@ -155,15 +185,22 @@ mod tests {
         service
     }
 
+    fn around(nodes: u64) -> Around {
+        Around {
+            nodes,
+            ..Around::default()
+        }
+    }
+
     #[test]
     fn an_old_service_is_no_news_and_everything_else_is() {
         let mut due = Due::new(1.0);
         let now = Instant::now();
-        let nodes = Fingerprint;
+
         let one = Arc::new(service("1", "a"));
-        assert!(due.is_due(&one, nodes(1), now), "never planned");
+        assert!(due.is_due(&one, &around(1), now), "never planned");
         // The list showed version 1, and the Service was found to be at version 2.
-        due.listed(&[Arc::clone(&one)], nodes(1));
+        due.listed(&[Arc::clone(&one)], around(1));
         due.planned(&service("2", "b"));
         let cases = [
             ("the old list", service("1", "a"), 1, false, false),
@@ -185,16 +222,16 @@ mod tests {
             ("a node more", service("1", "a"), 2, true, false),
         ];
         for (what, service, nodes, is_due, is_changed) in cases {
-            let nodes = Fingerprint(nodes);
-            assert_eq!(due.is_due(&service, nodes, now), is_due, "{what}");
+            let nodes = around(nodes);
+            assert_eq!(due.is_due(&service, &nodes, now), is_due, "{what}");
             assert_eq!(due.is_changed(&service), is_changed, "{what}");
         }
         due.missed("uid");
-        assert!(due.is_due(&one, nodes(1), now), "not begun");
+        assert!(due.is_due(&one, &around(1), now), "not begun");
         // No list was old.
-        due.listed(&[Arc::new(service("2", "b"))], nodes(1));
+        due.listed(&[Arc::new(service("2", "b"))], around(1));
         due.planned(&service("2", "b"));
-        assert!(due.is_due(&one, nodes(1), now), "changed");
+        assert!(due.is_due(&one, &around(1), now), "changed");
     }
 
     /// Its changes take longer than a tick, and a node comes meanwhile.
@@ -202,18 +239,18 @@ mod tests {
     fn a_write_of_a_plan_does_not_make_up_for_nodes_that_came_since() {
         let mut due = Due::new(1.0);
         let now = Instant::now();
-        let (old, new) = (Fingerprint(1), Fingerprint(2));
+        let (old, new) = (around(1), around(2));
         let one = service("1", "a");
-        due.listed(&[Arc::new(service("1", "a"))], old);
+        due.listed(&[Arc::new(service("1", "a"))], old.clone());
         due.planned(&one);
-        due.listed(&[Arc::new(service("1", "a"))], new);
+        due.listed(&[Arc::new(service("1", "a"))], new.clone());
         let written = service("2", "b");
         due.written(&written);
-        assert!(due.is_due(&written, new, now), "the node is not a target");
-        assert!(!due.is_due(&written, old, now), "the write is no news");
-        assert!(!due.is_due(&one, old, now), "nor is the list before it");
-        due.listed(&[], new);
+        assert!(due.is_due(&written, &new, now), "the node is not a target");
+        assert!(!due.is_due(&written, &old, now), "the write is no news");
+        assert!(!due.is_due(&one, &old, now), "nor is the list before it");
+        due.listed(&[], new.clone());
         due.written(&written);
-        assert!(due.is_due(&written, old, now), "it was away");
+        assert!(due.is_due(&written, &old, now), "it was away");
     }
 }

@@ -28,7 +28,7 @@ mod sync;
 
 pub use events::{FailedTry, ago, failed_tries};
 pub use health::trouble;
-pub use observe::{NAME, Settings};
+pub use observe::{Management, NAME, Settings};
 pub use orphans::known_orphans;
 pub use plan::{ServicePlan, Want, check, want};
 
@@ -37,11 +37,13 @@ use super::executor::{Execution, Executor, Requests};
 use super::report::{Outage, Report};
 use crate::cache::{Apis, Error, Poll, ReadFrom};
 use crate::kube::{Node, Service};
-use crate::metrics::{LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ};
-use crate::provider::{
-    Balancer, BalancerHealth, Kept, LoadBalancerPlan, LoadBalancers, Snapshot, Urgency,
+use crate::metrics::{
+    LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ, LOAD_BALANCERS_USE,
 };
-use due::{Due, Fingerprint};
+use crate::provider::{
+    Balancer, BalancerHealth, BalancerUse, Kept, LoadBalancerPlan, LoadBalancers, Snapshot, Urgency,
+};
+use due::{Around, Due};
 use jiff::Timestamp;
 use observe::{Observed, full_name};
 use std::collections::{BTreeSet, HashSet};
@@ -102,9 +104,11 @@ impl ServiceController {
     pub fn new(settings: Settings) -> ServiceController {
         ServiceController {
             state: State {
+                management: Management::Usual,
                 due: Due::new(settings.time_scale),
                 executor: Executor::new(NAME, settings.time_scale),
                 queued: Vec::new(),
+                has_groups: false,
                 settings,
                 known: BTreeSet::new(),
                 has_no_services: false,
@@ -115,6 +119,11 @@ impl ServiceController {
         }
     }
 
+    /// For the Services that `evaluate` and `sync` are asked for from now on.
+    pub fn set_management(&mut self, management: Management) {
+        self.state.management = management;
+    }
+
     /// What would be done, by what both APIs say, for the Services that are asked for.
     pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<ServicePlan>, Error> {
         if apis.provider.load_balancers().is_none() {
@@ -122,10 +131,11 @@ impl ServiceController {
         }
         let begun = Instant::now();
         let polled = self.state.poll(apis, selection, begun)?;
-        let nodes = Fingerprint::new(&polled.nodes, &*apis.provider);
-        let Some(mut observed) = self.state.observe_due(apis, selection, &polled, nodes)? else {
+        let around = Around::new(apis, &polled.nodes, &polled.services);
+        let Some(mut observed) = self.state.observe_due(apis, selection, &polled, &around)? else {
             return Ok(Vec::new());
         };
+        self.state.manage(&mut observed);
         let needs = plan::needs(&observed);
         observed.read_needs(apis, &polled.nodes, needs, begun, Urgency::Asked)?;
         let mut plans = plan::plan(&observed, true);
@@ -308,16 +318,16 @@ impl Sync<'_> {
             Outage::new(error, String::new())
         })?;
         let waiting = |error| Outage::new(error, waiting(&polled));
-        let nodes = Fingerprint::new(&polled.nodes, &*apis.provider);
+        let around = Around::new(apis, &polled.nodes, &polled.services);
         if !selection.is_explicit() {
-            state.stop_stale(&polled.services, nodes);
+            state.stop_stale(&polled.services, &around);
         }
-        let observed = state.observe_due(apis, selection, &polled, nodes);
+        let observed = state.observe_due(apis, selection, &polled, &around);
         let proposals = observed.map_err(waiting)?;
         measure_health(&polled, proposals.as_ref());
         let proposals = proposals.map(|observed| plan::plan(&observed, self.for_people));
         let proposals = proposals.unwrap_or_default();
-        state.remember(&polled, nodes);
+        state.remember(&polled, around);
         measure(&polled);
         // A blocked Service may not be blocked any more, and what an unfinished one waits for may have come.
         let (to_do, in_order): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|plan| {
@@ -401,12 +411,12 @@ impl State {
         apis: &Apis,
         selection: &Selection,
         polled: &Polled,
-        nodes: Fingerprint,
+        around: &Around,
     ) -> Result<Option<Observed>, Error> {
         let now = Instant::now();
         let explicit = selection.is_explicit();
         let busy = self.busy();
-        let is_changed = |service: &Arc<Service>| self.due.is_due(service, nodes, now);
+        let is_changed = |service: &Arc<Service>| self.due.is_due(service, around, now);
         // One that failed has times of its own.
         let backoff = &self.due.backoff;
         let is_compared = |service: &Arc<Service>| {
@@ -435,13 +445,15 @@ impl State {
             false => Urgency::CanWait,
         };
         let (name, age) = (&self.settings.cluster_name, age.min(since_write));
-        observe::observe(apis, name, due, &polled.nodes, age, urgency).map(Some)
+        let (listed, nodes) = (&polled.services, &polled.nodes);
+        observe::observe(apis, name, due, listed, nodes, age, urgency).map(Some)
     }
 
-    fn remember(&mut self, polled: &Polled, nodes: Fingerprint) {
+    fn remember(&mut self, polled: &Polled, around: Around) {
         let services = &polled.services;
         self.known = services.iter().map(|one| full_name(one)).collect();
-        self.due.listed(services, nodes);
+        self.has_groups = around.has_groups();
+        self.due.listed(services, around);
         self.has_no_services = services.iter().all(|one| want(one) == Want::Nothing);
     }
 }
@@ -449,7 +461,7 @@ impl State {
 /// For the metrics.
 fn measure(polled: &Polled) {
     let is_in = |service: &Service, state: &str| match want(service) {
-        Want::Nothing => false,
+        Want::Nothing | Want::Release => false,
         Want::Remove => state == "leaving",
         Want::Ensure if service.status.load_balancer.ingress.is_empty() => state == "pending",
         Want::Ensure => state == "managed",
@@ -475,8 +487,12 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) {
         ("some", BalancerHealth::Some),
         ("none", BalancerHealth::None),
     ] {
-        let such = health.iter().filter(|one| **one == health_of_state);
+        let such = health.iter().filter(|(_, one)| *one == health_of_state);
         LOAD_BALANCERS_HEALTH.set(&[state], such.count() as f64);
+    }
+    for use_of in BalancerUse::ALL {
+        let such = health.iter().filter(|(one, _)| *one == use_of);
+        LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let age = observed.map_or(Duration::ZERO, |observed| observed.answered.elapsed());
     let read = Timestamp::now().as_second() as f64 - age.as_secs_f64();

@@ -9,7 +9,7 @@ use crate::provider::{
     self, AddressKind, Cluster, Instance, InstanceId, Needs, NodeAddress, OfferedNode, Provider,
     ProviderId, Reach, Snapshot, Urgency,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +23,9 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 /// The cluster autoscaler is about to remove the node.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
+
+/// More than the ports of the largest load balancer; the youngest are not looked at by the others.
+const GROUP_AT_MOST: usize = 100;
 
 /// Settings of the service controller.
 #[derive(Clone, Debug)]
@@ -60,6 +63,18 @@ pub(super) struct Observed {
     /// Does the project have a server of the cluster's nodes, by a list that was requested after that of the load
     /// balancers? None: there is no such list.
     pub(super) has_own_servers: Option<bool>,
+    pub(super) management: Management,
+}
+
+/// What a person asks for, besides what the Services do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Management {
+    #[default]
+    Usual,
+    /// The Service gets the load balancer with this ID.
+    Begins(u64),
+    /// Nothing is changed by the controller from then on.
+    Ends,
 }
 
 impl Observed {
@@ -74,7 +89,9 @@ impl Observed {
     ) -> Result<(), Error> {
         if needs.services {
             let all = apis.any_services(since.elapsed())?;
+            let groups = std::mem::take(&mut self.cluster.groups);
             self.cluster = cluster(apis, &self.cluster.name, &all.value, nodes)?;
+            self.cluster.groups = groups;
         }
         if needs.servers && apis.provider.instances().is_some() {
             // A token may be replaced at any time: the list is of the project that the load balancers are of, or newer.
@@ -90,30 +107,67 @@ impl Observed {
     }
 }
 
-/// The Services themselves are given: those that are due. `max_age`: of the list of load balancers.
+/// What names the load balancer that this Service uses together with others.
+pub(super) fn group(apis: &Apis, service: &Service) -> Option<String> {
+    let metadata = &service.metadata;
+    let mut annotations = metadata.annotations.iter();
+    let provider = apis.provider.load_balancers()?;
+    provider.group(&metadata.namespace, &mut annotations)
+}
+
+/// The Services that use load balancers together, as they are in the first of these lists that has them.
+pub(super) fn groups<'a>(
+    apis: &Apis,
+    services: impl IntoIterator<Item = &'a Arc<Service>>,
+) -> HashMap<String, Vec<provider::Service>> {
+    let mut groups: HashMap<String, Vec<provider::Service>> = HashMap::new();
+    let mut seen = HashSet::new();
+    for service in services {
+        if service.wants_load_balancer()
+            && seen.insert(&service.metadata.uid)
+            && let Some(key) = group(apis, service)
+        {
+            groups.entry(key).or_default().push(service.for_cloud());
+        }
+    }
+    for group in groups.values_mut() {
+        group.sort_by(|one, other| (one.created, &one.uid).cmp(&(other.created, &other.uid)));
+        group.truncate(GROUP_AT_MOST);
+    }
+    groups
+}
+
+/// The Services themselves are given: those that are due. `listed`: all of type LoadBalancer, where some use load
+/// balancers together. `max_age`: of the list of load balancers.
 pub(super) fn observe(
     apis: &Apis,
     cluster_name: &str,
     services: Vec<Arc<Service>>,
+    listed: &[Arc<Service>],
     nodes: &[Arc<Node>],
     max_age: Duration,
     urgency: Urgency,
 ) -> Result<Observed, Error> {
+    let groups = groups(apis, services.iter().chain(listed));
     let for_cloud: Vec<_> = services.iter().map(|one| one.for_cloud()).collect();
-    let for_cloud: Vec<&provider::Service> = for_cloud.iter().collect();
+    let for_cloud: Vec<&provider::Service> =
+        for_cloud.iter().chain(groups.values().flatten()).collect();
     let snapshot = apis.load_balancers(&for_cloud, max_age, urgency)?;
     // Whatever was read last, and by whom: see `Observed::read_needs`.
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
     // Which Services exist changes little, and only a take-over rests on it.
     let all = apis.any_services(Duration::MAX)?;
+    let mut cluster = cluster(apis, cluster_name, &all.value, nodes)?;
+    cluster.groups = groups;
     Ok(Observed {
-        cluster: cluster(apis, cluster_name, &all.value, nodes)?,
+        cluster,
         nodes: offered(apis, nodes, servers, false),
         services,
         snapshot: Arc::clone(&snapshot.value),
         answered: snapshot.answered,
         has_own_servers: None,
+        management: Management::Usual,
     })
 }
 

@@ -217,7 +217,8 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
     let of: Vec<_> = wanting.iter().collect();
     let snapshot = apis.load_balancers(&of, begun.elapsed(), Urgency::Needed)?;
     let all = apis.any_services(Duration::ZERO)?;
-    let cluster = observe::cluster(apis, name, &all.value, &nodes.value)?;
+    let mut cluster = observe::cluster(apis, name, &all.value, &nodes.value)?;
+    cluster.groups = observe::groups(apis, services.value.iter());
     let snapshot = &snapshot.value;
     let taken = wanting.iter().filter_map(|service| {
         let plan = snapshot.plan(service, &[], &cluster);

@@ -1,10 +1,10 @@
 //! What should be done for Services: a pure function of what both APIs say.
 
-use super::observe::Observed;
+use super::observe::{Management, Observed};
 use crate::controllers::controller::Proposal;
 use crate::kube::{ObjectReference, PastEvent, Service};
 use crate::provider::{
-    Change, Cluster, Description, Field, Finding, Ingress, LoadBalancerPlan, Needs, Reason,
+    self, Change, Cluster, Description, Field, Finding, Ingress, LoadBalancerPlan, Needs, Reason,
     Severity, Snapshot, Source, Sourced, Verb,
 };
 use serde_json::{Value, json};
@@ -19,6 +19,8 @@ pub enum Want {
     Ensure,
     /// Its load balancer gone, then our finalizer.
     Remove,
+    /// Its load balancer left as it is, and our finalizer gone: a person's wish.
+    Release,
     /// Nothing: it never had one from us, or belongs to another controller.
     Nothing,
 }
@@ -51,6 +53,8 @@ pub(super) enum ServiceWrite {
     SetStatus(Vec<Ingress>),
     /// With its status emptied: then the Service may be deleted.
     RemoveFinalizer,
+    /// And its status as it is.
+    EndManagement,
 }
 
 /// A write in one word, for the metrics; for people; and for programs.
@@ -74,7 +78,11 @@ pub(super) fn plan_for(
     for_people: bool,
 ) -> ServicePlan {
     let cloud = LoadBalancerPlan::default();
-    let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want(service), cloud);
+    let want = match (observed.management, want(service)) {
+        (Management::Ends, Want::Ensure) => Want::Release,
+        (_, want) => want,
+    };
+    let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want, cloud);
     if let Some(obstacle) = too_large(service, plan.want) {
         plan.cloud.obstacle = Some(obstacle);
         return plan;
@@ -84,8 +92,12 @@ pub(super) fn plan_for(
     match plan.want {
         Want::Nothing => return plan,
         Want::Remove => plan.cloud = snapshot.plan_removal(&for_cloud, cluster),
+        Want::Release => plan.cloud = snapshot.plan_release(&for_cloud, cluster),
         Want::Ensure => {
-            plan.cloud = snapshot.plan(&for_cloud, nodes, cluster);
+            plan.cloud = match observed.management {
+                Management::Begins(id) => adopted(snapshot, id, &for_cloud, observed),
+                _ => snapshot.plan(&for_cloud, nodes, cluster),
+            };
             let has = &service.status.load_balancer.ingress;
             // It had one, made with the daemon's settings; it is not replaced by one made with our defaults.
             if let (false, Some(new)) = (has.is_empty(), plan.cloud.unsure_new.take()) {
@@ -93,11 +105,17 @@ pub(super) fn plan_for(
                 plan.cloud.held_back.push(new);
             } else {
                 let is_held_back = plan.cloud.found.is_none() && plan.cloud.changes.is_empty();
-                plan.add_finalizer =
-                    !service.has_our_finalizer() && plan.cloud.obstacle.is_none() && !is_held_back;
+                plan.add_finalizer = !service.has_our_finalizer()
+                    && plan.cloud.obstacle.is_none()
+                    && !is_held_back
+                    && !plan.cloud.is_released;
             }
             let wanted = hold_back_unsure(&mut plan.cloud, has);
             plan.status = wanted.filter(|wanted| wanted != has);
+            // Make before break.
+            if plan.writes_before_leaving() == 0 {
+                plan.cloud.changes = std::mem::take(&mut plan.cloud.leaves);
+            }
             if nodes.is_empty() {
                 plan.findings.push(Finding::warning(
                     Reason::UnAvailableLoadBalancer,
@@ -110,7 +128,37 @@ pub(super) fn plan_for(
         plan.cloud.fields = Vec::new();
         if let Some(found) = &mut plan.cloud.found {
             found.targets = Vec::new();
+            found.ports = Vec::new();
         }
+    }
+    plan
+}
+
+/// The plan by which the Service gets this load balancer.
+fn adopted(
+    snapshot: &dyn Snapshot,
+    id: u64,
+    service: &provider::Service,
+    observed: &Observed,
+) -> LoadBalancerPlan {
+    let refused = |why: String| LoadBalancerPlan {
+        obstacle: Some(Finding::warning(Reason::LoadBalancerNotAdopted, why)),
+        ..LoadBalancerPlan::default()
+    };
+    let Some((snapshot, said)) = snapshot.assigned(id, service) else {
+        return refused(format!("the project has no load balancer with ID {id}"));
+    };
+    let mut plan = snapshot.plan(service, &observed.nodes, &observed.cluster);
+    match &plan.found {
+        Some(found) if found.id != id => {
+            let (name, other) = (&found.name, found.id);
+            return refused(format!(
+                "load balancer {id} can't be adopted, because the Service has {name} ({other}): delete that one, or remove \
+                 the annotation that asks for it"
+            ));
+        }
+        _ if plan.obstacle.is_none() => plan.changes.splice(0..0, said).for_each(drop),
+        _ => {}
     }
     plan
 }
@@ -137,7 +185,7 @@ pub fn check(service: &Service, snapshot: &dyn Snapshot) -> Option<Vec<Finding>>
 fn too_large(service: &Service, want: Want) -> Option<Finding> {
     let why = match want {
         Want::Nothing => None,
-        Want::Remove => service.too_many_finalizers(),
+        Want::Remove | Want::Release => service.too_many_finalizers(),
         Want::Ensure => service
             .too_large()
             .or_else(|| service.too_many_finalizers()),
@@ -162,10 +210,12 @@ fn needs_of(observed: &Observed, service: &Service) -> Needs {
     }
     let for_cloud = service.for_cloud();
     let (snapshot, cluster) = (&observed.snapshot, &observed.cluster);
-    let mut needs = Needs::default();
-    if want == Want::Ensure {
-        needs = snapshot.needs(&for_cloud, &observed.nodes, cluster);
+    if let Management::Begins(_) = observed.management {
+        let (servers, services) = (true, true);
+        return Needs { servers, services };
     }
+    let mut needs = snapshot.needs(&for_cloud, &observed.nodes, cluster);
+    needs.servers &= want == Want::Ensure;
     let has_status = !service.status.load_balancer.ingress.is_empty();
     let may_be_lost = has_status && !snapshot.has_own(&for_cloud, cluster);
     Needs {
@@ -209,6 +259,7 @@ pub(super) fn refuse_second_claims(plans: &mut [ServicePlan]) {
         let may_change = plan.new_name().is_some_and(is_default);
         let found = plan.cloud.found.as_ref();
         let found = found.map(|one| (String::new(), format!("{} ({})", one.name, one.id)));
+        let found = found.filter(|_| !plan.cloud.is_shared);
         for (source, wanted) in found.into_iter().chain(new) {
             let first = claimed.entry(wanted.clone()).or_insert(name.clone());
             if *first != name && !may_change {
@@ -250,12 +301,9 @@ fn hold_back_unsure(cloud: &mut LoadBalancerPlan, has: &[Ingress]) -> Option<Vec
 
 /// The finalizer's name is shared with other controllers: a Service with a class is theirs.
 pub fn want(service: &Service) -> Want {
-    let is_going = service.metadata.deletion_timestamp.is_some();
-    if service.spec.load_balancer_class.is_some() {
-        Want::Nothing
-    } else if service.is_of_type_load_balancer() && !is_going {
+    if service.wants_load_balancer() {
         Want::Ensure
-    } else if service.has_our_finalizer() {
+    } else if service.has_our_finalizer() && service.spec.load_balancer_class.is_none() {
         Want::Remove
     } else {
         Want::Nothing
@@ -267,7 +315,7 @@ impl Want {
     pub(super) fn failed(self) -> Reason {
         match self {
             Want::Remove => Reason::DeleteLoadBalancerFailed,
-            Want::Ensure | Want::Nothing => Reason::SyncLoadBalancerFailed,
+            Want::Ensure | Want::Release | Want::Nothing => Reason::SyncLoadBalancerFailed,
         }
     }
 }
@@ -304,6 +352,10 @@ impl ServicePlan {
 
     /// How many writes it holds.
     pub fn writes(&self) -> usize {
+        self.writes_before_leaving() + self.cloud.leaves.len()
+    }
+
+    fn writes_before_leaving(&self) -> usize {
         let own = self.first_write().into_iter().chain(self.last_write());
         self.cloud.changes.len() + own.count()
     }
@@ -317,6 +369,10 @@ impl ServicePlan {
     pub(super) fn last_write(&self) -> Option<ServiceWrite> {
         match self.want {
             Want::Remove if self.cloud.obstacle.is_none() => Some(ServiceWrite::RemoveFinalizer),
+            Want::Release if self.cloud.obstacle.is_none() => {
+                let has = self.service.has_our_finalizer();
+                has.then_some(ServiceWrite::EndManagement)
+            }
             _ => self.status.clone().map(ServiceWrite::SetStatus),
         }
     }
@@ -346,10 +402,12 @@ impl ServicePlan {
 
     fn forms(&self) -> impl Iterator<Item = Forms> {
         let own = |write: Option<ServiceWrite>| write.map(|write| write.forms());
-        let changes = self.cloud.changes.iter();
-        let changes = changes.map(|change| ("", change.description(), change.json()));
+        let forms = |change: &Box<dyn Change>| ("", change.description(), change.json());
+        let changes = self.cloud.changes.iter().map(forms);
+        let leaves = self.cloud.leaves.iter().map(forms);
         let first = own(self.first_write()).into_iter();
-        first.chain(changes).chain(own(self.last_write()))
+        let last = own(self.last_write()).into_iter();
+        first.chain(changes).chain(last).chain(leaves)
     }
 
     /// What is not done, for people, because the daemon may want otherwise.
@@ -397,6 +455,7 @@ impl ServicePlan {
 
     pub(super) fn refuse(&mut self, obstacle: Finding) {
         self.cloud.changes.clear();
+        self.cloud.leaves.clear();
         self.cloud.held_back.clear();
         self.cloud.obstacle = Some(obstacle);
         self.add_finalizer = false;
@@ -424,6 +483,10 @@ impl ServiceWrite {
                 let description = if status.is_empty() { emptied } else { set() };
                 let json = json!({ "change": "SetStatus", "ingress": status });
                 ("set_status", description, json)
+            }
+            ServiceWrite::EndManagement => {
+                let json = json!({ "change": "EndManagement" });
+                ("end_management", finalizer(Verb::Remove), json)
             }
             ServiceWrite::RemoveFinalizer => {
                 let both = [emptied, finalizer(Verb::Remove)].into_iter().collect();

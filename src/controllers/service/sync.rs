@@ -6,7 +6,7 @@
 
 use super::due::{self, Due};
 use super::events;
-use super::observe::{self, FullName, NAME, Observed, Settings};
+use super::observe::{self, FullName, Management, NAME, Observed, Settings};
 use super::plan::{self, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
@@ -29,6 +29,7 @@ const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 /// What is kept from one tick to the next.
 pub(super) struct State {
     pub(super) settings: Settings,
+    pub(super) management: Management,
     pub(super) due: Due,
     /// Services whose load balancers are being changed; they are continued in the next tick.
     pub(super) executor: Executor<Work>,
@@ -36,6 +37,8 @@ pub(super) struct State {
     pub(super) queued: Vec<Queued>,
     /// Names of the Services that were of type LoadBalancer or carried our finalizer when they were read last.
     pub(super) known: BTreeSet<FullName>,
+    /// There are Services that use load balancers together.
+    pub(super) has_groups: bool,
     /// There is no Service that has or wants a load balancer of ours.
     pub(super) has_no_services: bool,
     /// When a load balancer was written to last: a list that was requested before it is too old.
@@ -115,11 +118,16 @@ impl State {
         executed.chain(queued).collect()
     }
 
+    /// As a person asks for it.
+    pub(super) fn manage(&self, observed: &mut Observed) {
+        observed.management = self.management;
+    }
+
     /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that takes something
-    /// away when nodes have changed: what comes instead must be added first, and a target may be another owner's now.
+    /// away when nodes, or Services that share the load balancer, have changed: what comes instead must be added first, and a target may be another owner's now.
     /// One that only adds targets does no harm, and is followed by the next plan. A Service that waited for a load
     /// balancer may want another one: it is due.
-    pub(super) fn stop_stale(&mut self, services: &[Arc<Service>], nodes: due::Fingerprint) {
+    pub(super) fn stop_stale(&mut self, services: &[Arc<Service>], around: &due::Around) {
         let due = &self.due;
         let services = services.iter();
         let services: HashMap<&str, &Arc<Service>> = services
@@ -127,7 +135,7 @@ impl State {
             .collect();
         let is_stale = |uid: &str, takes_away: bool| {
             services.get(uid).is_none_or(|service| {
-                due.is_changed(service) || (takes_away && due.has_other_nodes(service, nodes))
+                due.is_changed(service) || (takes_away && due.is_overtaken(service, around))
             })
         };
         let executor = &mut self.executor;
@@ -234,7 +242,12 @@ impl Sync<'_> {
             let meta = &task.service.metadata;
             let now = self.apis.kube.service(&meta.namespace, &meta.name)?;
             // Another one that came to carry its name is planned in the next tick.
-            services.extend(now.filter(|now| now.metadata.uid == meta.uid));
+            let now = now.filter(|now| now.metadata.uid == meta.uid);
+            // One that did not change is kept once: its annotations may have 32 kB.
+            services.extend(now.map(|now| match now == task.service {
+                true => Arc::clone(&task.service),
+                false => now,
+            }));
         }
         if services.is_empty() {
             return Ok(None);
@@ -245,7 +258,19 @@ impl Sync<'_> {
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let max_age = listed_since.elapsed().min(LIST_MAX_AGE);
         let (name, urgency) = (&self.state.settings.cluster_name, Urgency::Needed);
-        let mut observed = observe::observe(self.apis, name, services, &nodes, max_age, urgency)?;
+        let shares = |one: &Arc<Service>| observe::group(self.apis, one).is_some();
+        let listed = match self.state.has_groups || services.iter().any(shares) {
+            true => {
+                let listed = self
+                    .apis
+                    .load_balancer_services(begun.elapsed(), ReadFrom::Latest);
+                listed?.value
+            }
+            false => Arc::default(),
+        };
+        let mut observed =
+            observe::observe(self.apis, name, services, &listed, &nodes, max_age, urgency)?;
+        self.state.manage(&mut observed);
         let mut needs = plan::needs(&observed);
         needs.servers |= tasks.iter().any(|task| task.refused > 0);
         observed.read_needs(self.apis, &nodes, needs, begun, urgency)?;
@@ -346,7 +371,9 @@ impl Sync<'_> {
         for made in &over.made {
             events::changed(self.apis, &plan, &**made);
         }
-        task.made.extend(over.made.iter().map(|made| made.json()));
+        if self.for_people {
+            task.made.extend(over.made.iter().map(|made| made.json()));
+        }
         let lines = over.lines.into_iter().map(|line| (name.clone(), line));
         self.report.changes.extend(lines);
         // The plan on what the answer of a creation showed, where nothing is left to do in the cloud.
@@ -409,11 +436,14 @@ impl Sync<'_> {
             Ok(false) => return Some(task),
             Err(error) => return self.failed_on_kubernetes(task, plan, &error),
         }
-        self.report.changed += usize::from(task.has_changed);
-        self.report.unchanged += usize::from(!task.has_changed);
-        if let Some(kind) = task.kind {
+        if let Some(kind) = task.kind.take() {
             events::done(self.apis, &plan, kind);
         }
+        if !plan.cloud.leaves.is_empty() {
+            return Some(task);
+        }
+        self.report.changed += usize::from(task.has_changed);
+        self.report.unchanged += usize::from(!task.has_changed);
         self.ended(task.made, plan, false);
         None
     }
@@ -450,7 +480,13 @@ impl Sync<'_> {
             count_write(NAME, write.forms().0, written.as_ref().map(drop));
             match written {
                 // It was deleted already.
-                Err(error) if error.is_not_found() && write == ServiceWrite::RemoveFinalizer => {
+                Err(error)
+                    if error.is_not_found()
+                        && matches!(
+                            write,
+                            ServiceWrite::RemoveFinalizer | ServiceWrite::EndManagement
+                        ) =>
+                {
                     Ok(Some(service))
                 }
                 written => written.map(|service| Some(Arc::new(service))),
@@ -537,6 +573,7 @@ fn patch(service: &Service, write: &ServiceWrite) -> Value {
             body["status"] = json!({ "loadBalancer": { "ingress": status } });
             return body;
         }
+        ServiceWrite::EndManagement => others.collect(),
         ServiceWrite::RemoveFinalizer => {
             body["status"] = json!({ "loadBalancer": { "ingress": null } });
             others.collect::<Vec<_>>()

@@ -20,9 +20,10 @@ use super::stop::Stop;
 use crate::cache::Apis;
 use crate::metrics;
 use crate::provider::heartbeat::Heartbeat;
+use crate::provider::lock;
 use exchange::Verdict;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// A thread that has begun no tick, finished no call and answered no wait for that long is dead.
@@ -90,14 +91,14 @@ impl Health {
             name,
             heartbeat: Arc::downgrade(&heartbeat),
         };
-        self.threads().push(watched);
+        lock(&self.threads).push(watched);
         heartbeat
     }
 
     /// None: no such path.
     fn verdict(&self, path: &str) -> Option<Verdict> {
         match path {
-            "/healthz" | "/livez" => Some(live(&self.threads(), self.settings.silence_limit)),
+            "/healthz" | "/livez" => Some(live(&lock(&self.threads), self.settings.silence_limit)),
             "/readyz" => Some(ready(
                 self.lease.is_some_and(Lease::is_standby),
                 self.apis.kube.is_reached(),
@@ -109,10 +110,6 @@ impl Health {
             }),
             _ => None,
         }
-    }
-
-    fn threads(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

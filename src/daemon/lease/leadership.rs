@@ -6,10 +6,10 @@
 use super::super::stop::{Stop, StopGate};
 use crate::kube::{self, Client, LeaseKey};
 use crate::metrics::LEADER;
-use crate::provider::{Dedicated, Gate, Moment, Refused};
+use crate::provider::{Dedicated, Gate, Moment, Refused, lock};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// Durations as they pass here: a test shortens them all by one factor.
@@ -53,7 +53,7 @@ pub struct Lease {
     pub(super) stop: &'static Stop,
     /// [`Moment::now`], outside of tests.
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
-    leadership: Mutex<Leadership>,
+    pub(super) leadership: Mutex<Leadership>,
     /// Another one was seen to lead.
     is_standby: AtomicBool,
     /// The API of which a refused login is noted on the Lease.
@@ -141,7 +141,7 @@ impl Lease {
     }
 
     pub fn is_lost(&self) -> bool {
-        *self.leadership() == Leadership::Lost
+        *lock(&self.leadership) == Leadership::Lost
     }
 
     fn wait_for_renewal(&self) {
@@ -158,7 +158,7 @@ impl Lease {
     }
 
     fn answer(&self) -> Answer {
-        let Leadership::Leading { renewed } = *self.leadership() else {
+        let Leadership::Leading { renewed } = *lock(&self.leadership) else {
             return Answer::Never;
         };
         let (write, lease) = (self.settings.write_timeout, self.settings.lease_duration);
@@ -173,7 +173,7 @@ impl Lease {
     /// Takes note of a renewal; true when we did not lead before it.
     pub(super) fn renewed(&'static self, sent: Moment) -> bool {
         let before = {
-            let mut leadership = self.leadership();
+            let mut leadership = lock(&self.leadership);
             // What was lost stays lost: the process is ending.
             if *leadership == Leadership::Lost {
                 return false;
@@ -190,13 +190,13 @@ impl Lease {
     }
 
     pub(super) fn refuse(&self, why: Acquired) {
-        *self.leadership() = Leadership::Refused(why);
+        *lock(&self.leadership) = Leadership::Refused(why);
         self.stop.wake();
     }
 
     pub(super) fn lose(&self, why: &str) {
         LEADER.set(&[], 0.0);
-        let before = std::mem::replace(&mut *self.leadership(), Leadership::Lost);
+        let before = std::mem::replace(&mut *lock(&self.leadership), Leadership::Lost);
         if before != Leadership::Lost {
             let key = &self.settings.key;
             log::error!("{key}: {why}; no write starts any more, ending");
@@ -208,7 +208,7 @@ impl Lease {
     fn watch(&self) {
         let deadline = self.settings.renew_deadline;
         loop {
-            let Leadership::Leading { renewed } = *self.leadership() else {
+            let Leadership::Leading { renewed } = *lock(&self.leadership) else {
                 return;
             };
             let now = self.now().monotonic;
@@ -223,12 +223,6 @@ impl Lease {
 
     pub(super) fn now(&self) -> Moment {
         (self.clock)()
-    }
-
-    pub(super) fn leadership(&self) -> MutexGuard<'_, Leadership> {
-        self.leadership
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

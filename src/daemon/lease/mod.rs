@@ -11,7 +11,7 @@ mod leadership;
 pub use leadership::{Acquired, Lease, Settings, identity};
 
 use crate::kube::{self, retry_on_conflict};
-use crate::provider::Moment;
+use crate::provider::{Moment, lock};
 use election::{Election, Step};
 use leadership::Leadership;
 use std::sync::mpsc;
@@ -43,8 +43,8 @@ impl Lease {
         };
         std::thread::spawn(move || renewer.keep());
         self.stop
-            .wait_until_set_or(|| *self.leadership() != Leadership::Waiting);
-        match &*self.leadership() {
+            .wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);
+        match &*lock(&self.leadership) {
             Leadership::Leading { .. } => Acquired::Lease,
             Leadership::Refused(why) => why.clone(),
             Leadership::Waiting | Leadership::Lost => Acquired::Stopped,
@@ -55,7 +55,7 @@ impl Lease {
     /// written after it: `stop` is set.
     pub fn release(&'static self) {
         self.stop.set();
-        if !matches!(*self.leadership(), Leadership::Leading { .. }) {
+        if !matches!(*lock(&self.leadership), Leadership::Leading { .. }) {
             return;
         }
         let (sender, result) = mpsc::channel();
@@ -82,7 +82,8 @@ impl Lease {
             match election.release(&read.spec(), Moment::now()) {
                 Some(released) => {
                     let read = self.noted(read, true);
-                    self.client.release_lease(key, &read, &released).map(drop)
+                    let written = self.client.write_lease(key, Some(&read), &released);
+                    written.map(drop)
                 }
                 None => Ok(()),
             }

@@ -14,6 +14,8 @@ pub struct Annotation {
     pub variable: Option<&'static str>,
     /// It is about a port: with the port's name or number behind a dot it holds for that one alone.
     pub per_port: bool,
+    /// It is about the whole load balancer: of several Services that share one, the oldest that sets it decides.
+    pub whole: bool,
     /// A longer value is refused, in bytes: each port may carry it, and messages and requests repeat it.
     pub longest: usize,
     /// For `ccm help annotations`; whole sentences. Empty: upstream documents it as written by itself, and no program
@@ -34,6 +36,7 @@ const BLANK: Annotation = Annotation {
     form: "text",
     variable: None,
     per_port: false,
+    whole: false,
     longest: 1024,
     meaning: "",
 };
@@ -49,35 +52,41 @@ macro_rules! table {
 table! {
     NAME = {
         name: "name",
+        whole: true,
         form: "text, e.g. `front`",
         meaning: "Name of the load balancer. An existing one of this name is adopted while it has no ports and all its targets are nodes of this cluster (`ccm help services`). A later change renames it.",
     };
     TYPE = {
         name: "type",
+        whole: true,
         form: "e.g. `lb11`",
         variable: Some("HCLOUD_LOAD_BALANCERS_TYPE"),
         meaning: "Its type, which limits targets, ports and certificates. Unset: a new one is an `lb11`, an existing one keeps its type.",
     };
     LOCATION = {
         name: "location",
+        whole: true,
         form: "e.g. `fsn1`",
         variable: Some("HCLOUD_LOAD_BALANCERS_LOCATION"),
         meaning: "Location in which it is created; it can't be moved later. Wins over `network-zone`. An empty value unsets the environment default. Both unset: the location of most nodes (profile `hcloud`: an error).",
     };
     NETWORK_ZONE = {
         name: "network-zone",
+        whole: true,
         form: "e.g. `eu-central`",
         variable: Some("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE"),
         meaning: "Network zone in which it is created, when the location does not matter.",
     };
     ALGORITHM_TYPE = {
         name: "algorithm-type",
+        whole: true,
         form: "`round_robin` or `least_connections`",
         variable: Some("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE"),
         meaning: "Which target gets the next connection. Unset: `round_robin` (profile `hcloud`: left unchanged).",
     };
     DISABLE_PUBLIC_NETWORK = {
         name: "disable-public-network",
+        whole: true,
         form: BOOLEAN,
         variable: Some("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK"),
         meaning: "Turn its public interface off. Needs `use-private-ip`. Unset: left unchanged.",
@@ -90,17 +99,20 @@ table! {
     };
     USE_PRIVATE_IP = {
         name: "use-private-ip",
+        whole: true,
         form: BOOLEAN,
         variable: Some("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP"),
         meaning: "Reach the nodes by their private IPs. Needs `HCLOUD_NETWORK`.",
     };
     PRIVATE_IPV4 = {
         name: "private-ipv4",
+        whole: true,
         form: "IPv4 address, e.g. `10.0.0.5`",
         meaning: "Its IP in the private Network. A different value detaches it and attaches it again.",
     };
     PRIVATE_SUBNET_IP_RANGE = {
         name: "private-subnet-ip-range",
+        whole: true,
         form: "e.g. `10.0.1.0/24`",
         variable: Some("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE"),
         meaning: "Subnet of the private Network in which it is attached. Used only at the moment of attaching.",
@@ -118,29 +130,56 @@ table! {
     };
     IPV4_RDNS = {
         name: "ipv4-rdns",
+        whole: true,
         form: "host name, e.g. `web.example.com`",
         meaning: "Reverse DNS of its IPv4 address. Unset: left unchanged.",
     };
     IPV6_RDNS = {
         name: "ipv6-rdns",
+        whole: true,
         form: "host name, e.g. `web.example.com`",
         meaning: "Reverse DNS of its IPv6 address. Unset: left unchanged.",
     };
     NODE_SELECTOR = {
         name: "node-selector",
+        whole: true,
         longest: LONG,
         form: "label selector, e.g. `pool=web`",
         meaning: "Which nodes become targets, as in `kubectl get nodes -l`.",
     };
     PUBLIC_NET_IPV4 = {
         name: "public-net-ipv4",
+        whole: true,
         form: "ID, name or address, e.g. `203.0.113.4`",
         meaning: "Primary IP with which it is created. The address stays yours when the load balancer is deleted. It must be free, must not have auto-delete, and must match `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`. It decides the location when none is set. An existing load balancer keeps its address. Profile `hcloud`: ID only.",
     };
     PUBLIC_NET_IPV6 = {
         name: "public-net-ipv6",
+        whole: true,
         form: "ID, name or address, e.g. `2001:db8::1`",
         meaning: "The same for its IPv6 address.",
+    };
+    SHARE = {
+        name: "share",
+        form: "name, e.g. `edge`, or `NAMESPACE/NAME`",
+        meaning: "Use one load balancer together with the other Services that share it by this name, in this namespace or, where a Service there allows it, in another one (`ccm help services`).",
+    };
+    SHARE_NAMESPACES = {
+        name: "share-namespaces",
+        longest: LONG,
+        form: "namespaces, with commas, e.g. `web,shop`, or `*`",
+        meaning: "Namespaces whose Services may share this one's load balancer.",
+    };
+    EXTERNAL = {
+        name: "external",
+        form: "ID or name, e.g. `edge-lb`",
+        meaning: "Put the ports on an existing load balancer, which is not changed otherwise. Its owner allows it by the label `ccm-from-scratch/external=NAMESPACE` (`ccm help services`).",
+    };
+    EXTERNAL_TARGETS = {
+        name: "external-targets",
+        form: BOOLEAN,
+        whole: true,
+        meaning: "`false`: the nodes do not become targets of the external load balancer.",
     };
     PROTOCOL = {
         name: "protocol",

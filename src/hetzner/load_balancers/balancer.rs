@@ -5,8 +5,7 @@ pub use crate::provider::Algorithm;
 use crate::provider::Interned;
 use ipnet::IpNet;
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -150,13 +149,31 @@ impl TargetId {
         matches!(self, TargetId::Address(IpAddr::V4(ip)) if ip.is_private())
     }
 
-    /// The part of a request that names it.
-    pub fn body(self) -> Value {
+    /// `use_private_ip`: of a server that is added.
+    pub fn in_request(self, use_private_ip: Option<bool>) -> TargetInRequest {
         match self {
-            TargetId::Server(id) => json!({ "type": "server", "server": { "id": id } }),
-            TargetId::Address(ip) => json!({ "type": "ip", "ip": { "ip": ip } }),
+            TargetId::Server(id) => TargetInRequest::Server {
+                server: Reference { id },
+                use_private_ip,
+            },
+            TargetId::Address(ip) => TargetInRequest::Ip { ip: IpRef { ip } },
         }
     }
+}
+
+/// As a request names it. 32 bytes, where parsed JSON takes 1.3 kB: changes of thousands of targets may be planned at
+/// the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum TargetInRequest {
+    Server {
+        server: Reference,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        use_private_ip: Option<bool>,
+    },
+    Ip {
+        ip: IpRef,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -164,7 +181,7 @@ pub struct SelectedServer {
     pub server: Reference,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct IpRef {
     pub ip: IpAddr,
 }
@@ -256,6 +273,17 @@ impl LoadBalancer {
     /// `name (id)`, as messages write it.
     pub fn shown(&self) -> String {
         format!("{} ({})", self.name, self.id)
+    }
+
+    /// Has it this public or private address?
+    pub fn has_address(&self, ip: IpAddr) -> bool {
+        let public = [&self.public_net.ipv4, &self.public_net.ipv6];
+        let private = self.private_net.iter().filter_map(|net| net.ip);
+        let mut all = public
+            .into_iter()
+            .filter_map(|one| one.ip)
+            .chain(private.map(IpAddr::from));
+        all.any(|one| one == ip)
     }
 
     /// Of its type where it is, without taxes.

@@ -1,7 +1,7 @@
 //! One write: as data, in one table of actions; how it is made, and what its answer means.
 
 use super::annotations::{self as a, Annotation};
-use super::balancer::{LoadBalancer, Target};
+use super::balancer::{LoadBalancer, Target, TargetInRequest};
 use super::context::{Observed, Project, Snapshot};
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, SERVICE_UID};
 use crate::hetzner::actions;
@@ -12,8 +12,8 @@ use crate::http::Method;
 use crate::provider::{
     self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, Urgency, Verb,
 };
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -98,11 +98,24 @@ pub struct Change {
     pub(super) action: Action,
     /// Of the load balancer or certificate; none where it is created.
     id: Option<u64>,
-    pub(super) body: Map<String, Value>,
+    pub(super) request: Request,
     pub(super) description: Description,
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
+}
+
+/// What is sent.
+#[derive(Clone, Default, Serialize)]
+pub(super) struct Request {
+    #[serde(flatten)]
+    pub(super) body: Map<String, Value>,
+    /// That is added or removed.
+    #[serde(flatten)]
+    pub(super) target: Option<TargetInRequest>,
+    /// Of a new load balancer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    targets: Option<Vec<TargetInRequest>>,
 }
 
 /// A write that replaces labels, or deletes, rests on a read just before it: an operator, Terraform or another cluster
@@ -180,7 +193,10 @@ impl Change {
             project: project.clone(),
             action,
             id,
-            body,
+            request: Request {
+                body,
+                ..Request::default()
+            },
             description,
             purpose: Purpose::Usual,
             event: None,
@@ -189,9 +205,14 @@ impl Change {
     }
 
     /// One that is created with all of this, see `create`.
-    pub(super) fn creation(project: &Project, body: Value) -> Change {
+    pub(super) fn creation(
+        project: &Project,
+        body: Value,
+        targets: Vec<TargetInRequest>,
+    ) -> Change {
         let mut change = Change::new(project, Action::Create, None, body, Description::default());
-        let parts = match (change.count("services"), change.count("targets")) {
+        change.request.targets = Some(targets);
+        let parts = match change.parts() {
             (0, 0) => "without ports and targets as yet".to_owned(),
             (ports, targets) => {
                 format!("{}, {}", counted(ports, "port"), counted(targets, "target"))
@@ -219,17 +240,20 @@ impl Change {
         let mut labels = now.labels.clone();
         labels.retain(|label, _| !guard.remove.contains(label));
         labels.extend(guard.set.clone());
-        self.body.insert("labels".to_owned(), json!(labels));
+        self.request.body.insert("labels".to_owned(), json!(labels));
     }
 
     fn text(&self, key: &str) -> &str {
-        let value = self.body.get(key).and_then(Value::as_str);
+        let value = self.request.body.get(key).and_then(Value::as_str);
         value.unwrap_or_default()
     }
 
-    fn count(&self, key: &str) -> usize {
-        let list = self.body.get(key).and_then(Value::as_array);
-        list.map_or(0, Vec::len)
+    /// How many ports and targets a new load balancer has.
+    fn parts(&self) -> (usize, usize) {
+        let Request { body, targets, .. } = &self.request;
+        let ports = body.get("services").and_then(Value::as_array);
+        let targets = targets.as_ref();
+        (ports.map_or(0, Vec::len), targets.map_or(0, Vec::len))
     }
 
     /// Where it is created, and the annotation that may say so.
@@ -369,7 +393,7 @@ impl Change {
     fn is_whole(&self, balancer: &LoadBalancer) -> bool {
         let public = &balancer.public_net;
         let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
-        let network = self.body.get("network").and_then(Value::as_u64);
+        let network = self.request.body.get("network").and_then(Value::as_u64);
         let is_attached = |network: u64| {
             let mut attached = balancer.private_net.iter();
             attached.any(|net| net.network == network && net.ip.is_some())
@@ -433,7 +457,7 @@ impl Change {
             "server",
             "use_private_ip",
         ];
-        let has_parts = self.count("services") + self.count("targets") > 0;
+        let has_parts = self.parts() != (0, 0);
         let Some(Code { code, fields }) = &failed.code else {
             return false;
         };
@@ -521,7 +545,7 @@ impl provider::Change for Change {
             return Ok(instead);
         }
         let (method, path) = change.call();
-        let body = (method != Method::Delete).then_some(&change.body);
+        let body = (method != Method::Delete).then_some(&change.request);
         match change.project.api.write(method, &path, body) {
             Ok(answer) => change.answered(answer),
             Err(failed) => change.failed(failed),
@@ -537,7 +561,7 @@ impl provider::Change for Change {
         json!({
             "change": self.action.name(),
             "loadBalancer": self.id.filter(|_| !self.is_of_certificate()),
-            "request": self.body,
+            "request": self.request,
         })
     }
 
@@ -563,11 +587,9 @@ impl provider::Change for Change {
         if self.action != Action::Create {
             return None;
         }
-        let mut body = self.body.clone();
-        for part in ["services", "targets"] {
-            body.insert(part.to_owned(), json!([]));
-        }
-        let bare = Change::creation(&self.project, Value::Object(body));
+        let mut body = self.request.body.clone();
+        body.insert("services".to_owned(), json!([]));
+        let bare = Change::creation(&self.project, Value::Object(body), Vec::new());
         Some(Box::new(bare))
     }
 

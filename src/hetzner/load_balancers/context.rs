@@ -2,6 +2,7 @@
 
 use super::annotations::Annotation;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
+use super::group::Group;
 use super::names::{self, ADOPTED, CREATED, YES};
 use crate::hetzner::api::Api;
 use crate::hetzner::certificates::{Certificate, Certificates};
@@ -87,21 +88,31 @@ pub(super) struct Context<'a> {
     pub(super) nodes: &'a [OfferedNode],
     pub(super) cluster: &'a Cluster,
     pub(super) certificates: Certificates<'a>,
+    pub(super) group: Group<'a>,
 }
 
 impl Context<'_> {
-    /// Ours, as they should be. No `balancer`: those of a new one.
+    /// Ours, as they should be; none: to be removed. No `balancer`: those of a new one. `ports`: those that the Service gets.
     pub(super) fn labels(
         &self,
         balancer: Option<&LoadBalancer>,
         adopts: bool,
-    ) -> BTreeMap<String, String> {
-        let mut labels = names::labels(self.service, self.cluster);
-        let more = match balancer {
-            None => Some(CREATED),
-            Some(one) => Some(ADOPTED).filter(|_| adopts && !one.labels.contains_key(CREATED)),
-        };
-        labels.extend(more.map(|label| (label.to_owned(), YES.to_owned())));
+        ports: &[u16],
+    ) -> BTreeMap<String, Option<String>> {
+        let mut labels = BTreeMap::new();
+        if !self.group.is_external() {
+            let own = names::labels(self.service, self.cluster).into_iter();
+            labels.extend(own.map(|(label, value)| (label, Some(value))));
+            let more = match balancer {
+                None => Some(CREATED),
+                Some(one) => Some(ADOPTED).filter(|_| adopts && !one.labels.contains_key(CREATED)),
+            };
+            labels.extend(more.map(|label| (label.to_owned(), Some(YES.to_owned()))));
+        }
+        labels.extend(self.group.labels(balancer, ports));
+        labels.retain(|label, value| {
+            value.is_some() || balancer.is_some_and(|one| one.labels.contains_key(label))
+        });
         labels
     }
 }

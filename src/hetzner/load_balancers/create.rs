@@ -1,6 +1,7 @@
 //! A load balancer that is not there yet: the changes that would bring an empty one in order, in one call.
 
 use super::annotations;
+use super::balancer::TargetInRequest;
 use super::change::{Action, Change};
 use super::context::{CLUSTER_NAME, NETWORK};
 use super::desired::Place;
@@ -31,7 +32,7 @@ impl Diff<'_, '_> {
         };
         let first = self.changes.len();
         self.compare_all(Some(name.clone()), None, zone_of);
-        let mut body = self.fold(first);
+        let (mut body, targets) = self.fold(first);
         let value = |one: Option<Sourced<String>>| json!(one.map(|one| one.value));
         body.insert("location".to_owned(), value(location));
         body.insert("network_zone".to_owned(), value(zone));
@@ -49,13 +50,13 @@ impl Diff<'_, '_> {
             self.plan.unsure_new = held_back(&name.value, &self.unknown_settings());
             self.plan.new_name = Some(name);
             self.changes
-                .push(Change::creation(project, Value::Object(body)));
+                .push(Change::creation(project, Value::Object(body), targets));
         }
         self.plan.changes = boxed(self.changes);
     }
 
     /// The changes from `first` on as one request. What it can't carry follows when the load balancer exists.
-    fn fold(&mut self, first: usize) -> Map<String, Value> {
+    fn fold(&mut self, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());
         let attach = self.desired.attach.as_ref();
@@ -63,21 +64,22 @@ impl Diff<'_, '_> {
         // By private IP they can be reached only once it is attached.
         let can_be_reached = is_attached || !self.desired.use_private_ip.value;
         for change in self.changes.drain(first..) {
+            let request = change.request;
             let (key, value) = match change.action {
                 Action::Edit | Action::ChangeType => {
-                    body.extend(change.body);
+                    body.extend(request.body);
                     continue;
                 }
                 Action::AddService => {
-                    services.push(change.body);
+                    services.push(Value::Object(request.body));
                     continue;
                 }
-                Action::AddTarget => {
-                    targets.extend(can_be_reached.then_some(change.body));
+                Action::AddTarget if can_be_reached => {
+                    targets.extend(request.target);
                     continue;
                 }
-                Action::ChangeAlgorithm => ("algorithm", json!(change.body)),
-                Action::Attach if is_attached => ("network", json!(change.body.get("network"))),
+                Action::ChangeAlgorithm => ("algorithm", json!(request.body)),
+                Action::Attach if is_attached => ("network", json!(request.body.get("network"))),
                 Action::EnablePublicInterface => ("public_interface", json!(true)),
                 // The API wants another way in before it turns this one off.
                 Action::DisablePublicInterface if is_attached => ("public_interface", json!(false)),
@@ -85,9 +87,8 @@ impl Diff<'_, '_> {
             };
             body.insert(key.to_owned(), value);
         }
-        body.insert("services".to_owned(), json!(services));
-        body.insert("targets".to_owned(), json!(targets));
-        body
+        body.insert("services".to_owned(), Value::Array(services));
+        (body, targets)
     }
 
     /// Settings that decide about a new one, and may be set otherwise for the daemon. The daemon corrects the others;

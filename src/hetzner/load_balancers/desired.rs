@@ -135,15 +135,20 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let kind = parser.read(&a::TYPE, None, v::any);
     let managed = managed(parser, context);
+    let is_external = context.group.is_external();
     let desired = Desired {
         name: parser.read(&a::NAME, None, v::any),
-        kind: kind.or_else(|| defaults.kind.clone()),
+        kind: kind
+            .or_else(|| defaults.kind.clone())
+            .filter(|_| !is_external),
         place: place(parser, context),
         algorithm: algorithm.or_else(|| defaults.algorithm.clone()).or(usual),
-        public: disabled.map(|disabled| Sourced::new(!disabled.value, disabled.source)),
+        public: disabled
+            .filter(|_| !is_external)
+            .map(|disabled| Sourced::new(!disabled.value, disabled.source)),
         ipv4_rdns: parser.read(&a::IPV4_RDNS, None, v::host),
         ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::host),
-        attach: attach(parser, context),
+        attach: attach(parser, context).filter(|_| !is_external),
         use_private_ip,
         primary_ips: asked_ips(parser, context),
         ports: ports(parser, context, &managed),
@@ -180,7 +185,10 @@ fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
         true => Err("use the ID of a Primary IP".to_owned()),
         false => v::any(text),
     };
-    let address = context.service.load_balancer_ip.clone();
+    let mut members = context.group.members.iter();
+    let first = members.find(|one| !one.load_balancer_ip.is_empty());
+    let address = first.map(|one| one.load_balancer_ip.clone());
+    let address = address.unwrap_or_default();
     let ip = address.parse::<IpAddr>().ok();
     let mut family = |annotation, kind, is_it: fn(&IpAddr) -> bool| {
         let by_field = || Sourced::new(address.clone(), ASKED_BY_FIELD);
@@ -206,7 +214,7 @@ fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
     let Some(network) = context.project.network else {
         let sources = [ip.map(|ip| ip.source), range.map(|range| range.source)];
         for source in sources.into_iter().flatten() {
-            parser.problem(format!(
+            parser.whole_problem(format!(
                 "{source}: there is no private Network: set HCLOUD_NETWORK, or remove the annotation"
             ));
         }
@@ -220,14 +228,14 @@ fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
 fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Desired) {
     let private = &desired.use_private_ip;
     if private.value && context.project.network.is_none() {
-        parser.problem(format!(
+        parser.whole_problem(format!(
             "{}: there is no private Network to reach the nodes by: set HCLOUD_NETWORK",
             private.source
         ));
     }
     let off = desired.public.as_ref().filter(|public| !public.value);
     if let Some(off) = off.filter(|_| !private.value) {
-        parser.problem(format!(
+        parser.whole_problem(format!(
             "{}: with the public interface off the nodes are reached by their private addresses only: set \
              HCLOUD_NETWORK, and annotation {} to \"true\"",
             off.source,
@@ -238,9 +246,11 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
 
 fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     let selector = parser.read(&a::NODE_SELECTOR, None, Selector::parse);
+    let external = parser.read(&a::EXTERNAL_TARGETS, None, v::boolean);
+    let are_left_out = context.group.is_external() && external.is_some_and(|set| !set.value);
     let is_selected = |node: &&OfferedNode| {
         let selector = selector.as_ref();
-        selector.is_none_or(|selector| selector.value.matches(&node.labels))
+        !are_left_out && selector.is_none_or(|selector| selector.value.matches(&node.labels))
     };
     let mut machines = BTreeMap::new();
     for node in context.nodes.iter().filter(is_selected) {

@@ -50,7 +50,10 @@ fn on_or_off(on: &bool) -> String {
 /// As the executor takes them.
 pub(super) fn boxed(changes: Vec<Change>) -> Vec<Box<dyn provider::Change>> {
     let changes = changes.into_iter();
-    changes.map(|one| Box::new(one) as Box<_>).collect()
+    let mut boxed: Vec<_> = changes.map(|one| Box::new(one) as Box<_>).collect();
+    // `collect` keeps the room that they had unboxed, which is ten times as much.
+    boxed.shrink_to_fit();
+    boxed
 }
 
 impl Diff<'_, '_> {
@@ -69,7 +72,23 @@ impl Diff<'_, '_> {
         zone: Option<&str>,
     ) {
         let desired = self.desired;
+        if self.context.group.is_external() {
+            // Nothing else of it is ours to change.
+            self.remove_ports();
+            self.name_and_labels(None, None);
+            self.services();
+            self.targets(self.kind.max_targets);
+            return;
+        }
+        // A label of a port outlasts the port.
+        let is_own = self.context.group.is_own();
+        if !is_own {
+            self.remove_ports();
+        }
         self.name_and_labels(name, adopts);
+        if !self.parser.whole_problems.is_empty() {
+            return self.services();
+        }
         // A larger type comes early, a smaller one last.
         let has = self.balancer.map(|one| &one.load_balancer_type);
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
@@ -94,6 +113,9 @@ impl Diff<'_, '_> {
         let off = desired.public.as_ref().filter(is_off);
         if off.is_none() {
             self.public_interface(desired.public.as_ref());
+        }
+        if is_own {
+            self.remove_ports();
         }
         self.services();
         let limit_now = if grows { self.kind } else { has_kind }.max_targets;
@@ -175,9 +197,19 @@ impl Diff<'_, '_> {
             parts.push(Description::value("name", Some(&has), Some(&name.value)));
             body = json!({ "name": name.value });
         }
-        let mut set = BTreeMap::new();
-        for (label, value) in context.labels(balancer, adopts.is_some()) {
+        let (mut set, mut remove) = (BTreeMap::new(), BTreeSet::new());
+        let own_ports = self.desired.ports.iter();
+        let own_ports: Vec<u16> = own_ports.map(|port| port.listener.listen_port).collect();
+        for (label, value) in context.labels(balancer, adopts.is_some(), &own_ports) {
             let has = balancer.and_then(|one| one.labels.get(&label));
+            let Some(value) = value else {
+                let field = format!("label {label}");
+                let absent = Sourced::new("absent".to_owned(), Source::Rule(WHOSE));
+                self.compare(&field, has.cloned(), Some(absent));
+                parts.push(Description::new(Verb::Remove, field, ""));
+                remove.insert(label);
+                continue;
+            };
             let differs = has.is_some_and(|has| *has != value);
             let is_held = differs && label == CLUSTER && context.project.is_unknown(CLUSTER_NAME);
             let source = match is_held {
@@ -189,6 +221,7 @@ impl Diff<'_, '_> {
             }
             // Their absence is no difference to upstream, so that a take-over writes nothing.
             let counts = label == SERVICE_UID || !context.project.preserves_unset();
+            let counts = counts || !context.group.is_own();
             let counts = counts || adopts.is_some() || balancer.is_none();
             let want = counts.then(|| Sourced::new(value.clone(), source));
             let field = format!("label {label}");
@@ -205,11 +238,11 @@ impl Diff<'_, '_> {
             change.purpose = Purpose::Adoption;
         }
         change.event = adopts;
-        if !set.is_empty() {
+        if !set.is_empty() || !remove.is_empty() {
             change = change.guarded(Guard {
                 seen: balancer.map(Into::into).unwrap_or_default(),
                 set,
-                remove: BTreeSet::new(),
+                remove,
             });
         }
         self.changes.push(change);
@@ -368,12 +401,13 @@ impl Diff<'_, '_> {
         }
     }
 
-    fn services(&mut self) {
-        let ports = &self.desired.ports;
-        let there = self.balancer.map(|one| one.services.as_slice());
-        let there = there.unwrap_or_default();
-        for number in there.iter().map(|one| one.listen_port) {
-            if !ports.iter().any(|port| port.listener.listen_port == number) {
+    fn remove_ports(&mut self) {
+        let Some(balancer) = self.balancer else {
+            return;
+        };
+        for port in &balancer.services {
+            if self.context.group.is_unwanted(balancer, port) {
+                let number = port.listen_port;
                 let source = Source::Rule("the Service has no such port");
                 let absent = Sourced::new("absent".to_owned(), source);
                 let field = format!("port {number}");
@@ -386,8 +420,13 @@ impl Diff<'_, '_> {
                 );
             }
         }
+    }
+
+    fn services(&mut self) {
+        let there = self.balancer.map(|one| one.services.as_slice());
+        let there = there.unwrap_or_default();
         let mut added = Vec::new();
-        for port in ports {
+        for port in &self.desired.ports {
             let number = port.listener.listen_port;
             let there = there.iter().find(|one| one.listen_port == number);
             let Some((listener, parts)) = self.compare_port(port, there) else {

@@ -3,7 +3,8 @@
 
 use super::balancer::LoadBalancer;
 use super::context::Context;
-use super::names::{self, ADOPT, CLUSTER_UID, SERVICE_UID};
+use super::group::{Share, Use, is_in_status, is_used_by_others, uids};
+use super::names::{self, ADOPT, CLUSTER_UID, EXTERNAL, GROUP, SERVICE_UID};
 use super::ownership::{foreign_target, has_only_own_targets};
 use crate::provider::{Cluster, Reason, Service, Source, Sourced};
 
@@ -83,6 +84,9 @@ impl Asked<'_> {
         let (service, cluster) = (self.context.service, self.context.cluster);
         let balancer = self.balancer;
         let refused = |why: &str| Err(self.not_adopted(why));
+        if is_used_by_others(balancer, &service.uid, cluster) {
+            return refused("other Services of this cluster use it");
+        }
         if let Some(uid) = other_service(balancer, service, cluster) {
             return Err(self.owned_by_service(uid));
         }
@@ -135,7 +139,26 @@ pub(super) fn find<'a>(
         reason: Reason::SyncLoadBalancerFailed,
         message,
     };
-    if let Some(balancer) = by_label(balancers, service).map_err(several)? {
+    let own = match context.group.of {
+        Use::Own => {
+            let own = by_label(balancers, service).map_err(several)?;
+            own.filter(|one| !is_used_by_others(one, &service.uid, cluster))
+        }
+        Use::Shared(share) => {
+            let found = find_shared(context, share).map_err(several)?;
+            if let Some(balancer) = found {
+                return Ok(Found::Labelled(balancer));
+            }
+            None
+        }
+        Use::External(Some(balancer)) => return Ok(Found::Labelled(balancer)),
+        // Nothing is made in its place: a problem says why.
+        Use::External(None) => {
+            let name = Sourced::new(String::new(), Source::Rule("external"));
+            return Ok(Found::Nothing(name));
+        }
+    };
+    if let Some(balancer) = own {
         return match other_cluster(balancer, cluster) {
             None => Ok(Found::Labelled(balancer)),
             Some(_) if asks_for(balancer, service) => Ok(Found::Adopted(balancer)),
@@ -145,7 +168,7 @@ pub(super) fn find<'a>(
             ))),
         };
     }
-    let adopt = only_one(balancers, ADOPT, &names::service_value(service));
+    let adopt = only_one(balancers.iter(), ADOPT, &names::service_value(service));
     if let Some(balancer) = adopt.map_err(several)? {
         return match other_service(balancer, service, cluster) {
             Some(uid) => Err(asked(balancer, None).owned_by_service(uid)),
@@ -162,8 +185,16 @@ pub(super) fn find<'a>(
     }
     // Nothing asks for an existing one, so only what this cluster had made for a deleted Service of the same name is
     // used again.
-    let first = names::default_name(context.project.profile, service, cluster);
-    let second = names::second_name(&first, service);
+    let (first, second) = match context.group.of {
+        Use::Shared(share) => {
+            let first = names::usual_name(cluster, share.namespace, share.name);
+            (first.clone(), names::second_name(&first, &share.label()))
+        }
+        _ => {
+            let first = names::default_name(context.project.profile, service, cluster);
+            (first.clone(), names::second_name(&first, &service.uid))
+        }
+    };
     let (of_first, of_second) = (of_name(&first), of_name(&second));
     let is_left = |balancer: &&LoadBalancer| is_left_behind(balancer, service, cluster);
     if let Some(balancer) = of_first.filter(is_left).or(of_second.filter(is_left)) {
@@ -180,17 +211,50 @@ pub(super) fn find<'a>(
     }
 }
 
+/// The load balancer of a group: by its label, else the one that the oldest Service brings in, else one that lost its
+/// labels.
+fn find_shared<'a>(
+    context: &'a Context<'a>,
+    share: Share,
+) -> Result<Option<&'a LoadBalancer>, String> {
+    let (balancers, cluster) = (&context.observed.balancers, context.cluster);
+    let is_ours = |one: &&LoadBalancer| {
+        one.labels.contains_key(CLUSTER_UID) && other_cluster(one, cluster).is_none()
+    };
+    let ours = balancers.iter().filter(is_ours);
+    if let Some(found) = only_one(ours, GROUP, &share.label())? {
+        return Ok(Some(found));
+    }
+    let mut members = context.group.members.iter();
+    let brought = members.find_map(|member| {
+        let own = by_label(balancers, member).ok().flatten()?;
+        let is_free = !is_used_by_others(own, &member.uid, cluster);
+        (is_free && other_cluster(own, cluster).is_none()).then_some(own)
+    });
+    Ok(brought.or_else(|| balancers.iter().find(|one| lost_labels(one, context))))
+}
+
+/// It has no label that says whose it is, one of its addresses is in the status of a Service of the group, and all its
+/// ports are theirs.
+fn lost_labels(balancer: &LoadBalancer, context: &Context) -> bool {
+    let group = &context.group;
+    let mut whose = [GROUP, SERVICE_UID, CLUSTER_UID, EXTERNAL].iter();
+    let mut ports = balancer.services.iter();
+    let mut members = group.members.iter();
+    !whose.any(|label| balancer.labels.contains_key(*label))
+        && !balancer.services.is_empty()
+        && ports.all(|port| group.recognised(port).is_some())
+        && members.any(|member| is_in_status(member, balancer))
+}
+
 /// Does what was found rest on which Services exist? See `Needs::services`.
-pub(super) fn rests_on_services(
-    found: &Result<Found, Refused>,
-    balancers: &[LoadBalancer],
-    service: &Service,
-    cluster: &Cluster,
-) -> bool {
+pub(super) fn rests_on_services(found: &Result<Found, Refused>, context: &Context) -> bool {
+    let (service, cluster) = (context.service, context.cluster);
+    let balancers = &context.observed.balancers;
     match found {
         Ok(Found::Labelled(balancer)) => {
             let of = balancer.labels.get(CLUSTER_UID);
-            of.is_some_and(|uid| *uid != cluster.uid)
+            of.is_some_and(|uid| *uid != cluster.uid) || context.group.has_unknown_owner(balancer)
         }
         Ok(Found::Adopted(_)) | Err(_) => true,
         // A Service of the same name, whose load balancer would be used again, may not exist any more.
@@ -210,7 +274,7 @@ pub(super) fn by_label<'a>(
 ) -> Result<Option<&'a LoadBalancer>, String> {
     match service.uid.is_empty() {
         true => Ok(None),
-        false => only_one(balancers, SERVICE_UID, &service.uid),
+        false => only_one(balancers.iter(), SERVICE_UID, &service.uid),
     }
 }
 
@@ -257,17 +321,17 @@ fn other_service<'a>(
     service: &Service,
     cluster: &Cluster,
 ) -> Option<&'a String> {
-    let uid = balancer.labels.get(SERVICE_UID)?;
-    (*uid != service.uid && cluster.service_uids.contains(uid)).then_some(uid)
+    let is_other = |uid: &&String| **uid != service.uid && cluster.service_uids.contains(*uid);
+    uids(balancer).find(is_other)
 }
 
-fn only_one<'a>(
-    balancers: &'a [LoadBalancer],
+pub(super) fn only_one<'a>(
+    balancers: impl Iterator<Item = &'a LoadBalancer>,
     label: &str,
     value: &str,
 ) -> Result<Option<&'a LoadBalancer>, String> {
     let carries = |one: &&LoadBalancer| one.labels.get(label).map(String::as_str) == Some(value);
-    let all: Vec<&LoadBalancer> = balancers.iter().filter(carries).collect();
+    let all: Vec<&LoadBalancer> = balancers.filter(carries).collect();
     match all.as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(one)),

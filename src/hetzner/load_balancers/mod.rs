@@ -18,6 +18,7 @@
 //! | `balancer` | the API's types |
 //! | `listener` | a port, and the one table of its fields: read, compared, shown and written by it |
 //! | `find` | which load balancer is a Service's |
+//! | `group` | Services that use one together: which ones, and whose each port is |
 //! | `ownership` | who owns one, by its targets and labels, and whether it is deleted or released |
 //! | `subnets` | where in the Network one can be attached |
 //! | `plan` | what must have been read before, and what to do |
@@ -38,6 +39,7 @@ mod create;
 mod desired;
 mod diff;
 mod find;
+mod group;
 mod listener;
 mod names;
 mod observe;
@@ -61,8 +63,12 @@ pub use balancer::{
 };
 pub use context::{Defaults, Observed, Project, Snapshot};
 pub use listener::{Listener, PortField};
-pub use names::{ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
+pub use names::{
+    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, EXTERNAL, GROUP, PORT, RELEASED, SERVICE,
+    SERVICE_UID, TARGETS_BEFORE,
+};
 
 pub(super) use certificates::left;
+pub(super) use group::key as group;
 pub(super) use observe::{Known, Types, observe, usage};
 pub(super) use subnets::Subnets;

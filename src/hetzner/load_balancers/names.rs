@@ -22,6 +22,17 @@ pub const ADOPTED: &str = "ccm-from-scratch/adopted";
 /// Set by an operator: `namespace.name` of the Service that may adopt it.
 pub const ADOPT: &str = "ccm-from-scratch/adopt";
 
+/// On one that several Services share: `namespace.name` of the group.
+pub const GROUP: &str = "ccm-from-scratch/group";
+/// With a port's number behind it: UID of the Service that the port is of.
+pub const PORT: &str = "ccm-from-scratch/port-";
+/// Set by the owner of one that Services may put ports on: their namespace, or nothing for all.
+pub const EXTERNAL: &str = "ccm-from-scratch/external";
+/// With the cluster's UID behind it, on one that is not ours: the targets that were there before, see `group`.
+pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
+/// UID of the Service that it was of when its management ended.
+pub const RELEASED: &str = "ccm-from-scratch/released";
+
 /// The value of labels that say yes.
 pub(super) const YES: &str = "true";
 
@@ -45,16 +56,25 @@ pub(super) fn default_name(profile: Profile, service: &Service, cluster: &Cluste
             let uid = service.uid.replace('-', "");
             format!("a{uid}").chars().take(LONGEST_UPSTREAM).collect()
         }
-        Profile::CcmFromScratch => fitted(
-            &format!("{}-{}-{}", cluster.name, service.namespace, service.name),
-            |letter| letter.is_ascii_alphanumeric() || letter == '-',
-        ),
+        Profile::CcmFromScratch => usual_name(cluster, &service.namespace, &service.name),
     }
 }
 
-/// The same for a Service whose default name another load balancer has.
-pub(super) fn second_name(name: &str, service: &Service) -> String {
-    with_hash(name, &service.uid)
+/// For what has this name in its namespace.
+pub(super) fn usual_name(cluster: &Cluster, namespace: &str, name: &str) -> String {
+    fitted(&format!("{}-{namespace}-{name}", cluster.name), |letter| {
+        letter.is_ascii_alphanumeric() || letter == '-'
+    })
+}
+
+/// The label of a port.
+pub(super) fn port_label(number: u16) -> String {
+    format!("{PORT}{number}")
+}
+
+/// The same where another load balancer has the default name. `of`: what only this one has.
+pub(super) fn second_name(name: &str, of: &str) -> String {
+    with_hash(name, of)
 }
 
 /// Ours, as they should be. Those of others are not among them.
@@ -102,7 +122,7 @@ pub(super) fn adopt_command(balancer: &LoadBalancer, service: &Service) -> Strin
     format!("hcloud load-balancer add-label {overwrite}{id} {ADOPT}={wanted}")
 }
 
-fn label_value(text: &str) -> String {
+pub(super) fn label_value(text: &str) -> String {
     fitted(text, |letter| {
         letter.is_ascii_alphanumeric() || "-_.".contains(letter)
     })

@@ -4,7 +4,8 @@
 use super::annotations;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::context::{Observed, Project};
-use super::find::by_label;
+use super::group::owned;
+use super::names::GROUP;
 use super::parser::{has, value_of};
 use super::primary_ips;
 use super::subnets::{self, Subnets};
@@ -81,9 +82,14 @@ pub(super) fn covers(observed: &Observed, project: &Project, service: &Service) 
 
 /// A load balancer says itself what its own type can hold.
 fn needs_types(balancers: &[LoadBalancer], project: &Project, service: &Service) -> bool {
-    let Ok(Some(balancer)) = by_label(balancers, service) else {
+    let found: Vec<&LoadBalancer> = owned(balancers, service).collect();
+    let [balancer] = found.as_slice() else {
         return true;
     };
+    // It moves to another one, or shares this one from now on.
+    if balancer.labels.contains_key(GROUP) != has(service, &annotations::SHARE) {
+        return true;
+    }
     let wanted = wanted_type(project, service);
     wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
 }
@@ -95,7 +101,7 @@ fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str
 
 /// A load balancer keeps the addresses that it was made with.
 fn needs_primary_ips(balancers: &[LoadBalancer], service: &Service) -> bool {
-    primary_ips::asks(service) && matches!(by_label(balancers, service), Ok(None))
+    primary_ips::asks(service) && owned(balancers, service).next().is_none()
 }
 
 fn needs_certificates(service: &Service) -> bool {

@@ -2,8 +2,9 @@
 //! deleted. In doubt it stays.
 
 use super::balancer::{LoadBalancer, Target};
-use super::names::{ADOPT, ADOPTED, CREATED, OUR_PREFIX, UPSTREAM_PREFIX};
-use crate::provider::{Cluster, InstanceId};
+use super::group::is_used_by_others;
+use super::names::{ADOPT, ADOPTED, CREATED, EXTERNAL, OUR_PREFIX, SERVICE_UID, UPSTREAM_PREFIX};
+use crate::provider::{Cluster, InstanceId, Service};
 use jiff::{SignedDuration, Timestamp};
 
 /// By how much the clocks of both APIs may differ.
@@ -21,9 +22,11 @@ pub(super) enum End {
 ///
 /// | it has | then |
 /// |---|---|
+/// | other living Services, or the label `ccm-from-scratch/external` of its owner | released |
 /// | a target that is no node of this cluster, see [`foreign_target`] | released |
 /// | the label `ccm-from-scratch/created`, which only the request that creates one sets | deleted |
 /// | the label `ccm-from-scratch/adopted` or `ccm-from-scratch/adopt` | released |
+/// | no label `hcloud-ccm/service-uid`: it lost its labels | released |
 /// | a label that is neither ours nor `hcloud-ccm/…` | released: an operator's or a program's |
 /// | a label-selector target, which neither Hetzner's controller nor ours ever adds | released |
 /// | been created more than a minute before its Service, so no controller made it for that | released |
@@ -33,9 +36,15 @@ pub(super) enum End {
 /// does not know.
 pub(super) fn end_with_service(
     balancer: &LoadBalancer,
-    service_created: Option<Timestamp>,
+    service: &Service,
     cluster: &Cluster,
 ) -> End {
+    if is_used_by_others(balancer, &service.uid, cluster) {
+        return End::Release("other Services use it".to_owned());
+    }
+    if balancer.labels.contains_key(EXTERNAL) {
+        return End::Release("it is not this controller's".to_owned());
+    }
     if let Some(target) = foreign_target(balancer, cluster) {
         return End::Release(target);
     }
@@ -45,6 +54,9 @@ pub(super) fn end_with_service(
     }
     if has(ADOPTED) || has(ADOPT) {
         return End::Release("it was adopted".to_owned());
+    }
+    if !has(SERVICE_UID) {
+        return End::Release("no label says that it was made for this Service alone".to_owned());
     }
     let is_known =
         |label: &&String| label.starts_with(UPSTREAM_PREFIX) || label.starts_with(OUR_PREFIX);
@@ -58,7 +70,7 @@ pub(super) fn end_with_service(
     let is_older = |(balancer, service): (Timestamp, Timestamp)| {
         service.duration_since(balancer) > CLOCKS_DIFFER_BY
     };
-    if balancer.created.zip(service_created).is_some_and(is_older) {
+    if balancer.created.zip(service.created).is_some_and(is_older) {
         return End::Release("it is older than the Service".to_owned());
     }
     End::Delete

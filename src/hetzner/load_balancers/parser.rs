@@ -3,9 +3,10 @@
 //! A tenant writes them. What is read of a Service is bounded (250 ports, 500 annotations with 32 KiB together, see
 //! `kube`); what is reported of it is bounded here.
 
-use super::annotations::{Annotation, PREFIX, TABLE};
+use super::annotations::{self as a, Annotation, PREFIX, TABLE};
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
 use crate::text::{self, nearest};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 /// Of problems, and of findings of one reason, so many are said; the others are counted.
@@ -26,6 +27,10 @@ pub(super) struct AnnotationParser<'a> {
     findings: Vec<Finding>,
     /// The problems and findings that there were: each is said once, however many ports it is about.
     seen: HashSet<String>,
+    /// Several Services share the load balancer.
+    is_shared: bool,
+    /// What is wrong with what they want of the whole of it.
+    pub(super) whole_problems: Vec<String>,
 }
 
 /// Name of an annotation, and the listen port that it is about alone; always a TCP one.
@@ -33,7 +38,7 @@ type Place = (&'static str, Option<u16>);
 
 /// One annotation that is there and known.
 struct Set<'a> {
-    key: &'a str,
+    key: Cow<'a, str>,
     value: &'a str,
     /// It does not parse, which is a problem already.
     is_bad: bool,
@@ -47,6 +52,8 @@ impl<'a> AnnotationParser<'a> {
             problems: Vec::new(),
             findings: Vec::new(),
             seen: HashSet::new(),
+            is_shared: false,
+            whole_problems: Vec::new(),
         };
         for (key, value) in &service.annotations {
             if let Some(name) = key.strip_prefix(PREFIX) {
@@ -65,7 +72,7 @@ impl<'a> AnnotationParser<'a> {
     ) -> Option<Sourced<T>> {
         let place = self.place(annotation, port)?;
         let set = self.set.get_mut(&place)?;
-        let (key, value) = (set.key, set.value);
+        let (key, value) = (set.key.clone(), set.value);
         // It is read for each port that it holds for.
         if value.is_empty() || set.is_bad {
             return None;
@@ -78,11 +85,53 @@ impl<'a> AnnotationParser<'a> {
             )),
         };
         match parsed {
-            Ok(value) => Some(Sourced::new(value, Source::Annotation(key.to_owned()))),
+            Ok(value) => Some(Sourced::new(value, Source::Annotation(key.into_owned()))),
             Err(why) => {
                 set.is_bad = true;
-                self.problem(format!("annotation {key}: {}: {why}", text::quoted(value)));
+                let why = format!("annotation {key}: {}: {why}", text::quoted(value));
+                match annotation.whole {
+                    false => self.problem(why),
+                    true => self.whole_problem(why),
+                }
                 None
+            }
+        }
+    }
+
+    /// These Services use one load balancer, the oldest first. What is about the whole of it is set by the first that does.
+    /// Of an external one no Service sets it, apart from what decides about targets.
+    pub(super) fn join(&mut self, members: &[&'a Service], is_external: bool) {
+        self.is_shared = members.len() > 1;
+        let of_targets = [&a::NODE_SELECTOR, &a::USE_PRIVATE_IP, &a::EXTERNAL_TARGETS];
+        for annotation in TABLE.iter().copied().filter(|one| one.whole) {
+            let place = (annotation.name, None);
+            let counts = !is_external || of_targets.iter().any(|one| one.name == annotation.name);
+            let own = self.set.get(&place).map(|own| own.value);
+            let mut setters = members.iter().filter(|one| has(one, annotation));
+            let first = setters.next().filter(|_| counts);
+            if counts && first.is_none_or(|first| first.uid == self.service.uid) {
+                continue;
+            }
+            let value = first.and_then(|first| value_of(first, annotation));
+            let value = value.unwrap_or_default();
+            if own.is_some_and(|own| !counts || own != value) {
+                let why = match first {
+                    Some(first) => format!(
+                        "Service {}, which is older, sets {} for the load balancer",
+                        first.full_name(),
+                        text::quoted(value)
+                    ),
+                    None => "the load balancer is external".to_owned(),
+                };
+                let key = annotation.key();
+                let why = format!("annotation {key} has no effect: {why}");
+                self.warning(Reason::AnnotationWithoutEffect, why);
+            }
+            self.set.remove(&place);
+            if let Some(first) = first {
+                let key = format!("{} of Service {}", annotation.key(), first.full_name());
+                let (key, is_bad) = (key.into(), false);
+                self.set.insert(place, Set { key, value, is_bad });
             }
         }
     }
@@ -111,6 +160,28 @@ impl<'a> AnnotationParser<'a> {
         if self.seen.insert(problem.clone()) {
             self.problems
                 .push(text::cut(&problem, LONGEST_MESSAGE).into_owned());
+        }
+    }
+
+    /// About the whole load balancer. Where others share it, their ports do not wait for its end.
+    pub(super) fn whole_problem(&mut self, problem: String) {
+        match self.is_shared {
+            true => self.whole_problems.push(problem),
+            false => self.problem(problem),
+        }
+    }
+
+    /// What is wrong with the whole keeps a load balancer from being made, and leaves one that is there as it is.
+    pub(super) fn end_whole(&mut self, is_there: bool) {
+        for problem in self.whole_problems.clone() {
+            match is_there {
+                false => self.problem(problem),
+                true => {
+                    let stays = "until it is corrected, only ports are changed";
+                    let why = format!("{problem}; {stays}");
+                    self.warning(Reason::SyncLoadBalancerFailed, why);
+                }
+            }
         }
     }
 
@@ -177,11 +248,14 @@ impl<'a> AnnotationParser<'a> {
         if port == Some(None) {
             return;
         }
-        let is_bad = false;
         let place = (annotation.name, port.flatten());
-        let set = self.set.entry(place).or_insert(Set { key, value, is_bad });
+        let set = self.set.entry(place).or_insert(Set {
+            key: key.into(),
+            value,
+            is_bad: false,
+        });
         if set.value != value {
-            let other = set.key;
+            let other = set.key.clone();
             self.problem(format!(
                 "annotations {other} and {key} are about the same and differ; remove one"
             ));

@@ -5,20 +5,30 @@ use super::change::{Action, Change, Guard, Purpose};
 use super::context::{Context, Observed, Snapshot};
 use super::desired::{Desired, desired};
 use super::diff::{Diff, USUAL_TYPE, boxed};
-use super::find::{Found, asked_too_late, by_label, find, other_cluster, rests_on_services};
-use super::names::{ADOPT, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SERVICE_UID};
+use super::find::{
+    Found, asked_too_late, asks_for, by_label, find, other_cluster, rests_on_services,
+};
+use super::group::{
+    group, is_of, is_used_by_others, owned, released, targets_label, uids, was_before,
+};
+use super::names::{
+    self, ADOPT, CLUSTER_UID, CREATED, EXTERNAL, GROUP, OUR_PREFIX, PORT, RELEASED, SERVICE,
+    SERVICE_UID,
+};
 use super::observe::covers;
 use super::ownership::{End, end_with_service};
 use super::parser::AnnotationParser;
+use super::ports::leave_out_taken;
 use super::targets::need_servers;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, Balancer, BalancerHealth, Cluster, Description, Finding, LoadBalancerPlan, Needs,
-    OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
+    self, Assigned, Balancer, BalancerHealth, BalancerUse, Cluster, Description, Finding,
+    LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 impl provider::Snapshot for Snapshot {
     fn covers(&self, service: &Service) -> bool {
@@ -27,16 +37,17 @@ impl provider::Snapshot for Snapshot {
 
     /// By what was read last.
     fn needs(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster) -> Needs {
-        let context = self.context(service, nodes, cluster);
-        if !self.covers(service) {
+        let mut parser = AnnotationParser::new(service);
+        let context = self.context(&mut parser, service, nodes, cluster);
+        if !self.covers_all(&context) {
             return Needs::default();
         }
-        let mut parser = AnnotationParser::new(service);
         let desired = desired(&mut parser, &context);
-        let balancers = &self.observed.balancers;
         let found = find(&context, desired.name.as_ref());
+        let mut owned = owned(&self.observed.balancers, service);
         let services = desired.managed.rests_on_services
-            || rests_on_services(&found, balancers, service, cluster);
+            || rests_on_services(&found, &context)
+            || owned.any(|one| context.group.has_unknown_owner(one));
         // What is refused by an old view may be adopted by a new one, and get targets.
         let servers = services
             || found.is_ok_and(|found| {
@@ -46,8 +57,8 @@ impl provider::Snapshot for Snapshot {
     }
 
     fn has_own(&self, service: &Service, cluster: &Cluster) -> bool {
-        let found = by_label(&self.observed.balancers, service).ok().flatten();
-        found.is_some_and(|one| other_cluster(one, cluster).is_none())
+        let mut found = owned(&self.observed.balancers, service);
+        found.any(|one| other_cluster(one, cluster).is_none())
     }
 
     fn plan(
@@ -58,12 +69,20 @@ impl provider::Snapshot for Snapshot {
     ) -> LoadBalancerPlan {
         let mut parser = AnnotationParser::new(service);
         let mut plan = LoadBalancerPlan::default();
-        if !self.covers(service) {
+        let balancers = &self.observed.balancers;
+        if let Some(balancer) = released(balancers, &service.uid) {
+            plan.found = Some(status::for_people(balancer, cluster));
+            plan.is_labelled = true;
+            plan.is_released = true;
+            plan.findings.push(stays_released(balancer, service));
+            return plan;
+        }
+        let context = self.context(&mut parser, service, nodes, cluster);
+        if !self.covers_all(&context) {
             let why = "not everything that the plan depends on was read: read again";
             parser.problem(why.to_owned());
             return refused(plan, parser);
         }
-        let context = self.context(service, nodes, cluster);
         let mut desired = desired(&mut parser, &context);
         let found = match find(&context, desired.name.as_ref()) {
             Ok(found) => found,
@@ -81,13 +100,16 @@ impl provider::Snapshot for Snapshot {
             parser.problem(why);
         }
         if let Some(own) = there
-            && let Some(other) = asked_too_late(&self.observed.balancers, service, own)
+            && let Some(other) = asked_too_late(balancers, service, own)
         {
             parser.finding(not_adopted_beside(other, own));
         }
         plan.found = there.map(|balancer| status::for_people(balancer, cluster));
+        plan.is_shared = !context.group.is_own();
+        leave_out_taken(&mut parser, &context, &mut desired.ports, there);
         let kind = kind(&mut parser, &self.observed, &desired, there);
-        check_services(&mut parser, &desired, kind, there);
+        check_services(&mut parser, &context, &desired, kind, there);
+        parser.end_whole(there.is_some());
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
             plan.is_labelled = matches!(found, Found::Labelled(_));
             plan.is_unfinished = desired.ports.iter().any(|port| port.waits);
@@ -109,9 +131,13 @@ impl provider::Snapshot for Snapshot {
                     let adopts = matches!(found, Found::Adopted(_));
                     diff.bring_in_order(adopts.then(|| adopted(balancer)));
                     let (status, unsure) = status::ingress(balancer, &desired, &self.project);
-                    plan.status = Some(status);
+                    let serves = !plan.is_shared || !desired.ports.is_empty();
+                    plan.status = Some(if serves { status } else { Vec::new() });
                     plan.unsure = unsure;
                 }
+            }
+            if parser.problems.is_empty() {
+                self.leave_others(&mut plan, &context, there, &mut parser);
             }
         }
         primary_ips::report(&mut parser, &context, &desired, there);
@@ -124,46 +150,110 @@ impl provider::Snapshot for Snapshot {
 
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
-        let balancer = match by_label(&self.observed.balancers, service) {
-            Ok(Some(balancer)) => balancer,
-            Ok(None) => return plan,
-            Err(why) => {
-                plan.obstacle = Some(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
-                return plan;
-            }
-        };
-        plan.found = Some(status::for_people(balancer, cluster));
-        plan.is_labelled = true;
-        if let Some(uid) = other_cluster(balancer, cluster) {
-            plan.findings.push(left_to_its_cluster(balancer, uid));
+        let balancers = &self.observed.balancers;
+        if let Err(why) = by_label(balancers, service) {
+            plan.obstacle = Some(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
             return plan;
         }
-        match end_with_service(balancer, service.created, cluster) {
-            End::Delete if balancer.protection.delete => plan.findings.push(protected(balancer)),
-            End::Delete => plan.changes.push(self.removal(balancer, Purpose::Usual)),
-            End::Release(why) => {
-                plan.changes = release(&self.context(service, &[], cluster), balancer, &why)
-            }
+        let is_released = |one: &&LoadBalancer| one.labels.get(RELEASED) == Some(&service.uid);
+        for balancer in owned(balancers, service).filter(|one| !is_released(one)) {
+            plan.found = Some(status::for_people(balancer, cluster));
+            plan.is_labelled = true;
+            plan.takes_over.push(balancer.id);
+            let (changes, finding) = self.leave(service, balancer, cluster);
+            plan.changes.extend(changes);
+            plan.findings.extend(finding);
         }
         plan
     }
 
-    fn health(&self, services: &HashSet<&str>) -> Vec<BalancerHealth> {
+    fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
+        let mut plan = LoadBalancerPlan::default();
+        let balancers = &self.observed.balancers;
+        for balancer in owned(balancers, service) {
+            plan.found = Some(status::for_people(balancer, cluster));
+            plan.is_labelled = true;
+            plan.takes_over.push(balancer.id);
+            let of_other = balancer.labels.get(RELEASED);
+            if let Some(uid) = of_other.filter(|uid| **uid != service.uid) {
+                let why = format!(
+                    "load balancer {} has label {RELEASED}={uid}, for another Service, and there can be one: adopt it for                      that one, or remove the label",
+                    balancer.shown()
+                );
+                plan.obstacle = Some(Finding::warning(Reason::SyncLoadBalancerFailed, why));
+                plan.changes.clear();
+                return plan;
+            }
+            if let Some(uid) = other_cluster(balancer, cluster) {
+                plan.findings.push(left_to_its_cluster(balancer, uid));
+                continue;
+            }
+            let is_last = !is_used_by_others(balancer, &service.uid, cluster);
+            let mut guard = without_labels(balancer, service, cluster, is_last);
+            guard.set.insert(RELEASED.to_owned(), service.uid.clone());
+            let shown = balancer.shown();
+            let name = format!("load balancer {shown}");
+            let ends = Description::new(Verb::Release, name, "; ports, targets and addresses stay");
+            let id = Some(balancer.id);
+            let mut change = Change::new(&self.project, Action::Edit, id, Value::Null, ends);
+            change.purpose = Purpose::Release;
+            let event = format!(
+                "Management of load balancer {shown} ended: its ports, targets and addresses stay as they are"
+            );
+            change.event = Some(Finding::info(Reason::LoadBalancerReleased, event).by_provider());
+            plan.changes.push(Box::new(change.guarded(guard)));
+        }
+        plan
+    }
+
+    fn assigned(&self, id: u64, service: &Service) -> Option<Assigned> {
+        let mut observed = self.observed.clone();
+        let balancer = observed.balancers.iter_mut().find(|one| one.id == id)?;
+        let is_released = balancer.labels.get(RELEASED) == Some(&service.uid);
+        let is_said = asks_for(balancer, service) || uids(balancer).any(|uid| *uid == service.uid);
+        let value = names::service_value(service);
+        let mut guard = Guard {
+            seen: (&*balancer).into(),
+            ..Guard::default()
+        };
+        guard.set.insert(ADOPT.to_owned(), value.clone());
+        balancer.labels.insert(ADOPT.to_owned(), value.clone());
+        if is_released {
+            balancer.labels.remove(RELEASED);
+            guard.remove.insert(RELEASED.to_owned());
+        }
+        let name = format!("label {ADOPT} of load balancer {}", balancer.shown());
+        let set = Description::value(name, None, Some(&value));
+        let change = Change::new(&self.project, Action::Edit, Some(id), Value::Null, set);
+        let project = self.project.clone();
+        let snapshot = Arc::new(Snapshot { project, observed });
+        let change = Box::new(change.guarded(guard)) as Box<dyn provider::Change>;
+        Some((snapshot, (is_released || !is_said).then_some(change)))
+    }
+
+    fn health(&self, services: &HashSet<&str>) -> Vec<(BalancerUse, BalancerHealth)> {
         // Names do not count.
         let names = &Cluster::default();
-        let is_ours = |uid: &str| services.contains(uid);
-        let ours = self.of_services(is_ours);
-        ours.map(|one| status::for_people(one, names).health())
-            .collect()
+        let all = self.observed.balancers.iter();
+        let is_ours = |one: &&LoadBalancer| {
+            let mut uids = uids(one).chain(one.labels.get(RELEASED));
+            uids.any(|uid| services.contains(uid.as_str()))
+        };
+        let shown = all
+            .filter(is_ours)
+            .map(|one| status::for_people(one, names));
+        shown.map(|one| (one.use_of, one.health())).collect()
     }
 
     fn all(&self) -> Vec<(Balancer, String)> {
         let names = &Cluster::default();
         let shown = |one: &LoadBalancer| {
-            let service = one.labels.get(SERVICE).cloned();
+            let service = one.labels.get(SERVICE).or(one.labels.get(GROUP)).cloned();
             (status::for_people(one, names), service.unwrap_or_default())
         };
-        self.of_services(|_| true).map(shown).collect()
+        let all = self.observed.balancers.iter();
+        let all = all.filter(|one| uids(one).any(|uid| !uid.is_empty()));
+        all.map(shown).collect()
     }
 
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
@@ -171,15 +261,22 @@ impl provider::Snapshot for Snapshot {
             let label = |name| balancer.labels.get(name).filter(|value| !value.is_empty());
             // A cluster whose UID could not be read has none.
             let is_ours = label(CLUSTER_UID) == Some(&cluster.uid);
-            let service_uid = label(SERVICE_UID).filter(|_| is_ours)?;
-            if cluster.service_uids.contains(service_uid) {
+            if !is_ours || is_used_by_others(balancer, "", cluster) {
                 return None;
             }
+            let (service, group) = (label(SERVICE_UID), label(GROUP));
+            if service.is_some_and(|uid| cluster.service_uids.contains(uid)) {
+                return None;
+            }
+            let service_uid = service.or(group)?;
             let stays = why_it_stays(balancer, cluster);
             let is_deleted = stays.is_none();
             Some(Orphan {
                 balancer: status::for_people(balancer, cluster),
-                service: label(SERVICE).map_or("unknown", |name| name).to_owned(),
+                service: label(SERVICE)
+                    .or(group)
+                    .map_or("unknown", |name| name)
+                    .to_owned(),
                 service_uid: service_uid.clone(),
                 removal: is_deleted.then(|| self.removal(balancer, Purpose::Orphan)),
                 stays,
@@ -190,22 +287,65 @@ impl provider::Snapshot for Snapshot {
 }
 
 impl Snapshot {
-    /// Load balancers that carry such a UID.
-    fn of_services(&self, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = &LoadBalancer> {
-        let all = self.observed.balancers.iter();
-        all.filter(move |one| {
-            let uid = one.labels.get(SERVICE_UID);
-            uid.is_some_and(|uid| !uid.is_empty() && is_it(uid))
-        })
+    fn covers_all(&self, context: &Context) -> bool {
+        let mut all = context.group.members.iter();
+        all.all(|one| covers(&self.observed, &self.project, one))
+    }
+
+    /// What takes the Service off the load balancers that it had before.
+    fn leave_others(
+        &self,
+        plan: &mut LoadBalancerPlan,
+        context: &Context,
+        there: Option<&LoadBalancer>,
+        parser: &mut AnnotationParser,
+    ) {
+        let id = there.map(|there| there.id);
+        let all = owned(&self.observed.balancers, context.service);
+        for balancer in all.filter(|one| Some(one.id) != id) {
+            let (changes, finding) = self.leave(context.service, balancer, context.cluster);
+            plan.leaves.extend(changes);
+            plan.takes_over.push(balancer.id);
+            finding.into_iter().for_each(|one| parser.finding(one));
+            let moves = format!(
+                "the Service moves from load balancer {} to {}, and its addresses change; the old one serves it until \
+                 then",
+                balancer.shown(),
+                there.map_or("a new one".to_owned(), LoadBalancer::shown)
+            );
+            parser.warning(Reason::LoadBalancerChanges, moves);
+        }
+    }
+
+    /// What takes a Service off a load balancer: others that use it keep theirs.
+    fn leave(
+        &self,
+        service: &Service,
+        balancer: &LoadBalancer,
+        cluster: &Cluster,
+    ) -> (Vec<Box<dyn provider::Change>>, Option<Finding>) {
+        if let Some(uid) = other_cluster(balancer, cluster) {
+            return (Vec::new(), Some(left_to_its_cluster(balancer, uid)));
+        }
+        let mut parser = AnnotationParser::new(service);
+        let context = self.context(&mut parser, service, &[], cluster);
+        match end_with_service(balancer, service, cluster) {
+            End::Delete if balancer.protection.delete => (Vec::new(), Some(protected(balancer))),
+            End::Delete => (vec![self.removal(balancer, Purpose::Usual)], None),
+            End::Release(why) => (release(&context, balancer, &why), None),
+        }
     }
 
     fn context<'a>(
         &'a self,
+        parser: &mut AnnotationParser<'a>,
         service: &'a Service,
         nodes: &'a [OfferedNode],
         cluster: &'a Cluster,
     ) -> Context<'a> {
         let certificates = self.observed.certificates.as_deref().unwrap_or_default();
+        let balancers = self.observed.balancers.as_slice();
+        let balancers = (!self.observed.is_for_manifests).then_some(balancers);
         Context {
             project: &self.project,
             observed: &self.observed,
@@ -213,6 +353,7 @@ impl Snapshot {
             nodes,
             cluster,
             certificates: Certificates::new(certificates),
+            group: group(parser, service, balancers, cluster),
         }
     }
 
@@ -263,7 +404,7 @@ fn why_it_stays(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
     if let Some(service) = balancer.labels.get(ADOPT) {
         return Some(format!("its label {ADOPT} keeps it for Service {service}"));
     }
-    match end_with_service(balancer, None, cluster) {
+    match end_with_service(balancer, &Service::default(), cluster) {
         End::Delete => None,
         End::Release(why) => Some(why),
     }
@@ -288,10 +429,17 @@ fn release(
         part.purpose = Purpose::Release;
         part
     };
+    let (service, cluster) = (context.service, context.cluster);
+    let is_last = !is_used_by_others(balancer, &service.uid, cluster);
     let mut parts = Vec::new();
-    for port in balancer.services.iter().map(|one| one.listen_port) {
-        let mut own = context.service.ports.iter();
-        if own.any(|one| one.port == port && one.protocol == Protocol::Tcp) {
+    // Then it is the Service's alone.
+    let is_alone = balancer.labels.get(SERVICE_UID) == Some(&service.uid);
+    for listener in &balancer.services {
+        let port = listener.listen_port;
+        let has_label = balancer.labels.contains_key(&names::port_label(port));
+        let mut own = service.ports.iter();
+        let mut has_port = || own.any(|one| one.port == port && one.protocol == Protocol::Tcp);
+        if is_of(service, balancer, listener) || (is_alone && !has_label && has_port()) {
             let body = json!({ "listen_port": port });
             parts.push(part(
                 Action::DeleteService,
@@ -300,33 +448,77 @@ fn release(
             ));
         }
     }
-    for (target, _) in balancer.single_targets() {
-        if status::node_name(target, context.cluster).is_some() {
+    let is_external = balancer.labels.contains_key(EXTERNAL);
+    for (target, _) in balancer.single_targets().filter(|_| is_last) {
+        let stays = is_external && was_before(balancer, target, cluster);
+        if status::node_name(target, context.cluster).is_some() && !stays {
             let name = format!("target {}", status::node_on(target, context.cluster));
             let removed = Description::new(Verb::Remove, name, "");
-            parts.push(part(Action::RemoveTarget, target.body(), removed));
+            let mut removal = part(Action::RemoveTarget, Value::Null, removed);
+            removal.request.target = Some(target.in_request(None));
+            parts.push(removal);
         }
     }
-    let remove = balancer.labels.keys();
-    let remove = remove.filter(|label| *label == SERVICE_UID || label.starts_with(OUR_PREFIX));
-    let guard = Guard {
-        seen: balancer.into(),
-        set: BTreeMap::new(),
-        remove: remove.cloned().collect(),
-    };
+    let guard = without_labels(balancer, service, cluster, is_last);
     let release = Description::new(
         Verb::Release,
         format!("load balancer {shown}"),
         format!(", because {why}"),
     );
+    // It lost its labels.
+    let has_labels = !guard.remove.is_empty();
     let mut last = part(Action::Edit, Value::Null, release).guarded(guard);
-    let released = format!(
-        "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was not deleted, \
-         because {why}; it costs money until you delete it"
-    );
+    let released = match is_last && !is_external {
+        true => format!(
+            "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was not \
+             deleted, because {why}; it costs money until you delete it"
+        ),
+        false => {
+            format!("Left load balancer {shown}: the ports of this Service were removed; {why}")
+        }
+    };
     last.event = Some(Finding::info(Reason::LoadBalancerReleased, released).by_provider());
-    parts.push(last);
+    parts.extend(has_labels.then_some(last));
     boxed(parts)
+}
+
+/// A write that takes the Service's labels off; of the last Service all of ours, but for the one that its owner has set.
+fn without_labels(
+    balancer: &LoadBalancer,
+    service: &Service,
+    cluster: &Cluster,
+    is_last: bool,
+) -> Guard {
+    let targets = targets_label(cluster);
+    let is_external = balancer.labels.contains_key(EXTERNAL);
+    let is_gone = |(label, value): &(&String, &String)| match is_last {
+        // Another cluster may use it too.
+        true if is_external => {
+            **label == targets || label.starts_with(PORT) && **value == service.uid
+        }
+        true => **label == SERVICE_UID || label.starts_with(OUR_PREFIX),
+        false => {
+            let is_alone = balancer.labels.get(SERVICE_UID) == Some(&service.uid);
+            label.starts_with(PORT) && **value == service.uid
+                || is_alone && [SERVICE_UID, SERVICE].contains(&label.as_str())
+        }
+    };
+    let remove = balancer.labels.iter().filter(is_gone);
+    Guard {
+        seen: balancer.into(),
+        set: BTreeMap::new(),
+        remove: remove.map(|(label, _)| label.clone()).collect(),
+    }
+}
+
+fn stays_released(balancer: &LoadBalancer, service: &Service) -> Finding {
+    let message = format!(
+        "its management ended: load balancer {} stays as it is; to take it over again: ccm lb adopt {} {}",
+        balancer.shown(),
+        balancer.id,
+        service.full_name()
+    );
+    Finding::info(Reason::LoadBalancerReleased, message)
 }
 
 fn adopted(balancer: &LoadBalancer) -> Finding {
@@ -371,6 +563,7 @@ fn refused(plan: LoadBalancerPlan, parser: AnnotationParser) -> LoadBalancerPlan
         findings,
         fields: plan.fields.into_iter().filter(|_| is_compared).collect(),
         found: plan.found,
+        is_shared: plan.is_shared,
         ..LoadBalancerPlan::default()
     }
 }
@@ -419,13 +612,13 @@ fn kind<'a>(
     }
     let names: Vec<&str> = types.iter().map(|kind| kind.name.as_str()).collect();
     let source = desired.kind.as_ref().map(|kind| kind.source.to_string());
-    parser.problem(format!(
+    parser.whole_problem(format!(
         "{}: there is no type {}; use {}",
         source.unwrap_or_else(|| "type".to_owned()),
         crate::text::quoted(wanted),
         crate::text::one_of(&names)
     ));
-    None
+    has
 }
 
 fn report_deprecated<'a>(
@@ -447,6 +640,7 @@ fn report_deprecated<'a>(
 /// What the API would refuse one by one, when it came to it.
 fn check_services(
     parser: &mut AnnotationParser,
+    context: &Context,
     desired: &Desired,
     kind: Option<&BalancerType>,
     there: Option<&LoadBalancer>,
@@ -457,10 +651,22 @@ fn check_services(
         "choose a larger one in annotation {}",
         annotations::TYPE.key()
     );
-    let (ports, most) = (desired.ports.len(), kind.max_services);
-    if ports > most {
+    let mut others = match context.group.is_own() {
+        true => BTreeSet::new(),
+        false => context.group.other_ports(there),
+    };
+    others.retain(|number| {
+        let mut own = desired.ports.iter();
+        own.all(|port| port.listener.listen_port != *number)
+    });
+    let (own, most) = (desired.ports.len(), kind.max_services);
+    if own > 0 && own + others.len() > most {
+        let whose = match others.len() {
+            0 => format!("the Service has {own} TCP ports"),
+            others => format!("the Service has {own} TCP ports beside {others} of others"),
+        };
         parser.problem(format!(
-            "the Service has {ports} TCP ports, and a load balancer of type {name} takes {most}: {larger}, or remove ports"
+            "{whose}, and a load balancer of type {name} takes {most}: {larger}, or remove ports"
         ));
     }
     let (certificates, most) = (certificates(desired, there), kind.max_assigned_certificates);

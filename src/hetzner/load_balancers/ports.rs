@@ -1,8 +1,10 @@
 //! What a Service wants of each port of its load balancer, and of the port's health check.
 
 use super::annotations::{self as a, Annotation};
+use super::balancer::LoadBalancer;
 use super::certificates::{Managed, is_managed, issued};
 use super::context::{Context, Defaults, NODE_PORT, default_source};
+use super::group::{HTTP_PORT, owned};
 use super::listener::{Listener, Part, PortField, PortField as F};
 use super::parser::AnnotationParser;
 use super::values as v;
@@ -10,9 +12,6 @@ use crate::provider::{Protocol, Reason, ServicePort, Source, Sourced, TrafficPol
 use crate::text::{self, did_you_mean};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-
-/// A redirect answers here itself.
-const HTTP_PORT: u16 = 80;
 
 /// Where kube-proxy says whether the node runs a pod of the Service.
 const NODE_PORT_PATH: &str = "/healthz";
@@ -183,6 +182,43 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
             text::some_of(several)
         )),
     }
+}
+
+/// Leaves out the ports that others have on the same load balancer. A Service that has another load balancer keeps that
+/// one, with all its ports.
+pub(super) fn leave_out_taken(
+    parser: &mut AnnotationParser,
+    context: &Context,
+    ports: &mut Vec<Port>,
+    there: Option<&LoadBalancer>,
+) {
+    let group = &context.group;
+    if group.is_own() {
+        return;
+    }
+    let mut others = owned(&context.observed.balancers, context.service);
+    let other = others.find(|one| Some(one.id) != there.map(|there| there.id));
+    let mut is_taken = |number: u16| {
+        let Some(why) = group.taken(number, there) else {
+            return false;
+        };
+        let why = format!("port {number} can't be had: {why}; choose another port");
+        match other {
+            Some(other) => {
+                parser.problem(format!("{why}; the Service stays on {}", other.shown()));
+            }
+            None => parser.warning(Reason::PortConflict, why),
+        }
+        true
+    };
+    ports.retain_mut(|port| {
+        let listener = &mut port.listener;
+        let redirects = listener.is_https() && listener.is_on(F::RedirectHttp);
+        if redirects && is_taken(HTTP_PORT) {
+            listener.set(F::RedirectHttp, false);
+        }
+        !is_taken(listener.listen_port)
+    });
 }
 
 /// Annotations that have an effect only on ports with a certain part.

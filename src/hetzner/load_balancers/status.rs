@@ -3,6 +3,7 @@
 use super::balancer::{HealthStatus, LoadBalancer, Target, TargetId};
 use super::context::Project;
 use super::desired::Desired;
+use super::group;
 use super::listener::PortField;
 use crate::provider::{self, Balancer, Cluster, Health, Ingress, InstanceId, Source};
 use std::net::{IpAddr, Ipv4Addr};
@@ -70,6 +71,9 @@ pub(super) fn for_people(balancer: &LoadBalancer, cluster: &Cluster) -> Balancer
         name: balancer.name.clone(),
         kind: balancer.load_balancer_type.name.clone(),
         location: balancer.location.name.clone(),
+        use_of: group::use_of(balancer),
+        group: group::name(balancer),
+        ports: group::port_owners(balancer, cluster),
         addresses: addresses(balancer),
         healthy: targets.iter().filter(|one| one.is_healthy()).count(),
         total: targets.len(),

@@ -11,10 +11,11 @@ use super::change::{Action, Purpose};
 use super::context::Context;
 use super::desired::{Desired, Machine};
 use super::diff::Diff;
-use super::status::node_on;
+use super::group::Owner;
+use super::status::{node_name, node_on};
 use crate::provider::{Description, OfferedNode, Reach, Reason, Source, Sourced, Verb};
 use crate::text;
-use serde_json::json;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -53,9 +54,16 @@ fn targets_of_nodes(
                 .any(|one| ip == *one),
         })
     };
+    let group = &context.group;
     let is_node = |target: &TargetId| match target {
-        TargetId::Server(_) => true,
+        // A server that is no node is a target of this cluster all the same, unless others have targets there.
+        TargetId::Server(_) => {
+            !group.is_external() || node_name(*target, context.cluster).is_some()
+        }
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
+    };
+    let is_node = |target: &TargetId| {
+        is_node(target) && !balancer.is_some_and(|one| group.is_before(one, *target))
     };
     let all = balancer.into_iter().flat_map(LoadBalancer::single_targets);
     all.filter(|(target, _)| is_node(target)).collect()
@@ -260,7 +268,7 @@ impl Diff<'_, '_> {
             .iter()
             .any(|server| ways.there.get(server) == Some(&false));
         ways.there.retain(|server, _| !stuck.contains(server));
-        let foreign = self.report_foreign_targets(&before);
+        let foreign = self.foreign_targets(&before);
         let others = balancer.map_or(0, LoadBalancer::other_targets) + foreign + stuck.len();
         let (fit, left) = ways.share(&wanted, limit.saturating_sub(others));
         if !left.is_empty() {
@@ -277,20 +285,20 @@ impl Diff<'_, '_> {
             self.check_way_in(by_private);
         }
         let is_last = stuck.is_empty() && !fit.iter().any(stays);
+        self.report_shared_targets(fit.iter().any(|target| !before.contains_key(target)));
         for (action, target) in ways.steps(&fit, limit_now.saturating_sub(others)) {
-            let mut body = target.body();
             let is_added = action == Action::AddTarget;
             let is_server = matches!(target, TargetId::Server(_));
-            if is_added && is_server {
-                body["use_private_ip"] = json!(by_private);
-            }
+            let in_request = target.in_request(is_added.then_some(by_private));
             let (verb, how) = match is_added {
                 false => (Verb::Remove, ""),
                 true if by_private && is_server => (Verb::Add, ", by private IP"),
                 true => (Verb::Add, ""),
             };
             let target = format!("target {}", node_on(target, self.context.cluster));
-            let mut change = self.new_change(action, body, Description::new(verb, target, how));
+            let description = Description::new(verb, target, how);
+            let mut change = self.new_change(action, Value::Null, description);
+            change.request.target = Some(in_request);
             if is_last && !is_added {
                 change.purpose = Purpose::LastTarget;
             }
@@ -339,7 +347,17 @@ impl Diff<'_, '_> {
             if let Some(lack) = lack {
                 self.report_lack(name, lack, target.is_some());
             }
+            let has = |one: &LoadBalancer| {
+                let mut there = one.single_targets();
+                self.context
+                    .group
+                    .is_before(one, target?)
+                    .then(|| there.find(|(has, _)| Some(*has) == target))?
+            };
+            // Somebody else's target stays as it is.
+            let is_there = self.balancer.and_then(has).is_some();
             if let Some(target) = target
+                && !is_there
                 && wanted.iter().all(|(other, _)| *other != target)
             {
                 wanted.push((target, name.clone()));
@@ -424,8 +442,32 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// How many addresses are targets, and no node's.
-    fn report_foreign_targets(&mut self, own: &BTreeMap<TargetId, bool>) -> usize {
+    /// On an external load balancer.
+    fn report_shared_targets(&mut self, adds: bool) {
+        let group = &self.context.group;
+        let Some(balancer) = self.balancer.filter(|_| adds && group.is_external()) else {
+            return;
+        };
+        let mut ports = balancer.services.iter();
+        if let Some(other) = ports.find(|port| group.owner(balancer, port) == Owner::Other) {
+            let why = format!(
+                "the nodes become targets of all ports of load balancer {}, {} among them, which is not ours: with \
+                 annotation {} \"false\" they do not",
+                balancer.shown(),
+                other.listen_port,
+                a::EXTERNAL_TARGETS.key()
+            );
+            self.parser.warning(Reason::TargetsShared, why);
+        }
+    }
+
+    /// How many targets are not ours to remove; addresses that are no node's are reported.
+    fn foreign_targets(&mut self, own: &BTreeMap<TargetId, bool>) -> usize {
+        if let Some(balancer) = self.balancer
+            && self.context.group.is_external()
+        {
+            return balancer.single_targets().count() - own.len();
+        }
         let mut foreign = 0;
         for target in self.balancer.iter().flat_map(|one| &one.targets) {
             if let Target::Ip { ip, .. } = target

@@ -3,9 +3,9 @@
 
 use super::login::whole_second;
 use crate::metrics::{ROBOT_BLOCKED, ROBOT_REMAINING};
-use crate::provider::{Error, ErrorKind};
+use crate::provider::{Error, ErrorKind, lock};
 use jiff::Timestamp;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -78,7 +78,7 @@ impl Budget {
 
     /// Counts this call, which is made now. The error says when to ask again; it costs no call.
     pub(super) fn admit(&self, call: Call, what: &str, now: Instant) -> Result<(), Error> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if let Some((until, why)) = state.paused.as_ref().filter(|(until, _)| *until > now) {
             let why = format!("{what}: not sent: {why}");
             return Err(limited(*until - now, false, why));
@@ -107,7 +107,7 @@ impl Budget {
         let ends = Timestamp::now().checked_add(pause).unwrap_or_default();
         ROBOT_BLOCKED.set(&["rate_limit"], ends.as_second() as f64);
         let why = format!("{what}; asking again at {}", whole_second(ends));
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.paused = Some((now + pause, why));
         pause
     }

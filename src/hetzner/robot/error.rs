@@ -2,7 +2,7 @@
 
 use crate::http::{self, Kind, shortened};
 use crate::provider::{Error, ErrorKind};
-use serde::Deserialize;
+use serde_json::Value;
 use std::time::Duration;
 
 /// A call that failed.
@@ -13,21 +13,6 @@ pub(super) struct Failed {
     status: Option<u16>,
     /// Of a rate limit.
     pub(super) interval: Option<Duration>,
-}
-
-#[derive(Deserialize)]
-struct Envelope {
-    error: Body,
-}
-
-#[derive(Deserialize)]
-struct Body {
-    code: String,
-    #[serde(default)]
-    message: String,
-    max_request: Option<u64>,
-    /// Seconds.
-    interval: Option<u64>,
 }
 
 impl Failed {
@@ -50,30 +35,28 @@ impl Failed {
     }
 
     pub(super) fn of(http: http::Error) -> Failed {
-        let body = serde_json::from_slice::<Envelope>(http.body());
-        let body = body.map(|envelope| envelope.error).ok();
-        let status = http.status();
-        let kind = kind(&http, body.as_ref());
-        let said = match &body {
-            Some(body) => {
-                let limit = body.max_request.zip(body.interval);
+        let body: Value = serde_json::from_slice(http.body()).unwrap_or_default();
+        let body = &body["error"];
+        let code = body["code"].as_str();
+        let interval = body["interval"].as_u64();
+        let kind = kind(&http, code);
+        let said = match code {
+            Some(code) => {
+                let limit = body["max_request"].as_u64().zip(interval);
                 let limit = limit.map_or_else(String::new, |(calls, seconds)| {
                     format!("; {calls} calls in {seconds} s")
                 });
-                let (message, code) = (shortened(&body.message), shortened(&body.code));
-                format!("{}: {message} ({code}{limit})", http.call)
+                let message = shortened(body["message"].as_str().unwrap_or_default());
+                format!("{}: {message} ({}{limit})", http.call, shortened(code))
             }
             None => http.to_string(),
         };
-        let hint = hint(&http, &kind, body.is_some());
+        let hint = hint(&http, &kind, code.is_some());
         Failed {
             error: Error::new(kind, said + hint),
-            status,
-            interval: body
-                .as_ref()
-                .and_then(|body| body.interval)
-                .map(Duration::from_secs),
-            code: body.map(|body| body.code),
+            status: http.status(),
+            interval: interval.map(Duration::from_secs),
+            code: code.map(str::to_owned),
         }
     }
 }
@@ -91,8 +74,7 @@ impl From<Error> for Failed {
 
 /// What it means. What has no meaning for nodes is no `NotFound`: only `SERVER_NOT_FOUND` says that a server does not
 /// exist, and only where one was asked for.
-fn kind(http: &http::Error, body: Option<&Body>) -> ErrorKind {
-    let code = body.map(|body| body.code.as_str());
+fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
     match (&http.kind, http.status(), code) {
         (Kind::Refused(_), ..) => ErrorKind::Refused,
         (Kind::Token(_), ..) | (_, Some(401), _) => ErrorKind::Unauthorized,

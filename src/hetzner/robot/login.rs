@@ -3,8 +3,9 @@
 
 use crate::http::{Credentials, Issuer, Secret, SecretSource};
 use crate::metrics::ROBOT_BLOCKED;
+use crate::provider::lock;
 use jiff::Timestamp;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long refused credentials wait: as long as a block of the IP takes.
@@ -56,26 +57,25 @@ impl Login {
 
     /// The credentials that were shown last did it.
     pub(super) fn accepted(&self) {
-        self.state().refused = None;
+        lock(&self.state).refused = None;
         ROBOT_BLOCKED.set(&["login"], 0.0);
     }
 
     /// The credentials that were shown last did not; asked once more about them, nothing changes.
     pub(super) fn refuse(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let header = state.shown.clone();
         state.note(header, whole_second(Timestamp::now()), self.wait);
     }
 
     /// The IP of this machine may be blocked: no other credentials would do.
     pub(super) fn refuse_all(&self) {
-        self.state()
-            .note(None, whole_second(Timestamp::now()), self.wait);
+        lock(&self.state).note(None, whole_second(Timestamp::now()), self.wait);
     }
 
     /// When a login was refused, and none succeeded since.
     pub(super) fn refused(&self) -> Option<Timestamp> {
-        self.state().refused
+        lock(&self.state).refused
     }
 
     /// Another process was refused then. What is left of the wait is waited, unless a file gets other credentials. A
@@ -85,7 +85,7 @@ impl Login {
         let at = whole_second(at.min(now));
         let passed = Duration::try_from(now.duration_since(at)).unwrap_or_default();
         let header = self.read().ok().and_then(|credentials| credentials.header);
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.refused = state.refused.max(Some(at));
         let left = self.wait.saturating_sub(passed);
         if !left.is_zero() {
@@ -96,7 +96,7 @@ impl Login {
     /// Until when no login is tried.
     pub(super) fn blocked_until(&self) -> Option<Timestamp> {
         let header = self.read().ok()?.header;
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.obstacle(header.as_ref()).map(|refusal| refusal.ends)
     }
 
@@ -108,16 +108,12 @@ impl Login {
         credentials.secrets.push(user);
         Ok(credentials)
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Issuer for Login {
     fn current(&self) -> Result<Credentials, String> {
         let credentials = self.read()?;
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some(refusal) = state.obstacle(credentials.header.as_ref()) {
             return Err(format!(
                 "Robot refused a login at {}; the next one is tried at {}, or when a file of ROBOT_USER_FILE or \

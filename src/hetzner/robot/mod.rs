@@ -66,7 +66,7 @@ impl Robot {
         let (user, password) = settings.credentials?;
         let login = Arc::new(Login::new(user, password, time_scale));
         Some(Robot {
-            http: client(settings.endpoint, http::Login(login.clone())),
+            http: client(settings.endpoint, login.clone()),
             login,
             budget: Budget::new(settings.rate_limit_wait, time_scale),
             calling: Mutex::default(),

@@ -3,6 +3,7 @@
 use crate::http::{Login, Proxy, SecretSource, Tls, TlsSource};
 use crate::text::{is_this_machine, leaves_unencrypted};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a credential plugin may take: so short that a thread that waits for one does not count as dead.
@@ -48,7 +49,7 @@ impl Access {
             server: server.to_owned(),
             tls: Tls::default().into(),
             proxy: None,
-            login: SecretSource::none().into(),
+            login: Arc::new(SecretSource::none()),
             namespace: None,
             origin: "no credentials".into(),
             named_by: String::new(),

@@ -13,6 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The extension that is for credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
@@ -61,7 +62,7 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Strin
         server,
         tls: TlsSource::files(tls, move || tls_of(&cluster, &user)),
         proxy,
-        login: login.unwrap_or_else(|| SecretSource::none().into()),
+        login: login.unwrap_or_else(|| Arc::new(SecretSource::none())),
         namespace: context
             .fields
             .namespace
@@ -174,7 +175,7 @@ fn login(
         fields.client_certificate.is_some() || fields.client_certificate_data.is_some();
     let plugin = plugin.filter(|_| !has_certificate);
     let known = token.or(basic);
-    Ok(known.or_else(|| Some(Login(plugin?.shared()))))
+    Ok(known.or_else(|| Some(plugin?.shared())))
 }
 
 fn identity(user: &Entry<User>) -> Result<Option<Identity>, String> {
@@ -204,7 +205,7 @@ fn token(user: &Entry<User>) -> Result<Option<Login>, String> {
         let file = user.path(path);
         let token = SecretSource::file(file.clone(), None);
         return match token.current() {
-            Ok(_) => Ok(Some(token.into())),
+            Ok(_) => Ok(Some(Arc::new(token))),
             Err(_) if !file.exists() => Err(user.no_file("tokenFile", "token")),
             Err(why) => Err(user.error("tokenFile", why)),
         };
@@ -214,7 +215,7 @@ fn token(user: &Entry<User>) -> Result<Option<Login>, String> {
     };
     let secret = Secret::new(text);
     match secret.check() {
-        Ok(()) => Ok(Some(SecretSource::fixed(secret).into())),
+        Ok(()) => Ok(Some(Arc::new(SecretSource::fixed(secret)))),
         Err(why) => Err(user.error("token", why)),
     }
 }
@@ -234,5 +235,5 @@ fn basic(user: &Entry<User>) -> Result<Option<Login>, String> {
         ));
     }
     let password = Secret::exactly(password.as_deref().unwrap_or_default().to_owned());
-    Ok(Some(Credentials::basic(name, &password).into()))
+    Ok(Some(Arc::new(Credentials::basic(name, &password))))
 }

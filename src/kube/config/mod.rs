@@ -12,6 +12,7 @@ use crate::http::{Roots, SecretSource, Tls, TlsSource, parse_authorities, read_f
 use access::server_url;
 use entry::shown;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Reads what is there and says how to reach the cluster. No call is made.
 pub fn load(options: &Options) -> Result<Access, String> {
@@ -97,7 +98,7 @@ fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, String> {
         server: format!("https://{host}:{port}"),
         tls: TlsSource::files(tls, move || tls_of(&ca_path)),
         proxy: None,
-        login: SecretSource::file(mount.join("token"), None).into(),
+        login: Arc::new(SecretSource::file(mount.join("token"), None)),
         namespace: std::fs::read_to_string(mount.join("namespace")).ok(),
         origin: "in-cluster service account".into(),
         named_by: String::new(),

@@ -162,7 +162,11 @@ const CASES: &[Case] = &[
 ];
 
 /// Those that have tests of their own, in `certificates` and `primary_ips`.
-const ELSEWHERE: [&str; 6] = [
+const ELSEWHERE: [&str; 10] = [
+    "share",
+    "share-namespaces",
+    "external",
+    "external-targets",
     "certificate-type",
     "http-managed-certificate-name",
     "http-managed-certificate-domains",

@@ -8,6 +8,7 @@ mod checks;
 mod dedicated;
 mod environment;
 mod finding;
+mod group;
 mod limits;
 mod model;
 mod names;

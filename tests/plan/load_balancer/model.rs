@@ -124,7 +124,8 @@ fn create_one(state: &mut Observed, create: &Value) {
     let name = text(&create["name"]);
     let taken = state.balancers.iter().any(|one| one.name == name);
     assert!(!taken, "uniqueness_error: {name}");
-    let id = 1000 + state.balancers.len() as u64;
+    let ids = state.balancers.iter().map(|one| one.id);
+    let id = 1 + ids.max().unwrap_or_default().max(999);
     let mut balancer = fresh(id, &name, create["load_balancer_type"].as_str().unwrap());
     balancer.labels = labels(create);
     let places = (create["location"].as_str(), create["network_zone"].as_str());

@@ -142,6 +142,18 @@ impl World {
         snapshot.plan_removal(&self.service, &self.all_nodes())
     }
 
+    pub fn release(&self) -> LoadBalancerPlan {
+        let snapshot = self.snapshot();
+        snapshot.plan_release(&self.service, &self.all_nodes())
+    }
+
+    /// The plan as it would be, and the change that makes it so.
+    pub fn assigned(&self, id: u64) -> Option<(LoadBalancerPlan, Option<Box<dyn Change>>)> {
+        let (snapshot, change) = self.snapshot().assigned(id, &self.service)?;
+        let plan = snapshot.plan(&self.service, &self.nodes, &self.all_nodes());
+        Some((plan, change))
+    }
+
     /// The cluster; nodes that are offered are among its nodes.
     fn all_nodes(&self) -> Cluster {
         let mut cluster = self.cluster.clone();

@@ -98,7 +98,7 @@ fn cell(row: Option<&Row>) -> String {
         Step::Replace => " ±",
         Step::Cannot => " !",
     };
-    format!("{}{step}", row.state.word())
+    format!("{}{step}", row.state.name())
 }
 
 #[test]

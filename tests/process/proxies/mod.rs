@@ -182,7 +182,7 @@ fn client(base: String, tls: Tls, proxies: Proxies, token: SecretSource) -> http
         base,
         tls: tls.into(),
         proxies,
-        login: token.into(),
+        login: std::sync::Arc::new(token),
         connect_timeout: Duration::from_millis(500),
         timing: Timing {
             read_timeout: Duration::from_secs(5),

@@ -7,11 +7,12 @@ mod program;
 
 use super::entry::{Entry, User};
 use crate::http::{self, Identity, Issuer, Pem, Secret};
+use crate::provider::lock;
 use jiff::Timestamp;
 use program::Program;
 use serde::Deserialize;
 use serde_json::Value;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// So long before their end credentials are renewed, or a tenth of their life, whichever is shorter.
@@ -26,9 +27,8 @@ pub(super) struct Plugin {
     place: String,
     program: Program,
     time_limit: Duration,
-    held: Mutex<Held>,
     /// Locked while the program runs.
-    running: Mutex<()>,
+    held: Mutex<Held>,
 }
 
 #[derive(Default)]
@@ -66,29 +66,27 @@ impl Plugin {
             program: Program::of(user, exec, cluster_info)?,
             time_limit,
             held: Mutex::default(),
-            running: Mutex::default(),
         }))
     }
 
     /// The one that is in use already, if there is such a one.
     pub(super) fn shared(self) -> Arc<dyn Issuer> {
-        let mut plugins = PLUGINS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plugins = lock(&PLUGINS);
         plugins.retain(|plugin| plugin.strong_count() > 0);
         let same = plugins
             .iter()
             .filter_map(Weak::upgrade)
             .find(|plugin| (&plugin.place, &plugin.program) == (&self.place, &self.program));
-        Arc::new(same.unwrap_or_else(|| {
+        same.unwrap_or_else(|| {
             let plugin = Arc::new(self);
             plugins.push(Arc::downgrade(&plugin));
             plugin
-        }))
+        })
     }
 
-    /// Runs the program and keeps what it says. `running` is locked.
-    fn run(&self) {
+    /// Runs the program and keeps what it says.
+    fn run(&self, held: &mut Held) {
         let printed = self.program.run(self.time_limit);
-        let mut held = self.held();
         held.runs += 1;
         match printed.and_then(|printed| parse(&printed, self.program.version, held.runs)) {
             Ok((issued, end_at)) => {
@@ -105,14 +103,6 @@ impl Plugin {
                 held.failure = Some((Instant::now(), why));
             }
         }
-    }
-
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_running(&self) -> MutexGuard<'_, ()> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -138,67 +128,34 @@ fn lead(end: Timestamp) -> Duration {
     RENEWED_BEFORE.min(life / 10)
 }
 
-impl Issuer for Arc<Plugin> {
+impl Issuer for Plugin {
     /// From memory as long as that is good.
     fn current(&self) -> Result<http::Credentials, String> {
-        let plugin = self;
-        let good = || {
-            let held = plugin.held();
-            (held.good(Timestamp::now()), held.fresh_failure().is_some())
-        };
-        if let (Some((issued, is_due)), has_failed) = good() {
-            if is_due && !has_failed {
-                renew_meanwhile(plugin);
-            }
-            return Ok(issued);
+        let mut held = lock(&self.held);
+        let is_due = held.good(Timestamp::now()).is_none_or(|(_, is_due)| is_due);
+        if is_due && held.fresh_failure().is_none() {
+            self.run(&mut held);
         }
-        let _running = plugin.lock_running();
-        // Another thread may have run it while this one waited.
-        if let (None, false) = good() {
-            plugin.run();
-        }
-        let held = plugin.held();
         match (held.good(Timestamp::now()), &held.failure) {
             (Some((issued, _)), _) => Ok(issued),
             (None, Some((_, why))) => Err(why.clone()),
             (None, None) => Err(format!(
                 "{}: the credentials ended before they could be used",
-                plugin.place
+                self.place
             )),
         }
     }
 
     /// Others are asked for, unless that was done since.
     fn refused(&self, number: u64) {
-        let plugin = self;
-        let _running = plugin.lock_running();
+        let mut held = lock(&self.held);
         let is_refused = |it: &mut Credentials| it.issued.number == number;
-        let refused = plugin.held().credentials.take_if(is_refused);
-        if refused.is_some() {
-            plugin.run();
-            if let Some(why) = plugin.held().fresh_failure() {
+        if held.credentials.take_if(is_refused).is_some() {
+            self.run(&mut held);
+            if let Some(why) = held.fresh_failure() {
                 log::warn!("{why}");
             }
         }
-    }
-}
-
-/// The credentials there are stay in use: no call waits for the program.
-fn renew_meanwhile(plugin: &Arc<Plugin>) {
-    let plugin = Arc::clone(plugin);
-    let renew = move || {
-        // Another thread runs it already.
-        let Ok(_running) = plugin.running.try_lock() else {
-            return;
-        };
-        let is_due = plugin.held().good(Timestamp::now());
-        if is_due.is_none_or(|(_, is_due)| is_due) {
-            plugin.run();
-        }
-    };
-    let thread = std::thread::Builder::new().name("exec".into());
-    if let Err(error) = thread.spawn(renew) {
-        log::warn!("credentials are not renewed ahead of their end: {error}");
     }
 }
 

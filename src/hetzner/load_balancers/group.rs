@@ -1,0 +1,611 @@
+//! Services that use one load balancer together: which ones, whose each port is, and what is theirs on it.
+//!
+//! | annotation of the Service | its load balancer |
+//! |---|---|
+//! | none of these | its own |
+//! | `share` | its group's: made with the first Service of the group, deleted with the last |
+//! | `external` | somebody else's: only our ports and targets on it are changed |
+//!
+//! Each Service is planned by itself, for its own ports. What is about the whole load balancer follows from all Services
+//! of the group, the oldest first, so that it is the same in the plan of each.
+//!
+//! Whose a port is says a label of the load balancer, which is written before the port. Without its label, as Terraform
+//! leaves it, a port is the Service's that has this port with this node port.
+
+use super::annotations::{self as a, PREFIX};
+use super::balancer::{LoadBalancer, TargetId};
+use super::listener::{Listener, PortField as F};
+use super::names::{
+    self, CLUSTER_UID, EXTERNAL, GROUP, PORT, RELEASED, SERVICE, SERVICE_UID, TARGETS_BEFORE,
+    port_label,
+};
+use super::parser::{AnnotationParser, value_of};
+use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Service};
+use crate::text;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A redirect answers here itself.
+pub(super) const HTTP_PORT: u16 = 80;
+
+/// What comes before the ID or name of an external load balancer in [`key`].
+const OF_EXTERNAL: &str = "external:";
+
+/// As long as a label's value may be.
+const LABEL_LENGTH: usize = 63;
+
+/// In the label [`TARGETS_BEFORE`]: any may have been there before.
+const ALL: &str = "all";
+const NONE: &str = "none";
+
+/// The group of one Service.
+pub(super) struct Group<'a> {
+    pub(super) of: Use<'a>,
+    /// All Services of the group, the oldest first.
+    pub(super) members: Vec<&'a Service>,
+    service: &'a Service,
+    cluster: &'a Cluster,
+}
+
+/// Which load balancer it is.
+#[derive(Clone, Copy)]
+pub(super) enum Use<'a> {
+    Own,
+    Shared(Share<'a>),
+    /// None: only a manifest is checked, or the Service may not use it, which is a problem.
+    External(Option<&'a LoadBalancer>),
+}
+
+/// A group's name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Share<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+}
+
+/// Whose a port of a load balancer is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// The planned Service.
+    This,
+    /// Another Service of the group.
+    Member,
+    /// A Service of this cluster that does not exist any more.
+    Gone,
+    /// Anybody else, or it is not known.
+    Other,
+}
+
+impl<'a> Share<'a> {
+    fn parse(text: &'a str, own_namespace: &'a str) -> Result<Share<'a>, String> {
+        let (namespace, name) = text.split_once('/').unwrap_or((own_namespace, text));
+        let is_inner = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+        let fits = |text: &str| {
+            let bytes = text.as_bytes();
+            bytes.len() <= LABEL_LENGTH
+                && bytes.iter().all(|one| is_inner(*one) || *one == b'-')
+                && bytes.first().is_some_and(|one| is_inner(*one))
+                && bytes.last().is_some_and(|one| is_inner(*one))
+        };
+        match fits(namespace) && fits(name) {
+            true => Ok(Share { namespace, name }),
+            false => Err(
+                "write NAME or NAMESPACE/NAME, each of lower-case letters, digits and dashes"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    fn key(self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Those that may share it, of those that ask for it: the Services of its namespace, and of the namespaces that one
+    /// of these lists.
+    fn members(self, all: &[Service]) -> impl Iterator<Item = &Service> {
+        let hosts = all
+            .iter()
+            .filter(move |one| one.namespace == self.namespace);
+        let lists = hosts.filter_map(|one| value_of(one, &a::SHARE_NAMESPACES));
+        let guests: Vec<&str> = lists
+            .flat_map(|list| list.split(','))
+            .map(str::trim)
+            .collect();
+        all.iter().filter(move |one| {
+            one.namespace == self.namespace
+                || guests
+                    .iter()
+                    .any(|guest| *guest == "*" || *guest == one.namespace)
+        })
+    }
+}
+
+/// The text that is equal for all Services of a group; see `LoadBalancers::group`.
+pub(in crate::hetzner) fn key(
+    namespace: &str,
+    annotations: &mut dyn Iterator<Item = (&str, &str)>,
+) -> Option<String> {
+    let set = annotations.filter_map(|(key, value)| {
+        let (name, value) = (key.strip_prefix(PREFIX)?, value.trim());
+        let is = |annotation: &a::Annotation| name.eq_ignore_ascii_case(annotation.name);
+        match (is(&a::SHARE), is(&a::EXTERNAL)) {
+            _ if value.is_empty() => None,
+            (true, _) => Share::parse(value, namespace).ok().map(Share::key),
+            (_, true) => Some(format!("{OF_EXTERNAL}{value}")),
+            _ => None,
+        }
+    });
+    set.last()
+}
+
+/// What the Service says of it, and what others do. What is wrong is in `parser` afterwards. `balancers`: all; none: only
+/// a manifest is checked.
+pub(super) fn group<'a>(
+    parser: &mut AnnotationParser<'a>,
+    service: &'a Service,
+    balancers: Option<&'a [LoadBalancer]>,
+    cluster: &'a Cluster,
+) -> Group<'a> {
+    let text = |annotation| value_of(service, annotation);
+    let shared = parser.read(&a::SHARE, None, |value| {
+        Share::parse(value, &service.namespace).map(|_| ())
+    });
+    let share = text(&a::SHARE).filter(|_| shared.is_some());
+    let share = share.and_then(|text| Share::parse(text, &service.namespace).ok());
+    let mut group = Group {
+        of: Use::Own,
+        members: Vec::new(),
+        service,
+        cluster,
+    };
+    let named = |key: String| cluster.groups.get(&key).map_or(&[][..], Vec::as_slice);
+    match (share, text(&a::EXTERNAL)) {
+        (None, None) => {}
+        (Some(_), Some(_)) => {
+            parser.problem(format!(
+                "annotations {} and {} contradict each other: remove one",
+                a::SHARE.key(),
+                a::EXTERNAL.key()
+            ));
+        }
+        (Some(share), None) => {
+            group.of = Use::Shared(share);
+            group.members.extend(share.members(named(share.key())));
+            let is_member = group.members.iter().any(|one| one.uid == service.uid);
+            let is_own = service.namespace == share.namespace || balancers.is_none();
+            if !is_own && !is_member {
+                parser.problem(format!(
+                    "annotation {}: no Service that shares {:?} in namespace {} allows it: it needs annotation {} with \
+                     \"{}\" there",
+                    a::SHARE.key(),
+                    share.name,
+                    share.namespace,
+                    a::SHARE_NAMESPACES.key(),
+                    service.namespace
+                ));
+            }
+        }
+        (None, Some(text)) => {
+            let found = balancers.and_then(|all| external(parser, service, all, text));
+            group.of = Use::External(found);
+            if let Some(found) = found {
+                let names = [found.id.to_string(), found.name.clone()];
+                let all = names
+                    .iter()
+                    .flat_map(|name| named(format!("{OF_EXTERNAL}{name}")));
+                group
+                    .members
+                    .extend(all.filter(|one| is_allowed(found, one)));
+            }
+        }
+    }
+    // As it is now.
+    let is_released = |one: &Service| released(balancers.unwrap_or_default(), &one.uid).is_some();
+    group
+        .members
+        .retain(|one| one.uid != service.uid && !is_released(one));
+    group.members.push(service);
+    group
+        .members
+        .sort_by_key(|one| (one.created.is_none(), one.created, &one.uid));
+    parser.join(&group.members, group.is_external());
+    group
+}
+
+fn is_allowed(balancer: &LoadBalancer, service: &Service) -> bool {
+    let namespace = balancer.labels.get(EXTERNAL);
+    namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)
+}
+
+/// The one that the annotation names, by its ID, else by its name.
+fn external<'a>(
+    parser: &mut AnnotationParser,
+    service: &Service,
+    all: &'a [LoadBalancer],
+    text: &str,
+) -> Option<&'a LoadBalancer> {
+    let key = a::EXTERNAL.key();
+    let by_id = all.iter().find(|one| one.id.to_string() == text);
+    let Some(found) = by_id.or_else(|| all.iter().find(|one| one.name == text)) else {
+        let quoted = text::quoted(text);
+        parser.problem(format!(
+            "annotation {key}: the project has no load balancer {quoted}"
+        ));
+        return None;
+    };
+    if !is_allowed(found, service) {
+        parser.problem(format!(
+            "annotation {key}: the owner of load balancer {} does not allow it to namespace {}: to allow it, hcloud \
+             load-balancer add-label --overwrite {} {EXTERNAL}={}",
+            found.shown(),
+            service.namespace,
+            found.id,
+            service.namespace
+        ));
+        return None;
+    }
+    Some(found)
+}
+
+/// The one that was this Service's when its management ended.
+pub(super) fn released<'a>(balancers: &'a [LoadBalancer], uid: &str) -> Option<&'a LoadBalancer> {
+    let is_it = |one: &&LoadBalancer| one.labels.get(RELEASED).is_some_and(|of| of == uid);
+    balancers.iter().find(is_it)
+}
+
+/// Numbers of ports that have a label, with the UID in it.
+fn labelled_ports(balancer: &LoadBalancer) -> impl Iterator<Item = (u16, &String)> {
+    let all = balancer.labels.range(PORT.to_owned()..);
+    let all = all.map_while(|(label, uid)| Some((label.strip_prefix(PORT)?, uid)));
+    all.filter_map(|(number, uid)| Some((number.parse().ok()?, uid)))
+}
+
+/// Those that carry the UID of a Service, on themselves or on one of their ports; and external ones that lost the label.
+pub(super) fn owned<'a>(
+    balancers: &'a [LoadBalancer],
+    service: &Service,
+) -> impl Iterator<Item = &'a LoadBalancer> {
+    balancers.iter().filter(|one| {
+        let mut ports = one.services.iter();
+        let mut uids = uids(one);
+        !service.uid.is_empty()
+            && (uids.any(|uid| *uid == service.uid)
+                || is_in_status(service, one) && ports.any(|port| is_of(service, one, port)))
+    })
+}
+
+/// One of its addresses is in the status of the Service.
+pub(super) fn is_in_status(service: &Service, balancer: &LoadBalancer) -> bool {
+    let mut all = service.addresses.iter();
+    all.any(|text| text.parse().is_ok_and(|ip| balancer.has_address(ip)))
+}
+
+/// Is it a port of this Service, by its label, or on an external one without label by both port numbers?
+pub(super) fn is_of(service: &Service, balancer: &LoadBalancer, port: &Listener) -> bool {
+    match balancer.labels.get(&port_label(port.listen_port)) {
+        Some(uid) => *uid == service.uid,
+        None => balancer.labels.contains_key(EXTERNAL) && is_port_of(service, port),
+    }
+}
+
+fn is_port_of(service: &Service, port: &Listener) -> bool {
+    let destination = port.get(F::DestinationPort).and_then(Value::as_u64);
+    tcp(service).any(|(number, to)| {
+        number == port.listen_port && to.is_some() && to.map(u64::from) == destination
+    })
+}
+
+/// UIDs of all Services that it says it is of.
+pub(super) fn uids(balancer: &LoadBalancer) -> impl Iterator<Item = &String> {
+    let own = balancer.labels.get(SERVICE_UID).into_iter();
+    own.chain(labelled_ports(balancer).map(|(_, uid)| uid))
+}
+
+/// Do other living Services of this cluster use it, or are they to?
+pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cluster) -> bool {
+    let has_port = |of: &String| of != uid && cluster.service_uids.contains(of);
+    let mut ports = labelled_ports(balancer);
+    let of_group = balancer.labels.get(GROUP);
+    let names = [balancer.id.to_string(), balancer.name.clone()];
+    let mut groups = cluster.groups.iter();
+    ports.any(|(_, uid)| has_port(uid))
+        || groups.any(|(key, all)| match key.strip_prefix(OF_EXTERNAL) {
+            Some(name) => {
+                let mut all = all.iter();
+                names.iter().any(|one| one == name)
+                    && all.any(|one| one.uid != uid && is_allowed(balancer, one))
+            }
+            None => Share::parse(key, "").is_ok_and(|share| {
+                Some(&share.label()) == of_group && share.members(all).any(|one| one.uid != uid)
+            }),
+        })
+}
+
+impl Share<'_> {
+    /// The value of the label [`GROUP`].
+    pub(super) fn label(self) -> String {
+        names::label_value(&format!("{}.{}", self.namespace, self.name))
+    }
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn is_own(&self) -> bool {
+        matches!(self.of, Use::Own)
+    }
+
+    pub(super) fn is_external(&self) -> bool {
+        matches!(self.of, Use::External(_))
+    }
+
+    /// The Service that has this port with this node port.
+    pub(super) fn recognised(&self, port: &Listener) -> Option<&'a Service> {
+        let mut members = self.members.iter().copied();
+        members.find(|member| is_port_of(member, port))
+    }
+
+    pub(super) fn owner(&self, balancer: &LoadBalancer, port: &Listener) -> Owner {
+        let has_label = balancer.labels.contains_key(&port_label(port.listen_port));
+        match self.owner_uid(balancer, port) {
+            _ if self.is_own() && !has_label => Owner::This,
+            Some(uid) => self.named(balancer, uid),
+            None => Owner::Other,
+        }
+    }
+
+    /// By the port's label, else by both port numbers, else by the label of the whole.
+    fn owner_uid<'b>(&self, balancer: &'b LoadBalancer, port: &Listener) -> Option<&'b String>
+    where
+        'a: 'b,
+    {
+        let labels = &balancer.labels;
+        let by_label = labels.get(&port_label(port.listen_port));
+        let by_numbers = || Some(&self.recognised(port)?.uid);
+        by_label
+            .or_else(by_numbers)
+            .or_else(|| labels.get(SERVICE_UID))
+    }
+
+    fn named(&self, balancer: &LoadBalancer, uid: &str) -> Owner {
+        let is_ours = balancer.labels.get(CLUSTER_UID) == Some(&self.cluster.uid);
+        if uid == self.service.uid {
+            Owner::This
+        } else if self.members.iter().any(|one| one.uid == uid) {
+            Owner::Member
+        } else if is_ours && !self.is_external() && !self.cluster.service_uids.contains(uid) {
+            Owner::Gone
+        } else {
+            Owner::Other
+        }
+    }
+
+    /// Does it carry the UID of a Service that may not exist any more?
+    pub(super) fn has_unknown_owner(&self, balancer: &LoadBalancer) -> bool {
+        let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
+        !self.is_external()
+            && uids(balancer).any(|uid| !self.cluster.service_uids.contains(uid) && !is_member(uid))
+    }
+
+    /// Is it to be removed, because no Service has it any more?
+    pub(super) fn is_unwanted(&self, balancer: &LoadBalancer, port: &Listener) -> bool {
+        match self.owner(balancer, port) {
+            Owner::This => !tcp(self.service).any(|(number, _)| number == port.listen_port),
+            Owner::Gone => true,
+            Owner::Member | Owner::Other => false,
+        }
+    }
+
+    fn older(&self) -> impl Iterator<Item = &'a Service> {
+        let older = self.members.iter().copied();
+        older.take_while(|one| one.uid != self.service.uid)
+    }
+
+    /// Ports that are on the load balancer, or are to be, and are not this Service's: those of older Services, and
+    /// those that are there and stay.
+    pub(super) fn other_ports(&self, there: Option<&LoadBalancer>) -> BTreeSet<u16> {
+        let older = self.older().flat_map(tcp).map(|(number, _)| number);
+        let found = there.into_iter().flat_map(|balancer| {
+            let stays =
+                |one: &&Listener| matches!(self.owner(balancer, one), Owner::Member | Owner::Other);
+            balancer.services.iter().filter(stays)
+        });
+        older.chain(found.map(|one| one.listen_port)).collect()
+    }
+
+    /// Why this Service can't have a port: who has it keeps it; of several that are to get it, the oldest does.
+    pub(super) fn taken(&self, number: u16, there: Option<&LoadBalancer>) -> Option<String> {
+        let answers = |port: &Listener| {
+            let redirects = port.is_https() && port.is_on(F::RedirectHttp);
+            port.listen_port == number || (number == HTTP_PORT && redirects)
+        };
+        for (balancer, port) in ports_of(there).filter(|(_, port)| answers(port)) {
+            let uid = self.owner_uid(balancer, port);
+            let member = self.members.iter().find(|one| Some(&one.uid) == uid);
+            match self.owner(balancer, port) {
+                Owner::This => return None,
+                Owner::Member => {
+                    // Else it is about to be removed.
+                    if let Some(member) = member.filter(|one| claims(one, number)) {
+                        let name = member.full_name();
+                        return Some(format!("Service {name} has it on this load balancer"));
+                    }
+                }
+                Owner::Gone => {}
+                Owner::Other => {
+                    let shown = balancer.shown();
+                    return Some(format!("load balancer {shown} has it for others"));
+                }
+            }
+        }
+        let older = self.older().find(|one| claims(one, number))?;
+        Some(format!(
+            "Service {}, which is older, asks for it",
+            older.full_name()
+        ))
+    }
+
+    /// Labels of ours besides those of every load balancer; none: to be removed. `ports`: those that the Service gets.
+    pub(super) fn labels(
+        &self,
+        balancer: Option<&LoadBalancer>,
+        ports: &[u16],
+    ) -> BTreeMap<String, Option<String>> {
+        let mut labels = BTreeMap::new();
+        let (uid, numbers) = (
+            &self.service.uid,
+            tcp(self.service).map(|(number, _)| number),
+        );
+        let numbers: Vec<u16> = numbers.collect();
+        let is_own = self.is_own();
+        for (number, of) in balancer.into_iter().flat_map(labelled_ports) {
+            let is_unwanted = match of == uid {
+                true => is_own || !numbers.contains(&number),
+                false => !self.is_external() && !self.cluster.service_uids.contains(of),
+            };
+            if is_unwanted {
+                labels.insert(port_label(number), None);
+            }
+        }
+        match self.of {
+            Use::Own => {
+                labels.insert(GROUP.to_owned(), None);
+                return labels;
+            }
+            Use::Shared(share) => {
+                labels.insert(GROUP.to_owned(), Some(share.label()));
+                let is_used = |one| is_used_by_others(one, uid, self.cluster);
+                if self.members.len() > 1 || balancer.is_some_and(is_used) {
+                    // By it HCCM would remove the ports of the others.
+                    labels.extend([SERVICE_UID, SERVICE].map(|one| (one.to_owned(), None)));
+                }
+            }
+            Use::External(_) => {
+                let label = targets_label(self.cluster);
+                labels.insert(label, balancer.map(|one| self.targets_before(one)));
+            }
+        }
+        let own = ports.iter();
+        labels.extend(own.map(|number| (port_label(*number), Some(uid.clone()))));
+        // Ports that came without a label, or lost it.
+        for (balancer, port) in ports_of(balancer) {
+            let is_ours = matches!(self.owner(balancer, port), Owner::This | Owner::Member);
+            let stays = is_ours && !self.is_unwanted(balancer, port);
+            let label = port_label(port.listen_port);
+            if let Some(of) = self.owner_uid(balancer, port).filter(|_| stays) {
+                labels.entry(label).or_insert(Some(of.clone()));
+            }
+        }
+        labels
+    }
+
+    /// The value of the label [`TARGETS_BEFORE`]: as it is, else what is there before our first port.
+    fn targets_before(&self, balancer: &LoadBalancer) -> String {
+        let value = balancer.labels.get(&targets_label(self.cluster));
+        if let Some(value) = value {
+            return value.clone();
+        }
+        let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
+        let targets: Vec<String> = balancer
+            .single_targets()
+            .map(|(target, _)| in_label(target))
+            .collect();
+        let all = targets.join("_");
+        match targets.is_empty() {
+            // The label was lost.
+            _ if balancer.services.iter().any(is_ours) => ALL.to_owned(),
+            true => NONE.to_owned(),
+            false if all.len() > LABEL_LENGTH || all.contains(':') => ALL.to_owned(),
+            false => all,
+        }
+    }
+
+    /// Is it a target that was on the external load balancer before, or may have been?
+    pub(super) fn is_before(&self, balancer: &LoadBalancer, target: TargetId) -> bool {
+        self.is_external() && is_in(&self.targets_before(balancer), target)
+    }
+}
+
+/// What keeps a target of a load balancer that is not ours from being removed; see [`Group::is_before`].
+pub(super) fn was_before(balancer: &LoadBalancer, target: TargetId, cluster: &Cluster) -> bool {
+    let value = balancer.labels.get(&targets_label(cluster));
+    is_in(value.map_or(ALL, String::as_str), target)
+}
+
+fn is_in(value: &str, target: TargetId) -> bool {
+    value == ALL || value.split('_').any(|one| one == in_label(target))
+}
+
+fn in_label(target: TargetId) -> String {
+    match target {
+        TargetId::Server(id) => id.to_string(),
+        TargetId::Address(ip) => ip.to_string(),
+    }
+}
+
+/// Name of the label that says which targets were there before.
+pub(super) fn targets_label(cluster: &Cluster) -> String {
+    format!("{TARGETS_BEFORE}{}", cluster.uid)
+}
+
+/// How a load balancer is used, as its labels say.
+pub(super) fn use_of(balancer: &LoadBalancer) -> BalancerUse {
+    let has = |label: &str| balancer.labels.contains_key(label);
+    if has(EXTERNAL) {
+        BalancerUse::External
+    } else if has(GROUP) {
+        BalancerUse::Shared
+    } else if has(RELEASED) {
+        BalancerUse::Released
+    } else {
+        BalancerUse::Own
+    }
+}
+
+/// Of its group, as its label says it.
+pub(super) fn name(balancer: &LoadBalancer) -> Option<String> {
+    Some(balancer.labels.get(GROUP)?.replacen('.', "/", 1))
+}
+
+/// Whose each port is, where it is not one Service's own.
+pub(super) fn port_owners(balancer: &LoadBalancer, cluster: &Cluster) -> Vec<PortOwner> {
+    let ports = balancer.services.iter().map(|port| {
+        let uid = balancer.labels.get(&port_label(port.listen_port));
+        let mut members = cluster.groups.values().flatten();
+        let member = members.find(|one| Some(&one.uid) == uid);
+        PortOwner {
+            port: port.listen_port,
+            uid: uid.cloned(),
+            service: member.map(Service::full_name),
+        }
+    });
+    match use_of(balancer) {
+        BalancerUse::Own | BalancerUse::Released => Vec::new(),
+        BalancerUse::Shared | BalancerUse::External => ports.collect(),
+    }
+}
+
+fn ports_of(balancer: Option<&LoadBalancer>) -> impl Iterator<Item = (&LoadBalancer, &Listener)> {
+    let all = balancer.into_iter();
+    all.flat_map(|one| one.services.iter().map(move |port| (one, port)))
+}
+
+/// Number and node port of the ports that a load balancer can have.
+fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)> + '_ {
+    let ports = service.ports.iter();
+    let ports = ports.filter(|port| port.protocol == Protocol::Tcp);
+    ports.map(|port| (port.port, port.node_port))
+}
+
+/// A redirect from HTTP needs port 80.
+fn claims(service: &Service, number: u16) -> bool {
+    let sets = |annotation: &a::Annotation, value: &str| {
+        service.annotations.iter().any(|(key, has)| {
+            let name = key
+                .strip_prefix(PREFIX)
+                .and_then(|key| key.split('.').next());
+            name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name))
+                && has.trim().eq_ignore_ascii_case(value)
+        })
+    };
+    let redirects = || sets(&a::HTTP_REDIRECT_HTTP, "true") && sets(&a::PROTOCOL, "https");
+    tcp(service).any(|(own, _)| own == number) || (number == HTTP_PORT && redirects())
+}

@@ -1,0 +1,865 @@
+//! Services that use one load balancer together, and load balancers of somebody else. The plan as tables, and in any
+//! history.
+
+use crate::load_balancer::model::{apply, fresh};
+use crate::load_balancer::random::Random;
+use crate::load_balancer::support::{World, lines, port, word, words};
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::annotations::PREFIX;
+use ccm::hetzner::load_balancers::{
+    CREATED, EXTERNAL, GROUP, Listener, LoadBalancer, PORT, PortField, RELEASED, Reference,
+    SERVICE_UID, TARGETS_BEFORE, Target,
+};
+use ccm::provider::{Change, LoadBalancerPlan, Reason, Service, ServicePort};
+use jiff::Timestamp;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// Several Services beside one cloud.
+struct Cluster {
+    world: World,
+    /// By UID.
+    services: BTreeMap<String, Member>,
+}
+
+#[derive(Clone)]
+struct Member {
+    service: Service,
+    is_deleted: bool,
+}
+
+impl Cluster {
+    fn new() -> Cluster {
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.cluster.service_uids.clear();
+        Cluster {
+            world,
+            services: BTreeMap::new(),
+        }
+    }
+
+    /// `age`: the larger, the older.
+    fn add(&mut self, uid: &str, age: i64, ports: &[u16], annotations: &[(&str, &str)]) {
+        let (namespace, name) = uid.split_once('.').unwrap_or(("default", uid));
+        let mut service = Service {
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: uid.into(),
+            created: Some(Timestamp::from_second(1_000_000 - age).unwrap()),
+            ..Service::default()
+        };
+        // Each Service has node ports of its own.
+        let number = uid.trim_start_matches(char::is_alphabetic).parse::<u16>();
+        let base = 30_000 + number.unwrap_or(u16::try_from(age).unwrap()) * 100;
+        service.ports = (0_u16..)
+            .zip(ports)
+            .map(|(at, number)| {
+                let mut port = port(&format!("p{number}"), *number);
+                port.node_port = Some(base + at);
+                port
+            })
+            .collect();
+        for (name, value) in annotations {
+            service
+                .annotations
+                .insert(format!("{PREFIX}{name}"), (*value).into());
+        }
+        let is_deleted = false;
+        self.services.insert(
+            uid.into(),
+            Member {
+                service,
+                is_deleted,
+            },
+        );
+    }
+
+    fn set(&mut self, uid: &str, name: &str, value: Option<&str>) {
+        let annotations = &mut self.services.get_mut(uid).unwrap().service.annotations;
+        match value {
+            Some(value) => annotations.insert(format!("{PREFIX}{name}"), value.into()),
+            None => annotations.remove(&format!("{PREFIX}{name}")),
+        };
+    }
+
+    fn take_service(&mut self, uid: &str) -> Member {
+        let member = self.services[uid].clone();
+        let all = self.services.values();
+        self.world.cluster.service_uids = all.clone().map(|one| one.service.uid.clone()).collect();
+        let mut groups: HashMap<String, Vec<Service>> = HashMap::new();
+        let living = all.filter(|one| !one.is_deleted).map(|one| &one.service);
+        for service in living {
+            let text = |name: &str| service.annotations.get(&format!("{PREFIX}{name}"));
+            let key = match (text("share"), text("external")) {
+                (Some(name), _) if name.contains('/') => name.clone(),
+                (Some(name), _) => format!("{}/{name}", service.namespace),
+                (None, Some(name)) => format!("external:{name}"),
+                (None, None) => continue,
+            };
+            groups.entry(key).or_default().push(service.clone());
+        }
+        for group in groups.values_mut() {
+            group.sort_by_key(|one| (one.created, one.uid.clone()));
+        }
+        self.world.cluster.groups = groups;
+        self.world.service = member.service.clone();
+        member
+    }
+
+    fn plan(&mut self, uid: &str) -> LoadBalancerPlan {
+        match self.take_service(uid).is_deleted {
+            true => self.world.removal(),
+            false => self.world.plan(),
+        }
+    }
+
+    /// What the controller does for one Service until `most` changes are made. True: nothing is left to do.
+    fn work(&mut self, uid: &str, most: usize, made: &mut Vec<String>) -> bool {
+        let mut left = most;
+        for _ in 0..6 {
+            let mut plan = self.plan(uid);
+            let is_deleted = self.services[uid].is_deleted;
+            if plan.obstacle.is_some() {
+                return true;
+            }
+            if plan.changes.is_empty() {
+                if is_deleted {
+                    self.services.remove(uid);
+                    return true;
+                }
+                // The status comes first.
+                let status = plan.status.clone().unwrap_or_default();
+                let status: Vec<String> = status.into_iter().filter_map(|one| one.ip).collect();
+                if !plan.is_released {
+                    self.services.get_mut(uid).unwrap().service.addresses = status;
+                }
+                plan.changes = std::mem::take(&mut plan.leaves);
+            }
+            if plan.changes.is_empty() {
+                return true;
+            }
+            for change in plan.changes {
+                if left == 0 {
+                    return false;
+                }
+                left -= 1;
+                made.push(format!("{uid}: {}", change.description().done().join(", ")));
+                self.check_write(uid, &*change);
+                let before = self.served();
+                let anew = apply(&mut self.world.state, &*change);
+                let after = self.served();
+                assert!(before.is_subset(&after), "a served port is lost: {made:#?}");
+                if anew {
+                    break;
+                }
+            }
+        }
+        panic!("no end: {made:#?}");
+    }
+
+    /// Whatever the plan: others' things stay.
+    fn check_write(&self, uid: &str, change: &dyn Change) {
+        let json = change.json();
+        let Some(id) = json["loadBalancer"].as_u64() else {
+            return;
+        };
+        let balancer = self.balancer(id);
+        let is_ours = balancer.labels.contains_key(CREATED);
+        match word(change).as_str() {
+            "delete" => {
+                assert!(is_ours, "{uid} deletes {} of others", balancer.name);
+                let living = self.uids_on(balancer).into_iter().filter(|one| one != uid);
+                let living: Vec<String> = living.filter(|one| self.lives(one)).collect();
+                assert!(living.is_empty(), "{uid} deletes what {living:?} use");
+            }
+            "delete_service" | "update_service" => {
+                let number = &json["request"]["listen_port"];
+                assert_ne!(*number, 6443, "{uid} touches a port of others");
+            }
+            "add_service" | "add_target" => {}
+            "remove_target" => {
+                let server = json["request"]["server"]["id"].as_u64();
+                assert!(
+                    is_ours || server != Some(1),
+                    "a target that was there before"
+                );
+            }
+            "edit" => assert!(is_ours || json["request"]["name"].is_null(), "renamed"),
+            other => assert!(is_ours, "{uid}: {other} on what is not ours"),
+        }
+    }
+
+    /// Ports of living Services that are served at an address of their status.
+    fn served(&self) -> BTreeSet<(String, u16)> {
+        let living = self.services.values().filter(|one| !one.is_deleted);
+        let pairs = living.flat_map(|one| {
+            let balancers = self.world.state.balancers.iter();
+            balancers.map(move |balancer| (&one.service, balancer))
+        });
+        let pairs = pairs.filter(|(service, balancer)| {
+            let ip = balancer.public_net.ipv4.ip.map(|ip| ip.to_string());
+            ip.is_some_and(|ip| service.addresses.contains(&ip))
+        });
+        let ports = pairs.flat_map(|(service, balancer)| {
+            let served = |one: &&ServicePort| balancer.services.iter().any(|port| is_it(port, one));
+            let served = service.ports.iter().filter(served);
+            served.map(|port| (service.uid.clone(), port.port))
+        });
+        ports.collect()
+    }
+
+    fn lives(&self, uid: &str) -> bool {
+        self.services.get(uid).is_some_and(|one| !one.is_deleted)
+    }
+
+    fn uids_on(&self, balancer: &LoadBalancer) -> BTreeSet<String> {
+        let labels = balancer.labels.iter();
+        let is_uid = |label: &str| label == SERVICE_UID || label.starts_with(PORT);
+        let labels = labels.filter(|(label, _)| is_uid(label));
+        labels.map(|(_, uid)| uid.clone()).collect()
+    }
+
+    fn balancer(&self, id: u64) -> &LoadBalancer {
+        let mut all = self.world.state.balancers.iter();
+        all.find(|one| one.id == id).expect("a load balancer")
+    }
+
+    fn named(&self, name: &str) -> &LoadBalancer {
+        let mut all = self.world.state.balancers.iter();
+        all.find(|one| one.name == name).expect("a load balancer")
+    }
+
+    fn settle(&mut self) -> Vec<String> {
+        let mut made = Vec::new();
+        for _ in 0..8 {
+            let before = made.len();
+            let uids: Vec<String> = self.services.keys().cloned().collect();
+            for uid in uids {
+                assert!(self.work(&uid, usize::MAX, &mut made));
+            }
+            if made.len() == before {
+                return made;
+            }
+        }
+        panic!("no end: {made:#?}");
+    }
+
+    /// Ports of a load balancer, and whose each is by its label.
+    fn ports(&self, name: &str) -> Vec<(u16, String)> {
+        let balancer = self.named(name);
+        let ports = balancer.services.iter().map(|one| one.listen_port);
+        let of = |number: u16| balancer.labels.get(&format!("{PORT}{number}")).cloned();
+        let mut all: Vec<_> = ports
+            .map(|one| (one, of(one).unwrap_or_default()))
+            .collect();
+        all.sort();
+        all
+    }
+}
+
+const SHARED: &str = "kubernetes-default-edge";
+
+/// Is it this port of a Service?
+fn is_it(listener: &Listener, port: &ServicePort) -> bool {
+    let to = PortField::DestinationPort.of(listener);
+    listener.listen_port == port.port && to == port.node_port.map(|to| to.to_string())
+}
+
+fn owned(ports: &[(u16, &str)]) -> Vec<(u16, String)> {
+    ports
+        .iter()
+        .map(|(number, uid)| (*number, (*uid).to_owned()))
+        .collect()
+}
+
+fn reasons(plan: &LoadBalancerPlan) -> Vec<Reason> {
+    plan.findings.iter().map(|one| one.reason).collect()
+}
+
+#[test]
+fn services_of_a_group_have_one_load_balancer_and_the_last_one_deletes_it() {
+    let mut cluster = Cluster::new();
+    for (age, uid, number) in [(3, "a", 80), (2, "b", 443), (1, "c", 22)] {
+        cluster.add(uid, age, &[number], &[("share", "edge")]);
+    }
+    let made = cluster.settle();
+    let created = made.iter().filter(|line| line.contains(": created, lb"));
+    assert_eq!(created.count(), 1, "{made:#?}");
+    assert_eq!(made.len(), 1 + 2 + 2, "a label and a port each: {made:#?}");
+    assert_eq!(
+        cluster.ports(SHARED),
+        owned(&[(22, "c"), (80, "a"), (443, "b")])
+    );
+    let labels = &cluster.named(SHARED).labels;
+    assert_eq!(labels[GROUP], "default.edge");
+    assert!(
+        !labels.contains_key(SERVICE_UID),
+        "by it HCCM would remove ports"
+    );
+    let addresses: HashSet<_> = cluster
+        .services
+        .values()
+        .map(|one| &one.service.addresses)
+        .collect();
+    assert_eq!(addresses.len(), 1);
+
+    cluster.services.get_mut("b").unwrap().is_deleted = true;
+    let made = cluster.settle();
+    assert_eq!(
+        cluster.ports(SHARED),
+        owned(&[(22, "c"), (80, "a")]),
+        "{made:#?}"
+    );
+    cluster.services.get_mut("a").unwrap().is_deleted = true;
+    cluster.settle();
+    assert_eq!(
+        cluster.named(SHARED).labels[SERVICE_UID],
+        "c",
+        "alone again"
+    );
+    cluster.services.get_mut("c").unwrap().is_deleted = true;
+    cluster.settle();
+    assert!(cluster.world.state.balancers.is_empty());
+}
+
+#[test]
+fn the_oldest_that_sets_it_decides_what_the_whole_load_balancer_is() {
+    let mut cluster = Cluster::new();
+    cluster.add("a", 3, &[80], &[("share", "edge")]);
+    let own = [("share", "edge"), ("type", "lb21"), ("name", "front")];
+    cluster.add("b", 2, &[443], &own);
+    cluster.add(
+        "c",
+        1,
+        &[22],
+        &[("share", "edge"), ("type", "lb31"), ("name", "front")],
+    );
+    cluster.settle();
+    assert_eq!(cluster.named("front").load_balancer_type.name, "lb21");
+    let plan = cluster.plan("c");
+    let finding = plan
+        .findings
+        .iter()
+        .find(|one| one.reason == Reason::AnnotationWithoutEffect);
+    let message = &finding.expect("a finding").message;
+    assert!(
+        message.contains("type has no effect: Service default/b, which is older, sets \"lb21\""),
+        "{message}"
+    );
+    // One that can't be read changes nothing of the whole, and keeps nobody's ports from being served.
+    cluster.set("b", "type", Some("lb2l"));
+    cluster.set("b", "algorithm-type", Some("least"));
+    cluster.add("d", 0, &[25], &[("share", "edge")]);
+    cluster.settle();
+    assert_eq!(cluster.named("front").load_balancer_type.name, "lb21");
+    assert_eq!(cluster.ports("front").len(), 4, "{:#?}", cluster.plan("d"));
+}
+
+#[test]
+fn who_has_a_port_keeps_it_and_of_new_ones_the_oldest_gets_it() {
+    let mut cluster = Cluster::new();
+    let redirect = [
+        ("share", "edge"),
+        ("protocol", "https"),
+        ("http-redirect-http", "true"),
+        ("http-certificates", "one"),
+    ];
+    cluster.add("a", 3, &[443], &redirect);
+    cluster.add("b", 2, &[80, 8080], &[("share", "edge")]);
+    cluster.add("c", 1, &[8080], &[("share", "edge")]);
+    cluster.settle();
+    assert_eq!(
+        cluster.ports(SHARED),
+        owned(&[(443, "a"), (8080, "b")]),
+        "a redirect answers on 80"
+    );
+    let plan = cluster.plan("b");
+    assert!(reasons(&plan).contains(&Reason::PortConflict));
+    assert!(!plan.status.unwrap().is_empty(), "another port is served");
+    let plan = cluster.plan("c");
+    assert_eq!(plan.status, Some(Vec::new()), "none is served");
+    // An older one that comes later takes no port away from who has it.
+    cluster.add("d", 4, &[8080], &[("share", "edge")]);
+    cluster.settle();
+    let still = owned(&[(443, "a"), (8080, "b")]);
+    assert_eq!(cluster.ports(SHARED), still);
+    assert!(reasons(&cluster.plan("d")).contains(&Reason::PortConflict));
+    // It leaves, and of the others the oldest gets it.
+    cluster.services.get_mut("b").unwrap().is_deleted = true;
+    cluster.settle();
+    assert_eq!(cluster.ports(SHARED), owned(&[(443, "a"), (8080, "d")]));
+}
+
+#[test]
+fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
+    let mut cluster = Cluster::new();
+    cluster.add("a", 3, &[80], &[("share", "edge")]);
+    cluster.add("b", 2, &[80, 81], &[]);
+    cluster.settle();
+    cluster.set("b", "share", Some("edge"));
+    let plan = cluster.plan("b");
+    let obstacle = plan.obstacle.expect("an obstacle").message;
+    assert!(
+        obstacle.contains("port 80 can't be had: Service default/a has it"),
+        "{obstacle}"
+    );
+    assert!(
+        obstacle.contains("stays on kubernetes-default-b"),
+        "{obstacle}"
+    );
+    let made = cluster.settle();
+    assert_eq!(made.len(), 1, "no other's UID on a group's: {made:#?}");
+    assert_eq!(cluster.named("kubernetes-default-b").services.len(), 2);
+}
+
+#[test]
+fn who_joins_or_leaves_is_served_at_every_moment() {
+    let mut cluster = Cluster::new();
+    cluster.add("a", 3, &[80], &[]);
+    cluster.add("b", 2, &[443], &[]);
+    cluster.settle();
+    let old = cluster.named("kubernetes-default-a").id;
+    // The oldest brings its own in; nothing but labels changes.
+    cluster.set("a", "share", Some("edge"));
+    let made = cluster.settle();
+    assert_eq!(made.len(), 1, "{made:#?}");
+    assert_eq!(cluster.balancer(old).labels[GROUP], "default.edge");
+    // The other one moves.
+    cluster.set("b", "share", Some("edge"));
+    let plan = cluster.plan("b");
+    assert!(reasons(&plan).contains(&Reason::LoadBalancerChanges));
+    assert_eq!(words(&plan.changes), ["edit", "add_service"]);
+    assert_eq!(words(&plan.leaves), ["delete"]);
+    cluster.settle();
+    assert_eq!(cluster.world.state.balancers.len(), 1);
+    // And back.
+    cluster.set("b", "share", None);
+    let plan = cluster.plan("b");
+    assert_eq!(words(&plan.changes), ["create"]);
+    assert_eq!(words(&plan.leaves), ["delete_service", "edit"]);
+    cluster.settle();
+    assert_eq!(cluster.ports("kubernetes-default-a"), owned(&[(80, "a")]));
+    // The last one of a group keeps its load balancer.
+    cluster.set("a", "share", None);
+    let made = cluster.settle();
+    assert_eq!(made.len(), 1, "{made:#?}");
+    let labels = &cluster.balancer(old).labels;
+    assert_eq!(labels[SERVICE_UID], "a");
+    assert!(
+        !labels
+            .keys()
+            .any(|label| label == GROUP || label.starts_with(PORT)),
+        "{labels:?}"
+    );
+}
+
+#[test]
+fn another_namespace_shares_only_what_it_is_allowed() {
+    let mut cluster = Cluster::new();
+    cluster.add("infra.a", 3, &[80], &[("share", "edge")]);
+    cluster.add("web.b", 2, &[443], &[("share", "infra/edge")]);
+    cluster.settle();
+    let obstacle = cluster.plan("web.b").obstacle.expect("not allowed").message;
+    assert!(
+        obstacle.contains("share-namespaces with \"web\""),
+        "{obstacle}"
+    );
+    assert_eq!(cluster.world.state.balancers.len(), 1);
+    for allowed in ["web", "shop, web", "*"] {
+        cluster.set("infra.a", "share-namespaces", Some(allowed));
+        assert_eq!(
+            words(&cluster.plan("web.b").changes),
+            ["edit", "add_service"],
+            "{allowed}"
+        );
+    }
+    cluster.settle();
+    assert_eq!(cluster.ports("kubernetes-infra-edge").len(), 2);
+    // What is taken back takes no traffic away.
+    cluster.set("infra.a", "share-namespaces", None);
+    assert!(cluster.settle().is_empty());
+    // A Service that may not share it keeps no load balancer alive, and gets no port.
+    cluster.services.get_mut("web.b").unwrap().is_deleted = true;
+    cluster.settle();
+    cluster.add("web.c", 1, &[22], &[("share", "infra/edge")]);
+    cluster.services.get_mut("infra.a").unwrap().is_deleted = true;
+    cluster.settle();
+    assert!(cluster.world.state.balancers.is_empty());
+}
+
+#[test]
+fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_is_refused() {
+    let mut cluster = Cluster::new();
+    cluster.add("a", 3, &[1, 2, 3], &[("share", "edge"), ("type", "lb11")]);
+    cluster.add("b", 2, &[4, 5, 6], &[("share", "edge")]);
+    cluster.add("c", 1, &[7], &[("share", "edge")]);
+    cluster.settle();
+    let obstacle = cluster.plan("b").obstacle.expect("too many").message;
+    assert!(
+        obstacle
+            .contains("3 TCP ports beside 3 of others, and a load balancer of type lb11 takes 5"),
+        "{obstacle}"
+    );
+    let obstacle = cluster.plan("c").obstacle.expect("too many").message;
+    assert!(
+        obstacle.contains("1 TCP ports beside 6 of others"),
+        "{obstacle}"
+    );
+}
+
+fn external(labels: &[(&str, &str)]) -> LoadBalancer {
+    let mut one = fresh(7, "edge-lb", "lb31");
+    let port = |number: u16| -> Listener {
+        serde_json::from_value(json!({
+            "protocol": "tcp", "listen_port": number, "destination_port": number, "proxyprotocol": false,
+            "health_check": { "protocol": "tcp", "port": number, "interval": 15, "timeout": 10, "retries": 3 },
+        }))
+        .unwrap()
+    };
+    one.services = vec![port(6443)];
+    one.targets = [1, 77]
+        .map(|id| Target::Server {
+            server: Reference { id },
+            use_private_ip: false,
+            health_status: Vec::new(),
+        })
+        .into();
+    let all = [("made-by", "terraform")].iter().chain(labels);
+    one.labels = all
+        .map(|(label, value)| ((*label).to_owned(), (*value).to_owned()))
+        .collect();
+    one
+}
+
+#[test]
+fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_was() {
+    for (allowed, is_it) in [
+        (None, false),
+        (Some("shop"), false),
+        (Some("default"), true),
+        (Some(""), true),
+    ] {
+        for name in ["7", "edge-lb"] {
+            let mut cluster = Cluster::new();
+            let labels: Vec<_> = allowed.into_iter().map(|value| (EXTERNAL, value)).collect();
+            let before = external(&labels);
+            cluster.world.state.balancers = vec![before.clone()];
+            let own = [
+                ("external", name),
+                ("type", "lb11"),
+                ("name", "other"),
+                ("algorithm-type", "least_connections"),
+            ];
+            cluster.add("a", 3, &[80], &own);
+            if !is_it {
+                let obstacle = cluster.plan("a").obstacle.expect("not allowed").message;
+                assert!(
+                    obstacle.contains("add-label --overwrite 7 ccm-from-scratch/external=default"),
+                    "{obstacle}"
+                );
+                continue;
+            }
+            let plan = cluster.plan("a");
+            assert!(
+                reasons(&plan).contains(&Reason::TargetsShared),
+                "{:?}",
+                plan.findings
+            );
+            let without = reasons(&plan)
+                .into_iter()
+                .filter(|one| *one == Reason::AnnotationWithoutEffect);
+            assert_eq!(without.count(), 3);
+            let made = cluster.settle();
+            assert_eq!(made.len(), 4, "labels, a port, two targets: {made:#?}");
+            assert_eq!(cluster.ports("edge-lb"), owned(&[(80, "a"), (6443, "")]));
+            assert_eq!(
+                cluster.named("edge-lb").labels[&format!("{TARGETS_BEFORE}cluster-1")],
+                "1_77"
+            );
+            // A node that is no node any more goes, the ones of others stay.
+            cluster.world.nodes.remove(2);
+            cluster.settle();
+            let servers: Vec<u64> = cluster
+                .named("edge-lb")
+                .server_targets()
+                .map(|(id, _)| id)
+                .collect();
+            assert_eq!(servers, [1, 77, 2]);
+            cluster.services.get_mut("a").unwrap().is_deleted = true;
+            cluster.settle();
+            assert_eq!(*cluster.named("edge-lb"), before);
+        }
+    }
+}
+
+#[test]
+fn external_targets_may_be_left_out() {
+    let mut cluster = Cluster::new();
+    cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
+    cluster.add(
+        "a",
+        3,
+        &[80],
+        &[("external", "7"), ("external-targets", "false")],
+    );
+    assert_eq!(words(&cluster.plan("a").changes), ["edit", "add_service"]);
+}
+
+#[test]
+fn a_port_that_others_have_is_named_and_left() {
+    let mut cluster = Cluster::new();
+    cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
+    cluster.add("a", 3, &[6443, 80], &[("external", "7")]);
+    cluster.add("b", 2, &[80], &[("external", "edge-lb")]);
+    cluster.settle();
+    assert_eq!(cluster.ports("edge-lb"), owned(&[(80, "a"), (6443, "")]));
+    for uid in ["a", "b"] {
+        assert!(
+            reasons(&cluster.plan(uid)).contains(&Reason::PortConflict),
+            "{uid}"
+        );
+    }
+    // It does not exist: named.
+    cluster.add("c", 1, &[1], &[("external", "front")]);
+    let obstacle = cluster.plan("c").obstacle.expect("none").message;
+    assert!(
+        obstacle.contains("the project has no load balancer \"front\""),
+        "{obstacle}"
+    );
+}
+
+#[test]
+fn labels_that_terraform_removed_are_written_again() {
+    let mut cluster = Cluster::new();
+    let before = external(&[(EXTERNAL, "")]);
+    cluster.world.state.balancers = vec![before.clone()];
+    cluster.add("a", 3, &[80], &[("external", "7")]);
+    cluster.add("b", 2, &[81], &[("external", "7")]);
+    cluster.settle();
+    cluster.world.state.balancers[0].labels = before.labels.clone();
+    let made = cluster.settle();
+    assert_eq!(made.len(), 1, "{made:#?}");
+    assert_eq!(
+        cluster.ports("edge-lb"),
+        owned(&[(80, "a"), (81, "b"), (6443, "")])
+    );
+    // Which targets were there before is not known any more: none is removed.
+    for uid in ["a", "b"] {
+        cluster.services.get_mut(uid).unwrap().is_deleted = true;
+    }
+    cluster.settle();
+    let after = cluster.named("edge-lb");
+    assert_eq!(
+        (&after.labels, &after.services),
+        (&before.labels, &before.services)
+    );
+    assert_eq!(after.targets.len(), 4);
+}
+
+#[test]
+fn management_ends_and_begins_again_on_request() {
+    let mut cluster = Cluster::new();
+    for share in [None, Some("edge")] {
+        cluster = Cluster::new();
+        cluster.add("a", 3, &[80], &[]);
+        cluster.set("a", "share", share);
+        cluster.settle();
+        let before = cluster.world.state.balancers[0].clone();
+        cluster.take_service("a");
+        let plan = cluster.world.release();
+        assert_eq!(words(&plan.changes), ["edit"], "{:?}", lines(&plan.changes));
+        apply(&mut cluster.world.state, &*plan.changes[0]);
+        let after = cluster.world.state.balancers[0].clone();
+        let labels: Vec<_> = after
+            .labels
+            .iter()
+            .map(|(label, value)| (label.as_str(), value.as_str()))
+            .collect();
+        assert_eq!(labels, [(RELEASED, "a")]);
+        assert_eq!(
+            (&after.services, &after.targets),
+            (&before.services, &before.targets)
+        );
+        assert!(cluster.plan("a").is_released);
+        assert!(cluster.settle().is_empty());
+        let snapshot = cluster.world.assigned(after.id);
+        let (assigned, change) = snapshot.expect("a load balancer");
+        assert!(assigned.obstacle.is_none() && !assigned.changes.is_empty());
+        apply(&mut cluster.world.state, &*change.expect("a change"));
+        cluster.settle();
+        assert!(!cluster.plan("a").is_released);
+        assert_eq!(cluster.world.state.balancers[0].labels[SERVICE_UID], "a");
+    }
+    // Deleted while it is released: the load balancer stays.
+    cluster.take_service("a");
+    let plan = cluster.world.release();
+    apply(&mut cluster.world.state, &*plan.changes[0]);
+    cluster.services.get_mut("a").unwrap().is_deleted = true;
+    cluster.settle();
+    assert_eq!(cluster.world.state.balancers.len(), 1);
+}
+
+const HISTORIES: u64 = 1500;
+
+/// Services come, go, join, leave, change their ports; labels are lost; the process is killed at any write.
+#[test]
+fn in_any_history_each_living_service_is_served_in_the_end_and_nothing_of_others_is_touched() {
+    let mut writes = 0;
+    for seed in 0..HISTORIES {
+        let story = std::panic::catch_unwind(|| history(seed));
+        writes += story.unwrap_or_else(|_| panic!("seed {seed}"));
+    }
+    assert!(writes > 9_000, "{writes}");
+}
+
+fn history(seed: u64) -> usize {
+    let mut random = Random::new(seed);
+    let mut cluster = Cluster::new();
+    let before = external(&[(EXTERNAL, "")]);
+    cluster.world.state.balancers = vec![before.clone()];
+    let mut made = Vec::new();
+    let mut next = 0;
+    for _ in 0..4 + random.below(12) {
+        let uids: Vec<String> = cluster.services.keys().cloned().collect();
+        let living = uids.iter().filter(|uid| cluster.lives(uid)).cloned();
+        let living: Vec<String> = living.collect();
+        match random.below(10) {
+            0..=2 if living.len() < 6 => {
+                next += 1;
+                let ports: Vec<u16> = (1..=4).filter(|_| random.percent(40)).collect();
+                let ports = if ports.is_empty() { vec![5] } else { ports };
+                let age = random.below(100) as i64;
+                cluster.add(&format!("s{next}"), age, &ports, &[]);
+                let uid = format!("s{next}");
+                choose(&mut random, &mut cluster, &uid);
+            }
+            3 | 4 if !living.is_empty() => {
+                let uid = random.pick(&living).clone();
+                choose(&mut random, &mut cluster, &uid);
+            }
+            5 if !living.is_empty() => {
+                let uid = random.pick(&living).clone();
+                cluster.services.get_mut(&uid).unwrap().is_deleted = true;
+            }
+            6 if !living.is_empty() => {
+                let uid = random.pick(&living).clone();
+                let member = cluster.services.get_mut(&uid).unwrap();
+                let number = 1 + random.below(6) as u16;
+                let mut other = member.service.ports[0].clone();
+                other.port = number;
+                other.node_port = other.node_port.map(|port| port + 10);
+                member.service.ports = vec![other];
+            }
+            7 => {
+                // Terraform.
+                made.extend(cluster.settle());
+                // What a Service left behind, without a label and with other ports, is known to be its own by nothing.
+                if uids.iter().any(|uid| {
+                    cluster.services.contains_key(uid) && cluster.plan(uid).obstacle.is_some()
+                }) {
+                    continue;
+                }
+                let one = &mut cluster.world.state.balancers[0];
+                one.labels = before.labels.clone();
+                if !living.is_empty() && random.percent(30) {
+                    let uid = random.pick(&living).clone();
+                    cluster.services.get_mut(&uid).unwrap().is_deleted = true;
+                }
+                made.extend(cluster.settle());
+            }
+            _ if !uids.is_empty() => {
+                // Killed after some writes.
+                let uid = random.pick(&uids).clone();
+                let most = random.below(4) as usize;
+                cluster.work(&uid, most, &mut made);
+            }
+            _ => {}
+        }
+    }
+    made.extend(cluster.settle());
+    check_end(&mut cluster, &before, &made);
+    made.len()
+}
+
+fn choose(random: &mut Random, cluster: &mut Cluster, uid: &str) {
+    cluster.set(uid, "share", None);
+    cluster.set(uid, "external", None);
+    match random.below(5) {
+        0 => {}
+        1 => cluster.set(uid, "external", Some("7")),
+        2 => cluster.set(uid, "share", Some("back")),
+        _ => cluster.set(uid, "share", Some("edge")),
+    }
+}
+
+fn check_end(cluster: &mut Cluster, before: &LoadBalancer, made: &[String]) {
+    let state = cluster.world.state.balancers.clone();
+    let uids: Vec<String> = cluster.services.keys().cloned().collect();
+    let mut names = BTreeSet::new();
+    for uid in &uids {
+        let plan = cluster.plan(uid);
+        let service = cluster.services[uid].service.clone();
+        let found = plan.found.as_ref().map(|found| found.id);
+        if plan.obstacle.is_some() {
+            // It stays where it was, if it was anywhere.
+            continue;
+        }
+        let found = found.unwrap_or_else(|| panic!("{uid} has none: {made:#?}"));
+        names.insert(found);
+        let balancer = state.iter().find(|one| one.id == found).unwrap();
+        let is_left_out = |number: u16| {
+            let text = format!("port {number} can't be had");
+            plan.findings
+                .iter()
+                .any(|one| one.reason == Reason::PortConflict && one.message.contains(&text))
+        };
+        for port in &service.ports {
+            let served = balancer.services.iter().any(|one| is_it(one, port));
+            assert_eq!(
+                served,
+                !is_left_out(port.port),
+                "{uid} port {}: {made:#?}",
+                port.port
+            );
+        }
+    }
+    for balancer in &state {
+        if balancer.id != 7 {
+            // Left by the last one because another was to come, which then did not: it has no port, and is reported.
+            let users = cluster.uids_on(balancer);
+            let is_used = users.iter().any(|uid| uids.contains(uid));
+            let mut orphans = cluster.world.orphans().into_iter();
+            let is_orphan = orphans.any(|one| one.balancer.id == balancer.id);
+            assert_eq!(
+                is_orphan,
+                !is_used && balancer.services.is_empty(),
+                "{}: {made:#?}",
+                balancer.name
+            );
+            assert!(is_used || is_orphan, "{} is left: {made:#?}", balancer.name);
+        }
+        let ports: Vec<&Listener> = balancer.services.iter().collect();
+        for port in ports.iter().filter(|port| port.listen_port != 6443) {
+            let label = format!("{PORT}{}", port.listen_port);
+            let of = balancer
+                .labels
+                .get(&label)
+                .or(balancer.labels.get(SERVICE_UID));
+            let of = of.unwrap_or_else(|| panic!("port {} of nobody: {made:#?}", port.listen_port));
+            assert!(
+                uids.contains(of),
+                "port {} of {of}, which is deleted: {made:#?}",
+                port.listen_port
+            );
+        }
+    }
+    let external = &state[0];
+    assert!(external.services.contains(&before.services[0]));
+    assert!(
+        before
+            .targets
+            .iter()
+            .all(|target| external.targets.contains(target))
+    );
+    assert_eq!((external.id, &external.name), (7, &before.name));
+}
