@@ -443,6 +443,7 @@ impl ServicePlan {
         self.want != Want::Nothing
             && self.cloud.obstacle.is_none()
             && !self.cloud.is_labelled
+            && self.cloud.leaves.is_empty()
             && !status.is_empty()
             && !found.any(is_shown)
     }

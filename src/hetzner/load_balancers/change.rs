@@ -3,7 +3,7 @@
 use super::annotations::{self as a, Annotation};
 use super::balancer::{LoadBalancer, Target, TargetInRequest};
 use super::context::{Observed, Project, Snapshot};
-use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, SERVICE_UID};
+use super::names::{OUR_PREFIX, SERVICE_UID};
 use crate::hetzner::actions;
 use crate::hetzner::api::Failed;
 use crate::hetzner::certificates::Certificate;
@@ -332,15 +332,18 @@ impl Change {
     /// leave it.
     fn refused(&self, seen: &Seen, now: &Seen) -> Option<&'static str> {
         let is_deleted = self.action == Action::Delete;
-        let whose = [SERVICE_UID, CLUSTER_UID, CREATED, ADOPTED, ADOPT];
-        let is_same = |label: &&str| seen.labels.get(*label) == now.labels.get(*label);
+        let whose = |labels: &BTreeMap<String, String>| {
+            let mut labels = labels.clone();
+            labels.retain(|label, _| label == SERVICE_UID || label.starts_with(OUR_PREFIX));
+            labels
+        };
         let takes_all = is_deleted || matches!(self.purpose, Purpose::Adoption | Purpose::Release);
         let has_more = !now.ports.is_subset(&seen.ports) || !now.targets.is_subset(&seen.targets);
         if is_deleted && now.is_protected {
             Some("it is protected by now")
         } else if is_deleted && seen.labels != now.labels {
             Some("its labels changed meanwhile")
-        } else if !whose.iter().all(is_same) {
+        } else if whose(&seen.labels) != whose(&now.labels) {
             Some("the labels that say whose it is changed meanwhile")
         } else if takes_all && has_more {
             Some("it got ports or targets meanwhile")

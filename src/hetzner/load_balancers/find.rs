@@ -188,7 +188,8 @@ pub(super) fn find<'a>(
     let (first, second) = match context.group.of {
         Use::Shared(share) => {
             let first = names::usual_name(cluster, share.namespace, share.name);
-            (first.clone(), names::second_name(&first, &share.label()))
+            let of = format!("{} {}", cluster.uid, share.label());
+            (first.clone(), names::second_name(&first, &of))
         }
         _ => {
             let first = names::default_name(context.project.profile, service, cluster);
@@ -313,6 +314,7 @@ fn is_left_behind(balancer: &LoadBalancer, service: &Service, cluster: &Cluster)
         && has(SERVICE_UID).is_some()
         && other_service(balancer, service, cluster).is_none()
         && has(ADOPT).is_none()
+        && !is_used_by_others(balancer, &service.uid, cluster)
 }
 
 /// UID of another Service of this cluster that exists and owns it.

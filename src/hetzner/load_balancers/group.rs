@@ -270,7 +270,9 @@ pub(super) fn owned<'a>(
         let mut uids = uids(one);
         !service.uid.is_empty()
             && (uids.any(|uid| *uid == service.uid)
-                || is_in_status(service, one) && ports.any(|port| is_of(service, one, port)))
+                || one.labels.contains_key(EXTERNAL)
+                    && is_in_status(service, one)
+                    && ports.any(|port| is_of(service, one, port)))
     })
 }
 

@@ -10,15 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 /// By how much the clocks of both APIs may differ.
 const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 
-/// What happens to a load balancer when its Service is deleted.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum End {
-    Delete,
-    /// It stays, without what the Service had on it; why.
-    Release(String),
-}
-
-/// Deletes only what was certainly made for the Service and is used by it alone. In this order:
+/// Why a load balancer is released when its Service is deleted, and stays; none: it is deleted. Deleted is only what was
+/// certainly made for the Service and is used by it alone. In this order:
 ///
 /// | it has | then |
 /// |---|---|
@@ -34,46 +27,46 @@ pub(super) enum End {
 ///
 /// The last rows recognise an adopted one whose label `adopted` was removed, as Terraform does with every label that it
 /// does not know.
-pub(super) fn end_with_service(
+pub(super) fn why_it_stays(
     balancer: &LoadBalancer,
     service: &Service,
     cluster: &Cluster,
-) -> End {
+) -> Option<String> {
     if is_used_by_others(balancer, &service.uid, cluster) {
-        return End::Release("other Services use it".to_owned());
+        return Some("other Services use it".to_owned());
     }
     if balancer.labels.contains_key(EXTERNAL) {
-        return End::Release("it is not this controller's".to_owned());
+        return Some("it is not this controller's".to_owned());
     }
     if let Some(target) = foreign_target(balancer, cluster) {
-        return End::Release(target);
+        return Some(target);
     }
     let has = |label: &str| balancer.labels.contains_key(label);
     if has(CREATED) {
-        return End::Delete;
+        return None;
     }
     if has(ADOPTED) || has(ADOPT) {
-        return End::Release("it was adopted".to_owned());
+        return Some("it was adopted".to_owned());
     }
     if !has(SERVICE_UID) {
-        return End::Release("no label says that it was made for this Service alone".to_owned());
+        return Some("no label says that it was made for this Service alone".to_owned());
     }
     let is_known =
         |label: &&String| label.starts_with(UPSTREAM_PREFIX) || label.starts_with(OUR_PREFIX);
     if let Some(label) = balancer.labels.keys().find(|label| !is_known(label)) {
-        return End::Release(format!("it has label {label}, which is not a controller's"));
+        return Some(format!("it has label {label}, which is not a controller's"));
     }
     let is_selector = |target: &Target| matches!(target, Target::LabelSelector { .. });
     if balancer.targets.iter().any(is_selector) {
-        return End::Release("it has a label-selector target".to_owned());
+        return Some("it has a label-selector target".to_owned());
     }
     let is_older = |(balancer, service): (Timestamp, Timestamp)| {
         service.duration_since(balancer) > CLOCKS_DIFFER_BY
     };
     if balancer.created.zip(service.created).is_some_and(is_older) {
-        return End::Release("it is older than the Service".to_owned());
+        return Some("it is older than the Service".to_owned());
     }
-    End::Delete
+    None
 }
 
 /// The first target that is not proven to be a node of this cluster, for people. A server counts by its node, an

@@ -16,7 +16,7 @@ use super::names::{
     SERVICE_UID,
 };
 use super::observe::covers;
-use super::ownership::{End, end_with_service};
+use super::ownership::why_it_stays;
 use super::parser::AnnotationParser;
 use super::ports::leave_out_taken;
 use super::targets::need_servers;
@@ -269,7 +269,7 @@ impl provider::Snapshot for Snapshot {
                 return None;
             }
             let service_uid = service.or(group)?;
-            let stays = why_it_stays(balancer, cluster);
+            let stays = why_orphan_stays(balancer, cluster);
             let is_deleted = stays.is_none();
             Some(Orphan {
                 balancer: status::for_people(balancer, cluster),
@@ -329,10 +329,10 @@ impl Snapshot {
         }
         let mut parser = AnnotationParser::new(service);
         let context = self.context(&mut parser, service, &[], cluster);
-        match end_with_service(balancer, service, cluster) {
-            End::Delete if balancer.protection.delete => (Vec::new(), Some(protected(balancer))),
-            End::Delete => (vec![self.removal(balancer, Purpose::Usual)], None),
-            End::Release(why) => (release(&context, balancer, &why), None),
+        match why_it_stays(balancer, service, cluster) {
+            None if balancer.protection.delete => (Vec::new(), Some(protected(balancer))),
+            None => (vec![self.removal(balancer, Purpose::Usual)], None),
+            Some(why) => (release(&context, balancer, &why), None),
         }
     }
 
@@ -397,17 +397,14 @@ fn serves_other_profile(context: &Context, balancer: &LoadBalancer) -> Option<St
 /// What keeps an orphan from being deleted: the rule for that of an existing Service, and more. A cluster that was
 /// restored from another one's backup has that one's UID: what sends traffic to servers that are no nodes here may well
 /// be wanted there.
-fn why_it_stays(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
+fn why_orphan_stays(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
     if balancer.protection.delete {
         return Some("it is protected from being deleted".to_owned());
     }
     if let Some(service) = balancer.labels.get(ADOPT) {
         return Some(format!("its label {ADOPT} keeps it for Service {service}"));
     }
-    match end_with_service(balancer, &Service::default(), cluster) {
-        End::Delete => None,
-        End::Release(why) => Some(why),
-    }
+    why_it_stays(balancer, &Service::default(), cluster)
 }
 
 /// The Service's ports and targets are removed, and last, so that a restart finds it, the labels. What others added
