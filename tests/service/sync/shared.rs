@@ -98,7 +98,7 @@ impl Served {
                         continue;
                     }
                     let spec = spec.as_array().unwrap().iter();
-                    let node_port = spec
+                    let mut node_port = spec
                         .filter(|one| one["port"] == *port)
                         .map(|one| &one["nodePort"]);
                     let node_port = node_port.next().cloned().unwrap();
