@@ -186,6 +186,8 @@ pub struct LoadBalancerPlan {
     /// What takes the Service off load balancers that it does not want any more: made when there is nothing else to
     /// do, and the status says so.
     pub leaves: Vec<Box<dyn Change>>,
+    /// There are such load balancers, which serve the Service until then.
+    pub moves: bool,
     /// The Service uses its load balancer together with others.
     pub is_shared: bool,
     /// Its management has ended: the Service gets no finalizer.

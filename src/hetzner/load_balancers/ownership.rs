@@ -40,7 +40,7 @@ pub(super) fn why_it_stays(
         return Some("it is not this controller's".to_owned());
     }
     if is_released_by_another(balancer, &service.uid) {
-        return End::Release("the management of another Service on it ended".to_owned());
+        return Some("the management of another Service on it ended".to_owned());
     }
     if let Some(target) = foreign_target(balancer, cluster) {
         return Some(target);

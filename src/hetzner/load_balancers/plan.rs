@@ -141,8 +141,7 @@ impl provider::Snapshot for Snapshot {
             if parser.problems.is_empty() {
                 self.leave_others(&mut plan, &context, there, &mut parser);
             }
-            // Until then the former one serves it.
-            if desired.ports.iter().any(|port| port.waits) && !plan.leaves.is_empty() {
+            if plan.moves && desired.ports.iter().any(|port| port.waits) {
                 plan.leaves.clear();
                 plan.status = None;
             }
@@ -312,6 +311,7 @@ impl Snapshot {
         let all = owned(&self.observed.balancers, context.service);
         for balancer in all.filter(|one| Some(one.id) != id) {
             let (changes, finding) = self.leave(context.service, balancer, context.cluster);
+            plan.moves |= !changes.is_empty();
             plan.leaves.extend(changes);
             plan.takes_over.push(balancer.id);
             finding.into_iter().for_each(|one| parser.finding(one));

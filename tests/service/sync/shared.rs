@@ -97,16 +97,14 @@ impl Served {
                     if status(name).0 != ip {
                         continue;
                     }
-                    let spec = spec.as_array().unwrap().iter();
-                    let node_port = spec
-                        .filter(|one| one["port"] == *port)
-                        .map(|one| &one["nodePort"]);
-                    let node_port = node_port.cloned().next().unwrap();
+                    let mut spec = spec.as_array().unwrap().iter();
+                    let spec = spec.find(|one| one["port"] == *port).unwrap();
+                    let node_port = &spec["nodePort"];
                     let found = all.iter().find(|one| one["public_net"]["ipv4"]["ip"] == ip);
                     let is_served = found.is_some_and(|found| {
                         let mut ports = found["services"].as_array().unwrap().iter();
                         let is_it = |one: &Value| {
-                            one["listen_port"] == *port && one["destination_port"] == node_port
+                            one["listen_port"] == *port && one["destination_port"] == *node_port
                         };
                         ports.any(is_it) && !targets(found).is_empty()
                     });
