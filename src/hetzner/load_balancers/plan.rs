@@ -141,6 +141,8 @@ impl provider::Snapshot for Snapshot {
             if parser.problems.is_empty() {
                 self.leave_others(&mut plan, &context, there, &mut parser);
             }
+            // Its labels are right only when it has left that one.
+            plan.is_unfinished |= plan.moves;
             if plan.moves && desired.ports.iter().any(|port| port.waits) {
                 plan.leaves.clear();
                 plan.status = None;
@@ -157,7 +159,7 @@ impl provider::Snapshot for Snapshot {
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
         let balancers = &self.observed.balancers;
-        if let Err(why) = by_label(balancers, service) {
+        if let Err(why) = by_label(balancers, service, cluster) {
             plan.obstacle = Some(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
             return plan;
         }
