@@ -762,11 +762,17 @@ fn of_others_is_as_before(
     if lacks("services") || !targets(open).is_subset(&targets(&now)) {
         return Err(format!("{OPEN} was {open}, and is {now}"));
     }
-    let is_used = now["labels"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .any(|label| label.starts_with(PORT));
+    let services = sandbox.cluster().list("services", NAMESPACE);
+    let asks = |one: &Value| {
+        let annotation = &one["metadata"]["annotations"][format!("{PREFIX}external")];
+        wants(one) && *annotation == OPEN
+    };
+    let is_used = services.iter().any(asks)
+        || now["labels"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .any(|label| label.starts_with(PORT));
     if is_used {
         return Ok(());
     }
