@@ -161,10 +161,7 @@ pub(super) fn find<'a>(
         message,
     };
     let own = match context.group.of {
-        Use::Own => {
-            let own = by_label(balancers, service).map_err(several)?;
-            own.filter(|one| !is_used_by_others(one, &service.uid, cluster))
-        }
+        Use::Own => by_label(balancers, service, cluster).map_err(several)?,
         Use::Shared(share) => {
             let found = find_shared(context, share).map_err(several)?;
             if let Some(balancer) = found {
@@ -256,9 +253,8 @@ fn find_shared<'a>(
     }
     let mut members = context.group.members.iter();
     let brought = members.find_map(|member| {
-        let own = by_label(balancers, member).ok().flatten()?;
-        let is_free = !is_used_by_others(own, &member.uid, cluster);
-        (is_free && other_cluster(own, cluster).is_none()).then_some(own)
+        let own = by_label(balancers, member, cluster).ok().flatten()?;
+        other_cluster(own, cluster).is_none().then_some(own)
     });
     Ok(brought.or_else(|| balancers.iter().find(|one| lost_labels(one, context))))
 }
@@ -296,14 +292,18 @@ pub(super) fn rests_on_services(found: &Result<Found, Refused>, context: &Contex
     }
 }
 
-/// The one that carries the Service's UID; the error names several.
+/// The one that carries the Service's UID, and that no other Service uses; the error names several.
 pub(super) fn by_label<'a>(
     balancers: &'a [LoadBalancer],
     service: &Service,
+    cluster: &Cluster,
 ) -> Result<Option<&'a LoadBalancer>, String> {
     match service.uid.is_empty() {
         true => Ok(None),
-        false => only_one(balancers.iter(), SERVICE_UID, &service.uid),
+        false => {
+            let is_free = |one: &&LoadBalancer| !is_used_by_others(one, &service.uid, cluster);
+            only_one(balancers.iter().filter(is_free), SERVICE_UID, &service.uid)
+        }
     }
 }
 

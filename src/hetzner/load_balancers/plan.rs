@@ -140,8 +140,9 @@ impl provider::Snapshot for Snapshot {
             if parser.problems.is_empty() {
                 self.leave_others(&mut plan, &context, there, &mut parser);
             }
-            // Until then the former one serves it.
-            if desired.ports.iter().any(|port| port.waits) && !plan.leaves.is_empty() {
+            // Its labels are right only when it has left that one.
+            plan.is_unfinished |= plan.moves;
+            if plan.moves && desired.ports.iter().any(|port| port.waits) {
                 plan.leaves.clear();
                 plan.status = None;
             }
@@ -157,7 +158,7 @@ impl provider::Snapshot for Snapshot {
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
         let balancers = &self.observed.balancers;
-        if let Err(why) = by_label(balancers, service) {
+        if let Err(why) = by_label(balancers, service, cluster) {
             plan.obstacle = Some(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
             return plan;
         }
@@ -321,6 +322,7 @@ impl Snapshot {
         let all = owned(&self.observed.balancers, context.service);
         for balancer in all.filter(|one| Some(one.id) != id) {
             let (changes, finding) = self.leave(context.service, balancer, context.cluster);
+            plan.moves |= !changes.is_empty();
             plan.leaves.extend(changes);
             plan.takes_over.push(balancer.id);
             plan.is_labelled = true;
