@@ -112,10 +112,7 @@ pub(super) fn plan_for(
             }
             let wanted = hold_back_unsure(&mut plan.cloud, has);
             plan.status = wanted.filter(|wanted| wanted != has);
-            // Make before break.
-            if plan.writes_before_leaving() == 0 {
-                plan.cloud.changes = std::mem::take(&mut plan.cloud.leaves);
-            }
+            plan.leave_at_last();
             if nodes.is_empty() {
                 plan.findings.push(Finding::warning(
                     Reason::UnAvailableLoadBalancer,
@@ -355,6 +352,17 @@ impl ServicePlan {
         self.writes_before_leaving() + self.cloud.leaves.len()
     }
 
+    /// Make before break: the Service leaves its former load balancer for one that is there, or not at all.
+    fn leave_at_last(&mut self) {
+        if self.writes_before_leaving() > 0 {
+            return;
+        }
+        let leaves = std::mem::take(&mut self.cloud.leaves);
+        if self.cloud.found.is_some() {
+            self.cloud.changes = leaves;
+        }
+    }
+
     fn writes_before_leaving(&self) -> usize {
         let own = self.first_write().into_iter().chain(self.last_write());
         self.cloud.changes.len() + own.count()
@@ -443,7 +451,6 @@ impl ServicePlan {
         self.want != Want::Nothing
             && self.cloud.obstacle.is_none()
             && !self.cloud.is_labelled
-            && self.cloud.leaves.is_empty()
             && !status.is_empty()
             && !found.any(is_shown)
     }
@@ -513,6 +520,57 @@ fn addresses(status: &[Ingress]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::{Applied, Balancer, ChangeKind, Error};
+
+    #[derive(Debug)]
+    struct Leave;
+
+    impl Change for Leave {
+        fn apply(&self) -> Result<Applied, Error> {
+            Ok(Applied::Done)
+        }
+        fn description(&self) -> Description {
+            Description::default()
+        }
+        fn json(&self) -> Value {
+            Value::Null
+        }
+        fn kind(&self) -> ChangeKind {
+            ChangeKind::Removal
+        }
+        fn may_follow_at_once(&self) -> bool {
+            false
+        }
+        fn may_fail_alone(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_service_leaves_its_load_balancer_only_for_one_that_serves_it() {
+        // Is the new one there, and has it changes; does the Service leave its old one now, is it to later.
+        for (is_there, changes, leaves_now, leaves_later) in [
+            (true, 0, true, false),
+            (true, 1, false, true),
+            (false, 1, false, true),
+            // A shell that does not know the daemon's settings makes none.
+            (false, 0, false, false),
+        ] {
+            let leave = || Box::new(Leave) as Box<dyn Change>;
+            let cloud = LoadBalancerPlan {
+                found: is_there.then(Balancer::default),
+                changes: (0..changes).map(|_| leave()).collect(),
+                leaves: vec![leave()],
+                ..LoadBalancerPlan::default()
+            };
+            let service = Arc::new(Service::default());
+            let mut plan = ServicePlan::new(service.object(), service, Want::Ensure, cloud);
+            plan.leave_at_last();
+            let case = (is_there, changes);
+            assert_eq!(plan.cloud.changes.len() > changes, leaves_now, "{case:?}");
+            assert_eq!(!plan.cloud.leaves.is_empty(), leaves_later, "{case:?}");
+        }
+    }
 
     #[test]
     fn an_address_is_held_back_where_the_status_had_none_of_its_kind() {

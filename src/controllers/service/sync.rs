@@ -378,7 +378,8 @@ impl Sync<'_> {
         self.report.changes.extend(lines);
         // The plan on what the answer of a creation showed, where nothing is left to do in the cloud.
         let in_order = match &over.end {
-            End::PlanAgain(Some(shown)) => {
+            // What the Service is to leave then is not in the answer.
+            End::PlanAgain(Some(shown)) if plan.cloud.leaves.is_empty() => {
                 let plan = plan::plan_for(&observed, &**shown, &task.service, self.for_people);
                 let is_in_order = plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty();
                 is_in_order.then_some(plan)

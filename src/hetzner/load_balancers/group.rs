@@ -20,7 +20,7 @@ use super::names::{
     port_label,
 };
 use super::parser::{AnnotationParser, value_of};
-use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Service};
+use crate::provider::{BalancerUse, Cluster, InstanceId, PortOwner, Protocol, Service};
 use crate::text;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -186,7 +186,7 @@ pub(super) fn group<'a>(
             }
         }
         (None, Some(text)) => {
-            let found = balancers.and_then(|all| external(parser, service, all, text));
+            let found = balancers.and_then(|all| external(parser, service, all, text, cluster));
             group.of = Use::External(found);
             if let Some(found) = found {
                 let names = [found.id.to_string(), found.name.clone()];
@@ -214,7 +214,31 @@ pub(super) fn group<'a>(
 
 fn is_allowed(balancer: &LoadBalancer, service: &Service) -> bool {
     let namespace = balancer.labels.get(EXTERNAL);
-    namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)
+    managed(balancer).is_none()
+        && namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)
+}
+
+/// A label by which a controller makes the whole of it what Services want: it is not external.
+fn managed(balancer: &LoadBalancer) -> Option<&'static str> {
+    let mut labels = [SERVICE_UID, GROUP].into_iter();
+    labels.find(|label| balancer.labels.contains_key(*label))
+}
+
+/// UID of another cluster that put ports on an external load balancer, by the label that names its targets; none: this
+/// one did too, or has a target there, as one that was restored has.
+pub(super) fn cluster_on_external<'a>(
+    balancer: &'a LoadBalancer,
+    cluster: &Cluster,
+) -> Option<&'a str> {
+    let labels = balancer.labels.range(TARGETS_BEFORE.to_owned()..);
+    let uids = labels.map_while(|(label, _)| label.strip_prefix(TARGETS_BEFORE));
+    let is_node = |target| match target {
+        TargetId::Server(id) => cluster.servers.contains_key(&InstanceId::Cloud(id)),
+        TargetId::Address(ip) => cluster.dedicated.contains_key(&ip),
+    };
+    let is_known = balancer.labels.contains_key(&targets_label(cluster))
+        || balancer.single_targets().any(|(target, _)| is_node(target));
+    uids.last().filter(|_| !is_known)
 }
 
 /// The one that the annotation names, by its ID, else by its name.
@@ -223,6 +247,7 @@ fn external<'a>(
     service: &Service,
     all: &'a [LoadBalancer],
     text: &str,
+    cluster: &Cluster,
 ) -> Option<&'a LoadBalancer> {
     let key = a::EXTERNAL.key();
     let by_id = all.iter().find(|one| one.id.to_string() == text);
@@ -233,14 +258,33 @@ fn external<'a>(
         ));
         return None;
     };
+    let shown = found.shown();
+    if let Some(label) = managed(found) {
+        parser.problem(format!(
+            "annotation {key}: load balancer {shown} is managed for Services, says its label {label}: set annotation {} \
+             instead, or end that first: ccm lb release NAMESPACE/NAME",
+            a::SHARE.key()
+        ));
+        return None;
+    }
     if !is_allowed(found, service) {
         parser.problem(format!(
             "annotation {key}: the owner of load balancer {} does not allow it to namespace {}: to allow it, hcloud \
              load-balancer add-label --overwrite {} {EXTERNAL}={}",
-            found.shown(),
+            shown,
             service.namespace,
             found.id,
             service.namespace
+        ));
+        return None;
+    }
+    let has_ours = || uids(found).any(|uid| cluster.service_uids.contains(uid));
+    if let Some(uid) = cluster_on_external(found, cluster).filter(|_| has_ours()) {
+        parser.problem(format!(
+            "annotation {key}: ports of load balancer {shown} are of Services of cluster {uid} that have the same UIDs as \
+             Services of this one, which may be its copy: if it is that cluster, restored, hcloud load-balancer \
+             remove-label {} {TARGETS_BEFORE}{uid}",
+            found.id
         ));
         return None;
     }
@@ -286,7 +330,7 @@ pub(super) fn is_in_status(service: &Service, balancer: &LoadBalancer) -> bool {
 pub(super) fn is_of(service: &Service, balancer: &LoadBalancer, port: &Listener) -> bool {
     match balancer.labels.get(&port_label(port.listen_port)) {
         Some(uid) => *uid == service.uid,
-        None => balancer.labels.contains_key(EXTERNAL) && is_port_of(service, port),
+        None => is_allowed(balancer, service) && is_port_of(service, port),
     }
 }
 
@@ -321,6 +365,14 @@ pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cl
                 Some(&share.label()) == of_group && share.members(all).any(|one| one.uid != uid)
             }),
         })
+}
+
+/// The same, or is there one whose management ended, and whose ports are on it without a label? One that carries the UID
+/// of a single Service was adopted for that since.
+pub(super) fn has_others(balancer: &LoadBalancer, uid: &str, cluster: &Cluster) -> bool {
+    let labels = &balancer.labels;
+    let is_released = || labels.get(RELEASED).is_some_and(|of| of != uid);
+    is_used_by_others(balancer, uid, cluster) || !labels.contains_key(SERVICE_UID) && is_released()
 }
 
 impl Share<'_> {
@@ -474,7 +526,7 @@ impl<'a> Group<'a> {
             }
             Use::Shared(share) => {
                 labels.insert(GROUP.to_owned(), Some(share.label()));
-                let is_used = |one| is_used_by_others(one, uid, self.cluster);
+                let is_used = |one| has_others(one, uid, self.cluster);
                 if self.members.len() > 1 || balancer.is_some_and(is_used) {
                     // By it HCCM would remove the ports of the others.
                     labels.extend([SERVICE_UID, SERVICE].map(|one| (one.to_owned(), None)));
@@ -599,15 +651,18 @@ fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)> + '_ {
 
 /// A redirect from HTTP needs port 80.
 fn claims(service: &Service, number: u16) -> bool {
-    let sets = |annotation: &a::Annotation, value: &str| {
+    let sets = |annotation: &a::Annotation, is_it: fn(&str) -> bool| {
         service.annotations.iter().any(|(key, has)| {
             let name = key
                 .strip_prefix(PREFIX)
                 .and_then(|key| key.split('.').next());
-            name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name))
-                && has.trim().eq_ignore_ascii_case(value)
+            name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name)) && is_it(has.trim())
         })
     };
-    let redirects = || sets(&a::HTTP_REDIRECT_HTTP, "true") && sets(&a::PROTOCOL, "https");
+    let redirects = || {
+        sets(&a::HTTP_REDIRECT_HTTP, |text| {
+            text::boolean(text) == Ok(true)
+        }) && sets(&a::PROTOCOL, |text| text.eq_ignore_ascii_case("https"))
+    };
     tcp(service).any(|(own, _)| own == number) || (number == HTTP_PORT && redirects())
 }

@@ -2,7 +2,7 @@
 //! deleted. In doubt it stays.
 
 use super::balancer::{LoadBalancer, Target};
-use super::group::is_used_by_others;
+use super::group::has_others;
 use super::names::{ADOPT, ADOPTED, CREATED, EXTERNAL, OUR_PREFIX, SERVICE_UID, UPSTREAM_PREFIX};
 use crate::provider::{Cluster, InstanceId, Service};
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +15,7 @@ const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 ///
 /// | it has | then |
 /// |---|---|
-/// | other living Services, or the label `ccm-from-scratch/external` of its owner | released |
+/// | other Services, see `has_others`, or the label `ccm-from-scratch/external` of its owner | released |
 /// | a target that is no node of this cluster, see [`foreign_target`] | released |
 /// | the label `ccm-from-scratch/created`, which only the request that creates one sets | deleted |
 /// | the label `ccm-from-scratch/adopted` or `ccm-from-scratch/adopt` | released |
@@ -32,7 +32,7 @@ pub(super) fn why_it_stays(
     service: &Service,
     cluster: &Cluster,
 ) -> Option<String> {
-    if is_used_by_others(balancer, &service.uid, cluster) {
+    if has_others(balancer, &service.uid, cluster) {
         return Some("other Services use it".to_owned());
     }
     if balancer.labels.contains_key(EXTERNAL) {

@@ -102,7 +102,7 @@ impl<'a> AnnotationParser<'a> {
     /// Of an external one no Service sets it, apart from what decides about targets.
     pub(super) fn join(&mut self, members: &[&'a Service], is_external: bool) {
         self.is_shared = members.len() > 1;
-        let of_targets = [&a::NODE_SELECTOR, &a::USE_PRIVATE_IP, &a::EXTERNAL_TARGETS];
+        let of_targets = [&a::NODE_SELECTOR, &a::USE_PRIVATE_IP];
         for annotation in TABLE.iter().copied().filter(|one| one.whole) {
             let place = (annotation.name, None);
             let counts = !is_external || of_targets.iter().any(|one| one.name == annotation.name);

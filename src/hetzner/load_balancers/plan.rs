@@ -8,9 +8,7 @@ use super::diff::{Diff, USUAL_TYPE, boxed};
 use super::find::{
     Found, asked_too_late, asks_for, by_label, find, other_cluster, rests_on_services,
 };
-use super::group::{
-    group, is_of, is_used_by_others, owned, released, targets_label, uids, was_before,
-};
+use super::group::{group, has_others, is_of, owned, released, targets_label, uids, was_before};
 use super::names::{
     self, ADOPT, CLUSTER_UID, CREATED, EXTERNAL, GROUP, OUR_PREFIX, PORT, RELEASED, SERVICE,
     SERVICE_UID,
@@ -137,7 +135,7 @@ impl provider::Snapshot for Snapshot {
                 }
             }
             if parser.problems.is_empty() {
-                self.leave_others(&mut plan, &context, there, &mut parser);
+                self.leave_others(&mut plan, &context, &desired, there, &mut parser);
             }
         }
         primary_ips::report(&mut parser, &context, &desired, there);
@@ -188,7 +186,7 @@ impl provider::Snapshot for Snapshot {
                 plan.findings.push(left_to_its_cluster(balancer, uid));
                 continue;
             }
-            let is_last = !is_used_by_others(balancer, &service.uid, cluster);
+            let is_last = !has_others(balancer, &service.uid, cluster);
             let mut guard = without_labels(balancer, service, cluster, is_last);
             guard.set.insert(RELEASED.to_owned(), service.uid.clone());
             let shown = balancer.shown();
@@ -261,7 +259,7 @@ impl provider::Snapshot for Snapshot {
             let label = |name| balancer.labels.get(name).filter(|value| !value.is_empty());
             // A cluster whose UID could not be read has none.
             let is_ours = label(CLUSTER_UID) == Some(&cluster.uid);
-            if !is_ours || is_used_by_others(balancer, "", cluster) {
+            if !is_ours || has_others(balancer, "", cluster) {
                 return None;
             }
             let (service, group) = (label(SERVICE_UID), label(GROUP));
@@ -297,16 +295,31 @@ impl Snapshot {
         &self,
         plan: &mut LoadBalancerPlan,
         context: &Context,
+        desired: &Desired,
         there: Option<&LoadBalancer>,
         parser: &mut AnnotationParser,
     ) {
         let id = there.map(|there| there.id);
+        let mut ports = desired.ports.iter();
+        let waits = false
+            && ports.any(|port| {
+                let mut found = there.into_iter().flat_map(|one| &one.services);
+                port.is_put_off(found.find(|one| one.listen_port == port.listener.listen_port))
+            });
         let all = owned(&self.observed.balancers, context.service);
         for balancer in all.filter(|one| Some(one.id) != id) {
             let (changes, finding) = self.leave(context.service, balancer, context.cluster);
-            plan.leaves.extend(changes);
             plan.takes_over.push(balancer.id);
             finding.into_iter().for_each(|one| parser.finding(one));
+            if other_cluster(balancer, context.cluster).is_some() {
+                continue;
+            }
+            plan.is_labelled = true;
+            match waits {
+                // The old one has the port, or what the Service had in its place.
+                true => plan.status = None,
+                false => plan.leaves.extend(changes),
+            }
             let moves = format!(
                 "the Service moves from load balancer {} to {}, and its addresses change; the old one serves it until \
                  then",
@@ -427,7 +440,7 @@ fn release(
         part
     };
     let (service, cluster) = (context.service, context.cluster);
-    let is_last = !is_used_by_others(balancer, &service.uid, cluster);
+    let is_last = !has_others(balancer, &service.uid, cluster);
     let mut parts = Vec::new();
     // Then it is the Service's alone.
     let is_alone = balancer.labels.get(SERVICE_UID) == Some(&service.uid);
@@ -541,8 +554,8 @@ fn not_adopted_beside(other: &LoadBalancer, own: &LoadBalancer) -> Finding {
 /// A copy of this cluster, or the one that this is a copy of, has a Service of the same UID.
 fn left_to_its_cluster(balancer: &LoadBalancer, uid: &str) -> Finding {
     let message = format!(
-        "load balancer {} carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its \
-         targets do not show that it is this one's: it is left unchanged",
+        "load balancer {} carries this Service's UID, but a label names another cluster, {uid}, and its targets do not \
+         show that it is this one's: it is left unchanged",
         balancer.shown()
     );
     Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()
