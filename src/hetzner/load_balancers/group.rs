@@ -208,7 +208,8 @@ pub(super) fn group<'a>(
     group
         .members
         .sort_by_key(|one| (one.created.is_none(), one.created, &one.uid));
-    parser.join(&group.members, group.is_external());
+    let home = share.map(|share| share.namespace);
+    parser.join(&group.members, group.is_external(), home);
     group
 }
 
