@@ -19,7 +19,7 @@ use super::names::{
     self, CLUSTER_UID, EXTERNAL, GROUP, PORT, RELEASED, SERVICE, SERVICE_UID, TARGETS_BEFORE,
     port_label,
 };
-use super::parser::{AnnotationParser, value_of};
+use super::parser::{AnnotationParser, value_of, values_of};
 use crate::provider::{BalancerUse, Cluster, InstanceId, PortOwner, Protocol, Service};
 use crate::text;
 use serde_json::Value;
@@ -147,18 +147,17 @@ pub(super) fn group<'a>(
     cluster: &'a Cluster,
 ) -> Group<'a> {
     let text = |annotation| value_of(service, annotation);
-    let shared = parser.read(&a::SHARE, None, |value| {
-        Share::parse(value, &service.namespace).map(|_| ())
+    let share = parser.read(&a::SHARE, None, |value| {
+        Share::parse(value, &service.namespace).map(drop)
     });
-    let share = text(&a::SHARE).filter(|_| shared.is_some());
-    let share = share.and_then(|text| Share::parse(text, &service.namespace).ok());
+    let share = share.and_then(|_| Share::parse(text(&a::SHARE)?, &service.namespace).ok());
     let mut group = Group {
         of: Use::Own,
         members: Vec::new(),
         service,
         cluster,
     };
-    let named = |key: String| cluster.groups.get(&key).map_or(&[][..], Vec::as_slice);
+    let named = |key: &String| cluster.groups.get(key).map_or(&[][..], Vec::as_slice);
     match (share, text(&a::EXTERNAL)) {
         (None, None) => {}
         (Some(_), Some(_)) => {
@@ -170,7 +169,7 @@ pub(super) fn group<'a>(
         }
         (Some(share), None) => {
             group.of = Use::Shared(share);
-            group.members.extend(share.members(named(share.key())));
+            group.members.extend(share.members(named(&share.key())));
             let is_member = group.members.iter().any(|one| one.uid == service.uid);
             let is_own = service.namespace == share.namespace || balancers.is_none();
             if !is_own && !is_member {
@@ -189,10 +188,8 @@ pub(super) fn group<'a>(
             let found = balancers.and_then(|all| external(parser, service, all, text, cluster));
             group.of = Use::External(found);
             if let Some(found) = found {
-                let names = [found.id.to_string(), found.name.clone()];
-                let all = names
-                    .iter()
-                    .flat_map(|name| named(format!("{OF_EXTERNAL}{name}")));
+                let keys = external_keys(found);
+                let all = keys.iter().flat_map(named);
                 group
                     .members
                     .extend(all.filter(|one| is_allowed(found, one)));
@@ -350,22 +347,27 @@ pub(super) fn uids(balancer: &LoadBalancer) -> impl Iterator<Item = &String> {
 
 /// Do other living Services of this cluster use it, or are they to?
 pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cluster) -> bool {
-    let has_port = |of: &String| of != uid && cluster.service_uids.contains(of);
-    let mut ports = labelled_ports(balancer);
-    let of_group = balancer.labels.get(GROUP);
-    let names = [balancer.id.to_string(), balancer.name.clone()];
-    let mut groups = cluster.groups.iter();
-    ports.any(|(_, uid)| has_port(uid))
-        || groups.any(|(key, all)| match key.strip_prefix(OF_EXTERNAL) {
-            Some(name) => {
-                let mut all = all.iter();
-                names.iter().any(|one| one == name)
-                    && all.any(|one| one.uid != uid && is_allowed(balancer, one))
-            }
-            None => Share::parse(key, "").is_ok_and(|share| {
-                Some(&share.label()) == of_group && share.members(all).any(|one| one.uid != uid)
-            }),
+    let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
+    let mut on_ports = labelled_ports(balancer);
+    let keys = external_keys(balancer);
+    let mut asking = keys.iter().filter_map(|key| cluster.groups.get(key));
+    let is_asking = |one: &Service| one.uid != uid && is_allowed(balancer, one);
+    let is_shared = |group: &String| {
+        cluster.groups.iter().any(|(key, all)| {
+            Share::parse(key, "").is_ok_and(|share| {
+                share.label() == *group && share.members(all).any(|one| one.uid != uid)
+            })
         })
+    };
+    on_ports.any(|(_, uid)| lives(uid))
+        || asking.any(|all| all.iter().any(is_asking))
+        || balancer.labels.get(GROUP).is_some_and(is_shared)
+}
+
+/// By what Services name it as external; see [`key`].
+fn external_keys(balancer: &LoadBalancer) -> [String; 2] {
+    let names = [balancer.id.to_string(), balancer.name.clone()];
+    names.map(|name| format!("{OF_EXTERNAL}{name}"))
 }
 
 /// The same, or is there one whose management ended, and whose ports are on it without a label? One that carries the UID
@@ -652,18 +654,10 @@ fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)> + '_ {
 
 /// A redirect from HTTP needs port 80.
 fn claims(service: &Service, number: u16) -> bool {
-    let sets = |annotation: &a::Annotation, is_it: fn(&str) -> bool| {
-        service.annotations.iter().any(|(key, has)| {
-            let name = key
-                .strip_prefix(PREFIX)
-                .and_then(|key| key.split('.').next());
-            name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name)) && is_it(has.trim())
-        })
-    };
+    let is_on = |text: &str| text::boolean(text) == Ok(true);
     let redirects = || {
-        sets(&a::HTTP_REDIRECT_HTTP, |text| {
-            text::boolean(text) == Ok(true)
-        }) && sets(&a::PROTOCOL, |text| text.eq_ignore_ascii_case("https"))
+        values_of(service, &a::HTTP_REDIRECT_HTTP).any(is_on)
+            && values_of(service, &a::PROTOCOL).any(|text| text.eq_ignore_ascii_case("https"))
     };
     tcp(service).any(|(own, _)| own == number) || (number == HTTP_PORT && redirects())
 }

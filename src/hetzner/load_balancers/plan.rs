@@ -301,11 +301,10 @@ impl Snapshot {
     ) {
         let id = there.map(|there| there.id);
         let mut ports = desired.ports.iter();
-        let waits = false
-            && ports.any(|port| {
-                let mut found = there.into_iter().flat_map(|one| &one.services);
-                port.is_put_off(found.find(|one| one.listen_port == port.listener.listen_port))
-            });
+        let waits = ports.any(|port| {
+            let mut found = there.into_iter().flat_map(|one| &one.services);
+            port.is_put_off(found.find(|one| one.listen_port == port.listener.listen_port))
+        });
         let all = owned(&self.observed.balancers, context.service);
         for balancer in all.filter(|one| Some(one.id) != id) {
             let (changes, finding) = self.leave(context.service, balancer, context.cluster);
