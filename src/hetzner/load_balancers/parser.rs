@@ -121,12 +121,12 @@ impl<'a> AnnotationParser<'a> {
             let value = value.unwrap_or_default();
             if own.is_some_and(|own| !counts || own != value) {
                 let why = match first {
-                    Some(first) => format!(
-                        "Service {}, which {}, sets {} for the load balancer",
-                        first.full_name(),
+                    Some(one) => format!(
+                        "{} sets {} for the load balancer",
                         match is_guest(self.service) {
-                            true => "is of the group's namespace",
-                            false => "is older",
+                            true =>
+                                format!("Service {}, of the group's namespace,", one.full_name()),
+                            false => first_to_decide(one),
                         },
                         text::quoted(value)
                     ),
@@ -365,4 +365,13 @@ fn unknown(key: &str, name: &str) -> String {
         None => String::new(),
     };
     format!("annotation {key} is not one that is known{meant}")
+}
+
+/// One that decides before another one. In a manifest Services have no age.
+pub(super) fn first_to_decide(service: &Service) -> String {
+    let why = match service.created {
+        Some(_) => "is older",
+        None => "comes first",
+    };
+    format!("Service {}, which {why},", service.full_name())
 }
