@@ -205,8 +205,7 @@ pub(super) fn group<'a>(
     group
         .members
         .sort_by_key(|one| (one.created.is_none(), one.created, &one.uid));
-    let home = share.map(|share| share.namespace);
-    parser.join(&group.members, group.is_external(), home);
+    parser.join(&group.members, group.is_external());
     group
 }
 

@@ -99,21 +99,16 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// These Services use one load balancer, the oldest first. What is about the whole of it is set by the first that does.
-    /// Of an external one no Service sets it, apart from what decides about targets; of a group only those of its
-    /// namespace, `home`: a guest could take the traffic of all away.
-    pub(super) fn join(&mut self, members: &[&'a Service], is_external: bool, home: Option<&str>) {
+    /// Of an external one no Service sets it, apart from what decides about targets.
+    pub(super) fn join(&mut self, members: &[&'a Service], is_external: bool) {
         self.is_shared = members.len() > 1;
-        let is_guest = |one: &Service| home.is_some_and(|home| one.namespace != home);
         let of_targets = [&a::NODE_SELECTOR, &a::USE_PRIVATE_IP];
         for annotation in TABLE.iter().copied().filter(|one| one.whole) {
             let place = (annotation.name, None);
             let counts = !is_external || of_targets.iter().any(|one| one.name == annotation.name);
             let own = self.set.get(&place).map(|own| own.value);
-            let mut setters = members
-                .iter()
-                .filter(|one| !is_guest(one) && has(one, annotation));
+            let mut setters = members.iter().filter(|one| has(one, annotation));
             let first = setters.next().filter(|_| counts);
-            let counts = counts && !(first.is_none() && is_guest(self.service));
             if counts && first.is_none_or(|first| first.uid == self.service.uid) {
                 continue;
             }
@@ -123,16 +118,9 @@ impl<'a> AnnotationParser<'a> {
                 let why = match first {
                     Some(one) => format!(
                         "{} sets {} for the load balancer",
-                        match is_guest(self.service) {
-                            true =>
-                                format!("Service {}, of the group's namespace,", one.full_name()),
-                            false => first_to_decide(one),
-                        },
+                        first_to_decide(one),
                         text::quoted(value)
                     ),
-                    None if !is_external => {
-                        "Services of the group's namespace alone set it".to_owned()
-                    }
                     None => "the load balancer is external".to_owned(),
                 };
                 let key = annotation.key();
