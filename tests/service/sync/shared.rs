@@ -98,10 +98,10 @@ impl Served {
                         continue;
                     }
                     let spec = spec.as_array().unwrap().iter();
-                    let node_port = spec
+                    let mut node_port = spec
                         .filter(|one| one["port"] == *port)
                         .map(|one| &one["nodePort"]);
-                    let node_port = node_port.cloned().next().unwrap();
+                    let node_port = node_port.next().cloned().unwrap();
                     let found = all.iter().find(|one| one["public_net"]["ipv4"]["ip"] == ip);
                     let is_served = found.is_some_and(|found| {
                         let mut ports = found["services"].as_array().unwrap().iter();
