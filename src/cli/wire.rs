@@ -95,6 +95,7 @@ pub(super) fn apis(
 
 pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> Apis {
     let mut apis = Apis::new(kube, Box::new(provider), settings.test_time_scale.value);
+    apis.concurrent_nodes = settings.concurrent_node_syncs.value as usize;
     apis.keep_dedicated_for(scaled(settings, settings.robot_cache_timeout.value));
     apis
 }

@@ -19,6 +19,7 @@ use super::backoff::Backoff;
 use super::controller::{self, Controller, Outage, Proposal, Report, Selection};
 use super::lifecycle::SHUTDOWN;
 use super::matching::Index;
+use super::parallel::in_parallel;
 use super::report::{publish, recovered};
 use crate::cache::{self, AllServers, Apis, Error, Freshness};
 use crate::kube::{self, Node};
@@ -33,6 +34,9 @@ use std::time::{Duration, Instant};
 
 /// However young `HCLOUD_SERVER_CACHE_MAX_AGE` wants a list to be, the tick that read it may use it.
 const YOUNGEST: Duration = Duration::from_secs(1);
+
+/// Of so many the plans are kept at the same time, for each that is written at the same time.
+const NODES_FOR_EACH_WRITER: usize = 10;
 
 /// A new node that no server matches may be not ready for that long: its machine may be slow to come up.
 const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
@@ -252,8 +256,8 @@ impl NodeController {
         report
     }
 
-    /// True: the list of servers is too old for the next write. A plan is made when it is its node's turn: thousands
-    /// at once would need the memory of thousands.
+    /// True: the list of servers is too old for the next write. A plan is made when it is its node's turn, by the thread
+    /// that writes it, and noted with those of its batch: thousands at once would need the memory of thousands.
     fn write_until_too_old(
         &mut self,
         apis: &Apis,
@@ -273,26 +277,49 @@ impl NodeController {
             None => false,
         } || !plan.is_of_cloud();
         let plan_for = |node: &Node| plan_node(node, &index, provider, overdue);
-        while let Some(node) = queue.pop_front() {
-            let plan = plan_for(&node);
+        let plan_and_write = |node: &Arc<Node>| {
+            let plan = plan_for(node);
             if !plan.changes.is_empty() && !is_young(&plan) {
-                queue.push_front(node);
-                return true;
+                return None;
             }
-            report.planned += plan.changes.len();
+            let planned = plan.changes.len();
             let replan = |node: &Node| Some(plan_for(node)).filter(|plan| is_young(plan));
             let applied = apply(apis, plan, replan);
-            let is_closed = applied.is_closed;
-            if is_closed && applied.lines.is_empty() {
-                queue.push_front(node);
-            } else {
-                self.note(apis, report, &node, applied).map(&mut *done);
+            Some((planned, applied))
+        };
+        type Written = Option<(usize, Applied)>;
+        let is_closed = |written: &Written| written.as_ref().is_some_and(|(_, it)| it.is_closed);
+        let ends = |written: &Written| written.is_none() || is_closed(written);
+        let (mut is_over, mut is_too_old) = (false, false);
+        while !queue.is_empty() && !is_over {
+            let count = queue
+                .len()
+                .min(NODES_FOR_EACH_WRITER * apis.concurrent_nodes);
+            let mut batch: Vec<Arc<Node>> = queue.drain(..count).collect();
+            let written = in_parallel(&batch, apis.concurrent_nodes, plan_and_write, ends);
+            is_over = written.iter().any(ends);
+            // A gate that is closed stays closed.
+            is_too_old = is_over && !written.iter().any(is_closed);
+            let not_begun = batch.split_off(written.len());
+            let mut left = Vec::new();
+            for (node, written) in batch.into_iter().zip(written) {
+                let Some((planned, applied)) = written else {
+                    left.push(node);
+                    continue;
+                };
+                report.planned += planned;
+                if applied.is_closed && applied.lines.is_empty() {
+                    left.push(node);
+                } else {
+                    self.note(apis, report, &node, applied).map(&mut *done);
+                }
             }
-            if is_closed {
-                break;
-            }
+            left.extend(not_begun);
+            left.into_iter()
+                .rev()
+                .for_each(|node| queue.push_front(node));
         }
-        false
+        is_too_old
     }
 
     /// Reports what came of a node, and when it is tried again. The plan that was made last.
