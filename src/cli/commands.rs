@@ -151,40 +151,10 @@ const LISTED_AT_MOST: usize = 15;
 /// Of a word, in letters: fewer would be in too many.
 const SHORTEST_PART: usize = 3;
 
-/// What kubectl, hcloud and other programs call it.
-const ELSEWHERE: [(&str, &str); 10] = [
-    ("doctor", "check"),
-    ("inspect", "describe show"),
-    ("lb", "load-balancer load-balancers svc service services"),
-    ("lint", "validate"),
-    ("list", "get ls"),
-    ("node", "no nodes server servers"),
-    ("route", "routes"),
-    ("run", "start"),
-    ("status", "top"),
-    ("sync", "apply reconcile"),
-];
-
-/// The command, with words of other programs and in their order: `get nodes`, `svc describe`.
-fn translated(typed: &str) -> Option<&'static str> {
-    let ours = |word: &str| {
-        let mut all = ELSEWHERE.iter();
-        let found = all.find(|(_, theirs)| theirs.split(' ').any(|one| one == word));
-        found.map_or(word.to_owned(), |(ours, _)| (*ours).to_owned())
-    };
-    let words: Vec<String> = typed.split(' ').map(ours).collect();
-    let turned: Vec<String> = words.iter().rev().cloned().collect();
-    let meant = [words.join(" "), turned.join(" ")];
-    meant.iter().find_map(|name| Some(find(name)?.name))
-}
-
 /// A word that is not known, with those that may have been meant: near ones, else those that contain it.
 pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
     let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     let mut meant = all_nearest(word, known.iter().copied());
-    if meant.is_empty() && what == "command" {
-        meant = translated(word).into_iter().collect();
-    }
     if meant.is_empty() {
         let first = word.split(' ').next().unwrap_or_default();
         meant = all_nearest(first, known.iter().copied());

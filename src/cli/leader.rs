@@ -8,7 +8,7 @@ use crate::daemon::{Stop, StopGate};
 use crate::http;
 use crate::kube::{LeaseKey, LeaseSpec};
 use crate::metrics::LEADER;
-use crate::provider::{Awaited, waiting_for};
+use crate::provider::waiting_for;
 use crate::settings::Settings;
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) fn lead(
         true => WaitPolicy::UntilRenewed,
         false => WaitPolicy::Forever,
     };
-    let waiting = waiting_for(Awaited::Event, || format!("the Lease {key}"));
+    let waiting = waiting_for(|| format!("the Lease {key}"));
     let acquired = lease.acquire(policy);
     drop(waiting);
     match acquired {

@@ -1,11 +1,11 @@
 //! The log on stderr. Only our own modules log; other crates are capped at `warn`, and
 //! `RUST_LOG` is not read: ureq's trace would print the bearer token. Beside it the line of a command that waits.
 
-use super::output::{Printer, whole_line};
+use super::output::whole_line;
 use super::terminal::{self, show_wait};
 use crate::controllers::{CHANGES_MADE, FINDINGS};
 use crate::http::without_known_secrets;
-use crate::provider::{Awaited, Open, longest_wait, note_waits};
+use crate::provider::{Open, longest_wait, note_waits};
 use crate::settings::{LogFormat, Settings};
 use crate::text::{cut, one_line};
 use env_logger::Builder;
@@ -14,7 +14,7 @@ use log::kv::{Error, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Record};
 use serde_json::{Map, json};
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Who reads the log: a cluster's log store, or the person whose command is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,63 +116,26 @@ impl<'a> VisitSource<'a> for Keys {
 }
 
 /// A shorter wait needs no line.
-const FIRST_AT_A_TERMINAL: Duration = Duration::from_secs(2);
-
-/// A log that is read later needs fewer lines.
-const FIRST_ELSEWHERE: Duration = Duration::from_secs(4);
-
-/// Less than ten seconds between two lines.
-const AGAIN: Duration = Duration::from_secs(8);
-
-/// Many slow calls, each too short for a line of its own, are worth one together.
-const SLOW: Duration = Duration::from_secs(1);
+const FIRST_LINE: Duration = Duration::from_secs(2);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A line on stderr while a command waits, so that no command is silent for long; until the process ends. A terminal shows
-/// one, which is replaced and then erased. Elsewhere each is a line of its own, and only calls have some.
+/// A line at the terminal while a command waits, which is replaced and then erased; until the process ends. Elsewhere
+/// there is none.
 pub(super) fn show_waits() {
+    if !terminal::obeys_codes(true) {
+        return;
+    }
     note_waits();
-    let is_terminal = terminal::obeys_codes(true);
     // Without this thread a command is silent and works.
-    let _ = std::thread::Builder::new().spawn(move || {
-        let mut last = LastLine {
-            number: None,
-            at: Instant::now(),
-        };
+    let _ = std::thread::Builder::new().spawn(|| {
         loop {
             std::thread::sleep(POLL_INTERVAL);
-            let open = longest_wait(|kind| is_terminal || kind == Awaited::Call);
-            if is_terminal {
-                let open = open.filter(|open| open.since.elapsed() >= FIRST_AT_A_TERMINAL);
-                let line = |open: &Open| waiting_line(open, terminal::wait_columns() - 1);
-                show_wait(open.as_ref().map(line).as_deref());
-            } else if let Some(open) = open
-                && last.is_due(&open, Instant::now())
-            {
-                last = LastLine {
-                    number: Some(open.number),
-                    at: Instant::now(),
-                };
-                Printer::stderr(&(waiting_line(&open, usize::MAX) + "\n"));
-            }
+            let open = longest_wait().filter(|open| open.since.elapsed() >= FIRST_LINE);
+            let line = |open: &Open| waiting_line(open, terminal::wait_columns() - 1);
+            show_wait(open.as_ref().map(line).as_deref());
         }
     });
-}
-
-/// The last line that was printed.
-struct LastLine {
-    number: Option<u64>,
-    at: Instant,
-}
-
-impl LastLine {
-    fn is_due(&self, open: &Open, now: Instant) -> bool {
-        let waited = now.saturating_duration_since(open.since);
-        let is_new = self.number != Some(open.number);
-        let silent = now.saturating_duration_since(self.at);
-        (is_new && waited >= FIRST_ELSEWHERE) || (silent >= AGAIN && waited >= SLOW)
-    }
 }
 
 /// `ccm: waiting for GET https://10.0.0.1:6443/version (4 s)`, in so many characters.
@@ -184,40 +147,4 @@ fn waiting_line(open: &Open, columns: usize) -> String {
     let room = columns.saturating_sub(begin.len() + end.len());
     let what = one_line(what);
     format!("{begin}{}{end}", cut(&what, room))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_wait_gets_a_line_soon_and_again_and_short_waits_one_together() {
-        let begun = Instant::now();
-        let at = |s: u64| begun + Duration::from_secs(s);
-        // The last line: which wait, when. Now: which wait, since when, and the time.
-        let cases = [
-            ("not yet", None, 0, (1, 0), 3, false),
-            ("soon", None, 0, (1, 0), 4, true),
-            ("just now", Some(1), 4, (1, 0), 11, false),
-            ("again", Some(1), 4, (1, 0), 12, true),
-            ("another", Some(1), 4, (2, 5), 9, true),
-            ("another, not yet", Some(1), 4, (2, 6), 9, false),
-            ("slow ones together", Some(1), 4, (7, 11), 12, true),
-            ("quick ones", Some(1), 4, (7, 20), 20, false),
-        ];
-        for (name, number, printed, (open, since), now, expected) in cases {
-            let last = LastLine {
-                number,
-                at: at(printed),
-            };
-            let open = Open {
-                number: open,
-                kind: Awaited::Call,
-                what: String::new(),
-                since: at(since),
-            };
-            let is_due = last.is_due(&open, at(now));
-            assert_eq!(is_due, expected, "{name}");
-        }
-    }
 }

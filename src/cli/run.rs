@@ -1,7 +1,7 @@
 //! `ccm run`: the daemon, and one pass of it.
 
 use super::output::{Exit, Printer};
-use super::{commands, leader, logging, objects, startup, terminal, wire};
+use super::{commands, leader, logging, objects, startup, wire};
 use crate::cache::Apis;
 use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
@@ -53,10 +53,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     daemon::stop_on_signals(stop)
         .map_err(|error| failed(format!("signals can't be watched: {error}")))?;
     if settings.once.value {
-        // A log has the result of each call.
-        if terminal::obeys_codes(true) {
-            logging::show_waits();
-        }
+        logging::show_waits();
         return Ok(once(&settings, lease, apis, controllers, stop));
     }
     metrics::begin();

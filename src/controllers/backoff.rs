@@ -1,7 +1,6 @@
 //! When an object is tried again: its waits double, up to a limit.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 /// Tries by object UID.
@@ -10,7 +9,7 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// Waits are jittered and end on a common grid, which begins here.
+    /// Waits end on a common grid, which begins here.
     grid: Option<Instant>,
     /// Multiplies the waits; 1 outside of tests.
     scale: f64,
@@ -58,12 +57,10 @@ impl Backoff {
     pub(super) fn failed(&mut self, uid: &str, now: Instant) {
         let last = self.failed.get(uid).map(|entry| entry.wait);
         let wait = last.map_or(self.first, |wait| (wait * 2).min(self.longest));
+        let next = now + wait.mul_f64(self.scale);
         let next = match self.grid {
-            None => now + wait.mul_f64(self.scale),
-            Some(origin) => {
-                let next = now + jittered(uid, wait).mul_f64(self.scale);
-                on_grid(next, origin, (wait / 2).mul_f64(self.scale))
-            }
+            None => next,
+            Some(origin) => on_grid(next, origin, (wait / 2).mul_f64(self.scale)),
         };
         self.failed.insert(uid.to_owned(), Entry { wait, next });
     }
@@ -84,14 +81,6 @@ fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
     let since = next.duration_since(origin).as_secs_f64();
     let cells = (since / width.as_secs_f64()).ceil();
     origin + width.mul_f64(cells)
-}
-
-/// Between half of a wait and the whole of it, by object: a hundred that failed together do
-/// not come back together.
-fn jittered(uid: &str, wait: Duration) -> Duration {
-    let mut hasher = DefaultHasher::new();
-    (uid, wait).hash(&mut hasher);
-    wait.mul_f64(0.5 + hasher.finish() as f64 / u64::MAX as f64 / 2.0)
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@
 
 use super::report::{count_change, log_change};
 use crate::provider::{
-    ActionId, Actions, Applied, Awaited, Change, ChangeKind, Error, ErrorKind, Snapshot, Waiting,
-    heartbeat, waiting_for,
+    ActionId, Actions, Applied, Change, ChangeKind, Error, ErrorKind, Snapshot, Waiting, heartbeat,
+    waiting_for,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -517,9 +517,8 @@ impl<T> Execution<T> {
             return self.is_made(change);
         };
         log::debug!("{}: {} (begun)", self.object, change.description());
-        let waiting = waiting_for(Awaited::Event, || {
-            format!("{}: {}", self.object, change.description().requested())
-        });
+        let waiting =
+            waiting_for(|| format!("{}: {}", self.object, change.description().requested()));
         self.not_before = now + follow_pause;
         self.running.push(Running {
             action,

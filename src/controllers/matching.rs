@@ -155,10 +155,12 @@ impl<'a> Index<'a> {
             .filter(|name| *name != node.name())
     }
 
-    /// Another node that has this address, or names it in its annotation.
-    pub fn with_internal_ip(&self, ip: IpAddr, node: &Node) -> Option<&'a str> {
-        let mut nodes = self.internal_ips.get(&ip)?.iter().copied();
-        nodes.find(|name| *name != node.name())
+    /// Another node that has an address that this one's annotation names, or names it, too.
+    pub fn with_internal_ip_of(&self, node: &Node) -> Option<&'a str> {
+        let text = node.metadata.annotations.get(INTERNAL_IP)?;
+        let ips = one_ip_or_two(text)?.into_iter();
+        let mut nodes = ips.filter_map(|ip| self.internal_ips.get(&ip)).flatten();
+        nodes.find(|name| **name != node.name()).copied()
     }
 
     fn by_address(&self, node: &Node) -> Outcome<'a> {

@@ -10,7 +10,7 @@ use super::rotation::{READ_EVERY, TlsSource};
 use super::secret;
 use super::tls::{BUFFER_BYTES, Encrypt, Tls};
 use super::transport::{Connect, Unresolved, hold_deadline};
-use crate::provider::{Awaited, lock, waiting_for};
+use crate::provider::{lock, waiting_for};
 use std::io::Read;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -167,7 +167,7 @@ const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 /// The body behind an `http` URL, without any proxy. An error says what happened instead, in one line.
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     let _held = hold_deadline(Instant::now() + timeout);
-    let _waiting = waiting_for(Awaited::Call, || format!("GET {url}"));
+    let _waiting = waiting_for(|| format!("GET {url}"));
     let in_words = |kind: Kind| match kind {
         Kind::TimedOut(_) => format!("no answer within {} s", timeout.as_secs_f32()),
         Kind::Unreachable(why) | Kind::Malformed(why) | Kind::Request(why) => why,

@@ -30,7 +30,7 @@ pub use rotation::TlsSource;
 pub use secret::{Secret, redact, without_known_secrets};
 pub use tls::{Roots, Tls};
 
-use crate::provider::{Awaited, Gate, Refused, heartbeat, waiting_for};
+use crate::provider::{Gate, Refused, heartbeat, waiting_for};
 use agent::{Session, Sessions};
 use request::{Call, wait_after};
 use serde::Serialize;
@@ -100,7 +100,7 @@ impl Client {
         let settings = &self.settings;
         let mut session = self.session(&call)?;
         // Every try together: for a person it is one call.
-        let _waiting = waiting_for(Awaited::Call, || self.url_line(call.method, path));
+        let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {
             let deadline = Instant::now() + settings.timing.read_timeout;
@@ -166,7 +166,7 @@ impl Client {
             self.try_once(&call, session, deadline)
         };
         let session = self.session(&call)?;
-        let _waiting = waiting_for(Awaited::Call, || self.url_line(method, path));
+        let _waiting = waiting_for(|| self.url_line(method, path));
         let outcome = send(&session);
         if let Err(error) = &outcome
             && (error.status() == Some(401) || matches!(error.kind, Kind::Untrusted(_)))
@@ -181,9 +181,7 @@ impl Client {
     fn session(&self, call: &Call) -> Result<Session, Error> {
         let line = || self.url_line(call.method, call.path);
         // A program of the kubeconfig may have to hand them out.
-        let _waiting = waiting_for(Awaited::Call, || {
-            format!("credentials for {}", self.settings.base)
-        });
+        let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| Error::new(line(), Kind::Token(why)))
     }

@@ -6,7 +6,7 @@
 //! the
 //! provider reads are kept, up to a limit.
 
-use crate::provider::{ANNOTATION_DOMAIN, Interned, PROVIDED_NODE_IP};
+use crate::provider::{ANNOTATION_DOMAIN, Interned, PROVIDED_NODE_IP, SERVER_LABELS};
 use crate::text;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -17,8 +17,8 @@ use std::fmt;
 /// that long (a label's has 63 characters at most), and other programs keep kilobytes in annotations.
 const VALUE_CHARACTERS: usize = 256;
 
-/// The same for a node's annotation.
-const ANNOTATION_CHARACTERS: usize = 2_048;
+/// The same for the annotation [`SERVER_LABELS`].
+const SERVER_LABELS_CHARACTERS: usize = 2_048;
 
 /// Keys and values of a Service's annotations together, in bytes. Ten annotations for each of the 30 ports that the
 /// largest load balancer takes are 22 kB.
@@ -118,25 +118,27 @@ impl<K: Into<Interned>, V: Into<Interned>> FromIterator<(K, V)> for Labels {
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Labels, D::Error> {
-        labels_where(|_| true, VALUE_CHARACTERS, d)
+        labels_where(|_| true, d)
     }
 }
 
 /// Of a node's annotations those that are read.
 pub(super) fn that_are_read<'de, D: Deserializer<'de>>(d: D) -> Result<Labels, D::Error> {
-    let is_read = |key: &str| key == PROVIDED_NODE_IP || is_for_provider(key);
-    labels_where(is_read, ANNOTATION_CHARACTERS, d)
+    labels_where(|key| key == PROVIDED_NODE_IP || is_for_provider(key), d)
 }
 
 fn labels_where<'de, D: Deserializer<'de>>(
     is_read: fn(&str) -> bool,
-    at_most: usize,
     d: D,
 ) -> Result<Labels, D::Error> {
     let mut pairs: Vec<(Interned, Interned)> = Vec::new();
     d.deserialize_any(Pairs {
         is_read,
         take: |key: String, value: &str| {
+            let at_most = match key == SERVER_LABELS {
+                true => SERVER_LABELS_CHARACTERS,
+                false => VALUE_CHARACTERS,
+            };
             let value = text::cut(value, at_most);
             pairs.push((key.into(), (*value).into()));
         },
@@ -304,5 +306,8 @@ mod tests {
         let cut = labels(json!({ "a": long }));
         let value = cut.get("a").unwrap();
         assert!(value.ends_with('…') && value.chars().count() == VALUE_CHARACTERS);
+        let longest = "x".repeat(SERVER_LABELS_CHARACTERS);
+        let kept = labels(json!({ SERVER_LABELS: longest }));
+        assert_eq!(kept.get(SERVER_LABELS), Some(longest.as_str()));
     }
 }

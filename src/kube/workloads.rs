@@ -184,7 +184,7 @@ impl Container {
         self.elsewhere.retain(|(other, _)| *other != name);
         let from = &variable["valueFrom"];
         if from.is_null() {
-            match self.expanded(text(&variable["value"])) {
+            match plain(text(&variable["value"])) {
                 Ok(value) => self.variables.push((name, value)),
                 Err(place) => self.elsewhere.push((name, place)),
             }
@@ -196,7 +196,7 @@ impl Container {
     }
 
     fn word(&mut self, word: &str) {
-        match self.expanded(word) {
+        match plain(word) {
             Ok(word) => self.words.push(word),
             Err(place) => {
                 let flag = word.split('=').next().unwrap_or(word);
@@ -204,38 +204,13 @@ impl Container {
             }
         }
     }
+}
 
-    /// `$(NAME)` with its value, as the kubelet does it; the error says where that stands. Of no
-    /// variable it stays as it is, and so does `$(NAME)` behind a second `$`.
-    fn expanded(&self, text: &str) -> Result<String, &'static str> {
-        let mut out = String::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once('$') {
-            out.push_str(before);
-            rest = after;
-            if let Some(after) = rest.strip_prefix('$') {
-                out.push('$');
-                rest = after;
-                continue;
-            }
-            let name = rest.strip_prefix('(').and_then(|name| name.split_once(')'));
-            let Some((name, after)) = name else {
-                out.push('$');
-                continue;
-            };
-            let is_it = |one: &&(String, String)| one.0 == name;
-            match self.variables.iter().find(is_it) {
-                Some((_, value)) => out.push_str(value),
-                None => match self.elsewhere.iter().find(|(other, _)| other == name) {
-                    Some((_, place)) => return Err(place),
-                    None if self.imports => return Err("another object"),
-                    None => out.push_str(&format!("$({name})")),
-                },
-            }
-            rest = after;
-        }
-        out.push_str(rest);
-        Ok(out)
+/// As it is; the error, where it names a variable in parentheses, which is not followed.
+fn plain(text: &str) -> Result<String, &'static str> {
+    match text.contains("$(") {
+        true => Err("another variable"),
+        false => Ok(text.replace("$$", "$")),
     }
 }
 
@@ -286,11 +261,11 @@ mod tests {
         let read = of(json!([{
             "name": "ccm",
             "command": ["/ccm", "run"],
-            "args": ["--a=$(PLAIN)", "--b=$(SECRET)", "$$(PLAIN)", "$(UNKNOWN)", "5$", "$(", "--c"],
+            "args": ["--a=v", "--b=$(SECRET)", "5$", "$$", "--c"],
             "env": [
                 { "name": "PLAIN", "value": "first" },
                 { "name": "PLAIN", "value": "v" },
-                { "name": "TWO", "value": "$(PLAIN)$(PLAIN)" },
+                { "name": "TWO", "value": "$(PLAIN)" },
                 { "name": "SECRET", "valueFrom": from("secretKeyRef") },
                 { "name": "MAP", "valueFrom": from("configMapKeyRef") },
                 { "name": "OF_SECRET", "value": "x$(SECRET)" },
@@ -298,16 +273,16 @@ mod tests {
             ],
         }]))
         .unwrap();
-        let words = ["run", "--a=v", "$(PLAIN)", "$(UNKNOWN)", "5$", "$(", "--c"];
-        assert_eq!(read.words, words);
-        let variables = [("PLAIN", "v"), ("TWO", "vv"), ("EMPTY", "")];
+        assert_eq!(read.words, ["run", "--a=v", "5$", "$", "--c"]);
+        let variables = [("PLAIN", "v"), ("EMPTY", "")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(read.variables, variables);
         let elsewhere = [
+            ("TWO", "another variable"),
             ("SECRET", "a Secret"),
             ("MAP", "a ConfigMap"),
-            ("OF_SECRET", "a Secret"),
-            ("--b", "a Secret"),
+            ("OF_SECRET", "another variable"),
+            ("--b", "another variable"),
         ];
         assert_eq!(
             read.elsewhere,

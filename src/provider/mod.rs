@@ -46,7 +46,7 @@ pub use service::{
     Cluster, Ingress, OfferedNode, Protocol, Reach, Service, ServicePort, TrafficPolicy,
 };
 pub use source::{Source, Sourced};
-pub use waits::{Awaited, Open, Waiting, longest_wait, note_waits, waiting_for};
+pub use waits::{Open, Waiting, longest_wait, note_waits, waiting_for};
 
 /// Annotations of Services and nodes are kept where the domain of their key ends so. Whatever a provider
 /// reads is below it; all others are dropped while an answer is parsed.

@@ -11,20 +11,11 @@ static IS_NOTED: AtomicBool = AtomicBool::new(false);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
-    /// The answer to a request.
-    Call,
-    /// Anything else, e.g. an action of the cloud.
-    Event,
-}
-
 /// A wait that has not ended.
 #[derive(Clone, Debug)]
 pub struct Open {
     /// No two of a process have the same.
-    pub number: u64,
-    pub kind: Awaited,
+    number: u64,
     /// Of a call: method and URL.
     pub what: String,
     pub since: Instant,
@@ -40,18 +31,17 @@ pub fn note_waits() {
     IS_NOTED.store(true, Ordering::Relaxed);
 }
 
-/// Of such waits the one that began first; none: nothing is waited for.
-pub fn longest_wait(is_such: impl Fn(Awaited) -> bool) -> Option<Open> {
-    lock(&OPEN).iter().find(|open| is_such(open.kind)).cloned()
+/// The wait that began first; none: nothing is waited for.
+pub fn longest_wait() -> Option<Open> {
+    lock(&OPEN).first().cloned()
 }
 
-pub fn waiting_for(kind: Awaited, what: impl FnOnce() -> String) -> Waiting {
+pub fn waiting_for(what: impl FnOnce() -> String) -> Waiting {
     if !IS_NOTED.load(Ordering::Relaxed) {
         return Waiting(None);
     }
     let open = Open {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        kind,
         what: what(),
         since: Instant::now(),
     };

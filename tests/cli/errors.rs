@@ -3,14 +3,11 @@
 
 use crate::common;
 
-use common::services::{LoadBalancerService, create};
 use common::{Daemon, Env, ccm, node, wait_until, with};
 use sandbox::faults::{Effect, Rule};
 use sandbox::kubernetes::PolicyRule;
 use sandbox::{Half, Sandbox};
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// Three nodes that wait to be initialised, in the Network `sandbox`.
 fn world() -> Sandbox {
@@ -118,9 +115,8 @@ fn usage() {
     #[rustfmt::skip]
     check(&sandbox, &env(&sandbox), &[
         (&["nodes"], &[], 2, "unknown command \"nodes\"; did you mean node?\nSee ccm help."),
-        (&["get", "nodes"], &[], 2, "unknown command \"get nodes\"; did you mean node list?\nSee ccm help."),
-        (&["svc", "describe", "web"], &[], 2, "unknown command \"svc describe\"; did you mean lb inspect?\nSee ccm help."),
-        (&["lb", "ls"], &[], 2, "unknown command \"lb ls\"; did you mean lb list?\nSee ccm help."),
+        (&["get", "nodes"], &[], 2, "unknown command \"get nodes\"; there is run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
+        (&["lb", "ls"], &[], 2, "unknown command \"lb ls\"; there is lb list, lb inspect, lb sync\nSee ccm help."),
         (&["nod", "list"], &[], 2, "unknown command \"nod list\"; did you mean node?\nSee ccm help."),
         (&["node", "delete", "worker-1"], &[], 2, "unknown command \"node delete\"; there is node list, node inspect, node sync\nSee ccm help."),
         (&["lb", "-once"], &[], 2, "-once needs a whole command: lb list, lb inspect or lb sync"),
@@ -438,56 +434,4 @@ fn output_that_nobody_takes() {
     let message =
         "ccm: the output can't be written to stdout: No space left on device (os error 28)\n";
     assert_eq!(run(full.into()), (Some(1), message.into()), "a full disk");
-}
-
-/// What is there and does not answer is waited for, and not in silence.
-#[test]
-fn who_waits_for_an_api_is_told_so() {
-    const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
-    let commands: [&[&str]; 9] = [
-        &["doctor"],
-        &["node", "list"],
-        &["node", "sync"],
-        &["lb", "list", "-o", "json"],
-        &["lb", "sync"],
-        &["lb", "sync", "--dry-run"],
-        &["route", "list", CIDR],
-        &["route", "sync", CIDR],
-        &["run", "--dry-run"],
-    ];
-    for half in [Half::Hetzner, Half::Kubernetes] {
-        let sandbox = world();
-        create(&sandbox, LoadBalancerService::new("web", &[80]));
-        let hangs = Effect::Slow(Duration::from_secs(60));
-        sandbox.faults().add(Rule::new(hangs).half(half));
-        // Nothing is cut short: time-outs are as long as a person's.
-        let env = with(common::env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
-        let url = match half {
-            Half::Hetzner => sandbox.hetzner_url(),
-            Half::Kubernetes => sandbox.kubernetes_url(),
-            Half::Robot => sandbox.robot_url(),
-        };
-        let waiting = format!("ccm: waiting for GET {url}/");
-        let start = |words: &&[&str]| {
-            let mut command = common::command(&env, words);
-            command.stdout(Stdio::null()).stderr(Stdio::piped());
-            (words.join(" "), command.spawn().unwrap())
-        };
-        let children: Vec<_> = commands.iter().map(start).collect();
-        for (words, mut child) in children {
-            let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-            let mut told = Vec::new();
-            for line in lines.map_while(Result::ok) {
-                let is_it = line.starts_with(&waiting) && line.ends_with(" s)");
-                told.push(line);
-                if is_it {
-                    break;
-                }
-            }
-            let _ = child.kill();
-            let _ = child.wait();
-            let last = told.last().cloned().unwrap_or_default();
-            assert!(last.starts_with(&waiting), "{half:?}: {words}: {told:#?}");
-        }
-    }
 }

@@ -48,6 +48,21 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
             "ccm: waiting for GET https://",
         ),
         (
+            &["doctor", "--settings-from=none"],
+            Some(Half::Kubernetes),
+            "ccm: waiting for GET https://",
+        ),
+        (
+            &["lb", "list", "-o", "json"],
+            Some(Half::Hetzner),
+            "ccm: waiting for GET http://",
+        ),
+        (
+            &["run", "--dry-run"],
+            Some(Half::Kubernetes),
+            "ccm: waiting for GET https://",
+        ),
+        (
             &["lb", "sync"],
             None,
             "ccm: waiting for service/default/web: create load balancer ",
@@ -90,7 +105,7 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
             return;
         };
         assert!(shown.contains(line), "{line}: {shown:?}");
-        assert!(!left(&shown).concat().contains("waiting"), "{shown:?}");
+        assert!(!left(&shown).concat().contains("ccm: waiting"), "{shown:?}");
         assert!(
             left(&shown).iter().any(|line| !line.is_empty()),
             "{shown:?}"
@@ -98,7 +113,7 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
     });
 }
 
-/// A wait of an action has no line in a pipe, nor at a terminal that can't move its cursor.
+/// A wait has no line in a pipe, nor at a terminal that can't move its cursor.
 #[test]
 fn elsewhere_no_line_is_redrawn() {
     let (sandbox, env) = world();

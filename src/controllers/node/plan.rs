@@ -352,13 +352,7 @@ impl NodePlan {
         if let Some(finding) = instances.hold_back(instance, &about, &metadata) {
             return self.blocked(finding, FromServer::default());
         }
-        let annotation = Source::Annotation(INTERNAL_IP.to_owned());
-        let annotated = metadata
-            .addresses
-            .iter()
-            .filter(|one| one.source == annotation);
-        let mut ips = annotated.filter_map(|one| one.value.ip());
-        let wanted = match ips.find_map(|ip| index.with_internal_ip(ip, &self.node)) {
+        let wanted = match index.with_internal_ip_of(&self.node) {
             None => desired::addresses(&self.node, instance, instances, &metadata),
             Some(other) => Err(Finding::warning(
                 Reason::InvalidInternalIP,

@@ -402,9 +402,9 @@ impl ServicePlan {
 
     fn forms(&self) -> impl Iterator<Item = Forms> {
         let own = |write: Option<ServiceWrite>| write.map(|write| write.forms());
-        let forms = |change: &Box<dyn Change>| ("", change.description(), change.json());
-        let changes = self.cloud.changes.iter().map(forms);
-        let leaves = self.cloud.leaves.iter().map(forms);
+        let forms = |change: &dyn Change| ("", change.description(), change.json());
+        let changes = self.cloud.changes.iter().map(move |one| forms(&**one));
+        let leaves = self.cloud.leaves.iter().map(move |one| forms(&**one));
         let first = own(self.first_write()).into_iter();
         let last = own(self.last_write()).into_iter();
         first.chain(changes).chain(last).chain(leaves)

@@ -57,13 +57,12 @@ pub(super) fn answer(
 fn request_line(received: &[u8]) -> Option<(&str, &str)> {
     let line = received.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?.trim_end_matches('\r');
-    let mut words = line.split(' ');
-    let (method, target, version) = (words.next()?, words.next()?, words.next()?);
-    let is_sound = words.next().is_none()
-        && method.bytes().all(|byte| byte.is_ascii_uppercase())
-        && target.starts_with('/')
-        && matches!(version, "HTTP/1.1" | "HTTP/1.0");
-    is_sound.then(|| (method, target.split('?').next().unwrap_or(target)))
+    let words: Vec<&str> = line.split(' ').collect();
+    let [method, target, "HTTP/1.1" | "HTTP/1.0"] = words[..] else {
+        return None;
+    };
+    let path = target.split('?').next()?;
+    path.starts_with('/').then_some((method, path))
 }
 
 fn contains(text: &[u8], wanted: &[u8]) -> bool {

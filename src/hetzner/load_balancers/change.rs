@@ -110,10 +110,10 @@ pub struct Change {
 pub(super) struct Request {
     #[serde(flatten)]
     pub(super) body: Map<String, Value>,
-    /// That is added or removed.
+    /// The target that is added or removed.
     #[serde(flatten)]
     pub(super) target: Option<TargetInRequest>,
-    /// Of a new load balancer.
+    /// All targets of a new load balancer.
     #[serde(skip_serializing_if = "Option::is_none")]
     targets: Option<Vec<TargetInRequest>>,
 }

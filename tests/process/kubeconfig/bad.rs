@@ -67,7 +67,7 @@ pub(super) fn mismatch(world: &World, text: &str, flags: &[&str], message: &str)
     })
 }
 
-/// What stays the same from run to run, without what was said while something took its time.
+/// What stays the same from run to run.
 fn masked(world: &World, ran: &Ran) -> String {
     let text = ran
         .stderr
@@ -75,10 +75,6 @@ fn masked(world: &World, ran: &Ran) -> String {
         .replace(&world.sandbox.kubernetes_url(), "URL")
         .replace("?limit=500&resourceVersion=0: ", ": ")
         .replace("?limit=500: ", ": ");
-    let lines = text.split_inclusive('\n');
-    let text: String = lines
-        .filter(|line| !line.starts_with("ccm: waiting for "))
-        .collect();
     let words = text.split(' ').map(|word| {
         let time = word.trim_end_matches([';', ',']);
         match time.parse::<jiff::Timestamp>() {
