@@ -5,9 +5,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Whatever `--concurrent-node-syncs` says.
-const THREADS_AT_MOST: usize = 100;
-
 /// Does the work for each item, for so many of them at the same time, and returns what came of it in their order.
 /// After a result that `ends` the work no other item is begun: the results are those of the first items.
 ///
@@ -33,20 +30,16 @@ pub(super) fn in_parallel<T: Sync, R: Send>(
     };
     let heartbeat = heartbeat::installed();
     thread::scope(|scope| {
-        for _ in 1..threads.min(THREADS_AT_MOST).min(items.len()) {
+        for _ in 1..threads.min(items.len()) {
             let helper = || {
                 heartbeat.iter().cloned().for_each(heartbeat::install);
                 work_on();
             };
-            if let Err(error) = thread::Builder::new().spawn_scoped(scope, helper) {
-                log::debug!("no thread for writes: {error}");
-            }
+            drop(thread::Builder::new().spawn_scoped(scope, helper));
         }
         work_on();
     });
-    let mut results = results
-        .into_inner()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut results = std::mem::take(&mut *lock(&results));
     results.sort_unstable_by_key(|(place, _)| *place);
     results.into_iter().map(|(_, result)| result).collect()
 }

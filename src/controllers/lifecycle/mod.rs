@@ -102,10 +102,10 @@ impl LifecycleController {
         };
         let guard = self.settings.deletion_guard;
         let write = |plan: &LifecyclePlan| apply(apis, plan, &facts, guard);
-        let is_closed =
-            |(_, written): &Applied| written.as_ref().is_err_and(kube::Error::is_refused);
+        let is_closed = |(_, made): &Applied| made.as_ref().is_err_and(kube::Error::is_refused);
+        let deletes = |plan: &LifecyclePlan| matches!(plan.change, Some(Change::DeleteNode { .. }));
         // A deletion is made alone.
-        for batch in plans.chunk_by(|one, next| !one.deletes() && !next.deletes()) {
+        for batch in plans.chunk_by(|one, next| !deletes(one) && !deletes(next)) {
             let all = in_parallel(batch, apis.concurrent_nodes, write, is_closed);
             let is_over = all.iter().any(is_closed);
             for (plan, (change, written)) in batch.iter().zip(all) {

@@ -120,10 +120,6 @@ impl LifecyclePlan {
         let changes = self.change.iter().map(Change::description);
         Proposal::new(&self.object, changes.collect(), &self.obstacle)
     }
-
-    pub(super) fn deletes(&self) -> bool {
-        matches!(self.change, Some(Change::DeleteNode { .. }))
-    }
 }
 
 impl Change {

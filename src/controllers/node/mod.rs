@@ -1,8 +1,8 @@
 //! The node controller: gives nodes their identity, addresses and labels, and keeps them right.
 //!
 //! From a node to its patch, all in this file: `tick` → `observe` (which nodes are due, and a list of servers that is
-//! young enough) → `write_all` (node by node: `plan_node`, `apply`) → `note`. What should be done is decided in `plan`,
-//! with the addresses and labels of `desired`; `apply` writes.
+//! young enough) → `write_all` (a few nodes at a time: `plan_node`, `apply`) → `note`. What should be done is decided in
+//! `plan`, with the addresses and labels of `desired`; `apply` writes.
 //!
 //! Addresses are written first; removing the `uninitialized` taint is the commit point, because pods must not land on a
 //! node whose addresses are not there yet.
@@ -223,8 +223,8 @@ impl NodeController {
         Ok((observed, wanted))
     }
 
-    /// Plans and writes, node by node. Thousands of them, or a slow API server, take longer than a list of servers may
-    /// be old: then the list is read again.
+    /// Plans and writes, a few nodes at a time. Thousands of them, or a slow API server, take longer than a list of
+    /// servers may be old: then the list is read again.
     fn write_all(
         &mut self,
         apis: &Apis,
@@ -277,49 +277,38 @@ impl NodeController {
             None => false,
         } || !plan.is_of_cloud();
         let plan_for = |node: &Node| plan_node(node, &index, provider, overdue);
+        // None: the list is too old.
         let plan_and_write = |node: &Arc<Node>| {
             let plan = plan_for(node);
-            if !plan.changes.is_empty() && !is_young(&plan) {
-                return None;
-            }
-            let planned = plan.changes.len();
             let replan = |node: &Node| Some(plan_for(node)).filter(|plan| is_young(plan));
-            let applied = apply(apis, plan, replan);
-            Some((planned, applied))
+            (plan.changes.is_empty() || is_young(&plan)).then(|| apply(apis, plan, replan))
         };
-        type Written = Option<(usize, Applied)>;
-        let is_closed = |written: &Written| written.as_ref().is_some_and(|(_, it)| it.is_closed);
-        let ends = |written: &Written| written.is_none() || is_closed(written);
-        let (mut is_over, mut is_too_old) = (false, false);
-        while !queue.is_empty() && !is_over {
+        let ends = |it: &Option<Applied>| it.as_ref().is_none_or(|applied| applied.is_closed);
+        while !queue.is_empty() {
             let count = queue
                 .len()
                 .min(NODES_FOR_EACH_WRITER * apis.concurrent_nodes);
-            let mut batch: Vec<Arc<Node>> = queue.drain(..count).collect();
-            let written = in_parallel(&batch, apis.concurrent_nodes, plan_and_write, ends);
-            is_over = written.iter().any(ends);
-            // A gate that is closed stays closed.
-            is_too_old = is_over && !written.iter().any(is_closed);
-            let not_begun = batch.split_off(written.len());
+            let batch: Vec<Arc<Node>> = queue.drain(..count).collect();
+            let all = in_parallel(&batch, apis.concurrent_nodes, plan_and_write, ends);
+            let is_over = all.iter().any(ends);
+            let is_too_old = all.iter().any(Option::is_none);
+            let is_begun = |applied: &Applied| !applied.is_closed || !applied.lines.is_empty();
+            let mut all = all.into_iter().map(|it| it.filter(is_begun));
             let mut left = Vec::new();
-            for (node, written) in batch.into_iter().zip(written) {
-                let Some((planned, applied)) = written else {
-                    left.push(node);
-                    continue;
-                };
-                report.planned += planned;
-                if applied.is_closed && applied.lines.is_empty() {
-                    left.push(node);
-                } else {
-                    self.note(apis, report, &node, applied).map(&mut *done);
+            for node in batch {
+                match all.next().flatten() {
+                    Some(applied) => drop(self.note(apis, report, &node, applied).map(&mut *done)),
+                    None => left.push(node),
                 }
             }
-            left.extend(not_begun);
             left.into_iter()
                 .rev()
                 .for_each(|node| queue.push_front(node));
+            if is_over {
+                return is_too_old;
+            }
         }
-        is_too_old
+        false
     }
 
     /// Reports what came of a node, and when it is tried again. The plan that was made last.
@@ -332,6 +321,7 @@ impl NodeController {
     ) -> Option<NodePlan> {
         let (object, uid) = (node.object().for_people(), &node.metadata.uid);
         let has_changed = !applied.lines.is_empty();
+        report.planned += applied.planned;
         let lines = applied.lines.into_iter();
         let changes = lines.map(|line| (object.clone(), line));
         report.changes.extend(changes);
