@@ -148,7 +148,7 @@ reasons! {
     /// The cloud protects the load balancer from being deleted: it stays.
     LoadBalancerProtected: WarningEvent;
     /// A port is another Service's, or somebody else's, on the same load balancer.
-    PortConflict: WarningEvent Failure;
+    PortConflict: WarningEvent;
     /// The Service moves to another load balancer, which has other addresses.
     LoadBalancerChanges: WarningEvent;
     /// The nodes become targets of ports that are not ours, too.

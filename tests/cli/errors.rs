@@ -119,7 +119,7 @@ fn usage() {
         (&["lb", "ls"], &[], 2, "unknown command \"lb ls\"; there is lb list, lb inspect, lb sync\nSee ccm help."),
         (&["nod", "list"], &[], 2, "unknown command \"nod list\"; did you mean node?\nSee ccm help."),
         (&["node", "delete", "worker-1"], &[], 2, "unknown command \"node delete\"; there is node list, node inspect, node sync\nSee ccm help."),
-        (&["lb", "-once"], &[], 2, "-once needs a whole command: lb list, lb inspect or lb sync"),
+        (&["lb", "-once"], &[], 2, "-once needs a whole command: lb list, lb inspect, lb sync, lb adopt or lb release"),
         (&["lb", "list", "-namespace", "shop"], NO_CLUSTER, 2, "-namespace: long flags have two dashes: did you mean --namespace?"),
         (&["lb", "inspect", "svc", "web"], NO_CLUSTER, 2, "lb inspect takes one name: svc/web"),
         (&["lb", "list", "-l"], NO_CLUSTER, 2, "-l: needs a value: SELECTOR, e.g. -l app=web"),

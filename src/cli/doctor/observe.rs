@@ -318,7 +318,7 @@ impl<'a> Observer<'a> {
             .and_then(|()| balancers.observe(&[], Urgency::Needed));
         let all = snapshot.map_err(cloud_gap)?.all().into_iter();
         Ok(all
-            .map(|(one, _)| (one.name.clone(), one.health()))
+            .map(|(one, _)| (one.name.clone(), one.health(None)))
             .collect())
     }
 }

@@ -28,7 +28,7 @@ mod sync;
 
 pub use events::{FailedTry, ago, failed_tries};
 pub use health::trouble;
-pub use observe::{Management, NAME, Settings};
+pub use observe::{Management, NAME, Settings, groups};
 pub use orphans::known_orphans;
 pub use plan::{ServicePlan, Want, check, want};
 
@@ -41,7 +41,8 @@ use crate::metrics::{
     LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ, LOAD_BALANCERS_USE,
 };
 use crate::provider::{
-    Balancer, BalancerHealth, BalancerUse, Kept, LoadBalancerPlan, LoadBalancers, Snapshot, Urgency,
+    Balancer, BalancerHealth, BalancerUse, Cluster, Kept, LoadBalancerPlan, LoadBalancers,
+    Snapshot, Urgency,
 };
 use due::{Around, Due};
 use jiff::Timestamp;
@@ -135,11 +136,10 @@ impl ServiceController {
         let Some(mut observed) = self.state.observe_due(apis, selection, &polled, &around)? else {
             return Ok(Vec::new());
         };
-        self.state.manage(&mut observed);
         let needs = plan::needs(&observed);
         observed.read_needs(apis, &polled.nodes, needs, begun, Urgency::Asked)?;
         let mut plans = plan::plan(&observed, true);
-        plan::refuse_second_claims(&mut plans);
+        plan::in_turn(&*apis.provider, &mut plans);
         health::explain(apis, &polled.nodes, &mut plans);
         Ok(plans)
     }
@@ -153,10 +153,14 @@ impl ServiceController {
     ) -> Result<Vec<ServicePlan>, Error> {
         let polled = self.state.poll(apis, &Selection::All, Instant::now())?;
         let services = polled.services.iter();
+        let cluster = Cluster {
+            groups: groups(&*apis.provider, services.clone().map(|one| &**one)),
+            ..Cluster::default()
+        };
         let ours = services.filter(|one| want(one) != Want::Nothing);
         let plan = |one: &Arc<Service>| {
             let cloud = LoadBalancerPlan {
-                findings: check(one, manifests).unwrap_or_default(),
+                findings: check(one, manifests, &cluster).unwrap_or_default(),
                 ..LoadBalancerPlan::default()
             };
             ServicePlan::new(one.object(), Arc::clone(one), want(one), cloud)
@@ -329,9 +333,14 @@ impl Sync<'_> {
         let proposals = proposals.unwrap_or_default();
         state.remember(&polled, around);
         measure(&polled);
-        // A blocked Service may not be blocked any more, and what an unfinished one waits for may have come.
+        // A blocked Service may not be blocked any more, what an unfinished one waits for may have come, and a released
+        // one may have been adopted.
         let (to_do, in_order): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|plan| {
-            plan.has_writes() || plan.cloud.obstacle.is_some() || plan.cloud.is_unfinished
+            let cloud = &plan.cloud;
+            plan.has_writes()
+                || cloud.obstacle.is_some()
+                || cloud.is_unfinished
+                || cloud.is_released
         });
         self.report.planned += to_do.iter().map(ServicePlan::writes).sum::<usize>();
         // Nothing was written for them since `begun`: what was listed for the proposal serves the first plan.
@@ -446,7 +455,9 @@ impl State {
         };
         let (name, age) = (&self.settings.cluster_name, age.min(since_write));
         let (listed, nodes) = (&polled.services, &polled.nodes);
-        observe::observe(apis, name, due, listed, nodes, age, urgency).map(Some)
+        let mut observed = observe::observe(apis, name, due, listed, nodes, age, urgency)?;
+        self.manage(&mut observed);
+        Ok(Some(observed))
     }
 
     fn remember(&mut self, polled: &Polled, around: Around) {

@@ -78,6 +78,13 @@ pub enum Management {
 }
 
 impl Observed {
+    /// Their Services exist: the list of all Services may be older than they are.
+    fn has_groups(&mut self, groups: HashMap<String, Vec<provider::Service>>) {
+        let members = groups.values().flatten().map(|one| one.uid.clone());
+        self.cluster.service_uids.extend(members);
+        self.cluster.groups = groups;
+    }
+
     /// Reads what plans for these Services need besides, from the APIs themselves. A cloud without servers has no list.
     pub(super) fn read_needs(
         &mut self,
@@ -91,7 +98,7 @@ impl Observed {
             let all = apis.any_services(since.elapsed())?;
             let groups = std::mem::take(&mut self.cluster.groups);
             self.cluster = cluster(apis, &self.cluster.name, &all.value, nodes)?;
-            self.cluster.groups = groups;
+            self.has_groups(groups);
         }
         if needs.servers && apis.provider.instances().is_some() {
             // A token may be replaced at any time: the list is of the project that the load balancers are of, or newer.
@@ -108,24 +115,24 @@ impl Observed {
 }
 
 /// What names the load balancer that this Service uses together with others.
-pub(super) fn group(apis: &Apis, service: &Service) -> Option<String> {
+pub(super) fn group(provider: &dyn Provider, service: &Service) -> Option<String> {
     let metadata = &service.metadata;
     let mut annotations = metadata.annotations.iter();
-    let provider = apis.provider.load_balancers()?;
-    provider.group(&metadata.namespace, &mut annotations)
+    let balancers = provider.load_balancers()?;
+    balancers.group(&metadata.namespace, &mut annotations)
 }
 
 /// The Services that use load balancers together, as they are in the first of these lists that has them.
-pub(super) fn groups<'a>(
-    apis: &Apis,
-    services: impl IntoIterator<Item = &'a Arc<Service>>,
+pub fn groups<'a>(
+    provider: &dyn Provider,
+    services: impl IntoIterator<Item = &'a Service>,
 ) -> HashMap<String, Vec<provider::Service>> {
     let mut groups: HashMap<String, Vec<provider::Service>> = HashMap::new();
     let mut seen = HashSet::new();
     for service in services {
         if service.wants_load_balancer()
             && seen.insert(&service.metadata.uid)
-            && let Some(key) = group(apis, service)
+            && let Some(key) = group(provider, service)
         {
             groups.entry(key).or_default().push(service.for_cloud());
         }
@@ -148,7 +155,8 @@ pub(super) fn observe(
     max_age: Duration,
     urgency: Urgency,
 ) -> Result<Observed, Error> {
-    let groups = groups(apis, services.iter().chain(listed));
+    let all = services.iter().chain(listed);
+    let groups = groups(&*apis.provider, all.map(|one| &**one));
     let for_cloud: Vec<_> = services.iter().map(|one| one.for_cloud()).collect();
     let for_cloud: Vec<&provider::Service> =
         for_cloud.iter().chain(groups.values().flatten()).collect();
@@ -158,17 +166,17 @@ pub(super) fn observe(
     let servers = servers.as_deref().map(Vec::as_slice);
     // Which Services exist changes little, and only a take-over rests on it.
     let all = apis.any_services(Duration::MAX)?;
-    let mut cluster = cluster(apis, cluster_name, &all.value, nodes)?;
-    cluster.groups = groups;
-    Ok(Observed {
-        cluster,
+    let mut observed = Observed {
+        cluster: cluster(apis, cluster_name, &all.value, nodes)?,
         nodes: offered(apis, nodes, servers, false),
         services,
         snapshot: Arc::clone(&snapshot.value),
         answered: snapshot.answered,
         has_own_servers: None,
         management: Management::Usual,
-    })
+    };
+    observed.has_groups(groups);
+    Ok(observed)
 }
 
 /// What is known of dedicated servers: as they were last listed, however long ago.

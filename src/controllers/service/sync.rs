@@ -258,7 +258,7 @@ impl Sync<'_> {
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let max_age = listed_since.elapsed().min(LIST_MAX_AGE);
         let (name, urgency) = (&self.state.settings.cluster_name, Urgency::Needed);
-        let shares = |one: &Arc<Service>| observe::group(self.apis, one).is_some();
+        let shares = |one: &Arc<Service>| observe::group(&*self.apis.provider, one).is_some();
         let listed = match self.state.has_groups || services.iter().any(shares) {
             true => {
                 let listed = self
@@ -376,9 +376,10 @@ impl Sync<'_> {
         }
         let lines = over.lines.into_iter().map(|line| (name.clone(), line));
         self.report.changes.extend(lines);
-        // The plan on what the answer of a creation showed, where nothing is left to do in the cloud.
+        // The plan on what the answer of a creation showed, where nothing is left to do in the cloud. It does not show
+        // the load balancer that the Service has left.
         let in_order = match &over.end {
-            End::PlanAgain(Some(shown)) => {
+            End::PlanAgain(Some(shown)) if plan.cloud.leaves.is_empty() => {
                 let plan = plan::plan_for(&observed, &**shown, &task.service, self.for_people);
                 let is_in_order = plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty();
                 is_in_order.then_some(plan)
@@ -405,8 +406,12 @@ impl Sync<'_> {
         }
         if !over.refused.is_empty() {
             let all: Vec<String> = over.refused.iter().map(ToString::to_string).collect();
-            // The address is there, so the status is written all the same.
-            match self.write(&mut task, &mut plan, ServicePlan::last_write) {
+            // The address is there, so the status is written all the same, unless another one serves the Service.
+            let status = |plan: &ServicePlan| {
+                let moves = !plan.cloud.leaves.is_empty();
+                plan.last_write().filter(|_| !moves)
+            };
+            match self.write(&mut task, &mut plan, status) {
                 Ok(_) => plan.status = None,
                 Err(error) if error.is_not_found() => task.warn_of_leftover(),
                 Err(error) => log::debug!("{name}: status not written: {error}"),

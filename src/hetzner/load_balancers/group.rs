@@ -19,7 +19,7 @@ use super::names::{
     self, CLUSTER_UID, EXTERNAL, GROUP, PORT, RELEASED, SERVICE, SERVICE_UID, TARGETS_BEFORE,
     port_label,
 };
-use super::parser::{AnnotationParser, value_of};
+use super::parser::{AnnotationParser, first_to_decide, value_of};
 use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Service};
 use crate::text;
 use serde_json::Value;
@@ -323,6 +323,12 @@ pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cl
         })
 }
 
+/// Did the management of another Service end that is to stay on it?
+pub(super) fn is_released_by_another(balancer: &LoadBalancer, uid: &str) -> bool {
+    let of = balancer.labels.get(RELEASED);
+    of.is_some_and(|of| of != uid)
+}
+
 impl Share<'_> {
     /// The value of the label [`GROUP`].
     pub(super) fn label(self) -> String {
@@ -387,6 +393,14 @@ impl<'a> Group<'a> {
             && uids(balancer).any(|uid| !self.cluster.service_uids.contains(uid) && !is_member(uid))
     }
 
+    /// Does a Service have a port there that is not of the group any more? It is about to be removed.
+    pub(super) fn is_being_left(&self, balancer: &LoadBalancer) -> bool {
+        let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
+        let mut ports = labelled_ports(balancer);
+        !self.is_own()
+            && ports.any(|(_, uid)| !is_member(uid) && self.cluster.service_uids.contains(uid))
+    }
+
     /// Is it to be removed, because no Service has it any more?
     pub(super) fn is_unwanted(&self, balancer: &LoadBalancer, port: &Listener) -> bool {
         match self.owner(balancer, port) {
@@ -439,10 +453,7 @@ impl<'a> Group<'a> {
             }
         }
         let older = self.older().find(|one| claims(one, number))?;
-        Some(format!(
-            "Service {}, which is older, asks for it",
-            older.full_name()
-        ))
+        Some(format!("{} asks for it", first_to_decide(older)))
     }
 
     /// Labels of ours besides those of every load balancer; none: to be removed. `ports`: those that the Service gets.
@@ -474,9 +485,11 @@ impl<'a> Group<'a> {
             }
             Use::Shared(share) => {
                 labels.insert(GROUP.to_owned(), Some(share.label()));
-                let is_used = |one| is_used_by_others(one, uid, self.cluster);
+                let is_used = |one| {
+                    is_used_by_others(one, uid, self.cluster) || is_released_by_another(one, uid)
+                };
                 if self.members.len() > 1 || balancer.is_some_and(is_used) {
-                    // By it HCCM would remove the ports of the others.
+                    // By it HCCM, and we, would remove the ports of the others.
                     labels.extend([SERVICE_UID, SERVICE].map(|one| (one.to_owned(), None)));
                 }
             }

@@ -2,7 +2,7 @@
 //! deleted. In doubt it stays.
 
 use super::balancer::{LoadBalancer, Target};
-use super::group::is_used_by_others;
+use super::group::{is_released_by_another, is_used_by_others};
 use super::names::{ADOPT, ADOPTED, CREATED, EXTERNAL, OUR_PREFIX, SERVICE_UID, UPSTREAM_PREFIX};
 use crate::provider::{Cluster, InstanceId, Service};
 use jiff::{SignedDuration, Timestamp};
@@ -16,6 +16,7 @@ const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 /// | it has | then |
 /// |---|---|
 /// | other living Services, or the label `ccm-from-scratch/external` of its owner | released |
+/// | the label `ccm-from-scratch/released` with another UID | released |
 /// | a target that is no node of this cluster, see [`foreign_target`] | released |
 /// | the label `ccm-from-scratch/created`, which only the request that creates one sets | deleted |
 /// | the label `ccm-from-scratch/adopted` or `ccm-from-scratch/adopt` | released |
@@ -37,6 +38,9 @@ pub(super) fn why_it_stays(
     }
     if balancer.labels.contains_key(EXTERNAL) {
         return Some("it is not this controller's".to_owned());
+    }
+    if is_released_by_another(balancer, &service.uid) {
+        return Some("the management of another Service on it ended".to_owned());
     }
     if let Some(target) = foreign_target(balancer, cluster) {
         return Some(target);

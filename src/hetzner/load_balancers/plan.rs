@@ -2,14 +2,15 @@
 
 use super::balancer::{BalancerType, LoadBalancer};
 use super::change::{Action, Change, Guard, Purpose};
-use super::context::{Context, Observed, Snapshot};
+use super::context::{Context, Snapshot};
 use super::desired::{Desired, desired};
 use super::diff::{Diff, USUAL_TYPE, boxed};
 use super::find::{
     Found, asked_too_late, asks_for, by_label, find, other_cluster, rests_on_services,
 };
 use super::group::{
-    group, is_of, is_used_by_others, owned, released, targets_label, uids, was_before,
+    group, is_of, is_released_by_another, is_used_by_others, owned, released, targets_label, uids,
+    was_before,
 };
 use super::names::{
     self, ADOPT, CLUSTER_UID, CREATED, EXTERNAL, GROUP, OUR_PREFIX, PORT, RELEASED, SERVICE,
@@ -105,14 +106,14 @@ impl provider::Snapshot for Snapshot {
             parser.finding(not_adopted_beside(other, own));
         }
         plan.found = there.map(|balancer| status::for_people(balancer, cluster));
-        plan.is_shared = !context.group.is_own();
         leave_out_taken(&mut parser, &context, &mut desired.ports, there);
-        let kind = kind(&mut parser, &self.observed, &desired, there);
+        let kind = kind(&mut parser, &context, &desired, there);
         check_services(&mut parser, &context, &desired, kind, there);
         parser.end_whole(there.is_some());
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
             plan.is_labelled = matches!(found, Found::Labelled(_));
-            plan.is_unfinished = desired.ports.iter().any(|port| port.waits);
+            plan.is_unfinished = desired.ports.iter().any(|port| port.waits)
+                || there.is_some_and(|there| context.group.is_being_left(there));
             let managed = std::mem::take(&mut desired.managed);
             plan.takes_over = managed.takes_over;
             plan.fields = managed.fields;
@@ -131,13 +132,18 @@ impl provider::Snapshot for Snapshot {
                     let adopts = matches!(found, Found::Adopted(_));
                     diff.bring_in_order(adopts.then(|| adopted(balancer)));
                     let (status, unsure) = status::ingress(balancer, &desired, &self.project);
-                    let serves = !plan.is_shared || !desired.ports.is_empty();
+                    let serves = context.group.is_own() || !desired.ports.is_empty();
                     plan.status = Some(if serves { status } else { Vec::new() });
                     plan.unsure = unsure;
                 }
             }
             if parser.problems.is_empty() {
                 self.leave_others(&mut plan, &context, there, &mut parser);
+            }
+            // Until then the former one serves it.
+            if desired.ports.iter().any(|port| port.waits) && !plan.leaves.is_empty() {
+                plan.leaves.clear();
+                plan.status = None;
             }
         }
         primary_ips::report(&mut parser, &context, &desired, there);
@@ -177,7 +183,8 @@ impl provider::Snapshot for Snapshot {
             let of_other = balancer.labels.get(RELEASED);
             if let Some(uid) = of_other.filter(|uid| **uid != service.uid) {
                 let why = format!(
-                    "load balancer {} has label {RELEASED}={uid}, for another Service, and there can be one: adopt it for                      that one, or remove the label",
+                    "load balancer {} has label {RELEASED}={uid}, for another Service, and there can be one: adopt it for \
+                     that one, or remove the label",
                     balancer.shown()
                 );
                 plan.obstacle = Some(Finding::warning(Reason::SyncLoadBalancerFailed, why));
@@ -242,7 +249,7 @@ impl provider::Snapshot for Snapshot {
         let shown = all
             .filter(is_ours)
             .map(|one| status::for_people(one, names));
-        shown.map(|one| (one.use_of, one.health())).collect()
+        shown.map(|one| (one.use_of, one.health(None))).collect()
     }
 
     fn all(&self) -> Vec<(Balancer, String)> {
@@ -306,6 +313,7 @@ impl Snapshot {
             let (changes, finding) = self.leave(context.service, balancer, context.cluster);
             plan.leaves.extend(changes);
             plan.takes_over.push(balancer.id);
+            plan.is_labelled = true;
             finding.into_iter().for_each(|one| parser.finding(one));
             let moves = format!(
                 "the Service moves from load balancer {} to {}, and its addresses change; the old one serves it until \
@@ -427,7 +435,8 @@ fn release(
         part
     };
     let (service, cluster) = (context.service, context.cluster);
-    let is_last = !is_used_by_others(balancer, &service.uid, cluster);
+    let is_last = !is_used_by_others(balancer, &service.uid, cluster)
+        && !is_released_by_another(balancer, &service.uid);
     let mut parts = Vec::new();
     // Then it is the Service's alone.
     let is_alone = balancer.labels.get(SERVICE_UID) == Some(&service.uid);
@@ -457,11 +466,11 @@ fn release(
         }
     }
     let guard = without_labels(balancer, service, cluster, is_last);
-    let release = Description::new(
-        Verb::Release,
-        format!("load balancer {shown}"),
-        format!(", because {why}"),
-    );
+    let (verb, detail) = match is_last && !is_external {
+        true => (Verb::Release, format!(", because {why}")),
+        false => (Verb::Leave, format!("; {why}")),
+    };
+    let release = Description::new(verb, format!("load balancer {shown}"), detail);
     // It lost its labels.
     let has_labels = !guard.remove.is_empty();
     let mut last = part(Action::Edit, Value::Null, release).guarded(guard);
@@ -560,7 +569,6 @@ fn refused(plan: LoadBalancerPlan, parser: AnnotationParser) -> LoadBalancerPlan
         findings,
         fields: plan.fields.into_iter().filter(|_| is_compared).collect(),
         found: plan.found,
-        is_shared: plan.is_shared,
         ..LoadBalancerPlan::default()
     }
 }
@@ -579,13 +587,15 @@ fn protected(balancer: &LoadBalancer) -> Finding {
 /// The type it should be of: the one that is wanted, else the one it has, else the smallest.
 fn kind<'a>(
     parser: &mut AnnotationParser,
-    observed: &'a Observed,
+    context: &Context<'a>,
     desired: &Desired,
     there: Option<&'a LoadBalancer>,
 ) -> Option<&'a BalancerType> {
     let has = there.map(|balancer| &balancer.load_balancer_type);
     let wanted = match (&desired.kind, has) {
         (None, Some(has)) => return report_deprecated(parser, has),
+        // It can't be used, and none is made.
+        (None, None) if context.group.is_external() => return None,
         (None, None) => {
             parser.finding(Finding::info(
                 Reason::LoadBalancerTypeUnconfigured,
@@ -603,7 +613,7 @@ fn kind<'a>(
         return report_deprecated(parser, has);
     }
     // None: only a manifest is checked; see `covers`.
-    let types = observed.types.as_deref()?;
+    let types = context.observed.types.as_deref()?;
     if let Some(kind) = types.iter().find(|kind| kind.name == wanted) {
         return report_deprecated(parser, kind);
     }

@@ -1,0 +1,263 @@
+//! Load balancers that somebody else made: used where their owner allows it, and left as they were.
+
+use crate::common::wait_until;
+use crate::sync::shared::{id, owned, ports};
+use crate::sync::world::{NO_RESYNC, OFTEN, SERVICE_UID, World, targets, text};
+use sandbox::hetzner::ServerSpec;
+use serde_json::{Value, json};
+
+pub const EXTERNAL: &str = "ccm-from-scratch/external";
+pub const BY_NAME: (&str, &str) = ("external", "edge-lb");
+
+/// What Terraform made: the API server's port, with a server that is no node as its target.
+pub fn terraforms(world: &World, name: &str) -> u64 {
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let spec = ServerSpec {
+        name: format!("behind-{name}"),
+        ..ServerSpec::default()
+    };
+    let server = cloud.create_server(project, spec);
+    let body = json!({
+        "name": name, "load_balancer_type": "lb21", "location": "fsn1",
+        "algorithm": { "type": "least_connections" }, "labels": { "provisioner": "terraform" },
+        "services": [{ "protocol": "tcp", "listen_port": 6443, "destination_port": 6443 }],
+        "targets": [{ "type": "server", "server": { "id": server } }],
+    });
+    cloud.create_load_balancer(project, body)
+}
+
+/// As its owner does it; none: not any more.
+pub fn allow(world: &World, id: u64, namespace: Option<&str>) {
+    let cloud = world.sandbox.cloud();
+    cloud.edit_load_balancer(id, |one| match namespace {
+        Some(namespace) => one["labels"][EXTERNAL] = json!(namespace),
+        None => drop(one["labels"].as_object_mut().unwrap().remove(EXTERNAL)),
+    });
+}
+
+/// Everything of it but how healthy its targets are, which changes by itself.
+pub fn as_it_is(world: &World, id: u64) -> Value {
+    let mut one = world.sandbox.cloud().load_balancer(id);
+    for target in one["targets"].as_array_mut().unwrap() {
+        target["health_status"] = Value::Null;
+    }
+    one
+}
+
+/// Of all that was ever written to it nothing renames, resizes, moves, attaches or deletes it, and every label is sent
+/// again that its owner has.
+pub fn only_parts_were_written(world: &World, id: u64) {
+    let path = format!("/v1/load_balancers/{id}");
+    let calls = world.cloud_calls(0);
+    let mut count = 0;
+    for call in calls
+        .iter()
+        .filter(|call| call.is_write() && call.path.starts_with(&path))
+    {
+        count += 1;
+        let body = call.json().unwrap_or_default();
+        let is_right = match call.path[path.len()..].strip_prefix("/actions/") {
+            None => {
+                let keys: Vec<&String> = body.as_object().unwrap().keys().collect();
+                call.method == "PUT"
+                    && keys == ["labels"]
+                    && body["labels"]["provisioner"] == "terraform"
+                    && body["labels"][EXTERNAL].is_string()
+            }
+            Some("add_service" | "delete_service" | "update_service") => {
+                body["listen_port"] != 6443
+            }
+            Some(action) => ["add_target", "remove_target"].contains(&action),
+        };
+        assert!(is_right, "{call} {body}");
+    }
+    assert!(count > 0, "nothing was written");
+    let posts = calls
+        .iter()
+        .filter(|call| call.method == "POST" && call.path == "/v1/load_balancers");
+    assert_eq!(posts.count(), 0);
+}
+
+#[test]
+fn what_its_owner_does_not_allow_is_not_touched_and_the_event_has_the_command() {
+    let world = World::new(1);
+    let id = terraforms(&world, "edge-lb");
+    let before = as_it_is(&world, id);
+    let daemon = world.daemon(&[OFTEN]);
+    let mark = world.mark();
+    world.create("web", &[BY_NAME], &[80]);
+    let command = format!("hcloud load-balancer add-label --overwrite {id} {EXTERNAL}=default");
+    world.tells(
+        "web",
+        "SyncLoadBalancerFailed",
+        &["does not allow it to namespace default", &command],
+    );
+    world.ticks(6);
+    // Nor for another namespace.
+    allow(&world, id, Some("shop"));
+    world.ticks(6);
+    allow(&world, id, None);
+    assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
+    assert_eq!(as_it_is(&world, id), before);
+    assert_eq!(world.told("web", "SyncLoadBalancerFailed").len(), 1);
+    // One that does not exist is named, and none is made in its place.
+    world.annotate("web", "external", Some("edge"));
+    world.tells(
+        "web",
+        "SyncLoadBalancerFailed",
+        &["has no load balancer \"edge\""],
+    );
+    assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
+    // Its end needs nothing.
+    world.delete("web");
+    wait_until("its end", || world.service("web").is_none());
+    assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
+}
+
+#[test]
+fn two_services_use_one_of_others_and_leave_it_as_it_was() {
+    let world = World::with_network(2);
+    let id = terraforms(&world, "edge-lb");
+    for (by, namespace) in [("edge-lb".to_owned(), "default"), (id.to_string(), "")] {
+        allow(&world, id, Some(namespace));
+        let before = as_it_is(&world, id);
+        let daemon = world.daemon(&[NO_RESYNC]);
+        let own = [("external", by.as_str()), ("use-private-ip", "false")];
+        // What is about the whole load balancer has no effect.
+        let whole = [
+            own[0],
+            own[1],
+            ("name", "mine"),
+            ("type", "lb31"),
+            ("algorithm-type", "round_robin"),
+        ];
+        let web = world.create("web", &whole, &[80, 443]);
+        let shop = world.create("shop", &own, &[8080, 80]);
+        wait_until("their ports", || {
+            ports(&as_it_is(&world, id)).len() == 4 && targets(&as_it_is(&world, id)).len() == 3
+        });
+        for name in ["web", "shop"] {
+            world.tells(name, "EnsuredLoadBalancer", &[]);
+            let ip = text(&before["public_net"]["ipv4"]["ip"]);
+            wait_until("its address", || world.addresses(name).first() == Some(&ip));
+        }
+        let now = as_it_is(&world, id);
+        let of_80 = &now["labels"]["ccm-from-scratch/port-80"];
+        let (has, lacks) = if *of_80 == web {
+            (&web, "shop")
+        } else {
+            (&shop, "web")
+        };
+        assert_eq!(
+            ports(&now),
+            owned(&[(80, has), (443, &web), (6443, ""), (8080, &shop)])
+        );
+        world.tells(lacks, "PortConflict", &["port 80 can't be had"]);
+        let said = [
+            world.told("web", "TargetsShared"),
+            world.told("shop", "TargetsShared"),
+        ]
+        .concat();
+        assert!(
+            said.iter()
+                .any(|message| message.contains("6443 among them")),
+            "{said:?}"
+        );
+        assert!(now["labels"][SERVICE_UID].is_null(), "{}", now["labels"]);
+        drop(daemon);
+        world.is_at_rest();
+
+        // Terraform removes the labels that it does not know: they are written again, and nothing else is.
+        let labels = before["labels"].clone();
+        world.sandbox.cloud().edit_load_balancer(id, |one| {
+            let all = one["labels"].as_object_mut().unwrap();
+            all.retain(|label, _| !labels[label].is_null() || label.contains("targets-before"));
+        });
+        let mark = world.mark();
+        world.settle(&[]);
+        assert_eq!(world.writes(mark), [format!("PUT /load_balancers/{id}")]);
+        assert_eq!(as_it_is(&world, id)["labels"], now["labels"]);
+
+        let daemon = world.daemon(&[NO_RESYNC]);
+        world.delete("web");
+        wait_until("its end", || world.service("web").is_none());
+        let left = as_it_is(&world, id);
+        assert_eq!(targets(&left).len(), 3, "the other one needs them");
+        world.delete("shop");
+        wait_until("its end", || world.service("shop").is_none());
+        assert_eq!(as_it_is(&world, id), before, "{}", daemon.log());
+    }
+    only_parts_were_written(&world, id);
+    world.nothing_refused();
+}
+
+#[test]
+fn without_targets_of_ours_and_with_those_that_were_there_before() {
+    let world = World::new(2);
+    let id = terraforms(&world, "edge-lb");
+    allow(&world, id, Some(""));
+    // Its owner has a node among its targets.
+    let node = world.server_of("worker-1");
+    let target = json!({ "type": "server", "server": { "id": node } });
+    world.act(&format!("/load_balancers/{id}/actions/add_target"), &target);
+    wait_until("its target", || targets(&as_it_is(&world, id)).len() == 2);
+    world.settle(&[]);
+    let before = as_it_is(&world, id);
+    let mark = world.mark();
+    world.create("web", &[BY_NAME, ("external-targets", "false")], &[80]);
+    world.settle(&[]);
+    assert_eq!(targets(&as_it_is(&world, id)), targets(&before));
+    assert_eq!(world.told("web", "TargetsShared"), [""; 0]);
+    world.annotate("web", "external-targets", None);
+    world.settle(&[]);
+    assert_eq!(targets(&as_it_is(&world, id)).len(), 3);
+    world.tells("web", "TargetsShared", &["6443"]);
+    world.annotate("web", "external-targets", Some("false"));
+    world.settle(&[]);
+    assert_eq!(
+        targets(&as_it_is(&world, id)),
+        targets(&before),
+        "those of others stay"
+    );
+    world.delete("web");
+    world.settle(&[]);
+    assert_eq!(world.service("web"), None);
+    assert_eq!(
+        as_it_is(&world, id),
+        before,
+        "{:#?}",
+        world.cloud_writes(mark)
+    );
+    only_parts_were_written(&world, id);
+}
+
+/// From its own to an external one and back: it is served all the time, and its own is deleted when it has left it.
+#[test]
+fn from_its_own_to_one_of_others_and_back() {
+    let world = World::new(1);
+    let external = terraforms(&world, "edge-lb");
+    allow(&world, external, Some("default"));
+    let before = as_it_is(&world, external);
+    let daemon = world.daemon(&[OFTEN]);
+    let uid = world.create("web", &[], &[80]);
+    let own = id(&world.up("web"));
+    world.annotate("web", "external", Some("edge-lb"));
+    world.tells("web", "LoadBalancerChanges", &["to edge-lb"]);
+    wait_until("the end of its own", || world.balancers().len() == 1);
+    let ip = text(&before["public_net"]["ipv4"]["ip"]);
+    assert_eq!(world.addresses("web")[0], ip);
+    assert!(world.sandbox.cloud().load_balancer(own).is_null());
+    world.annotate("web", "external", None);
+    wait_until("its own again", || {
+        as_it_is(&world, external) == before && world.of_uid(&uid).is_some()
+    });
+    wait_until("its address", || world.addresses("web")[0] != ip);
+    drop(daemon);
+    world.is_at_rest();
+    let deletes = world.cloud_writes(0);
+    let deletes: Vec<&String> = deletes
+        .iter()
+        .filter(|write| write.starts_with("DELETE"))
+        .collect();
+    assert_eq!(deletes, [&format!("DELETE /load_balancers/{own}")]);
+}

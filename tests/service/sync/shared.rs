@@ -1,0 +1,519 @@
+//! Several Services on one load balancer: from the first to the last, joining and leaving, ports that two ask for, and
+//! namespaces.
+
+use crate::common::{self, wait_until};
+use crate::sync::world::{
+    FINALIZER, NO_RESYNC, OFTEN, SERVICE_UID, World, key, len, service, targets, text,
+};
+use sandbox::Sandbox;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+pub const EDGE: (&str, &str) = ("share", "edge");
+const GROUP: &str = "ccm-from-scratch/group";
+
+/// Ports of a load balancer, each with the UID in its label.
+pub fn ports(balancer: &Value) -> Vec<(u64, String)> {
+    let label = |port: u64| text(&balancer["labels"][format!("ccm-from-scratch/port-{port}")]);
+    let ports = balancer["services"].as_array().unwrap().iter();
+    let ports = ports.map(|port| port["listen_port"].as_u64().unwrap());
+    let mut ports: Vec<(u64, String)> = ports.map(|port| (port, label(port))).collect();
+    ports.sort();
+    ports
+}
+
+/// The same, as it should be.
+pub fn owned(ports: &[(u64, &str)]) -> Vec<(u64, String)> {
+    let ports = ports.iter();
+    ports
+        .map(|(port, uid)| (*port, (*uid).to_owned()))
+        .collect()
+}
+
+pub fn id(balancer: &Value) -> u64 {
+    balancer["id"].as_u64().unwrap()
+}
+
+impl World {
+    /// The only load balancer of all.
+    pub fn only(&self) -> Value {
+        let mut all = self.balancers();
+        assert_eq!(all.len(), 1, "{all:#?}");
+        all.remove(0)
+    }
+
+    /// Waits until the Services have addresses.
+    fn all_up(&self, names: &[&str]) {
+        wait_until("addresses", || {
+            names.iter().all(|name| !self.addresses(name).is_empty())
+        });
+    }
+
+    /// After the last write of a daemon: two passes, of which the second writes nothing.
+    pub fn is_at_rest(&self) {
+        self.settle(&[]);
+        let mark = self.mark();
+        let ran = self.once(&[]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert_eq!(self.writes(mark), Vec::<String>::new(), "{ran:?}");
+        self.nothing_refused();
+    }
+
+    fn finalizers(&self, name: &str) -> Value {
+        self.service(name).unwrap()["metadata"]["finalizers"].clone()
+    }
+}
+
+/// Watches all the time that what a Service's status shows is served there.
+struct Served {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<String>>,
+}
+
+impl Served {
+    /// These ports, each of the Service of this name.
+    fn watch(world: &World, ports: &[(&'static str, u64)]) -> Served {
+        let (cluster, cloud) = (
+            world.sandbox.cluster().clone(),
+            world.sandbox.cloud().clone(),
+        );
+        let (project, ports) = (world.sandbox.project(), ports.to_vec());
+        let is_over = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&is_over);
+        let status = move |name: &str| {
+            let service = cluster.get("services", Some("default"), name).unwrap();
+            let ip = &service["status"]["loadBalancer"]["ingress"][0]["ip"];
+            (text(ip), service["spec"]["ports"].clone())
+        };
+        let thread = std::thread::spawn(move || {
+            let mut failures = Vec::new();
+            while !until.load(Ordering::Relaxed) {
+                for (name, port) in &ports {
+                    let (ip, spec) = status(name);
+                    let all = cloud.load_balancers(project);
+                    // It was written meanwhile.
+                    if status(name).0 != ip {
+                        continue;
+                    }
+                    let spec = spec.as_array().unwrap().iter();
+                    let node_port = spec
+                        .filter(|one| one["port"] == *port)
+                        .map(|one| &one["nodePort"]);
+                    let node_port = node_port.cloned().next().unwrap();
+                    let found = all.iter().find(|one| one["public_net"]["ipv4"]["ip"] == ip);
+                    let is_served = found.is_some_and(|found| {
+                        let mut ports = found["services"].as_array().unwrap().iter();
+                        let is_it = |one: &Value| {
+                            one["listen_port"] == *port && one["destination_port"] == node_port
+                        };
+                        ports.any(is_it) && !targets(found).is_empty()
+                    });
+                    if !is_served {
+                        failures.push(format!("port {port} of {name} at {ip:?}: {found:?}"));
+                    }
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            failures
+        });
+        Served { is_over, thread }
+    }
+
+    fn always(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let failures = self.thread.join().unwrap();
+        assert!(failures.is_empty(), "{}: {:?}", failures.len(), failures[0]);
+    }
+}
+
+#[test]
+fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
+    let world = World::with_network(2);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    let mark = world.mark();
+    let [a, b, c] = [("a", 80), ("b", 443), ("c", 8080)]
+        .map(|(name, port)| world.create(name, &[EDGE], &[port]));
+    world.all_up(&["a", "b", "c"]);
+    let labelled = owned(&[(80, &a), (443, &b), (8080, &c)]);
+    let begun = std::time::Instant::now();
+    while ports(&world.only()) != labelled {
+        let state = || {
+            format!(
+                "{}\n{}",
+                daemon.log(),
+                crate::sync::shared::calls(&world, mark)
+            )
+        };
+        assert!(begun.elapsed() < common::LIMIT, "{}", state());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    for name in ["a", "b", "c"] {
+        world.tells(name, "EnsuredLoadBalancer", &[]);
+        assert_eq!(world.finalizers(name), json!([FINALIZER]), "{name}");
+    }
+    let balancer = world.only();
+    assert_eq!(balancer["name"], "kubernetes-default-edge");
+    assert_eq!(balancer["labels"][GROUP], "default.edge");
+    assert!(
+        balancer["labels"][SERVICE_UID].is_null(),
+        "{}",
+        balancer["labels"]
+    );
+    assert_eq!(targets(&balancer).len(), 2);
+    let public = &balancer["public_net"];
+    let expected = [
+        &public["ipv4"]["ip"],
+        &public["ipv6"]["ip"],
+        &balancer["private_net"][0]["ip"],
+    ];
+    for name in ["a", "b", "c"] {
+        assert_eq!(world.addresses(name), expected.map(text), "{name}");
+    }
+    world.ticks(3);
+    let writes = world.cloud_writes(mark);
+    let posts = writes
+        .iter()
+        .filter(|write| *write == "POST /load_balancers");
+    assert_eq!(posts.count(), 1, "{writes:#?}");
+    // A label and a port each, for those that came after the first.
+    assert!(writes.len() <= 1 + 2 * 2, "{writes:#?}");
+    drop(daemon);
+    world.is_at_rest();
+
+    // One is deleted: its port alone is removed, and that before its finalizer.
+    let daemon = world.daemon(&[NO_RESYNC]);
+    let mark = world.mark();
+    world.delete("b");
+    wait_until("its end", || world.service("b").is_none());
+    assert_eq!(ports(&world.only()), owned(&[(80, &a), (8080, &c)]));
+    let id = id(&world.only());
+    let removed = format!("POST /load_balancers/{id}/actions/delete_service");
+    let labels = format!("PUT /load_balancers/{id}");
+    let status = "PATCH /api/v1/namespaces/default/services/b/status";
+    world.ticks(2);
+    assert_eq!(
+        world.writes(mark),
+        [removed.as_str(), &labels, status],
+        "{}",
+        daemon.log()
+    );
+    world.tells(
+        "b",
+        "LoadBalancerReleased",
+        &["the ports of this Service were removed"],
+    );
+    // Alone again it is as one that was never shared: HCCM may take it over.
+    world.delete("a");
+    wait_until("its end", || world.service("a").is_none());
+    wait_until("the UID", || world.only()["labels"][SERVICE_UID] == c);
+    drop(daemon);
+    world.is_at_rest();
+    // The last one.
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let mark = world.mark();
+    world.delete("c");
+    wait_until("its end", || world.service("c").is_none());
+    assert_eq!(world.balancers(), Vec::<Value>::new());
+    assert_eq!(
+        world.cloud_writes(mark),
+        [format!("DELETE /load_balancers/{id}")]
+    );
+}
+
+#[test]
+fn one_pass_makes_the_whole_group_and_the_next_writes_nothing() {
+    let world = World::new(2);
+    world.settle(&[]);
+    let mark = world.mark();
+    for (name, port) in [("a", 80), ("b", 443), ("c", 8080)] {
+        world.create(name, &[EDGE], &[port]);
+    }
+    let ran = world.once(&[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(ports(&world.only()).len(), 3, "{ran:?}");
+    let writes = world.cloud_writes(mark);
+    assert_eq!(writes.len(), 5, "{writes:#?}");
+    let mark = world.mark();
+    let ran = world.once(&[]);
+    assert_eq!((ran.code, world.writes(mark)), (0, vec![]), "{ran:?}");
+}
+
+#[test]
+fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
+    let world = World::new(2);
+    world.settle(&[]);
+    let a = world.create("a", &[EDGE], &[80]);
+    let b = world.create("b", &[], &[443]);
+    world.settle(&[]);
+    let [group, old] = [&a, &b].map(|uid| world.of_uid(uid).unwrap());
+    let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
+    let changes = |from: &str, to: &str| {
+        let moves = format!("the Service moves from load balancer {from}");
+        let mark = world.mark();
+        let ran = common::ccm(&world.env, &["lb", "sync", "--dry-run"]);
+        assert!(ran.stdout.contains(&moves), "{ran:?}");
+        assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
+        let daemon = world.daemon(&[NO_RESYNC]);
+        world.tells(
+            "b",
+            "LoadBalancerChanges",
+            &[&moves, &format!(" to {to}"), "addresses change"],
+        );
+        daemon
+    };
+    let ip = |balancer: &Value| text(&balancer["public_net"]["ipv4"]["ip"]);
+
+    let mark = world.mark();
+    world.annotate("b", "share", Some("edge"));
+    let daemon = changes("kubernetes-default-b", "kubernetes-default-edge");
+    wait_until("its end", || world.balancers().len() == 1);
+    assert_eq!(ports(&world.only()), owned(&[(80, &a), (443, &b)]));
+    assert_eq!(world.addresses("b")[0], ip(&group));
+    world.ticks(2);
+    // The event is sent before what it announces is made, and the old one is deleted at last.
+    let calls = world.sandbox.calls().calls_since(mark);
+    let delete = calls
+        .iter()
+        .position(|call| call.method == "DELETE")
+        .unwrap();
+    let path = format!("/v1/load_balancers/{}", id(&old));
+    assert_eq!(calls[delete].path, path, "{}", daemon.log());
+    let status = "/api/v1/namespaces/default/services/b/status";
+    let status = calls
+        .iter()
+        .rposition(|call| call.path == status && call.is_write());
+    assert!(status < Some(delete), "{}", daemon.log());
+    drop(daemon);
+    world.is_at_rest();
+
+    let mark = world.mark();
+    world.annotate("b", "share", None);
+    let daemon = changes("kubernetes-default-edge", "a new one");
+    wait_until("its port on the other one", || world.balancers().len() == 2);
+    wait_until("a alone", || {
+        let group = world.sandbox.cloud().load_balancer(id(&group));
+        group["labels"][SERVICE_UID] == a && len(&group["services"]) == 1
+    });
+    world.ticks(2);
+    let own = world.of_uid(&b).unwrap();
+    assert_eq!(world.addresses("b")[0], ip(&own));
+    let writes = world.cloud_writes(mark);
+    assert!(
+        !writes.iter().any(|write| write.starts_with("DELETE")),
+        "{writes:#?}"
+    );
+    drop(daemon);
+    served.always();
+    world.is_at_rest();
+}
+
+/// The first try to add the port fails, and so the address stays until the next.
+#[test]
+fn while_its_port_is_refused_it_keeps_its_old_address() {
+    let world = World::new(2);
+    world.settle(&[]);
+    world.create("a", &[EDGE], &[80]);
+    world.create("b", &[], &[443]);
+    world.settle(&[]);
+    let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
+    let cloud = world.sandbox.cloud();
+    cloud.fail_next_action("add_service", "action_failed", "it did not work out");
+    world.annotate("b", "share", Some("edge"));
+    let ran = world.once(&[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(world.balancers().len(), 2, "{ran:?}");
+    world.settle(&[]);
+    assert_eq!(ports(&world.only()).len(), 2);
+    served.always();
+}
+
+/// Its certificate is still being issued.
+#[test]
+fn while_its_port_waits_for_a_certificate_it_keeps_its_old_address() {
+    let world = World::new(2);
+    world.settle(&[]);
+    world.create("a", &[EDGE], &[80]);
+    world.create("b", &[], &[443]);
+    world.settle(&[]);
+    let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
+    let cloud = world.sandbox.cloud();
+    let long = std::time::Duration::from_secs(100_000);
+    cloud.set_action_duration("create_certificate", Some(long));
+    for (name, value) in [
+        ("protocol", "https"),
+        ("certificate-type", "managed"),
+        ("http-managed-certificate-domains", "www.example.com"),
+        ("share", "edge"),
+    ] {
+        world.annotate("b", name, Some(value));
+    }
+    for _ in 0..2 {
+        let ran = world.once(&[]);
+        assert_eq!((ran.code, world.balancers().len()), (0, 2), "{ran:?}");
+    }
+    served.always();
+}
+
+/// By which of two is the older: times are whole seconds.
+fn is_older(world: &World, one: &str, other: &str) -> bool {
+    let age = |name: &str| {
+        let metadata = &world.service(name).unwrap()["metadata"];
+        (text(&metadata["creationTimestamp"]), text(&metadata["uid"]))
+    };
+    age(one) < age(other)
+}
+
+#[test]
+fn a_port_that_another_has_is_named_and_the_others_are_served() {
+    let world = World::new(1);
+    let _daemon = world.daemon(&[OFTEN]);
+    let a = world.create("a", &[EDGE], &[80]);
+    world.up("a");
+    let b = world.create("b", &[EDGE], &[80, 8080]);
+    let c = world.create("c", &[EDGE], &[80]);
+    let says = [
+        "port 80 can't be had",
+        "default/a has it",
+        "choose another port",
+    ];
+    for name in ["b", "c"] {
+        world.tells(name, "PortConflict", &says);
+    }
+    world.all_up(&["b"]);
+    wait_until("the other port", || {
+        ports(&world.only()) == owned(&[(80, &a), (8080, &b)])
+    });
+    assert_eq!(world.addresses("b"), world.addresses("a"));
+    world.ticks(6);
+    assert_eq!(
+        world.addresses("c"),
+        Vec::<String>::new(),
+        "nothing of it is served"
+    );
+    assert_eq!(world.told("c", "PortConflict").len(), 1);
+    // It is free: of those that ask for it the oldest gets it.
+    world.delete("a");
+    let (heir, uid) = match is_older(&world, "b", "c") {
+        true => ("b", &b),
+        false => ("c", &c),
+    };
+    wait_until("its heir", || {
+        ports(&world.only()) == owned(&[(80, uid), (8080, &b)])
+    });
+    world.all_up(&[heir]);
+    world.ticks(6);
+    assert_eq!(world.addresses("c").is_empty(), heir == "b");
+    assert_eq!(world.balancers().len(), 1);
+}
+
+/// It would lose a port that it has: it stays where it is, and everything of it is served.
+#[test]
+fn who_can_t_have_its_port_in_the_group_stays_on_its_own() {
+    let world = World::new(1);
+    let _daemon = world.daemon(&[OFTEN]);
+    world.create("a", &[EDGE], &[80]);
+    world.up("a");
+    let b = world.create("b", &[], &[80, 81]);
+    let own = world.up("b");
+    let served = Served::watch(&world, &[("a", 80), ("b", 80), ("b", 81)]);
+    world.annotate("b", "share", Some("edge"));
+    world.tells(
+        "b",
+        "SyncLoadBalancerFailed",
+        &["port 80 can't be had", "stays on"],
+    );
+    world.ticks(6);
+    assert_eq!(
+        world.of_uid(&b).map(|one| one["id"].clone()),
+        Some(own["id"].clone())
+    );
+    assert_eq!(world.balancers().len(), 2);
+    served.always();
+}
+
+fn in_namespace(
+    sandbox: &Sandbox,
+    namespace: &str,
+    name: &str,
+    annotations: &[(&str, &str)],
+    port: u16,
+) -> String {
+    let mut one = service(name, annotations, &[port]);
+    one["metadata"]["namespace"] = json!(namespace);
+    let made = sandbox.cluster().create("services", Some(namespace), one);
+    text(&made["metadata"]["uid"])
+}
+
+#[test]
+fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
+    let world = World::new(1);
+    let cluster = world.sandbox.cluster();
+    for name in ["infra", "shop"] {
+        cluster.create("namespaces", None, json!({ "metadata": { "name": name } }));
+    }
+    let _daemon = world.daemon(&[OFTEN]);
+    let address = |namespace: &str, name: &str| {
+        let service = cluster.get("services", Some(namespace), name).unwrap();
+        text(&service["status"]["loadBalancer"]["ingress"][0]["ip"])
+    };
+    let host = in_namespace(&world.sandbox, "infra", "host", &[EDGE], 80);
+    wait_until("an address", || !address("infra", "host").is_empty());
+    let mark = world.mark();
+    let guest = in_namespace(
+        &world.sandbox,
+        "shop",
+        "guest",
+        &[("share", "infra/edge")],
+        443,
+    );
+    let says = [
+        "no Service that shares \"edge\" in namespace infra allows it",
+        "\"shop\"",
+    ];
+    world.tells("guest", "SyncLoadBalancerFailed", &says);
+    world.ticks(6);
+    assert_eq!(world.writes(mark), Vec::<String>::new());
+    // Its own list allows nothing.
+    cluster.edit("services", Some("shop"), "guest", |one| {
+        one["metadata"]["annotations"][key("share-namespaces")] = json!("*");
+    });
+    world.ticks(6);
+    assert_eq!(world.writes(mark), Vec::<String>::new());
+
+    let allow = |namespaces: &str| {
+        cluster.edit("services", Some("infra"), "host", |one| {
+            one["metadata"]["annotations"][key("share-namespaces")] = json!(namespaces);
+        })
+    };
+    assert!(allow("blog, shop"));
+    wait_until("an address", || !address("shop", "guest").is_empty());
+    assert_eq!(address("shop", "guest"), address("infra", "host"));
+    assert_eq!(ports(&world.only()), owned(&[(80, &host), (443, &guest)]));
+    // What is taken back takes no traffic away.
+    let mark = world.mark();
+    assert!(allow("blog"));
+    world.ticks(6);
+    assert_eq!(world.writes(mark), Vec::<String>::new());
+    assert_eq!(ports(&world.only()), owned(&[(80, &host), (443, &guest)]));
+    // What it has goes with it all the same.
+    cluster.delete("services", Some("shop"), "guest");
+    wait_until("its end", || {
+        cluster.get("services", Some("shop"), "guest").is_none()
+    });
+    assert_eq!(ports(&world.only()).len(), 1);
+    world.nothing_refused();
+}
+
+/// For whoever reads a failure.
+pub fn calls(world: &World, mark: u64) -> String {
+    let calls = world.sandbox.calls().calls_since(mark).into_iter();
+    let calls = calls.filter(|call| {
+        !common::is_lease(&call.path)
+            && !call.path.contains("/events")
+            && !call.path.ends_with("/nodes")
+    });
+    let lines = calls.map(|call| format!("{call} {}", String::from_utf8_lossy(&call.body)));
+    lines.collect::<Vec<_>>().join("\n")
+}
