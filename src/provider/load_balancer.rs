@@ -437,14 +437,18 @@ impl Balancer {
         target.health.iter().filter(counts)
     }
 
-    /// Is it a port of this Service; none: of any? All ports are where it is one Service's own.
+    /// Is it a port of this Service; none: of any? Where no port has an owner, as on one Service's own, each is.
     pub fn is_port_of(&self, port: u16, uid: Option<&str>) -> bool {
+        let has_owner = |one: &PortOwner| one.uid.is_some();
+        if !self.ports.iter().any(has_owner) {
+            return true;
+        }
         let is_it = |one: &PortOwner| match uid {
-            None => one.uid.is_some(),
+            None => has_owner(one),
             uid => one.uid.as_deref() == uid,
         };
         let mut owners = self.ports.iter();
-        self.ports.is_empty() || owners.any(|one| one.port == port && is_it(one))
+        owners.any(|one| one.port == port && is_it(one))
     }
 }
 

@@ -153,16 +153,23 @@ fn adopted(
         return refused(format!("the project has no load balancer with ID {id}"));
     };
     let mut plan = snapshot.plan(service, &observed.nodes, &observed.cluster);
-    match &plan.found {
-        Some(found) if found.id != id => {
-            let (name, other) = (&found.name, found.id);
+    let found = plan.found.as_ref();
+    match found.filter(|found| found.id != id) {
+        _ if plan.obstacle.is_some() => {}
+        Some(other) => {
             return refused(format!(
-                "load balancer {id} can't be adopted, because the Service has {name} ({other}): delete that one, or remove \
-                 the annotation that asks for it"
+                "load balancer {id} can't be adopted, because the Service has {} ({}): delete that one, or remove the \
+                 annotation that asks for it",
+                other.name, other.id
             ));
         }
-        _ if plan.obstacle.is_none() => plan.changes.splice(0..0, said).for_each(drop),
-        _ => {}
+        None if found.is_none() => {
+            return refused(format!(
+                "load balancer {id} can't be adopted: Services share it, or it is external, and no annotation of the \
+                 Service asks for it"
+            ));
+        }
+        None => plan.changes.splice(0..0, said).for_each(drop),
     }
     plan
 }

@@ -223,14 +223,24 @@ impl provider::Snapshot for Snapshot {
             seen: (&*balancer).into(),
             ..Guard::default()
         };
-        guard.set.insert(ADOPT.to_owned(), value.clone());
-        balancer.labels.insert(ADOPT.to_owned(), value.clone());
+        let name = |label| format!("label {label} of load balancer {}", balancer.shown());
+        // Of one that others use too only an annotation makes the Service's.
+        let is_joint = [GROUP, EXTERNAL]
+            .iter()
+            .any(|one| balancer.labels.contains_key(*one));
+        let set = match is_joint {
+            true => Description::new(Verb::Remove, name(RELEASED), ""),
+            false => Description::value(name(ADOPT), None, Some(&value)),
+        };
+        if !is_joint {
+            guard.set.insert(ADOPT.to_owned(), value.clone());
+            balancer.labels.insert(ADOPT.to_owned(), value);
+        }
         if is_released {
             balancer.labels.remove(RELEASED);
             guard.remove.insert(RELEASED.to_owned());
         }
-        let name = format!("label {ADOPT} of load balancer {}", balancer.shown());
-        let set = Description::value(name, None, Some(&value));
+        let is_said = is_said || is_joint;
         let change = Change::new(&self.project, Action::Edit, Some(id), Value::Null, set);
         let project = self.project.clone();
         let snapshot = Arc::new(Snapshot { project, observed });
@@ -497,16 +507,17 @@ fn without_labels(
 ) -> Guard {
     let targets = targets_label(cluster);
     let is_external = balancer.labels.contains_key(EXTERNAL);
+    let asks = names::service_value(service);
+    let is_own = |label: &str, value: &str| {
+        label.starts_with(PORT) && value == service.uid || label == ADOPT && value == asks
+    };
     let is_gone = |(label, value): &(&String, &String)| match is_last {
         // Another cluster may use it too.
-        true if is_external => {
-            **label == targets || label.starts_with(PORT) && **value == service.uid
-        }
+        true if is_external => **label == targets || is_own(label, value),
         true => **label == SERVICE_UID || label.starts_with(OUR_PREFIX),
         false => {
             let is_alone = balancer.labels.get(SERVICE_UID) == Some(&service.uid);
-            label.starts_with(PORT) && **value == service.uid
-                || is_alone && [SERVICE_UID, SERVICE].contains(&label.as_str())
+            is_own(label, value) || is_alone && [SERVICE_UID, SERVICE].contains(&label.as_str())
         }
     };
     let remove = balancer.labels.iter().filter(is_gone);
