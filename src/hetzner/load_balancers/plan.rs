@@ -226,9 +226,8 @@ impl provider::Snapshot for Snapshot {
         };
         let name = |label| format!("label {label} of load balancer {}", balancer.shown());
         // Of one that others use too only an annotation makes the Service's.
-        let is_joint = [GROUP, EXTERNAL]
-            .iter()
-            .any(|one| balancer.labels.contains_key(*one));
+        let has = |label: &str| balancer.labels.contains_key(label);
+        let is_joint = has(EXTERNAL) || has(GROUP) && uids(balancer).any(|uid| *uid != service.uid);
         let set = match is_joint {
             true => Description::new(Verb::Remove, name(RELEASED), ""),
             false => Description::value(name(ADOPT), None, Some(&value)),
