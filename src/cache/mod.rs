@@ -40,6 +40,18 @@ pub struct Freshness {
     pub urgency: Urgency,
 }
 
+impl Freshness {
+    /// Whenever it was requested.
+    pub fn of(max_age: Duration, urgency: Urgency) -> Freshness {
+        Freshness {
+            max_age,
+            since: None,
+            dedicated_since: None,
+            urgency,
+        }
+    }
+}
+
 /// How old a list of dedicated servers may be, unless [`Apis::keep_dedicated_for`] says otherwise.
 const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 

@@ -79,6 +79,10 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
                 Command::NodeInspect | Command::NodeSync => {
                     forms(&NODES, begun, asked(words, nodes))
                 }
+                // The ID of a load balancer comes first.
+                Command::LbAdopt if !words.iter().any(|word| word.parse::<u64>().is_ok()) => {
+                    Vec::new()
+                }
                 Command::LbInspect | Command::LbSync | Command::LbAdopt | Command::LbRelease => {
                     forms(&SERVICES, begun, asked(words, services))
                 }

@@ -1,6 +1,5 @@
 //! `ccm explain WORD`: what the tables of the help pages say of an annotation, a setting, a check of the doctor, a
-//! reason
-//! or a metric.
+//! reason, a metric or a label.
 
 use super::commands;
 use super::output::{Exit, Printer, usage};
@@ -10,7 +9,14 @@ use crate::settings::TABLE;
 use std::ffi::OsString;
 
 /// What can be explained: the heading of the first column in tables of it.
-const KINDS: [&str; 5] = ["annotation", "setting", "check", "reason", "metric"];
+const KINDS: [&str; 6] = [
+    "annotation",
+    "setting",
+    "check",
+    "reason",
+    "metric",
+    "label",
+];
 
 pub(super) fn explain(words: &[OsString]) -> Exit {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
@@ -44,7 +50,10 @@ pub(super) fn text(word: &str) -> Option<String> {
     let is_meant = |row: &Row| {
         let names = all_names(row);
         let has = |word: &str| names.iter().any(|name| name.eq_ignore_ascii_case(word));
-        has(&word) || of_one_port.is_some_and(|word| row.is_per_port() && has(word))
+        // `ccm-from-scratch/port-443`: the row has `port-[NUMBER]`.
+        let begins = |word: &str| names.iter().any(|name| word.starts_with(name.as_str()));
+        let is_begun = row.headings[0] == "label" && row.cells[0].contains("-[") && begins(&word);
+        is_begun || has(&word) || of_one_port.is_some_and(|word| row.is_per_port() && has(word))
     };
     let texts: Vec<String> = rows().filter(is_meant).map(|row| shown(&row)).collect();
     (!texts.is_empty()).then(|| texts.join("\n"))
@@ -66,10 +75,10 @@ fn all_names(row: &Row) -> Vec<String> {
 
 fn shown(row: &Row) -> String {
     let kind = row.headings[0].as_str();
-    let prefix = match kind {
-        "annotation" => PREFIX,
-        _ => "",
-    };
+    // Those of nodes are written whole.
+    let is_whole = |name: &String| name.contains('/');
+    let is_of_services = kind == "annotation" && !row.names(&[0]).iter().any(is_whole);
+    let prefix = if is_of_services { PREFIX } else { "" };
     let example = match kind {
         "annotation" => annotation_example(row),
         "setting" => setting_example(&row.names(&[0])),
@@ -133,6 +142,10 @@ mod tests {
                 "load-balancer.hetzner.cloud/location",
                 "annotation load-balancer.hetzner.cloud/location\n",
             ),
+            (
+                "instance.hetzner.cloud/internal-ip",
+                "annotation instance.hetzner.cloud/internal-ip",
+            ),
             ("HCLOUD_NETWORK", "setting network\n"),
             ("$HCLOUD_NETWORK", "setting network\n"),
             ("--cloud-provider=hcloud", "setting cloud-provider\n"),
@@ -141,6 +154,14 @@ mod tests {
             ("syncloadbalancerfailed", "reason SyncLoadBalancerFailed"),
             ("ccm_nodes", "metric ccm_nodes\n"),
             ("rate-limit", "check rate-limit"),
+            (
+                "ccm-from-scratch/external=default",
+                "label ccm-from-scratch/external\n",
+            ),
+            (
+                "ccm-from-scratch/port-443",
+                "label ccm-from-scratch/port-[NUMBER]\n",
+            ),
         ] {
             let text = text(typed).unwrap_or_default();
             assert!(text.starts_with(found), "{typed}: {text}");

@@ -7,7 +7,7 @@ use super::wire;
 use crate::controllers::service;
 use crate::http::{Secret, SecretSource, read_file};
 use crate::kube::Service;
-use crate::provider::{Finding, Reason, Snapshot};
+use crate::provider::{Cluster, Finding, Reason, Snapshot};
 use crate::settings::Command;
 use serde::Serialize;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -27,11 +27,13 @@ const BYTES_OF_A_VALUE: usize = 64;
 /// Where the API server allocates a number.
 const ALLOCATED_PORT: u16 = 30000;
 
+const UNKNOWN: &str = "unknown";
+
 /// What the API server sets, or another tool; of the name that is missing the API server complains.
 const COMPLETED: [(&str, &str); 4] = [
     ("namespace", "default"),
     ("name", "unnamed"),
-    ("uid", "unknown"),
+    ("uid", UNKNOWN),
     ("resourceVersion", "0"),
 ];
 
@@ -64,12 +66,19 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
             }
         }
     }
-    let snapshot = snapshot(&mut started, &all).map_err(|why| Printer::failure(&why))?;
+    // They are created in this order.
+    let services = all.iter_mut().filter_map(|one| one.service.as_mut());
+    for (number, service) in services.enumerate() {
+        if service.metadata.uid == UNKNOWN {
+            service.metadata.uid = format!("{UNKNOWN}-{number:06}");
+        }
+    }
+    let (snapshot, cluster) = snapshot(&mut started, &all).map_err(|why| Printer::failure(&why))?;
     all.retain_mut(|one| {
         let found = one
             .service
             .as_ref()
-            .map(|service| service::check(service, &*snapshot));
+            .map(|service| service::check(service, &*snapshot, &cluster));
         one.findings
             .extend(found.iter().flatten().flatten().cloned());
         found.is_none_or(|found| found.is_some())
@@ -99,19 +108,27 @@ fn lines(checked: &Checked) -> Vec<String> {
     lines.collect()
 }
 
-/// Without a token no call is made.
-fn snapshot(started: &mut Started, all: &[Checked]) -> Result<Arc<dyn Snapshot>, String> {
+/// And which of the Services share a load balancer. Without a token no call is made.
+fn snapshot(
+    started: &mut Started,
+    all: &[Checked],
+) -> Result<(Arc<dyn Snapshot>, Cluster), String> {
     let settings = &mut started.settings;
-    let services = all.iter().filter_map(|one| one.service.as_ref());
-    let services: Vec<_> = services.map(Service::for_cloud).collect();
+    let manifests = all.iter().filter_map(|one| one.service.as_ref());
+    let services: Vec<_> = manifests.clone().map(Service::for_cloud).collect();
     let reads = settings.token.value.is_some() && !services.is_empty();
     let unused = || SecretSource::fixed(Secret::new("unused"));
     settings.token.value.get_or_insert_with(unused);
     settings.load_balancers_enabled.value = true;
     let gate = wire::gate(Command::Lint, settings);
     let hetzner = wire::provider(settings, gate, None, started.unknown.clone())?;
+    let cluster = Cluster {
+        groups: service::groups(&hetzner, manifests),
+        ..Cluster::default()
+    };
     let snapshot = hetzner.for_manifests(&services.iter().collect::<Vec<_>>(), reads);
-    snapshot.map_err(|error| error.to_string())
+    let snapshot = snapshot.map_err(|error| error.to_string())?;
+    Ok((snapshot, cluster))
 }
 
 /// The Services of a file.

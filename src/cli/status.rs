@@ -9,6 +9,7 @@ use crate::controllers::service::Want;
 use crate::settings::{Command, Output};
 use jiff::Timestamp;
 use serde::Serialize;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 
 /// So many of the worst items are shown.
@@ -157,20 +158,31 @@ fn unread(gap: &Gap) -> String {
     }
 }
 
-/// Of Services that want one. Without a cluster those of the project that carry a Service's label.
+/// Of Services that want one; one that they share counts once. Without a cluster those of the project that carry a
+/// Service's label.
 fn load_balancers(view: &View, all: &[Outcome]) -> Option<Count> {
-    let (there, total) = match (&view.services, &view.cloud.balancers) {
-        (Ok(plans), _) => {
-            let wanted = plans.iter().filter(|plan| plan.want == Want::Ensure);
-            let there = wanted.clone().filter(|plan| plan.cloud.found.is_some());
-            (there.count(), wanted.count())
-        }
-        (_, Ok(balancers)) => (balancers.len(), balancers.len()),
-        (Err(_), Err(_)) => return None,
-    };
     let sick = all
         .iter()
         .filter(|one| one.is_bad() && one.check == "targets");
-    let healthy = there.saturating_sub(sick.count());
-    Some(Count { healthy, total })
+    let sick: HashSet<&str> = sick.filter_map(|one| one.object.as_deref()).collect();
+    let plans = match (&view.services, &view.cloud.balancers) {
+        (Ok(plans), _) => plans,
+        (_, Ok(balancers)) => {
+            let total = balancers.len();
+            let healthy = total.saturating_sub(sick.len());
+            return Some(Count { healthy, total });
+        }
+        (Err(_), Err(_)) => return None,
+    };
+    let mut is_healthy: HashMap<String, bool> = HashMap::new();
+    for plan in plans.iter().filter(|plan| plan.want == Want::Ensure) {
+        let (name, found) = (plan.name(), plan.cloud.found.as_ref());
+        let is_right = found.is_some() && !sick.contains(name.as_str());
+        let key = found.map_or(name, |found| found.id.to_string());
+        *is_healthy.entry(key).or_insert(true) &= is_right;
+    }
+    Some(Count {
+        healthy: is_healthy.values().filter(|is_it| **is_it).count(),
+        total: is_healthy.len(),
+    })
 }

@@ -127,6 +127,8 @@ pub(super) fn provider(
         network: settings.network.value.clone(),
         metadata,
         address_family: settings.address_family.clone(),
+        internal_ip_from: settings.internal_ip_from.value,
+        label_prefixes: settings.label_prefixes.value.clone(),
         zone_label: settings.zone_label_enabled.clone(),
         robot: robot(settings),
         load_balancers: has_load_balancers.then(|| LoadBalancerDefaults {

@@ -184,7 +184,7 @@ impl Container {
         self.elsewhere.retain(|(other, _)| *other != name);
         let from = &variable["valueFrom"];
         if from.is_null() {
-            match plain(text(&variable["value"])) {
+            match self.expanded(text(&variable["value"])) {
                 Ok(value) => self.variables.push((name, value)),
                 Err(place) => self.elsewhere.push((name, place)),
             }
@@ -196,7 +196,7 @@ impl Container {
     }
 
     fn word(&mut self, word: &str) {
-        match plain(word) {
+        match self.expanded(word) {
             Ok(word) => self.words.push(word),
             Err(place) => {
                 let flag = word.split('=').next().unwrap_or(word);
@@ -204,13 +204,18 @@ impl Container {
             }
         }
     }
-}
 
-/// As it is; the error, where it names a variable in parentheses, which is not followed.
-fn plain(text: &str) -> Result<String, &'static str> {
-    match text.contains("$(") {
-        true => Err("another variable"),
-        false => Ok(text.replace("$$", "$")),
+    /// With the values of variables for `$(NAME)`, as the kubelet does it; the error, where it names what stands in
+    /// another place, or has a `$$`.
+    fn expanded(&self, text: &str) -> Result<String, &'static str> {
+        let expand = |text: String, (name, value): &(String, String)| {
+            text.replace(&format!("$({name})"), value)
+        };
+        let expanded = self.variables.iter().fold(text.to_owned(), expand);
+        match text.contains("$$") || expanded.contains("$(") {
+            true => Err("another place"),
+            false => Ok(expanded),
+        }
     }
 }
 
@@ -261,11 +266,11 @@ mod tests {
         let read = of(json!([{
             "name": "ccm",
             "command": ["/ccm", "run"],
-            "args": ["--a=v", "--b=$(SECRET)", "5$", "$$", "--c"],
+            "args": ["--a=$(PLAIN)", "--b=$(SECRET)", "--d=$$(PLAIN)", "5$", "--c"],
             "env": [
                 { "name": "PLAIN", "value": "first" },
                 { "name": "PLAIN", "value": "v" },
-                { "name": "TWO", "value": "$(PLAIN)" },
+                { "name": "TWO", "value": "$(PLAIN)$(PLAIN)" },
                 { "name": "SECRET", "valueFrom": from("secretKeyRef") },
                 { "name": "MAP", "valueFrom": from("configMapKeyRef") },
                 { "name": "OF_SECRET", "value": "x$(SECRET)" },
@@ -273,16 +278,16 @@ mod tests {
             ],
         }]))
         .unwrap();
-        assert_eq!(read.words, ["run", "--a=v", "5$", "$", "--c"]);
-        let variables = [("PLAIN", "v"), ("EMPTY", "")];
+        assert_eq!(read.words, ["run", "--a=v", "5$", "--c"]);
+        let variables = [("PLAIN", "v"), ("TWO", "vv"), ("EMPTY", "")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(read.variables, variables);
         let elsewhere = [
-            ("TWO", "another variable"),
             ("SECRET", "a Secret"),
             ("MAP", "a ConfigMap"),
-            ("OF_SECRET", "another variable"),
-            ("--b", "another variable"),
+            ("OF_SECRET", "another place"),
+            ("--b", "another place"),
+            ("--d", "another place"),
         ];
         assert_eq!(
             read.elsewhere,

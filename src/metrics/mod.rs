@@ -215,24 +215,12 @@ impl Metric {
 
     /// A value that is missing is `other`.
     fn labels_of(&self, values: &[&str]) -> String {
-        let mut text = String::new();
-        for (place, label) in self.labels.iter().enumerate() {
-            if place > 0 {
-                text.push(',');
-            }
-            text.push_str(label);
-            text.push_str("=\"");
-            for c in values.get(place).unwrap_or(&"other").chars() {
-                match c {
-                    '"' => text.push_str("\\\""),
-                    '\\' => text.push_str("\\\\"),
-                    '\n' => text.push_str("\\n"),
-                    c => text.push(c),
-                }
-            }
-            text.push('"');
-        }
-        text
+        let pairs = self.labels.iter().enumerate().map(|(place, label)| {
+            let value = values.get(place).unwrap_or(&"other");
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+            format!("{label}=\"{}\"", value.replace('\n', "\\n"))
+        });
+        pairs.collect::<Vec<_>>().join(",")
     }
 
     fn write(&self, text: &mut String) {

@@ -28,6 +28,7 @@ pub enum Verb {
     Delete,
     Detach,
     Empty,
+    Leave,
     Release,
     Remove,
 }
@@ -46,6 +47,7 @@ impl Verb {
             Verb::Delete => ('-', "delete", "deleted"),
             Verb::Detach => ('-', "detach", "detached"),
             Verb::Empty => ('-', "empty", "emptied"),
+            Verb::Leave => ('-', "leave", "left"),
             Verb::Release => ('-', "release", "released"),
             Verb::Remove => ('-', "remove", "removed"),
         }

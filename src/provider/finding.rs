@@ -95,6 +95,12 @@ reasons! {
     InvalidExternalIPv6: WarningEvent Failure;
     /// That annotation has no effect with this address family.
     IgnoredExternalIPv6: WarningEvent;
+    /// The annotation that names a node's `InternalIP` does not parse, or the address is another one's.
+    InvalidInternalIP: WarningEvent Failure;
+    /// A label of the server can't become one of the node, or a taint.
+    InvalidServerLabel: WarningEvent Once;
+    /// The server is being migrated or rebuilt, in rescue, or locked. Reported again when it was not meanwhile.
+    ServerImpaired: WarningEvent Once Failure;
     /// An `InternalIP` that the kubelet of a dedicated server reported can't stay one.
     MisconfiguredInternalIP: WarningEvent;
     /// Our prefix, but no server ID.
@@ -142,7 +148,7 @@ reasons! {
     /// The cloud protects the load balancer from being deleted: it stays.
     LoadBalancerProtected: WarningEvent;
     /// A port is another Service's, or somebody else's, on the same load balancer.
-    PortConflict: WarningEvent Failure;
+    PortConflict: WarningEvent;
     /// The Service moves to another load balancer, which has other addresses.
     LoadBalancerChanges: WarningEvent;
     /// The nodes become targets of ports that are not ours, too.

@@ -163,7 +163,8 @@ pub enum ChangeKind {
 pub struct LoadBalancerPlan {
     /// None: there is none yet, or none any more.
     pub found: Option<Balancer>,
-    /// What was found carries the Service's UID; else its name, or the label `adopt`, says that it is the Service's.
+    /// What was found, or what it leaves, carries the Service's UID; else its name, or the label `adopt`, says that it is
+    /// the Service's.
     pub is_labelled: bool,
     /// In their order, each after the actions of those before have ended, unless it may follow at once.
     pub changes: Vec<Box<dyn Change>>,
@@ -188,8 +189,6 @@ pub struct LoadBalancerPlan {
     pub leaves: Vec<Box<dyn Change>>,
     /// There are such load balancers, which serve the Service until then.
     pub moves: bool,
-    /// The Service uses its load balancer together with others.
-    pub is_shared: bool,
     /// Its management has ended: the Service gets no finalizer.
     pub is_released: bool,
     /// IDs of objects that it changes besides `found`: of one sync only one plan may.
@@ -329,7 +328,8 @@ pub struct Field {
 #[derive(Debug)]
 pub struct Orphan {
     pub balancer: Balancer,
-    /// The Service it was made for, as its labels say: `namespace.name`, which may be cut.
+    /// The Service it was made for, as its labels say: `namespace.name`, which may be cut. Of one that Services shared,
+    /// their group.
     pub service: String,
     /// UID of that Service.
     pub service_uid: String,
@@ -358,6 +358,19 @@ pub enum Applied {
 /// Number of an action that runs in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActionId(pub u64);
+
+impl Orphan {
+    /// `Service default/web, which does not exist`.
+    pub fn made_for(&self) -> String {
+        let name = self.service.replacen('.', "/", 1);
+        match self.balancer.use_of {
+            BalancerUse::Shared => {
+                format!("the Services that share {name}, of which none exists")
+            }
+            _ => format!("Service {name}, which does not exist"),
+        }
+    }
+}
 
 impl Field {
     pub fn differs(&self) -> bool {
@@ -394,14 +407,50 @@ impl BalancerUse {
 }
 
 impl Balancer {
-    pub fn health(&self) -> BalancerHealth {
-        let is_bad = |target: &Target| target.health.iter().any(|one| one.status == "unhealthy");
+    /// `uid`: by the ports of this Service alone. Ports of others on an external one never count.
+    pub fn health(&self, uid: Option<&str>) -> BalancerHealth {
+        let is_bad = |target: &Target| {
+            let mut checks = self.checks(target, uid);
+            checks.any(|one| one.status == "unhealthy")
+        };
         match self.targets.iter().any(is_bad) {
             false if self.targets.is_empty() => BalancerHealth::None,
             false => BalancerHealth::All,
-            true if self.targets.iter().any(Target::is_healthy) => BalancerHealth::Some,
+            true if self.healthy_targets(uid) > 0 => BalancerHealth::Some,
             true => BalancerHealth::None,
         }
+    }
+
+    /// How many targets are healthy on each port that counts; see [`Balancer::health`].
+    pub fn healthy_targets(&self, uid: Option<&str>) -> usize {
+        let is_healthy = |target: &&Target| {
+            let mut checks = self.checks(target, uid).peekable();
+            checks.peek().is_some() && checks.all(|one| one.status == "healthy")
+        };
+        self.targets.iter().filter(is_healthy).count()
+    }
+
+    fn checks<'a>(
+        &'a self,
+        target: &'a Target,
+        uid: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Health> {
+        let counts = move |one: &&Health| self.is_port_of(one.port, uid);
+        target.health.iter().filter(counts)
+    }
+
+    /// Is it a port of this Service; none: of any? Where no port has an owner, as on one Service's own, each is.
+    pub fn is_port_of(&self, port: u16, uid: Option<&str>) -> bool {
+        let has_owner = |one: &PortOwner| one.uid.is_some();
+        if !self.ports.iter().any(has_owner) {
+            return true;
+        }
+        let is_it = |one: &PortOwner| match uid {
+            None => has_owner(one),
+            uid => one.uid.as_deref() == uid,
+        };
+        let mut owners = self.ports.iter();
+        owners.any(|one| one.port == port && is_it(one))
     }
 }
 

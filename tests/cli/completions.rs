@@ -13,7 +13,7 @@ const CASES: &[(&str, &str)] = &[
     ("ccm no", "node"),
     ("ccm node ", "inspect list sync"),
     ("ccm node in", "inspect"),
-    ("ccm help lb ", "inspect list sync"),
+    ("ccm help lb ", "adopt inspect list release sync"),
     ("ccm help tr", "troubleshooting"),
     ("ccm completions ", "bash fish zsh"),
     ("ccm completions f", "fish"),

@@ -50,6 +50,8 @@ const CASES: &[Case] = &[
     (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["remove port 80 from the Service"]),
     (&[443], &[("protocol", "https")], plain, &["protocol https needs a certificate"]),
     (&[443], &[("protocol", "https"), ("certificate-type", "managed")], plain, &["the managed certificate of port 443 has no domains"]),
+    (&[80], &[("share", "Edge_1")], plain, &["share: \"Edge_1\": write NAME or NAMESPACE/NAME"]),
+    (&[80], &[("share", "edge"), ("external", "edge-lb")], plain, &["share and load-balancer.hetzner.cloud/external contradict each other"]),
     // Without effect.
     (&[80], &[("http-sticky-sessions", "true")], plain, &["http-sticky-sessions has no effect"]),
     (&[80], &[("health-check-http-path", "/x"), ("health-check-protocol", "tcp")], plain, &["health-check-http-path has no effect"]),
@@ -308,6 +310,30 @@ fn with_a_token_names_and_limits_are_read() {
     assert!(!sandbox.calls().calls().iter().any(|call| call.is_write()
         && call.caller == "ccm"
         && call.path.contains("load_balancers")));
+}
+
+/// Services of one group, in whatever file, are checked together. The first is as the oldest is in a cluster.
+#[test]
+fn services_of_a_group_are_checked_together() {
+    let edge = [("share", "edge"), ("type", "lb11")];
+    let first = LoadBalancerService::new("first", &[80]).with(&edge);
+    let second = LoadBalancerService::new("second", &[80, 443]);
+    let second = second.with(&[("share", "default/edge"), ("type", "lb21")]);
+    let other = LoadBalancerService::new("other", &[80]).with(&[("share", "front")]);
+    let file = [first, second, other].map(|one| one.json().to_string());
+    let ran = lint(&vec![], &[], &file.join("\n---\n"));
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(
+        ran.stdout,
+        "-: service/default/second: annotation load-balancer.hetzner.cloud/type has no effect: Service default/first, which \
+         comes first, sets \"lb11\" for the load balancer\n\
+         -: service/default/second: port 80 can't be had: Service default/first, which comes first, asks for it; choose \
+         another port\n"
+    );
+    assert!(
+        ran.stderr.ends_with("3 Services, 1 with problems\n"),
+        "{ran:?}"
+    );
 }
 
 /// What README and examples show is right.

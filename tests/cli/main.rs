@@ -10,6 +10,7 @@ mod config;
 mod doctor;
 mod drop_in;
 mod errors;
+mod groups;
 mod habits;
 mod lb;
 mod leader;

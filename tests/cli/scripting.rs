@@ -128,6 +128,10 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
         paths(&document, "", found.entry(subject).or_default());
     }
     std::fs::remove_file(&manifest).unwrap();
+    let groups = crate::groups::cluster();
+    assert_eq!(ccm(&admin(&groups), &["lb", "sync"]).code, 0);
+    let document = ccm(&admin(&groups), &["lb", "list", "-o", "json"]).json();
+    paths(&document, "", found.entry("LoadBalancer").or_default());
     let metal = common::builder().nodes(0).robot(1).start();
     let document = ccm(&admin(&metal), &["node", "list", "-o", "json"]).json();
     paths(&document, "", found.entry("Node").or_default());

@@ -11,4 +11,5 @@ mod dedicated;
 mod initialise;
 mod lifecycle;
 mod network;
+mod of_server;
 mod view;

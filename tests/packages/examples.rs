@@ -45,6 +45,12 @@ const EXAMPLES: &[Example] = &[
     Example { file: "kept-address.yaml", before: primary_ip, status: ADDRESSES, is: &[
         ("/public_net/ipv4/ip", "203.0.113.4"), ("/location/name", "fsn1"),
     ] },
+    Example { file: "shared.yaml", before: shop, status: ADDRESSES, is: &[
+        ("/services/0/listen_port", "443"), ("/services/1/listen_port", "8883"), ("/labels/ccm-from-scratch~1group", "default.edge"),
+    ] },
+    Example { file: "external.yaml", before: of_terraform, status: "VIP VIP", is: &[
+        ("/name", "edge-lb"), ("/services/0/listen_port", "1883"), ("/labels/ccm-from-scratch~1external", "default"),
+    ] },
 ];
 
 /// Any will do: it is named like the one that the example names.
@@ -55,9 +61,25 @@ fn certificate(sandbox: &Sandbox) {
 }
 
 fn namespace(sandbox: &Sandbox) {
-    let namespace =
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ingress-nginx"}});
+    create_namespace(sandbox, "ingress-nginx");
+}
+
+fn shop(sandbox: &Sandbox) {
+    create_namespace(sandbox, "shop");
+}
+
+fn create_namespace(sandbox: &Sandbox, name: &str) {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     sandbox.cluster().create("namespaces", None, namespace);
+}
+
+fn of_terraform(sandbox: &Sandbox) {
+    let body = json!({
+        "name": "edge-lb", "load_balancer_type": "lb11", "location": "fsn1",
+        "labels": {"ccm-from-scratch/external": "default"},
+    });
+    let cloud = sandbox.cloud();
+    cloud.create_load_balancer(sandbox.project(), body);
 }
 
 fn primary_ip(sandbox: &Sandbox) {
@@ -92,24 +114,24 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
         (example.before)(&sandbox);
         let yaml = std::fs::read_to_string(folder().join(file)).unwrap();
         let documents = serde_yaml::Deserializer::from_str(&yaml);
-        let mut services: Vec<Value> = documents
+        let services: Vec<Value> = documents
             .map(|one| Value::deserialize(one).unwrap())
             .collect();
-        assert_eq!(services.len(), 1, "{file}");
-        let service = services.remove(0);
-        let namespace = service["metadata"]["namespace"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        let name = service["metadata"]["name"].as_str().unwrap().to_owned();
-        sandbox
-            .cluster()
-            .create("services", Some(&namespace), service);
-        let full = format!("{namespace}/{name}");
+        let part = |service: &Value, name: &str| text(&service["metadata"][name]);
+        for service in &services {
+            let namespace = part(service, "namespace");
+            sandbox
+                .cluster()
+                .create("services", Some(&namespace), service.clone());
+        }
+        let names = services.iter();
+        let names = names.map(|one| format!("{}/{}", part(one, "namespace"), part(one, "name")));
+        let names: Vec<String> = names.collect();
         // As often as a daemon would, until what goes on in the cloud has ended.
         let limit = std::time::Duration::from_secs(20);
         common::wait_at_most(limit, file, || {
-            let mut words = vec!["lb", "sync", &full];
+            let mut words = vec!["lb", "sync"];
+            words.extend(names.iter().map(String::as_str));
             // Which Primary IPs Services may claim, the daemon's settings say: a shell without them has to be sure.
             words.extend((file == "kept-address.yaml").then_some("--yes"));
             let synced = ccm(&env, &words);
@@ -126,7 +148,8 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
                 assert!(!warned, "{file}: {synced:?}");
             }
             // Of one look: between two of them a certificate may be issued.
-            synced.stdout.contains("0 changed, 1 unchanged") && !synced.stdout.contains("waits for")
+            let is_done = format!("0 changed, {} unchanged", names.len());
+            synced.stdout.contains(&is_done) && !synced.stdout.contains("waits for")
         });
         let balancers = sandbox.cloud().load_balancers(sandbox.project());
         assert_eq!(balancers.len(), 1, "{file}");
@@ -136,18 +159,17 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
                 .map_or_else(|| "null".to_owned(), text);
             assert_eq!(found, *expected, "{file}: {pointer} of {:#}", balancers[0]);
         }
-        let service = sandbox
-            .cluster()
-            .get("services", Some(&namespace), &name)
-            .unwrap();
-        let ingress = service.pointer("/status/loadBalancer/ingress").unwrap();
-        let shown: Vec<String> = ingress
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|one| one.get("hostname").or(one.get("ipMode")).map(text).unwrap())
-            .collect();
-        assert_eq!(shown.join(" "), example.status, "{file}");
+        for full in &names {
+            let (namespace, name) = full.split_once('/').unwrap();
+            let cluster = sandbox.cluster();
+            let service = cluster.get("services", Some(namespace), name).unwrap();
+            let ingress = service.pointer("/status/loadBalancer/ingress").unwrap();
+            let ingress = ingress.as_array().unwrap().iter();
+            let shown: Vec<String> = ingress
+                .map(|one| one.get("hostname").or(one.get("ipMode")).map(text).unwrap())
+                .collect();
+            assert_eq!(shown.join(" "), example.status, "{file}: {full}");
+        }
     });
 }
 

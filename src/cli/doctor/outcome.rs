@@ -35,7 +35,7 @@ impl Status {
 pub(in crate::cli) struct Outcome {
     pub(in crate::cli) check: &'static str,
     /// E.g. `node/worker-1`, `service/default/web`; null: the whole.
-    pub(super) object: Option<String>,
+    pub(in crate::cli) object: Option<String>,
     pub(super) status: Status,
     /// What was found, and what it means.
     pub(super) message: String,

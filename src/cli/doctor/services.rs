@@ -152,8 +152,7 @@ pub(super) fn targets(view: &View) -> Verdicts {
 pub(super) fn orphans(view: &View) -> Verdicts {
     let outcomes = view.orphans.as_ref()?.iter().map(|orphan| {
         let balancer = &orphan.balancer;
-        let service = orphan.service.replacen('.', "/", 1);
-        let what = format!("load balancer {} of Service {service}, which does not exist, costs money", balancer.id);
+        let what = format!("load balancer {} of {}, costs money", balancer.id, orphan.made_for());
         let outcome = match &orphan.stays {
             None => Outcome::warn(what, "ccm lb sync --delete-orphans lists them, asks, and deletes them"),
             Some(why) => Outcome::warn(

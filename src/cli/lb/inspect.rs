@@ -217,6 +217,7 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
         vec![found.map_or("-".to_owned(), text)]
     };
     let state = match plan.want {
+        Want::Ensure if plan.cloud.is_released => "its management has ended",
         Want::Ensure => "wants a load balancer",
         Want::Remove => "its load balancer is to be removed",
         Want::Release => "its load balancer is to be released",

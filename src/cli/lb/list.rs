@@ -193,7 +193,7 @@ fn serves_nothing(plan: &ServicePlan) -> bool {
     !ports.any(|port| port.protocol == Protocol::Tcp)
 }
 
-/// Fields that differ; those of one port or target under one word. In parentheses what is held
+/// Fields that differ; those of ports, of targets and of labels under one word. In parentheses what is held
 /// back.
 fn fields(plan: &ServicePlan) -> Vec<String> {
     let held = &plan.cloud.held_back;
@@ -207,7 +207,7 @@ fn fields(plan: &ServicePlan) -> Vec<String> {
 
 fn word(field: &Field) -> String {
     match field.field.split_whitespace().next() {
-        Some(word @ ("port" | "target")) => word.to_owned(),
+        Some(word @ ("port" | "target" | "label")) => word.to_owned(),
         _ => field.field.clone(),
     }
 }

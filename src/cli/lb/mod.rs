@@ -102,7 +102,11 @@ fn plan_and_ask(
     question: &str,
 ) -> Result<Exit, Exit> {
     services.context.check_profile()?;
-    check_answer(&services, "it")?;
+    let name = match management {
+        Management::Ends => Command::LbRelease.name(),
+        _ => Command::LbAdopt.name(),
+    };
+    check_answer(&services, name)?;
     services.controller.set_management(management);
     let selection = services
         .selection()

@@ -98,13 +98,18 @@ fn patch(change: &Change, version: &str) -> Value {
         }),
         Change::Update {
             labels,
+            annotations,
             provider_id,
             taints,
         } => {
+            // What is null is removed.
             let mut patch = json!({
                 "metadata": { "resourceVersion": version, "labels": labels },
                 "spec": {},
             });
+            if !annotations.is_empty() {
+                patch["metadata"]["annotations"] = json!(annotations);
+            }
             if let Some(id) = provider_id {
                 patch["spec"]["providerID"] = json!(id);
             }

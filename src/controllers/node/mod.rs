@@ -11,8 +11,8 @@ mod apply;
 mod desired;
 mod plan;
 
+pub use crate::provider::PROVIDED_NODE_IP;
 pub use apply::NAME;
-pub use desired::PROVIDED_NODE_IP;
 pub use plan::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
 
 use super::backoff::Backoff;
@@ -169,12 +169,7 @@ impl NodeController {
             }
             _ => (Urgency::Needed, self.young()),
         };
-        let mut fresh = Freshness {
-            max_age,
-            since: None,
-            dedicated_since: None,
-            urgency,
-        };
+        let mut fresh = Freshness::of(max_age, urgency);
         let servers = apis.all_servers(fresh)?;
         // After the cloud answered: while it does not, no node is read in vain. A table shows no taint.
         let nodes = match selection.is_explicit() {
@@ -235,12 +230,7 @@ impl NodeController {
     ) -> Report {
         let mut report = Report::default();
         while self.write_until_too_old(apis, &observed, &mut queue, &mut report, &mut done) {
-            let fresh = Freshness {
-                max_age: self.young(),
-                since: None,
-                dedicated_since: None,
-                urgency: Urgency::Needed,
-            };
+            let fresh = Freshness::of(self.young(), Urgency::Needed);
             let servers = observed.servers.take();
             match servers
                 .map(|servers| apis.renewed(servers, fresh))

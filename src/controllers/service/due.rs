@@ -130,7 +130,7 @@ impl Around {
         let mut groups = DefaultHasher::new();
         let mut members = HashSet::new();
         let all = services.iter().filter(|one| one.wants_load_balancer());
-        for service in all.filter(|one| observe::group(apis, one).is_some()) {
+        for service in all.filter(|one| observe::group(&*apis.provider, one).is_some()) {
             let mut service = service.for_cloud();
             service.addresses.clear();
             service.hash(&mut groups);

@@ -25,11 +25,11 @@ const NO_POD: &str = "no pod on this node (externalTrafficPolicy: Local)";
 const CHECK_PODS: &str = "check the pods (kubectl get endpointslices, kubectl logs), and what they are asked: annotations \
                           health-check-http-path, health-check-http-status-codes, uses-proxyprotocol";
 
-/// Notes the cause with each health check that fails. Servers were mostly read for the plans; where nothing is wrong no
+/// Notes the cause with each health check of the Service's own ports that fails. Servers were mostly read for the plans; where nothing is wrong no
 /// call is made, and where they can't be read no server counts as off.
 pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan]) {
     let mut found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
-    if found.all(|balancer| balancer.health() == BalancerHealth::All) {
+    if found.all(|balancer| balancer.health(None) == BalancerHealth::All) {
         return;
     }
     let servers = apis.instances(Duration::MAX, Urgency::Asked);
@@ -44,15 +44,20 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
     let off: HashSet<&str> = off.map(|node| node.name()).collect();
     for plan in plans {
         let is_local = plan.service.spec.external_traffic_policy == "Local";
-        let found = plan.cloud.found.iter_mut();
-        for target in found.flat_map(|found| &mut found.targets) {
+        let Some(found) = &mut plan.cloud.found else {
+            continue;
+        };
+        let mut targets = std::mem::take(&mut found.targets);
+        for target in &mut targets {
             let is_off = off.contains(target.name.as_str());
             for health in &mut target.health {
-                if health.status == UNHEALTHY {
+                let is_own = found.is_port_of(health.port, Some(&plan.object.uid));
+                if is_own && health.status == UNHEALTHY {
                     health.cause = Some(cause(health, is_local, is_off));
                 }
             }
         }
+        found.targets = targets;
     }
 }
 
@@ -107,14 +112,15 @@ pub fn trouble(plan: &ServicePlan) -> Option<(bool, String, &'static str)> {
             by_cause.entry(cause).or_default().push(&target.name);
         }
     }
-    let is_all = found.health() == BalancerHealth::None;
+    let uid = Some(plan.object.uid.as_str());
+    let is_all = found.health(uid) == BalancerHealth::None;
     let is_by_policy = !is_all && by_cause.keys().all(|cause| cause.message == NO_POD);
     let (most, _) = by_cause.iter().max_by_key(|(_, names)| names.len())?;
     let causes = by_cause
         .iter()
         .map(|(cause, names)| format!("{}: {}", text::first_of(names, NAMES_SHOWN), cause.message));
     let causes = causes.collect::<Vec<_>>().join("; ");
-    let (healthy, total) = (found.healthy, found.total);
+    let (healthy, total) = (found.healthy_targets(uid), found.total);
     let message = format!("{healthy} of {total} targets healthy; {causes}");
     (!is_by_policy).then_some((is_all, message, most.remedy))
 }

@@ -28,7 +28,7 @@ mod sync;
 
 pub use events::{FailedTry, ago, failed_tries};
 pub use health::trouble;
-pub use observe::{Management, NAME, Settings};
+pub use observe::{Management, NAME, Settings, groups};
 pub use orphans::known_orphans;
 pub use plan::{ServicePlan, Want, check, want};
 
@@ -41,7 +41,8 @@ use crate::metrics::{
     LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ, LOAD_BALANCERS_USE,
 };
 use crate::provider::{
-    Balancer, BalancerHealth, BalancerUse, Kept, LoadBalancerPlan, LoadBalancers, Snapshot, Urgency,
+    Balancer, BalancerHealth, BalancerUse, Cluster, Kept, LoadBalancerPlan, LoadBalancers,
+    Snapshot, Urgency,
 };
 use due::{Around, Due};
 use jiff::Timestamp;
@@ -138,7 +139,7 @@ impl ServiceController {
         let needs = plan::needs(&observed);
         observed.read_needs(apis, &polled.nodes, needs, begun, Urgency::Asked)?;
         let mut plans = plan::plan(&observed, true);
-        plan::refuse_second_claims(&mut plans);
+        plan::in_turn(&*apis.provider, &mut plans);
         health::explain(apis, &polled.nodes, &mut plans);
         Ok(plans)
     }
@@ -152,10 +153,14 @@ impl ServiceController {
     ) -> Result<Vec<ServicePlan>, Error> {
         let polled = self.state.poll(apis, &Selection::All, Instant::now())?;
         let services = polled.services.iter();
+        let cluster = Cluster {
+            groups: groups(&*apis.provider, services.clone().map(|one| &**one)),
+            ..Cluster::default()
+        };
         let ours = services.filter(|one| want(one) != Want::Nothing);
         let plan = |one: &Arc<Service>| {
             let cloud = LoadBalancerPlan {
-                findings: check(one, manifests).unwrap_or_default(),
+                findings: check(one, manifests, &cluster).unwrap_or_default(),
                 ..LoadBalancerPlan::default()
             };
             ServicePlan::new(one.object(), Arc::clone(one), want(one), cloud)

@@ -115,24 +115,24 @@ impl Observed {
 }
 
 /// What names the load balancer that this Service uses together with others.
-pub(super) fn group(apis: &Apis, service: &Service) -> Option<String> {
+pub(super) fn group(provider: &dyn Provider, service: &Service) -> Option<String> {
     let metadata = &service.metadata;
     let mut annotations = metadata.annotations.iter();
-    let provider = apis.provider.load_balancers()?;
-    provider.group(&metadata.namespace, &mut annotations)
+    let balancers = provider.load_balancers()?;
+    balancers.group(&metadata.namespace, &mut annotations)
 }
 
 /// The Services that use load balancers together, as they are in the first of these lists that has them.
-pub(super) fn groups<'a>(
-    apis: &Apis,
-    services: impl IntoIterator<Item = &'a Arc<Service>>,
+pub fn groups<'a>(
+    provider: &dyn Provider,
+    services: impl IntoIterator<Item = &'a Service>,
 ) -> HashMap<String, Vec<provider::Service>> {
     let mut groups: HashMap<String, Vec<provider::Service>> = HashMap::new();
     let mut seen = HashSet::new();
     for service in services {
         if service.wants_load_balancer()
             && seen.insert(&service.metadata.uid)
-            && let Some(key) = group(apis, service)
+            && let Some(key) = group(provider, service)
         {
             groups.entry(key).or_default().push(service.for_cloud());
         }
@@ -155,7 +155,8 @@ pub(super) fn observe(
     max_age: Duration,
     urgency: Urgency,
 ) -> Result<Observed, Error> {
-    let groups = groups(apis, services.iter().chain(listed));
+    let all = services.iter().chain(listed);
+    let groups = groups(&*apis.provider, all.map(|one| &**one));
     let for_cloud: Vec<_> = services.iter().map(|one| one.for_cloud()).collect();
     let for_cloud: Vec<&provider::Service> =
         for_cloud.iter().chain(groups.values().flatten()).collect();

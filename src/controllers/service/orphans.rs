@@ -99,7 +99,6 @@ pub(super) fn look_after(
 }
 
 pub(super) fn plan(orphan: Orphan) -> ServicePlan {
-    let service = orphan.service.replacen('.', "/", 1);
     let addresses = orphan.balancer.addresses.iter();
     let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
     let stays = match &orphan.stays {
@@ -107,10 +106,11 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
         Some(why) => format!("; {why}, so only you can delete it"),
     };
     let message = format!(
-        "load balancer {} ({}), {}, was made for Service {service}, which does not exist, and costs money{stays}",
+        "load balancer {} ({}), {}, was made for {}, and costs money{stays}",
         orphan.balancer.name,
         orphan.balancer.id,
-        text::some_of(&addresses)
+        text::some_of(&addresses),
+        orphan.made_for()
     );
     let cloud = LoadBalancerPlan {
         changes: orphan.removal.into_iter().collect(),
@@ -218,7 +218,7 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
     let snapshot = apis.load_balancers(&of, begun.elapsed(), Urgency::Needed)?;
     let all = apis.any_services(Duration::ZERO)?;
     let mut cluster = observe::cluster(apis, name, &all.value, &nodes.value)?;
-    cluster.groups = observe::groups(apis, services.value.iter());
+    cluster.groups = observe::groups(&*apis.provider, services.value.iter().map(|one| &**one));
     let snapshot = &snapshot.value;
     let taken = wanting.iter().filter_map(|service| {
         let plan = snapshot.plan(service, &[], &cluster);

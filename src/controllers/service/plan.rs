@@ -1,14 +1,14 @@
 //! What should be done for Services: a pure function of what both APIs say.
 
-use super::observe::{Management, Observed};
+use super::observe::{self, Management, Observed};
 use crate::controllers::controller::Proposal;
 use crate::kube::{ObjectReference, PastEvent, Service};
 use crate::provider::{
-    self, Change, Cluster, Description, Field, Finding, Ingress, LoadBalancerPlan, Needs, Reason,
-    Severity, Snapshot, Source, Sourced, Verb,
+    self, Applied, Change, Cluster, Description, Field, Finding, Ingress, LoadBalancerPlan, Needs,
+    Provider, Reason, Severity, Snapshot, Source, Sourced, Verb,
 };
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -112,10 +112,14 @@ pub(super) fn plan_for(
             }
             let wanted = hold_back_unsure(&mut plan.cloud, has);
             plan.status = wanted.filter(|wanted| wanted != has);
-            // Make before break: what is held back is not made.
-            if !plan.cloud.held_back.is_empty() {
+            // Make before break: where the new one is held back, the old one stays.
+            let is_made = plan.cloud.found.is_some() || !plan.cloud.changes.is_empty();
+            if !is_made || !plan.cloud.held_back.is_empty() {
                 plan.cloud.leaves.clear();
-            } else if plan.writes_before_leaving() == 0 {
+            }
+            if plan.writes_before_leaving() == 0 {
+                // Which Services use the new one is known only then, and its labels say so.
+                plan.cloud.is_unfinished |= !plan.cloud.leaves.is_empty();
                 plan.cloud.changes = std::mem::take(&mut plan.cloud.leaves);
             }
             if nodes.is_empty() {
@@ -151,30 +155,41 @@ fn adopted(
         return refused(format!("the project has no load balancer with ID {id}"));
     };
     let mut plan = snapshot.plan(service, &observed.nodes, &observed.cluster);
-    match &plan.found {
-        Some(found) if found.id != id => {
-            let (name, other) = (&found.name, found.id);
+    let found = plan.found.as_ref();
+    match found.filter(|found| found.id != id) {
+        _ if plan.obstacle.is_some() => {}
+        Some(other) => {
             return refused(format!(
-                "load balancer {id} can't be adopted, because the Service has {name} ({other}): delete that one, or remove \
-                 the annotation that asks for it"
+                "load balancer {id} can't be adopted, because the Service has {} ({}): delete that one, or remove the \
+                 annotation that asks for it",
+                other.name, other.id
             ));
         }
-        _ if plan.obstacle.is_none() => plan.changes.splice(0..0, said).for_each(drop),
-        _ => {}
+        None if found.is_none() => {
+            return refused(format!(
+                "load balancer {id} can't be adopted: Services share it, or it is external, and no annotation of the \
+                 Service asks for it"
+            ));
+        }
+        None => plan.changes.splice(0..0, said).for_each(drop),
     }
     plan
 }
 
 /// What is wrong with the manifest of a Service, which need not be in any cluster; none where it wants no load balancer
-/// from us. `snapshot`: as if the project had no load balancer.
-pub fn check(service: &Service, snapshot: &dyn Snapshot) -> Option<Vec<Finding>> {
+/// from us. `snapshot`: as if the project had no load balancer. `cluster`: the groups of Services that are known.
+pub fn check(
+    service: &Service,
+    snapshot: &dyn Snapshot,
+    cluster: &Cluster,
+) -> Option<Vec<Finding>> {
     if want(service) != Want::Ensure {
         return None;
     }
     if let Some(obstacle) = too_large(service, Want::Ensure) {
         return Some(vec![obstacle]);
     }
-    let plan = snapshot.plan(&service.for_cloud(), &[], &Cluster::default());
+    let plan = snapshot.plan(&service.for_cloud(), &[], cluster);
     let problems = plan.problems.into_iter();
     let problems = problems.map(|why| Finding::warning(Reason::SyncLoadBalancerFailed, why));
     let warnings = plan.findings.into_iter();
@@ -248,12 +263,57 @@ fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
     }
 }
 
-/// Two Services may ask for one load balancer without an owner: the first gets it, and the
-/// second would find the first as its owner.
-pub(super) fn refuse_second_claims(plans: &mut [ServicePlan]) {
+/// Another Service of the group creates the load balancer: the ports of this one are added to it afterwards.
+#[derive(Debug)]
+struct AddToNew {
+    name: String,
+    created_for: String,
+}
+
+impl Change for AddToNew {
+    fn apply(&self) -> Result<Applied, provider::Error> {
+        Ok(Applied::Overtaken)
+    }
+
+    fn description(&self) -> Description {
+        let Self { name, created_for } = self;
+        let to = format!(" to load balancer {name}, which is created for Service {created_for}");
+        Description::new(Verb::Add, "ports", to)
+    }
+
+    fn json(&self) -> Value {
+        let Self { name, created_for } = self;
+        json!({ "change": "add_to_new", "name": name, "createdFor": created_for })
+    }
+}
+
+/// For people, as the plans would be made one after the other. Two Services may ask for one load balancer without an
+/// owner: the first gets it, and the second would find the first as its owner. What the Services of a group ask for
+/// together is done once, for the first.
+pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<String, String> = HashMap::new();
+    let mut created: HashMap<(String, String), String> = HashMap::new();
+    let mut changed: HashSet<(u64, String)> = HashSet::new();
     for plan in plans {
         let name = plan.service.full_name();
+        let group = observe::group(provider, &plan.service);
+        let is_shared = group.is_some();
+        if let Some(found) = plan.cloud.found.as_ref().filter(|_| is_shared) {
+            let id = found.id;
+            let changes = &mut plan.cloud.changes;
+            changes.retain(|change| changed.insert((id, change.json().to_string())));
+        }
+        if let Some((group, new)) = group.zip(plan.new_name()) {
+            let new = new.value.clone();
+            let first = created.entry((group, new.clone())).or_insert(name.clone());
+            if *first != name {
+                plan.cloud.changes = vec![Box::new(AddToNew {
+                    name: new,
+                    created_for: first.clone(),
+                })];
+                continue;
+            }
+        }
         let new = plan.new_name();
         let new = new.map(|new| (format!("{}: ", new.source), new.value.clone()));
         // Without an annotation the second gets another name by itself.
@@ -261,7 +321,7 @@ pub(super) fn refuse_second_claims(plans: &mut [ServicePlan]) {
         let may_change = plan.new_name().is_some_and(is_default);
         let found = plan.cloud.found.as_ref();
         let found = found.map(|one| (String::new(), format!("{} ({})", one.name, one.id)));
-        let found = found.filter(|_| !plan.cloud.is_shared);
+        let found = found.filter(|_| !is_shared);
         for (source, wanted) in found.into_iter().chain(new) {
             let first = claimed.entry(wanted.clone()).or_insert(name.clone());
             if *first != name && !may_change {
@@ -445,7 +505,6 @@ impl ServicePlan {
         self.want != Want::Nothing
             && self.cloud.obstacle.is_none()
             && !self.cloud.is_labelled
-            && !self.cloud.moves
             && !status.is_empty()
             && !found.any(is_shown)
     }

@@ -258,7 +258,7 @@ impl Sync<'_> {
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let max_age = listed_since.elapsed().min(LIST_MAX_AGE);
         let (name, urgency) = (&self.state.settings.cluster_name, Urgency::Needed);
-        let shares = |one: &Arc<Service>| observe::group(self.apis, one).is_some();
+        let shares = |one: &Arc<Service>| observe::group(&*self.apis.provider, one).is_some();
         let listed = match self.state.has_groups || services.iter().any(shares) {
             true => {
                 let listed = self

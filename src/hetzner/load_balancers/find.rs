@@ -1,6 +1,7 @@
 //! Which load balancer is a Service's: by the Service's UID, else by the label with which an operator asks for its
 //! adoption, else by its name.
 
+use super::annotations as a;
 use super::balancer::LoadBalancer;
 use super::context::Context;
 use super::group::{Share, Use, is_in_status, is_used_by_others, uids};
@@ -56,12 +57,29 @@ impl Asked<'_> {
         Refused { reason, message }
     }
 
-    fn owned_by_service(&self, uid: &str) -> Refused {
-        let why = format!(
-            "load balancer {} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}",
-            self.balancer.shown()
-        );
+    fn owned_by_service(&self, uid: &String) -> Refused {
+        let shown = self.balancer.shown();
+        let why = match self.balancer.labels.get(SERVICE_UID) == Some(uid) {
+            true => format!(
+                "load balancer {shown} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}"
+            ),
+            false => format!(
+                "load balancer {shown} has a port of another Service of this cluster, {uid}"
+            ),
+        };
         self.refused(Reason::SyncLoadBalancerFailed, why, None)
+    }
+
+    fn external(&self) -> Refused {
+        let shown = self.balancer.shown();
+        let why = format!(
+            "load balancer {shown} is not adopted: by its label {EXTERNAL} its owner allows ports on it, and no more"
+        );
+        let remedy = format!(
+            "use it by annotation {}, or remove that label",
+            a::EXTERNAL.key()
+        );
+        self.refused(Reason::LoadBalancerNotAdopted, why, Some(remedy))
     }
 
     /// An operator may allow it.
@@ -84,6 +102,9 @@ impl Asked<'_> {
         let (service, cluster) = (self.context.service, self.context.cluster);
         let balancer = self.balancer;
         let refused = |why: &str| Err(self.not_adopted(why));
+        if balancer.labels.contains_key(EXTERNAL) {
+            return Err(self.external());
+        }
         if is_used_by_others(balancer, &service.uid, cluster) {
             return refused("other Services of this cluster use it");
         }
@@ -166,7 +187,14 @@ pub(super) fn find<'a>(
         };
     }
     let adopt = only_one(balancers.iter(), ADOPT, &names::service_value(service));
-    if let Some(balancer) = adopt.map_err(several)? {
+    // The Service leaves a group that stays.
+    let is_left = |one: &&LoadBalancer| {
+        one.labels.contains_key(GROUP) && is_used_by_others(one, &service.uid, cluster)
+    };
+    if let Some(balancer) = adopt.map_err(several)?.filter(|one| !is_left(one)) {
+        if balancer.labels.contains_key(EXTERNAL) {
+            return Err(asked(balancer, None).external());
+        }
         return match other_service(balancer, service, cluster) {
             Some(uid) => Err(asked(balancer, None).owned_by_service(uid)),
             None => Ok(Found::Adopted(balancer)),

@@ -19,7 +19,7 @@ use super::names::{
     self, CLUSTER_UID, EXTERNAL, GROUP, PORT, RELEASED, SERVICE, SERVICE_UID, TARGETS_BEFORE,
     port_label,
 };
-use super::parser::{AnnotationParser, value_of};
+use super::parser::{AnnotationParser, first_to_decide, value_of};
 use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Service};
 use crate::text;
 use serde_json::Value;
@@ -453,10 +453,7 @@ impl<'a> Group<'a> {
             }
         }
         let older = self.older().find(|one| claims(one, number))?;
-        Some(format!(
-            "Service {}, which is older, asks for it",
-            older.full_name()
-        ))
+        Some(format!("{} asks for it", first_to_decide(older)))
     }
 
     /// Labels of ours besides those of every load balancer; none: to be removed. `ports`: those that the Service gets.

@@ -116,9 +116,9 @@ impl<'a> AnnotationParser<'a> {
             let value = value.unwrap_or_default();
             if own.is_some_and(|own| !counts || own != value) {
                 let why = match first {
-                    Some(first) => format!(
-                        "Service {}, which is older, sets {} for the load balancer",
-                        first.full_name(),
+                    Some(one) => format!(
+                        "{} sets {} for the load balancer",
+                        first_to_decide(one),
                         text::quoted(value)
                     ),
                     None => "the load balancer is external".to_owned(),
@@ -339,4 +339,13 @@ fn unknown(key: &str, name: &str) -> String {
         None => String::new(),
     };
     format!("annotation {key} is not one that is known{meant}")
+}
+
+/// One that decides before another one. In a manifest Services have no age.
+pub(super) fn first_to_decide(service: &Service) -> String {
+    let why = match service.created {
+        Some(_) => "is older",
+        None => "comes first",
+    };
+    format!("Service {}, which {why},", service.full_name())
 }

@@ -2,7 +2,7 @@
 
 use super::balancer::{BalancerType, LoadBalancer};
 use super::change::{Action, Change, Guard, Purpose};
-use super::context::{Context, Observed, Snapshot};
+use super::context::{Context, Snapshot};
 use super::desired::{Desired, desired};
 use super::diff::{Diff, USUAL_TYPE, boxed};
 use super::find::{
@@ -106,15 +106,14 @@ impl provider::Snapshot for Snapshot {
             parser.finding(not_adopted_beside(other, own));
         }
         plan.found = there.map(|balancer| status::for_people(balancer, cluster));
-        plan.is_shared = !context.group.is_own();
         leave_out_taken(&mut parser, &context, &mut desired.ports, there);
-        let kind = kind(&mut parser, &self.observed, &desired, there);
+        let kind = kind(&mut parser, &context, &desired, there);
         check_services(&mut parser, &context, &desired, kind, there);
         parser.end_whole(there.is_some());
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
             plan.is_labelled = matches!(found, Found::Labelled(_));
-            plan.is_unfinished = desired.ports.iter().any(|port| port.waits)
-                || there.is_some_and(|there| context.group.is_being_left(there));
+            let waits = desired.ports.iter().any(|port| port.waits);
+            plan.is_unfinished = waits;
             let managed = std::mem::take(&mut desired.managed);
             plan.takes_over = managed.takes_over;
             plan.fields = managed.fields;
@@ -133,7 +132,7 @@ impl provider::Snapshot for Snapshot {
                     let adopts = matches!(found, Found::Adopted(_));
                     diff.bring_in_order(adopts.then(|| adopted(balancer)));
                     let (status, unsure) = status::ingress(balancer, &desired, &self.project);
-                    let serves = !plan.is_shared || !desired.ports.is_empty();
+                    let serves = context.group.is_own() || !desired.ports.is_empty();
                     plan.status = Some(if serves { status } else { Vec::new() });
                     plan.unsure = unsure;
                 }
@@ -141,12 +140,14 @@ impl provider::Snapshot for Snapshot {
             if parser.problems.is_empty() {
                 self.leave_others(&mut plan, &context, there, &mut parser);
             }
-            // Its labels are right only when it has left that one.
-            plan.is_unfinished |= plan.moves;
-            if plan.moves && desired.ports.iter().any(|port| port.waits) {
+            // Until all of it is there the former one serves it.
+            if plan.is_unfinished {
                 plan.leaves.clear();
+            }
+            if plan.moves && waits {
                 plan.status = None;
             }
+            plan.is_unfinished |= there.is_some_and(|there| context.group.is_being_left(there));
         }
         primary_ips::report(&mut parser, &context, &desired, there);
         match parser.problems.is_empty() {
@@ -225,14 +226,24 @@ impl provider::Snapshot for Snapshot {
             seen: (&*balancer).into(),
             ..Guard::default()
         };
-        guard.set.insert(ADOPT.to_owned(), value.clone());
-        balancer.labels.insert(ADOPT.to_owned(), value.clone());
+        let name = |label| format!("label {label} of load balancer {}", balancer.shown());
+        // Of one that others use too only an annotation makes the Service's.
+        let is_joint = [GROUP, EXTERNAL]
+            .iter()
+            .any(|one| balancer.labels.contains_key(*one));
+        let set = match is_joint {
+            true => Description::new(Verb::Remove, name(RELEASED), ""),
+            false => Description::value(name(ADOPT), None, Some(&value)),
+        };
+        if !is_joint {
+            guard.set.insert(ADOPT.to_owned(), value.clone());
+            balancer.labels.insert(ADOPT.to_owned(), value);
+        }
         if is_released {
             balancer.labels.remove(RELEASED);
             guard.remove.insert(RELEASED.to_owned());
         }
-        let name = format!("label {ADOPT} of load balancer {}", balancer.shown());
-        let set = Description::value(name, None, Some(&value));
+        let is_said = is_said || is_joint;
         let change = Change::new(&self.project, Action::Edit, Some(id), Value::Null, set);
         let project = self.project.clone();
         let snapshot = Arc::new(Snapshot { project, observed });
@@ -251,7 +262,7 @@ impl provider::Snapshot for Snapshot {
         let shown = all
             .filter(is_ours)
             .map(|one| status::for_people(one, names));
-        shown.map(|one| (one.use_of, one.health())).collect()
+        shown.map(|one| (one.use_of, one.health(None))).collect()
     }
 
     fn all(&self) -> Vec<(Balancer, String)> {
@@ -316,6 +327,7 @@ impl Snapshot {
             plan.moves |= !changes.is_empty();
             plan.leaves.extend(changes);
             plan.takes_over.push(balancer.id);
+            plan.is_labelled = true;
             finding.into_iter().for_each(|one| parser.finding(one));
             let moves = format!(
                 "the Service moves from load balancer {} to {}, and its addresses change; the old one serves it until \
@@ -468,11 +480,11 @@ fn release(
         }
     }
     let guard = without_labels(balancer, service, cluster, is_last);
-    let release = Description::new(
-        Verb::Release,
-        format!("load balancer {shown}"),
-        format!(", because {why}"),
-    );
+    let (verb, detail) = match is_last && !is_external {
+        true => (Verb::Release, format!(", because {why}")),
+        false => (Verb::Leave, format!("; {why}")),
+    };
+    let release = Description::new(verb, format!("load balancer {shown}"), detail);
     // It lost its labels.
     let has_labels = !guard.remove.is_empty();
     let mut last = part(Action::Edit, Value::Null, release).guarded(guard);
@@ -499,16 +511,17 @@ fn without_labels(
 ) -> Guard {
     let targets = targets_label(cluster);
     let is_external = balancer.labels.contains_key(EXTERNAL);
+    let asks = names::service_value(service);
+    let is_own = |label: &str, value: &str| {
+        label.starts_with(PORT) && value == service.uid || label == ADOPT && value == asks
+    };
     let is_gone = |(label, value): &(&String, &String)| match is_last {
         // Another cluster may use it too.
-        true if is_external => {
-            **label == targets || label.starts_with(PORT) && **value == service.uid
-        }
+        true if is_external => **label == targets || is_own(label, value),
         true => **label == SERVICE_UID || label.starts_with(OUR_PREFIX),
         false => {
             let is_alone = balancer.labels.get(SERVICE_UID) == Some(&service.uid);
-            label.starts_with(PORT) && **value == service.uid
-                || is_alone && [SERVICE_UID, SERVICE].contains(&label.as_str())
+            is_own(label, value) || is_alone && [SERVICE_UID, SERVICE].contains(&label.as_str())
         }
     };
     let remove = balancer.labels.iter().filter(is_gone);
@@ -571,7 +584,6 @@ fn refused(plan: LoadBalancerPlan, parser: AnnotationParser) -> LoadBalancerPlan
         findings,
         fields: plan.fields.into_iter().filter(|_| is_compared).collect(),
         found: plan.found,
-        is_shared: plan.is_shared,
         ..LoadBalancerPlan::default()
     }
 }
@@ -590,13 +602,15 @@ fn protected(balancer: &LoadBalancer) -> Finding {
 /// The type it should be of: the one that is wanted, else the one it has, else the smallest.
 fn kind<'a>(
     parser: &mut AnnotationParser,
-    observed: &'a Observed,
+    context: &Context<'a>,
     desired: &Desired,
     there: Option<&'a LoadBalancer>,
 ) -> Option<&'a BalancerType> {
     let has = there.map(|balancer| &balancer.load_balancer_type);
     let wanted = match (&desired.kind, has) {
         (None, Some(has)) => return report_deprecated(parser, has),
+        // It can't be used, and none is made.
+        (None, None) if context.group.is_external() => return None,
         (None, None) => {
             parser.finding(Finding::info(
                 Reason::LoadBalancerTypeUnconfigured,
@@ -614,7 +628,7 @@ fn kind<'a>(
         return report_deprecated(parser, has);
     }
     // None: only a manifest is checked; see `covers`.
-    let types = observed.types.as_deref()?;
+    let types = context.observed.types.as_deref()?;
     if let Some(kind) = types.iter().find(|kind| kind.name == wanted) {
         return report_deprecated(parser, kind);
     }

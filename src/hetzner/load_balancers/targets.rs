@@ -451,8 +451,8 @@ impl Diff<'_, '_> {
         let mut ports = balancer.services.iter();
         if let Some(other) = ports.find(|port| group.owner(balancer, port) == Owner::Other) {
             let why = format!(
-                "the nodes become targets of all ports of load balancer {}, {} among them, which is not ours: with \
-                 annotation {} \"false\" they do not",
+                "the nodes become targets of all ports of load balancer {}, {} among them, which is not ours; annotation {} \
+                 with \"false\" prevents it",
                 balancer.shown(),
                 other.listen_port,
                 a::EXTERNAL_TARGETS.key()

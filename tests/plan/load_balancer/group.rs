@@ -699,6 +699,69 @@ fn management_ends_and_begins_again_on_request() {
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
+/// Management begins again on one that others use too; then the Service wants one of its own.
+#[test]
+fn what_was_adopted_beside_others_is_left_to_them() {
+    for uses in ["external", "share"] {
+        let mut cluster = Cluster::new();
+        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
+        let value = if uses == "share" { "edge" } else { "edge-lb" };
+        for (uid, age, port) in [("a", 2, 80), ("b", 3, 443)] {
+            cluster.add(uid, age, &[port], &[(uses, value)]);
+        }
+        cluster.settle();
+        cluster.take_service("a");
+        let plan = cluster.world.release();
+        apply(&mut cluster.world.state, &*plan.changes[0]);
+        let id = plan.found.expect("a load balancer").id;
+        cluster.settle();
+        let before = cluster.balancer(id).clone();
+        cluster.take_service("a");
+        let (plan, change) = cluster.world.assigned(id).expect("a load balancer");
+        assert!(plan.obstacle.is_none(), "{plan:?}");
+        apply(&mut cluster.world.state, &*change.expect("a change"));
+        cluster.settle();
+        assert!(!cluster.plan("a").is_released);
+        cluster.set("a", uses, None);
+        cluster.settle();
+        let plan = cluster.plan("a");
+        assert!(plan.obstacle.is_none(), "{:?}", plan.obstacle);
+        assert_ne!(plan.found.expect("its own").id, id);
+        let after = cluster.balancer(id);
+        let labels = after.labels.keys().filter(|label| label.contains("adopt"));
+        assert_eq!(labels.count(), 0, "{:?}", after.labels);
+        let number = |port: &Listener| port.listen_port;
+        let ports = |one: &LoadBalancer| one.services.iter().map(number).collect::<Vec<_>>();
+        let mut expected = ports(&before);
+        expected.retain(|number| *number != 80);
+        assert_eq!(ports(after), expected);
+    }
+}
+
+/// Its owner lets Services put ports on it, and nothing more.
+#[test]
+fn an_external_load_balancer_is_never_one_service_s_own() {
+    let namesake = [("name", "edge-lb")];
+    for (label, annotations) in [(Some("default.a"), &[][..]), (None, &namesake)] {
+        let mut cluster = Cluster::new();
+        let mut before = external(&[(EXTERNAL, "")]);
+        before.services.clear();
+        before.targets.clear();
+        let adopt = label.map(|value| ("ccm-from-scratch/adopt".to_owned(), value.to_owned()));
+        before.labels.extend(adopt);
+        cluster.world.state.balancers = vec![before.clone()];
+        cluster.add("a", 1, &[80], annotations);
+        let obstacle = cluster.plan("a").obstacle.expect("not adopted");
+        assert_eq!(
+            obstacle.reason,
+            Reason::LoadBalancerNotAdopted,
+            "{obstacle:?}"
+        );
+        cluster.settle();
+        assert_eq!(cluster.world.state.balancers, [before]);
+    }
+}
+
 const HISTORIES: u64 = 1500;
 
 /// Services come, go, join, leave, change their ports; labels are lost; the process is killed at any write.

@@ -122,6 +122,7 @@ pub const STORY: &[Chapter] = &[
     }, &[
         ("ccm_load_balancers{state=\"orphaned\"}", Is(1.0)),
         ("ccm_load_balancers_health{state=\"none\"}", Rises),
+        ("ccm_load_balancers_use{use=\"own\"}", Is(1.0)),
         ("ccm_load_balancers_health_timestamp_seconds", Rises),
         ("ccm_findings_total{controller=\"service-lb-controller\",reason=\"OrphanedLoadBalancer\"}", Rises),
     ]),

@@ -288,12 +288,16 @@ pub const WORLDS: &[World] = &[
             pod_cidrs: vec!["10.244.77.0/24".into()],
             ..NodeSpec::default()
         });
+        let shared = LoadBalancerService::new("edge", &[443]).with(&[("location", "fsn1"), ("share", "edge")]);
+        services::create(&film.sandbox, shared);
         is(&film, "ccm_load_balancers_health{state=\"none\"}", 1.0);
+        is(&film, "ccm_load_balancers_use{use=\"shared\"}", 1.0);
         is(&film, "ccm_routes{state=\"missing\"}", 1.0);
         film.roll(SOME);
         film
     }, fires: &["CcmLoadBalancerUnhealthy", "CcmRoutesWrong"], may: &["CcmTicksFail", "CcmPlanStuck", "CcmChangesFail"], moves: &[
         ("State: Healthy targets", &[("state", "none")]),
+        ("State: Use", &[("use", "shared")]),
         ("State: Routes", &[("state", "missing")]),
     ] },
     World { name: "the token is another project's", film: || {

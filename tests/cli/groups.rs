@@ -1,0 +1,303 @@
+//! What people see of load balancers that several Services share, of external ones, and of the management that ends and
+//! begins again.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+use crate::people::{ONE_BY_ONE, fits, seen};
+
+use common::services::LoadBalancerService;
+use common::{ccm, env, snapshot, wait_until};
+use sandbox::Sandbox;
+use sandbox::hetzner::{Health, Machine};
+use serde_json::{Value, json};
+
+const FSN1: (&str, &str) = ("location", "fsn1");
+const EDGE: (&str, &str) = ("share", "edge");
+
+fn empty() -> Sandbox {
+    let sandbox = common::builder()
+        .nodes(3)
+        .network("10.0.0.0/16")
+        .scale(0.01)
+        .heartbeats(false)
+        .start();
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } });
+    sandbox.cluster().create("namespaces", None, namespace);
+    sandbox
+}
+
+/// `full_name`: `namespace/name`. It is younger than all before.
+fn create(sandbox: &Sandbox, full_name: &str, ports: &[u16], annotations: &[(&str, &str)]) {
+    let (namespace, name) = full_name.split_once('/').unwrap();
+    let mut object = LoadBalancerService::new(name, ports)
+        .with(annotations)
+        .json();
+    object["metadata"]["namespace"] = json!(namespace);
+    let cluster = sandbox.cluster();
+    let newest = cluster.list("services", None).into_iter();
+    let newest = newest.map(|one| {
+        one["metadata"]["creationTimestamp"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    });
+    let newest = newest.max();
+    let mut created = Value::Null;
+    // Times are whole seconds.
+    wait_until("a younger Service", || {
+        created = cluster.create("services", Some(namespace), object.clone());
+        let at = created["metadata"]["creationTimestamp"].as_str();
+        let is_younger = at > newest.as_deref();
+        if !is_younger {
+            cluster.delete("services", Some(namespace), name);
+        }
+        is_younger
+    });
+}
+
+fn annotate(sandbox: &Sandbox, full_name: &str, name: &str, value: Option<&str>) {
+    let (namespace, of) = full_name.split_once('/').unwrap();
+    let is_there = sandbox
+        .cluster()
+        .edit("services", Some(namespace), of, |service| {
+            let all = service["metadata"]["annotations"].as_object_mut().unwrap();
+            let key = format!("load-balancer.hetzner.cloud/{name}");
+            match value {
+                Some(value) => drop(all.insert(key, json!(value))),
+                None => drop(all.remove(&key)),
+            }
+        });
+    assert!(is_there);
+}
+
+fn balancers(sandbox: &Sandbox) -> Vec<Value> {
+    sandbox.cloud().load_balancers(sandbox.project())
+}
+
+fn named(sandbox: &Sandbox, name: &str) -> Value {
+    let mut all = balancers(sandbox).into_iter();
+    all.find(|one| one["name"] == name).unwrap()
+}
+
+fn ports(balancer: &Value) -> Vec<u64> {
+    let ports = balancer["services"].as_array().unwrap().iter();
+    ports
+        .map(|one| one["listen_port"].as_u64().unwrap())
+        .collect()
+}
+
+/// A shell that does not know the daemon's settings makes no load balancer for a Service that leaves its group: then its
+/// ports stay where they are.
+#[test]
+fn a_service_whose_new_load_balancer_is_held_back_does_not_leave() {
+    let sandbox = empty();
+    create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
+    create(&sandbox, "default/web", &[443], &[EDGE]);
+    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
+    annotate(&sandbox, "default/web", "share", None);
+    annotate(&sandbox, "default/web", "location", Some("fsn1"));
+    let before = balancers(&sandbox);
+    let ran = ccm(&env(&sandbox), &["lb", "sync"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.contains("held back"), "{ran:?}");
+    assert_eq!(balancers(&sandbox), before, "{ran:?}");
+    let ran = ccm(&env(&sandbox), &["lb", "sync", "--yes"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(ports(&named(&sandbox, "kubernetes-default-edge")), [80]);
+    assert_eq!(ports(&named(&sandbox, "kubernetes-default-web")), [443]);
+}
+
+/// Four Services of two namespaces: `edge` is shared by three of them, and one uses Terraform's.
+pub fn cluster() -> Sandbox {
+    let sandbox = empty();
+    let spec = json!({
+        "name": "terraform", "load_balancer_type": "lb11", "location": "fsn1",
+        "labels": { "managed-by": "terraform", "ccm-from-scratch/external": "shop" },
+        "services": [{
+            "protocol": "tcp", "listen_port": 6443, "destination_port": 6443, "proxyprotocol": false,
+            "health_check": { "protocol": "tcp", "port": 6443, "interval": 15, "timeout": 10, "retries": 3 },
+        }],
+    });
+    sandbox
+        .cloud()
+        .create_load_balancer(sandbox.project(), spec);
+    let allows = ("share-namespaces", "shop");
+    create(&sandbox, "default/edge", &[80], &[FSN1, EDGE, allows]);
+    create(&sandbox, "default/web", &[443], &[EDGE]);
+    let joins = ("share", "default/edge");
+    let small = ("type", "lb11");
+    create(&sandbox, "shop/api", &[8443, 80], &[joins, small]);
+    let external = ("external", "terraform");
+    create(&sandbox, "shop/mqtt", &[1883, 6443], &[external]);
+    sandbox
+}
+
+#[test]
+fn groups_and_external_ones_are_shown() {
+    let sandbox = cluster();
+    let mut text = String::new();
+    let mut see = |words: &[&str]| text += &(seen(&sandbox, words) + "\n");
+    see(&["lb", "list"]);
+    see(&["lb", "sync", "--dry-run"]);
+    see(&["lb", "sync"]);
+    see(&["lb", "list", "-o", "wide"]);
+    see(&["lb", "inspect", "shop/api"]);
+    see(&["lb", "inspect", "shop/mqtt"]);
+    let json = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]).json();
+    let status = ccm(&env(&sandbox), &["status", "-o", "json"]).json();
+    assert_eq!(status["loadBalancers"], json!({ "healthy": 2, "total": 2 }));
+    // A younger one that wants something else of the whole, one that leaves, one that joins, and mistakes.
+    annotate(&sandbox, "default/edge", "type", Some("lb21"));
+    annotate(&sandbox, "default/web", "share", None);
+    annotate(&sandbox, "default/web", "location", Some("fsn1"));
+    create(
+        &sandbox,
+        "shop/both",
+        &[1],
+        &[EDGE, ("external", "terraform")],
+    );
+    create(&sandbox, "shop/bad", &[2], &[("share", "Edge_1")]);
+    create(
+        &sandbox,
+        "default/refused",
+        &[3],
+        &[("external", "terraform")],
+    );
+    create(&sandbox, "default/none", &[4], &[("external", "4711")]);
+    create(&sandbox, "default/guest", &[5], &[("share", "shop/none")]);
+    see(&["lb", "list"]);
+    see(&["lb", "sync", "--dry-run"]);
+    see(&["lb", "inspect", "default/refused"]);
+    snapshot("lb-groups.txt", &text);
+    let doctor = seen(&sandbox, &["doctor"]);
+    fits(&doctor);
+    assert!(!doctor.contains("whatever the status says"), "{doctor}");
+    let cloud = |name: &str| {
+        let items = json["items"].as_array().unwrap().iter();
+        let mut items = items.filter(|one| one["object"]["name"] == name);
+        items.next().unwrap()["cloud"].clone()
+    };
+    assert_eq!(cloud("api")["use"], "shared");
+    assert_eq!(cloud("api")["group"], "default/edge");
+    let owners = |name: &str| -> Vec<(u64, Value)> {
+        let cloud = cloud(name);
+        let ports = cloud["ports"].as_array().unwrap().iter();
+        let owner = |one: &Value| (one["port"].as_u64().unwrap(), one["service"].clone());
+        ports.map(owner).collect()
+    };
+    let shared = [
+        (80, json!("default/edge")),
+        (443, json!("default/web")),
+        (8443, json!("shop/api")),
+    ];
+    assert_eq!(owners("api"), shared);
+    assert_eq!(
+        owners("mqtt"),
+        [(6443, Value::Null), (1883, json!("shop/mqtt"))]
+    );
+}
+
+/// The load balancer stays when no Service of the group exists any more, because the finalizers were removed by hand.
+#[test]
+fn the_orphan_of_a_group_is_named_by_its_group() {
+    let sandbox = empty();
+    create(&sandbox, "default/a", &[80], &[FSN1, EDGE]);
+    create(&sandbox, "default/b", &[443], &[EDGE]);
+    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
+    for name in ["a", "b"] {
+        let cluster = sandbox.cluster();
+        cluster.edit("services", Some("default"), name, |service| {
+            service["metadata"]["finalizers"] = json!([]);
+        });
+        cluster.delete("services", Some("default"), name);
+    }
+    let doctor = ccm(&env(&sandbox), &["doctor"]);
+    let text = ["lb", "list"];
+    let delete = ["lb", "sync", "--delete-orphans", "--yes"];
+    let text = seen(&sandbox, &text) + "\n" + &seen(&sandbox, &delete);
+    snapshot("lb-groups-orphan.txt", &text);
+    let words = doctor
+        .stdout
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    let says = "of the Services that share default/edge, of which none exists, costs money";
+    assert!(words.contains(says), "{}", doctor.stdout);
+    assert_eq!(balancers(&sandbox), Vec::<Value>::new());
+}
+
+/// What one Service has to do with another one's port is nothing: only its own ports are judged.
+#[test]
+fn a_sick_port_of_one_service_is_no_fault_of_the_others() {
+    let sandbox = empty();
+    create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
+    create(&sandbox, "default/web", &[443], &[EDGE]);
+    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
+    let id = balancers(&sandbox)[0]["id"].as_u64().unwrap();
+    for server in sandbox.cloud().servers(sandbox.project()) {
+        let server = Machine::Server(server["id"].as_u64().unwrap());
+        let sick = Health::unhealthy("layer4_timeout");
+        sandbox
+            .cloud()
+            .set_health(id, server, Some(443), Some(sick));
+    }
+    let list = ccm(&env(&sandbox), &["lb", "list"]).stdout;
+    let targets = |name: &str| {
+        let mut lines = list.lines();
+        let line = lines.find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(3).unwrap().to_owned()
+    };
+    assert_eq!(targets("default/edge"), "3/3", "{list}");
+    assert_eq!(targets("default/web"), "0/3", "{list}");
+    let inspected = seen(&sandbox, &["lb", "inspect", "default/edge"]);
+    assert!(!inspected.contains("is unhealthy on port"), "{inspected}");
+    let inspected = seen(&sandbox, &["lb", "inspect", "default/web"]);
+    assert!(
+        inspected.contains("worker-1 is unhealthy on port 443"),
+        "{inspected}"
+    );
+}
+
+#[test]
+fn management_ends_and_begins_again() {
+    let sandbox = empty();
+    create(&sandbox, "default/web", &[443], &[FSN1]);
+    create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
+    create(&sandbox, "default/mqtt", &[1883], &[EDGE]);
+    assert_eq!(
+        ccm(&env(&sandbox), &["lb", "sync", "--yes", ONE_BY_ONE]).code,
+        0
+    );
+    let id = named(&sandbox, "kubernetes-default-web")["id"].to_string();
+    let of_group = named(&sandbox, "kubernetes-default-edge")["id"].to_string();
+    let mut text = String::new();
+    let mut see = |words: &[&str]| text += &(seen(&sandbox, words) + "\n");
+    see(&["lb", "release", "default/web", "--dry-run"]);
+    see(&["lb", "release", "default/web"]);
+    see(&["lb", "release", "default/web", "--yes"]);
+    let released = named(&sandbox, "kubernetes-default-web");
+    assert!(released["labels"]["ccm-from-scratch/released"].is_string());
+    assert_eq!(released["labels"]["hcloud-ccm/service-uid"], Value::Null);
+    see(&["lb", "release", "default/web", "--yes"]);
+    see(&["lb", "list", "-o", "wide"]);
+    see(&["lb", "inspect", "default/web"]);
+    see(&["lb", "sync", "--yes"]);
+    assert_eq!(named(&sandbox, "kubernetes-default-web"), released);
+    see(&["lb", "adopt", &id, "default/edge", "--yes"]);
+    see(&["lb", "adopt", &of_group, "default/web", "--yes"]);
+    see(&["lb", "adopt", "4711", "default/web", "--yes"]);
+    see(&["lb", "adopt", "default/web", &id]);
+    see(&["lb", "adopt", &id, "default/web"]);
+    see(&["lb", "adopt", &id, "default/wbe", "--yes"]);
+    see(&["lb", "adopt", &id, "default/web", "--dry-run"]);
+    see(&["lb", "adopt", &id, "default/web", "--yes"]);
+    see(&["lb", "adopt", &id, "default/web", "--yes"]);
+    see(&["lb", "release", "default/mqtt", "--yes"]);
+    see(&["lb", "list", "-o", "wide"]);
+    see(&["lb", "release"]);
+    see(&["lb", "release", "default/web", "default/edge"]);
+    see(&["lb", "relase", "default/web"]);
+    snapshot("lb-adopt-release.txt", &text);
+}
