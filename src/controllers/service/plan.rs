@@ -118,6 +118,8 @@ pub(super) fn plan_for(
                 plan.cloud.leaves.clear();
             }
             if plan.writes_before_leaving() == 0 {
+                // Which Services use the new one is known only then, and its labels say so.
+                plan.cloud.is_unfinished |= !plan.cloud.leaves.is_empty();
                 plan.cloud.changes = std::mem::take(&mut plan.cloud.leaves);
             }
             if nodes.is_empty() {
@@ -503,7 +505,6 @@ impl ServicePlan {
         self.want != Want::Nothing
             && self.cloud.obstacle.is_none()
             && !self.cloud.is_labelled
-            && !self.cloud.moves
             && !status.is_empty()
             && !found.any(is_shown)
     }

@@ -112,8 +112,8 @@ impl provider::Snapshot for Snapshot {
         parser.end_whole(there.is_some());
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
             plan.is_labelled = matches!(found, Found::Labelled(_));
-            plan.is_unfinished = desired.ports.iter().any(|port| port.waits)
-                || there.is_some_and(|there| context.group.is_being_left(there));
+            let waits = desired.ports.iter().any(|port| port.waits);
+            plan.is_unfinished = waits;
             let managed = std::mem::take(&mut desired.managed);
             plan.takes_over = managed.takes_over;
             plan.fields = managed.fields;
@@ -140,12 +140,14 @@ impl provider::Snapshot for Snapshot {
             if parser.problems.is_empty() {
                 self.leave_others(&mut plan, &context, there, &mut parser);
             }
-            // Its labels are right only when it has left that one.
-            plan.is_unfinished |= plan.moves;
-            if plan.moves && desired.ports.iter().any(|port| port.waits) {
+            // Until all of it is there the former one serves it.
+            if plan.is_unfinished {
                 plan.leaves.clear();
+            }
+            if plan.moves && waits {
                 plan.status = None;
             }
+            plan.is_unfinished |= there.is_some_and(|there| context.group.is_being_left(there));
         }
         primary_ips::report(&mut parser, &context, &desired, there);
         match parser.problems.is_empty() {

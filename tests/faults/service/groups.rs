@@ -639,7 +639,13 @@ fn is_right(sandbox: &Sandbox, forgotten: &BTreeSet<(u64, u64)>) -> Result<(), S
             let is_forgotten =
                 owner(balancer, port).is_null() && forgotten.contains(&both_numbers(listener));
             let of = wanting(owner(balancer, port));
-            let is_right = of.is_some_and(|of| served(balancer, of).contains(&port));
+            // A Service that may not have what it asks for stays where it is, as it is: see `is_served`.
+            let asks_for_other = |of: &Value| {
+                let asked = &of["metadata"]["annotations"][format!("{PREFIX}external")];
+                *asked == CLOSED && shows(of, balancer)
+            };
+            let is_right =
+                of.is_some_and(|of| served(balancer, of).contains(&port) || asks_for_other(of));
             if !is_right && !is_theirs && !is_forgotten {
                 return Err(format!(
                     "load balancer {name} has port {port} of no living Service"

@@ -312,7 +312,8 @@ fn of_a_group_one_is_released_and_the_others_go_on_and_leave_it() {
     assert_eq!(ports(&now), owned(&[(80, "")]));
     assert_eq!(targets(&now).len(), 1, "the released port needs it");
     assert_eq!(world.addresses("a"), addresses);
-    // And it is taken back.
+    // And it is taken back, where it asks for the group again.
+    world.annotate("a", "share", Some("edge"));
     adopt(&world, shared, "default/a");
     let now = as_it_is(&world, shared);
     assert_eq!(now["labels"][SERVICE_UID], json!(a), "{}", now["labels"]);
