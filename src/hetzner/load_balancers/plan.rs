@@ -213,7 +213,7 @@ impl provider::Snapshot for Snapshot {
         plan
     }
 
-    fn assigned(&self, id: u64, service: &Service) -> Option<Assigned> {
+    fn assigned(&self, id: u64, service: &Service, cluster: &Cluster) -> Option<Assigned> {
         let mut observed = self.observed.clone();
         let balancer = observed.balancers.iter_mut().find(|one| one.id == id)?;
         let is_released = balancer.labels.get(RELEASED) == Some(&service.uid);
@@ -225,9 +225,8 @@ impl provider::Snapshot for Snapshot {
         };
         let name = |label| format!("label {label} of load balancer {}", balancer.shown());
         // Of one that others use too only an annotation makes the Service's.
-        let is_joint = [GROUP, EXTERNAL]
-            .iter()
-            .any(|one| balancer.labels.contains_key(*one));
+        let is_joint = balancer.labels.contains_key(EXTERNAL)
+            || is_used_by_others(balancer, &service.uid, cluster);
         let set = match is_joint {
             true => Description::new(Verb::Remove, name(RELEASED), ""),
             false => Description::value(name(ADOPT), None, Some(&value)),
