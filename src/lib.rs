@@ -43,6 +43,7 @@
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
 //! | how old a list may be that a plan rests on | `controllers/node/mod.rs`, `lifecycle/observe.rs`, `service/sync.rs`, `route/sync.rs` |
 //! | an interval is scaled and passed on | `cli/wire.rs` |
+//! | several nodes are written at the same time | `controllers/parallel.rs` |
 //! | a conflict (409) | `kube::retry_on_conflict`; a Service that changed meanwhile is planned again (`controllers/service/sync.rs`) |
 //!
 //! # The shape of a controller

@@ -40,6 +40,18 @@ pub struct Freshness {
     pub urgency: Urgency,
 }
 
+impl Freshness {
+    /// Whenever it was requested.
+    pub fn of(max_age: Duration, urgency: Urgency) -> Freshness {
+        Freshness {
+            max_age,
+            since: None,
+            dedicated_since: None,
+            urgency,
+        }
+    }
+}
+
 /// How old a list of dedicated servers may be, unless [`Apis::keep_dedicated_for`] says otherwise.
 const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 
@@ -49,6 +61,8 @@ pub struct Apis {
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     pub nodes: NodeCache,
+    /// `--concurrent-node-syncs`: how many nodes are written at the same time.
+    pub concurrent_nodes: usize,
     instances: Cached<Vec<Instance>>,
     dedicated: Cached<Vec<Instance>>,
     services: Cached<Vec<Arc<kube::Service>>>,
@@ -73,6 +87,7 @@ impl Apis {
             kube,
             provider,
             recorder: Recorder::new(time_scale),
+            concurrent_nodes: 1,
             instances: Cached::default(),
             dedicated: Cached::default(),
             services: Cached::default(),

@@ -75,10 +75,10 @@ fn all_names(row: &Row) -> Vec<String> {
 
 fn shown(row: &Row) -> String {
     let kind = row.headings[0].as_str();
-    let prefix = match kind {
-        "annotation" => PREFIX,
-        _ => "",
-    };
+    // Those of nodes are written whole.
+    let is_whole = |name: &String| name.contains('/');
+    let is_of_services = kind == "annotation" && !row.names(&[0]).iter().any(is_whole);
+    let prefix = if is_of_services { PREFIX } else { "" };
     let example = match kind {
         "annotation" => annotation_example(row),
         "setting" => setting_example(&row.names(&[0])),
@@ -141,6 +141,10 @@ mod tests {
             (
                 "load-balancer.hetzner.cloud/location",
                 "annotation load-balancer.hetzner.cloud/location\n",
+            ),
+            (
+                "instance.hetzner.cloud/internal-ip",
+                "annotation instance.hetzner.cloud/internal-ip",
             ),
             ("HCLOUD_NETWORK", "setting network\n"),
             ("$HCLOUD_NETWORK", "setting network\n"),

@@ -15,7 +15,7 @@ use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
 use crate::kube;
-use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress, Urgency};
+use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress, SERVER_LABELS, Urgency};
 use crate::settings::Command;
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -154,12 +154,8 @@ impl Nodes {
                 node::plan(&nodes, &[][..], &*apis.provider, Timestamp::MIN)
             }
             Sides::Cloud => {
-                let servers = apis.all_servers(Freshness {
-                    max_age: Duration::ZERO,
-                    since: None,
-                    dedicated_since: None,
-                    urgency: Urgency::Asked,
-                })?;
+                let fresh = Freshness::of(Duration::ZERO, Urgency::Asked);
+                let servers = apis.all_servers(fresh)?;
                 let servers = servers.servers();
                 servers.iter().map(NodePlan::of_server).collect()
             }
@@ -341,6 +337,9 @@ impl Serialize for Cloud<'_> {
             map.serialize_entry("dataCenter", &*instance.data_center)?;
             map.serialize_entry("cancelled", &instance.is_cancelled)?;
             map.serialize_entry("paidUntil", &*instance.paid_until)?;
+        } else {
+            map.serialize_entry("rescue", &instance.is_in_rescue)?;
+            map.serialize_entry("locked", &instance.is_locked)?;
         }
         map.serialize_entry("publicIpv4", &instance.public_ipv4)?;
         map.serialize_entry("publicIpv6", &instance.public_ipv6)?;
@@ -355,11 +354,13 @@ fn server(server: &Server) -> (String, String) {
     let none = || "-".to_owned();
     match server {
         Server::Matched(instance, _) => {
-            let more = if instance.is_cancelled {
-                ",cancelled"
-            } else {
-                ""
-            };
+            let more = [
+                (instance.is_cancelled, ",cancelled"),
+                (instance.is_in_rescue, ",rescue"),
+                (instance.is_locked, ",locked"),
+            ];
+            let more = more.into_iter().filter(|(is_so, _)| *is_so);
+            let more: String = more.map(|(_, word)| word).collect();
             (instance.id.to_string(), format!("{}{more}", instance.state))
         }
         Server::Gone(id) => (id.to_string(), "missing".into()),
@@ -372,7 +373,13 @@ fn server(server: &Server) -> (String, String) {
 
 const COLUMNS: Columns = Columns {
     headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
-    wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID"],
+    wide: &[
+        "TYPE",
+        "LOCATION",
+        "MATCHED BY",
+        "PROVIDER ID",
+        "SERVER LABELS",
+    ],
     // Addresses and what differs, then names.
     yielding: &[(4, 15), (5, 20), (0, 18), (5, 10)],
 };
@@ -397,7 +404,7 @@ const ROOM_FOR_TWO: usize = 100;
 const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 
 /// Those that are not known without Kubernetes; a server has mostly its node's name.
-const OF_KUBERNETES: [usize; 4] = [1, 5, 8, 9];
+const OF_KUBERNETES: [usize; 5] = [1, 5, 8, 9, 10];
 
 fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     let plan = &plans.node;
@@ -424,6 +431,8 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
         _ => ["-".into(), "-".into(), "-".into()],
     });
     cells.push(or_dash(&plan.node.spec.provider_id));
+    let labels = plan.node.metadata.annotations.get(SERVER_LABELS);
+    cells.push(or_dash(labels.unwrap_or_default()));
     cells
 }
 

@@ -192,12 +192,8 @@ impl Context {
         if !plans.is_unclear() {
             return None;
         }
-        let servers = self.apis.all_servers(Freshness {
-            max_age: Duration::MAX,
-            since: None,
-            dedicated_since: None,
-            urgency: Urgency::Asked,
-        });
+        let fresh = Freshness::of(Duration::MAX, Urgency::Asked);
+        let servers = self.apis.all_servers(fresh);
         let error = match servers.map_or_else(Some, |servers| servers.outage())? {
             cache::Error::Cloud(error) | cache::Error::Dedicated(error) => error,
             cache::Error::Kube(_) => return None,

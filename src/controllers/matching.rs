@@ -2,7 +2,8 @@
 
 use crate::kube::Node;
 use crate::provider::{
-    Error, Finding, Instance, InstanceId, Instances, Provider, ProviderId, Reason, Servers,
+    Error, Finding, INTERNAL_IP, Instance, InstanceId, Instances, NodeAddress, Provider,
+    ProviderId, Reason, Servers, one_ip_or_two,
 };
 use crate::text;
 use std::borrow::Borrow;
@@ -27,6 +28,8 @@ pub struct Index<'a> {
     node_names: HashSet<&'a str>,
     /// Servers named by a node's provider ID, with that node's name.
     claims: HashMap<InstanceId, &'a str>,
+    /// `InternalIP`s that annotations name, with each node that names or has it.
+    internal_ips: HashMap<IpAddr, Vec<&'a str>>,
 }
 
 /// What is known about a node's server.
@@ -74,8 +77,23 @@ impl<'a> Index<'a> {
             .filter(|node| node.spec.provider_id.is_empty() && !by_name.contains_key(node.name()))
             .map(|node| (node.name(), reported_ips(node)))
             .collect();
+        let mut internal_ips: HashMap<IpAddr, Vec<&str>> = HashMap::new();
+        for node in nodes() {
+            let text = node.metadata.annotations.get(INTERNAL_IP);
+            for ip in text.and_then(one_ip_or_two).into_iter().flatten() {
+                internal_ips.entry(ip).or_default().push(node.name());
+            }
+        }
+        for node in nodes() {
+            for ip in reported_ips(node) {
+                internal_ips
+                    .entry(ip)
+                    .and_modify(|nodes| nodes.push(node.name()));
+            }
+        }
         Index {
             provider,
+            internal_ips,
             servers,
             by_id: servers
                 .iter()
@@ -135,6 +153,14 @@ impl<'a> Index<'a> {
             .get(&instance.id)
             .copied()
             .filter(|name| *name != node.name())
+    }
+
+    /// Another node that has an address that this one's annotation names, or names it, too.
+    pub fn with_internal_ip_of(&self, node: &Node) -> Option<&'a str> {
+        let text = node.metadata.annotations.get(INTERNAL_IP)?;
+        let ips = one_ip_or_two(text)?.into_iter();
+        let mut nodes = ips.filter_map(|ip| self.internal_ips.get(&ip)).flatten();
+        nodes.find(|name| **name != node.name()).copied()
     }
 
     fn by_address(&self, node: &Node) -> Outcome<'a> {
@@ -218,9 +244,7 @@ impl<'a> Index<'a> {
 
 fn reported_ips(node: &Node) -> Vec<IpAddr> {
     let addresses = node.status.addresses.iter();
-    addresses
-        .filter_map(|address| address.address.parse().ok())
-        .collect()
+    addresses.filter_map(NodeAddress::ip).collect()
 }
 
 fn ambiguous(node: &Node, candidates: &[(&Instance, IpAddr)]) -> Finding {

@@ -1,40 +1,39 @@
 //! A server's addresses as a node's, by address family and private Network.
 
 use crate::provider::{
-    AddressFamily, AddressKind, Finding, Instance, InstanceId, Metadata, Node, NodeAddress, Reason,
-    Source, Sourced,
+    AddressFamily, AddressKind, Finding, INTERNAL_IP, Instance, InstanceId, Metadata, Node,
+    NodeAddress, PROVIDED_NODE_IP, Reason, SERVER_LABELS, Source, Sourced, one_ip_or_two,
 };
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Names the server's IPv6 address, where the first of its network is not the one.
 pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 
+const FAMILY: &str = "HCLOUD_INSTANCES_ADDRESS_FAMILY";
+const LABEL_PREFIXES: &str = "HCLOUD_INSTANCES_LABEL_PREFIXES";
+
 impl AddressFamily {
     fn wants_ipv4(self) -> bool {
-        self != AddressFamily::Ipv6
+        matches!(self, AddressFamily::Ipv4 | AddressFamily::Dualstack)
     }
 
     fn wants_ipv6(self) -> bool {
-        self != AddressFamily::Ipv4
+        matches!(self, AddressFamily::Ipv6 | AddressFamily::Dualstack)
     }
 }
 
-/// A server's addresses, and what is worth telling about them.
-pub(super) struct Addresses {
-    pub(super) addresses: Vec<Sourced<NodeAddress>>,
-    pub(super) findings: Vec<Finding>,
-}
-
-/// Hostname, public addresses, private address, in this order. The error: why the node can't be given any.
-/// `forwards_internal_ips`: of a dedicated server, whose API knows no private address, those that the kubelet reported
-/// stay.
+/// Hostname, public addresses, private addresses, in this order; what is found about them is added to `findings`. The
+/// error: why the node can't be given any.
+/// `keeps_reported`: private addresses that the API does not know stay, of a cloud server those that its kubelet was
+/// given, of a dedicated one those that it reported.
 pub(super) fn addresses(
     instance: &Instance,
     node: &Node,
     family: &Sourced<AddressFamily>,
     network: Option<u64>,
-    forwards_internal_ips: bool,
-) -> Result<Addresses, Box<Finding>> {
+    keeps_reported: bool,
+    findings: &mut Vec<Finding>,
+) -> Result<Vec<Sourced<NodeAddress>>, Box<Finding>> {
     let by_family = by_family(family);
     // Whoever gives a dedicated server another name may use it for something else by now: the node stays as it is.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
@@ -43,7 +42,6 @@ pub(super) fn addresses(
     };
     let name = NodeAddress::new(AddressKind::Hostname, name);
     let mut addresses = vec![Sourced::new(name, Source::server(name_field))];
-    let mut findings = Vec::new();
     let mut external = |ip: IpAddr, source| {
         let address = NodeAddress::new(AddressKind::ExternalIP, ip);
         addresses.push(Sourced::new(address, source));
@@ -72,13 +70,24 @@ pub(super) fn addresses(
         (None, _) => {}
     }
     let mut private = instance.private.iter();
-    if let Some(private) = private.find(|private| Some(private.network) == network) {
+    let is_dedicated = instance.id.dedicated().is_some();
+    let given = node.annotations.get(PROVIDED_NODE_IP);
+    let given = given.filter(|_| keeps_reported && !is_dedicated);
+    let mut given = given
+        .and_then(|text| one_ip_or_two(text))
+        .unwrap_or_default();
+    given.retain(|ip| is_unicast(ip) && !is_public(instance, *ip));
+    if let Some(text) = node.annotations.get(INTERNAL_IP) {
+        let ips = annotated_internal_ips(text, &addresses)?;
+        addresses.extend(internal(ips, INTERNAL_IP));
+    } else if !given.is_empty() {
+        addresses.extend(internal(given, PROVIDED_NODE_IP));
+    } else if let Some(private) = private.find(|private| Some(private.network) == network) {
         addresses.push(Sourced::new(
             NodeAddress::new(AddressKind::InternalIP, private.ip),
             Source::server_because("private_net.ip", "HCLOUD_NETWORK"),
         ));
-    }
-    if instance.id.dedicated().is_some() && forwards_internal_ips {
+    } else if is_dedicated && keeps_reported {
         let (kept, misconfigured) = internal_ips(node, &addresses, family);
         addresses.extend(kept);
         findings.extend(misconfigured);
@@ -86,9 +95,33 @@ pub(super) fn addresses(
     if addresses.len() == 1 {
         findings.push(no_address(instance, &by_family, network));
     }
-    Ok(Addresses {
-        addresses,
-        findings,
+    Ok(addresses)
+}
+
+/// Those that the annotation names. The error: it is none of these, or one is an ExternalIP as well.
+fn annotated_internal_ips(
+    text: &str,
+    external: &[Sourced<NodeAddress>],
+) -> Result<Vec<IpAddr>, Box<Finding>> {
+    let wrong = |why: &str| {
+        let message = format!("annotation {INTERNAL_IP}: {text:?} {why}; fix or remove it");
+        Box::new(warning(Reason::InvalidInternalIP, message))
+    };
+    let ips = one_ip_or_two(text).filter(|ips| ips.iter().all(is_unicast));
+    let ips = ips.ok_or_else(|| {
+        wrong("is not the unicast IP address of a machine, or an IPv4 and an IPv6 one joined by a comma")
+    })?;
+    let is_external = |ip: &IpAddr| external.iter().any(|one| one.value.ip() == Some(*ip));
+    match ips.iter().any(is_external) {
+        true => Err(wrong("is an ExternalIP of the node as well")),
+        false => Ok(ips),
+    }
+}
+
+fn internal(ips: Vec<IpAddr>, annotation: &str) -> impl Iterator<Item = Sourced<NodeAddress>> {
+    ips.into_iter().map(move |ip| {
+        let address = NodeAddress::new(AddressKind::InternalIP, ip);
+        Sourced::new(address, Source::Annotation(annotation.into()))
     })
 }
 
@@ -104,8 +137,8 @@ fn internal_ips(
         let is_external = |one: &Sourced<NodeAddress>| one.value.ip() == address.ip();
         let why = match address.ip() {
             None => "it is no IP address".to_owned(),
-            Some(ip) if ip.is_ipv4() && !family.value.wants_ipv4() => by_family(family),
-            Some(ip) if ip.is_ipv6() && !family.value.wants_ipv6() => by_family(family),
+            Some(IpAddr::V4(_)) if family.value == AddressFamily::Ipv6 => by_family(family),
+            Some(IpAddr::V6(_)) if family.value == AddressFamily::Ipv4 => by_family(family),
             Some(_) if external.iter().any(is_external) => {
                 "it is the server's public address, and becomes an ExternalIP".to_owned()
             }
@@ -128,35 +161,49 @@ fn warning(reason: Reason, message: String) -> Finding {
     Finding::warning(reason, message).by_provider()
 }
 
-/// Addresses of the server that the node has and would lose only because a setting is not set
-/// here: `unknown` are those that may be set for the daemon.
+/// Addresses and labels that the node has and would lose, and public addresses that it would get, only because a
+/// setting is not set here: `unknown` are those that may be set for the daemon.
 pub(super) fn hold_back(
     instance: &Instance,
-    has: &[NodeAddress],
+    node: &Node,
     metadata: &Metadata,
     unknown: &[String],
 ) -> Option<Finding> {
-    let is_wanted = |ip: &IpAddr| {
-        let mut wanted = metadata.addresses.iter();
-        wanted.any(|address| address.value.ip() == Some(*ip))
-    };
-    let setting = |ip: &IpAddr| {
-        let is_private = instance.private.iter().any(|private| private.ip == *ip);
-        match (is_private, is_public(instance, *ip)) {
-            (true, _) => Some("HCLOUD_NETWORK"),
-            (false, true) => Some("HCLOUD_INSTANCES_ADDRESS_FAMILY"),
+    let wanted = || metadata.addresses.iter().map(|address| &address.value);
+    let is_external = |address: &&NodeAddress| address.kind == AddressKind::ExternalIP;
+    let is_annotated = node.annotations.contains_key(INTERNAL_IP);
+    let setting = |ip: IpAddr| {
+        let is_private = instance.private.iter().any(|private| private.ip == ip);
+        match (is_private, is_public(instance, ip)) {
+            (true, _) => (!is_annotated).then_some("HCLOUD_NETWORK"),
+            (false, true) => Some(FAMILY),
             (false, false) => None,
         }
     };
-    let lost = has.iter().filter_map(NodeAddress::ip);
-    let lost = lost.filter(|ip| !is_wanted(ip));
-    let mut lost = lost.filter_map(|ip| Some((ip, setting(&ip)?)));
-    let (ip, setting) = lost.find(|(_, setting)| unknown.iter().any(|one| one == setting))?;
+    let has = node.addresses.iter().filter_map(NodeAddress::ip);
+    let lost = has.filter(|ip| !wanted().any(|address| address.ip() == Some(*ip)));
+    let lost = lost.filter_map(|ip| {
+        let what = format!("has the server's address {ip}, and would lose it");
+        Some((what, setting(ip)?))
+    });
+    let is_private = !node.is_new && !node.addresses.iter().any(|one| is_external(&one));
+    let gained = wanted()
+        .filter(|one| is_private && is_external(one))
+        .map(|one| {
+            let what = format!("has no ExternalIP, and would get {}", one.address);
+            (what, FAMILY)
+        });
+    let labels = node.annotations.get(SERVER_LABELS).map(|_| {
+        let what = "has labels from its server, and would lose them".to_owned();
+        (what, LABEL_PREFIXES)
+    });
+    let mut all = lost.chain(gained).chain(labels);
+    let (what, setting) = all.find(|(_, setting)| unknown.iter().any(|one| one == setting))?;
     Some(Finding::warning(
         Reason::HeldBack,
         format!(
-            "held back: the node has the server's address {ip}, and would lose it only because {setting} is not set \
-             here: set it, take the daemon's settings with --settings-from, or add --yes"
+            "held back: the node {what} only because {setting} is not set here: set it, take the daemon's settings with \
+             --settings-from, or add --yes"
         ),
     ))
 }
@@ -227,15 +274,12 @@ fn by_family(family: &Sourced<AddressFamily>) -> String {
         Source::Default(_) => " (default)",
         _ => "",
     };
-    format!(
-        "HCLOUD_INSTANCES_ADDRESS_FAMILY={}{origin}",
-        family.value.name()
-    )
+    format!("{FAMILY}={}{origin}", family.value.name())
 }
 
 fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
     match text.trim().parse::<Ipv6Addr>() {
-        Ok(ip) if is_global_unicast(ip) => Ok(ip),
+        Ok(ip) if is_unicast(&ip.into()) => Ok(ip),
         _ => Err(Box::new(warning(
             Reason::InvalidExternalIPv6,
             format!(
@@ -246,15 +290,14 @@ fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
     }
 }
 
-/// As Go's `IsGlobalUnicast`, which upstream asks: unique local addresses are, loopback,
+/// As Go's `IsGlobalUnicast`, which upstream asks: private addresses are, loopback,
 /// multicast and link-local ones are not. One that only wraps an IPv4 address is none.
-fn is_global_unicast(ip: Ipv6Addr) -> bool {
-    let link_local = ip.segments()[0] & 0xffc0 == 0xfe80;
-    !(ip.is_unspecified()
-        || ip.is_loopback()
-        || ip.is_multicast()
-        || link_local
-        || ip.to_ipv4_mapped().is_some())
+fn is_unicast(ip: &IpAddr) -> bool {
+    let is_special = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+    };
+    !(is_special || ip.is_unspecified() || ip.is_loopback() || ip.is_multicast())
 }
 
 fn no_address(instance: &Instance, by_family: &str, network: Option<u64>) -> Finding {

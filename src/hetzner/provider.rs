@@ -1,7 +1,7 @@
 //! Hetzner Cloud as the controllers see it.
 
 use super::actions;
-use super::addresses::{Addresses, addresses, explain_missing, hold_back};
+use super::addresses::{addresses, explain_missing, hold_back};
 use super::api::{self, Api};
 use super::certificates;
 use super::load_balancers::{self, Project};
@@ -12,8 +12,8 @@ use super::servers;
 use crate::http::{self, Proxies, Retry, SecretSource, Timing, Tls};
 use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Dedicated,
-    Description, Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept,
-    LoadBalancers, Metadata, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress,
+    Description, Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, InternalIpFrom,
+    Kept, LabelPrefixes, LoadBalancers, Metadata, Network as PrivateNetwork, NetworkSelector, Node,
     Profile, Provider, ProviderId, Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced,
     Urgency, Usage, lock,
 };
@@ -45,6 +45,8 @@ pub struct Settings {
     /// Network. None: that need not be.
     pub metadata: Option<String>,
     pub address_family: Sourced<AddressFamily>,
+    pub internal_ip_from: InternalIpFrom,
+    pub label_prefixes: LabelPrefixes,
     /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
     pub zone_label: Sourced<bool>,
     /// None: `ROBOT_ENABLED` is false.
@@ -70,6 +72,8 @@ pub struct Hetzner {
     found: OnceLock<Network>,
     finding: std::sync::Mutex<()>,
     address_family: Sourced<AddressFamily>,
+    internal_ip_from: InternalIpFrom,
+    label_prefixes: LabelPrefixes,
     zone_label: Sourced<bool>,
     load_balancers: Arc<load_balancers::Defaults>,
     has_load_balancers: bool,
@@ -120,6 +124,8 @@ impl Hetzner {
             found: OnceLock::new(),
             finding: std::sync::Mutex::new(()),
             address_family: settings.address_family,
+            internal_ip_from: settings.internal_ip_from,
+            label_prefixes: settings.label_prefixes,
             zone_label: settings.zone_label,
             has_load_balancers: settings.load_balancers.is_some(),
             load_balancers: Arc::new(settings.load_balancers.unwrap_or_default()),
@@ -365,25 +371,28 @@ impl LoadBalancers for Hetzner {
 
 impl Instances for Hetzner {
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error> {
-        servers::list(&self.api, urgency)
+        servers::list(&self.api, &self.label_prefixes, urgency)
     }
 
     fn get(&self, number: u64) -> Result<Instance, Error> {
-        servers::get(&self.api, number)
+        servers::get(&self.api, &self.label_prefixes, number)
     }
 
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {
         let forward = self.forward_internal_ips.as_ref();
-        let forwards_internal_ips = forward.is_some_and(|forward| forward.value);
-        let Addresses {
-            addresses,
-            mut findings,
-        } = addresses(
+        let keeps_reported = match instance.id {
+            InstanceId::Cloud(_) => self.internal_ip_from == InternalIpFrom::Kubelet,
+            InstanceId::Dedicated(_) => forward.is_some_and(|forward| forward.value),
+        };
+        let (family, network) = (&self.address_family, self.network_id());
+        let mut findings = Vec::new();
+        let addresses = addresses(
             instance,
             node,
-            &self.address_family,
-            self.network_id(),
-            forwards_internal_ips,
+            family,
+            network,
+            keeps_reported,
+            &mut findings,
         )?;
         if instance.id.dedicated().is_some() && instance.name != node.name {
             findings.push(renamed(instance, node));
@@ -422,13 +431,12 @@ impl Instances for Hetzner {
         private.chain(ipv4).chain(ipv6).collect()
     }
 
-    fn hold_back(
-        &self,
-        instance: &Instance,
-        has: &[NodeAddress],
-        metadata: &Metadata,
-    ) -> Option<Finding> {
-        hold_back(instance, has, metadata, &self.load_balancers.unknown)
+    fn allows_label(&self, key: &str) -> bool {
+        self.label_prefixes.allow(key)
+    }
+
+    fn hold_back(&self, instance: &Instance, node: &Node, wanted: &Metadata) -> Option<Finding> {
+        hold_back(instance, node, wanted, &self.load_balancers.unknown)
     }
 
     fn explain_missing(&self, instance: &Instance, ip: IpAddr) -> Option<Finding> {

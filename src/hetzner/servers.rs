@@ -1,9 +1,12 @@
 //! Servers: the fields we read of them, and as the contract's plain `Instance`.
 
 use super::api::{Api, Resource};
-use crate::provider::{Error, Instance, InstanceId, Interned, PrivateAddress, Urgency};
+use crate::provider::{
+    Error, Instance, InstanceId, Interned, LabelPrefixes, PrivateAddress, Urgency,
+};
 use ipnet::Ipv6Net;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 #[derive(Deserialize)]
@@ -16,6 +19,22 @@ struct Server {
     public_net: PublicNet,
     /// An answer without it is none: routes to a server that seems to have no address would go.
     private_net: Vec<PrivateNet>,
+    /// An answer without them is none: nodes would lose their labels.
+    #[serde(deserialize_with = "with_domain")]
+    labels: BTreeMap<Interned, Interned>,
+    #[serde(default)]
+    rescue_enabled: bool,
+    #[serde(default)]
+    locked: bool,
+}
+
+/// Only those may become labels of nodes: what is not read takes no room in a list of thousands.
+fn with_domain<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Interned, Interned>, D::Error> {
+    let all: BTreeMap<String, String> = Deserialize::deserialize(d)?;
+    let kept = all.into_iter().filter(|(key, _)| key.contains('/'));
+    Ok(kept
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect())
 }
 
 #[derive(Deserialize)]
@@ -62,32 +81,38 @@ impl Resource for Server {
 }
 
 /// All servers of the project: complete, or an error.
-pub(super) fn list(api: &Api, urgency: Urgency) -> Result<Vec<Instance>, Error> {
+pub(super) fn list(
+    api: &Api,
+    labels: &LabelPrefixes,
+    urgency: Urgency,
+) -> Result<Vec<Instance>, Error> {
     let servers = api.list::<Server>("", urgency)?;
-    Ok(servers.into_iter().map(Instance::from).collect())
+    let servers = servers.into_iter().map(|server| server.instance(labels));
+    Ok(servers.collect())
 }
 
 /// One server as it is now.
-pub(super) fn get(api: &Api, number: u64) -> Result<Instance, Error> {
-    Ok(api.one::<Server>(number, Urgency::Needed)?.into())
+pub(super) fn get(api: &Api, labels: &LabelPrefixes, number: u64) -> Result<Instance, Error> {
+    let server: Server = api.one(number, Urgency::Needed)?;
+    Ok(server.instance(labels))
 }
 
-impl From<Server> for Instance {
-    fn from(server: Server) -> Instance {
+impl Server {
+    /// With those of its labels that these prefixes allow.
+    fn instance(self, labels: &LabelPrefixes) -> Instance {
         Instance {
-            id: InstanceId::Cloud(server.id),
-            name: server.name,
-            is_off: server.status == "off",
-            state: server.status,
-            is_cancelled: false,
-            paid_until: Interned::default(),
-            instance_type: server.server_type.name,
-            location: server.location.name,
-            network_zone: server.location.network_zone,
-            data_center: Interned::default(),
-            public_ipv4: server.public_net.ipv4.map(|ipv4| ipv4.ip),
-            public_ipv6: server.public_net.ipv6.map(|ipv6| ipv6.ip),
-            private: server
+            id: InstanceId::Cloud(self.id),
+            name: self.name,
+            is_off: self.status == "off",
+            state: self.status,
+            is_in_rescue: self.rescue_enabled,
+            is_locked: self.locked,
+            instance_type: self.server_type.name,
+            location: self.location.name,
+            network_zone: self.location.network_zone,
+            public_ipv4: self.public_net.ipv4.map(|ipv4| ipv4.ip),
+            public_ipv6: self.public_net.ipv6.map(|ipv6| ipv6.ip),
+            private: self
                 .private_net
                 .into_iter()
                 .map(|private| PrivateAddress {
@@ -96,6 +121,12 @@ impl From<Server> for Instance {
                     aliases: private.alias_ips,
                 })
                 .collect(),
+            labels: self
+                .labels
+                .into_iter()
+                .filter(|(key, _)| labels.allow(key))
+                .collect(),
+            ..Instance::default()
         }
     }
 }

@@ -6,7 +6,7 @@
 //! the
 //! provider reads are kept, up to a limit.
 
-use crate::provider::{ANNOTATION_DOMAIN, Interned};
+use crate::provider::{ANNOTATION_DOMAIN, Interned, PROVIDED_NODE_IP, SERVER_LABELS};
 use crate::text;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -17,8 +17,8 @@ use std::fmt;
 /// that long (a label's has 63 characters at most), and other programs keep kilobytes in annotations.
 const VALUE_CHARACTERS: usize = 256;
 
-/// The annotation of a node that its kubelet's `--node-ip` sets: one IP, or an IPv4 and an IPv6 joined by a comma.
-pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+/// The same for the annotation [`SERVER_LABELS`].
+const SERVER_LABELS_CHARACTERS: usize = 2_048;
 
 /// Keys and values of a Service's annotations together, in bytes. Ten annotations for each of the 30 ports that the
 /// largest load balancer takes are 22 kB.
@@ -135,7 +135,11 @@ fn labels_where<'de, D: Deserializer<'de>>(
     d.deserialize_any(Pairs {
         is_read,
         take: |key: String, value: &str| {
-            let value = text::cut(value, VALUE_CHARACTERS);
+            let at_most = match key == SERVER_LABELS {
+                true => SERVER_LABELS_CHARACTERS,
+                false => VALUE_CHARACTERS,
+            };
+            let value = text::cut(value, at_most);
             pairs.push((key.into(), (*value).into()));
         },
     })?;
@@ -302,5 +306,8 @@ mod tests {
         let cut = labels(json!({ "a": long }));
         let value = cut.get("a").unwrap();
         assert!(value.ends_with('…') && value.chars().count() == VALUE_CHARACTERS);
+        let longest = "x".repeat(SERVER_LABELS_CHARACTERS);
+        let kept = labels(json!({ SERVER_LABELS: longest }));
+        assert_eq!(kept.get(SERVER_LABELS), Some(longest.as_str()));
     }
 }

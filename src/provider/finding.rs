@@ -95,6 +95,12 @@ reasons! {
     InvalidExternalIPv6: WarningEvent Failure;
     /// That annotation has no effect with this address family.
     IgnoredExternalIPv6: WarningEvent;
+    /// The annotation that names a node's `InternalIP` does not parse, or the address is another one's.
+    InvalidInternalIP: WarningEvent Failure;
+    /// A label of the server can't become one of the node, or a taint.
+    InvalidServerLabel: WarningEvent Once;
+    /// The server is being migrated or rebuilt, in rescue, or locked. Reported again when it was not meanwhile.
+    ServerImpaired: WarningEvent Once Failure;
     /// An `InternalIP` that the kubelet of a dedicated server reported can't stay one.
     MisconfiguredInternalIP: WarningEvent;
     /// Our prefix, but no server ID.

@@ -27,14 +27,14 @@ pub trait Instances: Send + Sync {
     /// Networks and addresses by which a node that reports one of them is recognised as this server. Pure.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
 
-    /// Why the node must keep what it has: an address of the server would go, only by the default
+    /// May a server set this label of its node? Pure.
+    fn allows_label(&self, _key: &str) -> bool {
+        false
+    }
+
+    /// Why the node must keep what it has: an address or a label would change, only by the default
     /// of a setting that the daemon may have another value of. Pure.
-    fn hold_back(
-        &self,
-        _instance: &Instance,
-        _has: &[NodeAddress],
-        _metadata: &Metadata,
-    ) -> Option<Finding> {
+    fn hold_back(&self, _: &Instance, _: &Node, _: &Metadata) -> Option<Finding> {
         None
     }
 
@@ -100,6 +100,10 @@ pub struct Instance {
     /// In the cloud's word, e.g. `running`.
     pub state: Interned,
     pub is_off: bool,
+    /// It runs the rescue system, or will after its next start.
+    pub is_in_rescue: bool,
+    /// No action can be started: another one runs, or the cloud's operator locked it.
+    pub is_locked: bool,
     /// Of a dedicated server: its contract ends.
     pub is_cancelled: bool,
     /// Of a dedicated server, e.g. `2026-12-01`; else empty.
@@ -116,6 +120,8 @@ pub struct Instance {
     /// The network routed to it; it answers on the first address.
     pub public_ipv6: Option<Ipv6Net>,
     pub private: Vec<PrivateAddress>,
+    /// Those that may become labels of its node ([`Instances::allows_label`]).
+    pub labels: BTreeMap<Interned, Interned>,
 }
 
 /// Its address in one private network.

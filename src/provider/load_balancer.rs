@@ -187,6 +187,8 @@ pub struct LoadBalancerPlan {
     /// What takes the Service off load balancers that it does not want any more: made when there is nothing else to
     /// do, and the status says so.
     pub leaves: Vec<Box<dyn Change>>,
+    /// There are such load balancers, which serve the Service until then.
+    pub moves: bool,
     /// Its management has ended: the Service gets no finalizer.
     pub is_released: bool,
     /// IDs of objects that it changes besides `found`: of one sync only one plan may.

@@ -36,8 +36,11 @@ pub use load_balancer::{
     ChangeKind, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan, PortOwner,
     Snapshot, Target, Usage,
 };
-pub use node::{AddressKind, Node, NodeAddress};
-pub use options::{AddressFamily, Algorithm, LoadBalancerDefaults, NetworkSelector, Profile};
+pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
+pub use options::{
+    AddressFamily, Algorithm, InternalIpFrom, LabelPrefixes, LoadBalancerDefaults, NetworkSelector,
+    Profile, is_kubernetes_label,
+};
 pub use route::{Network, Route, RouteChange, RouteChangeKind, Routes};
 pub use service::{
     Cluster, Ingress, OfferedNode, Protocol, Reach, Service, ServicePort, TrafficPolicy,
@@ -48,6 +51,15 @@ pub use waits::{Open, Waiting, longest_wait, note_waits, waiting_for};
 /// Annotations of Services and nodes are kept where the domain of their key ends so. Whatever a provider
 /// reads is below it; all others are dropped while an answer is parsed.
 pub const ANNOTATION_DOMAIN: &str = "hetzner.cloud";
+
+/// A node's annotation, set by its kubelet's `--node-ip`, in the form of [`one_ip_or_two`].
+pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+
+/// A node's annotation: the `InternalIP`s that it gets, in the form of [`one_ip_or_two`].
+pub const INTERNAL_IP: &str = "instance.hetzner.cloud/internal-ip";
+
+/// A node's annotation: the labels that it has from its server, as they were set, `KEY=VALUE,…`.
+pub const SERVER_LABELS: &str = "instance.hetzner.cloud/server-labels";
 
 /// A cloud. What it does not offer, it answers with `None`.
 pub trait Provider: Send + Sync {

@@ -11,6 +11,8 @@ use std::net::IpAddr;
 pub struct Node {
     pub name: String,
     pub annotations: BTreeMap<String, String>,
+    /// It is not initialised yet.
+    pub is_new: bool,
     /// That it has now: its kubelet's, or what was written for it.
     pub addresses: Vec<NodeAddress>,
 }
@@ -45,6 +47,19 @@ impl NodeAddress {
     pub fn ip(&self) -> Option<IpAddr> {
         self.address.parse().ok()
     }
+}
+
+/// An IP, or an IPv4 and an IPv6 joined by a comma; an unspecified address is none.
+pub fn one_ip_or_two(text: &str) -> Option<Vec<IpAddr>> {
+    let ips = text.split(',').map(|part| part.trim().parse().ok());
+    let ips: Vec<IpAddr> = ips.collect::<Option<_>>()?;
+    let is_right = match ips.as_slice() {
+        [_] => true,
+        [a, b] => a.is_ipv4() != b.is_ipv4(),
+        _ => false,
+    };
+    let is_specified = !ips.iter().any(IpAddr::is_unspecified);
+    (is_right && is_specified).then_some(ips)
 }
 
 impl fmt::Display for NodeAddress {

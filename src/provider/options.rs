@@ -28,6 +28,45 @@ pub enum AddressFamily {
     Ipv4,
     Ipv6,
     Dualstack,
+    /// None of them.
+    None,
+}
+
+/// `HCLOUD_INSTANCES_INTERNAL_IP_FROM`: which private address becomes `InternalIP`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InternalIpFrom {
+    /// That in the private Network alone.
+    #[default]
+    Network,
+    /// That of the kubelet's `--node-ip`, also where the cloud does not know it.
+    Kubelet,
+}
+
+/// `HCLOUD_INSTANCES_LABEL_PREFIXES`: the labels of servers that become labels of their nodes. `DOMAIN/` are all of a
+/// domain, `DOMAIN/NAME` is one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelPrefixes(pub Vec<String>);
+
+/// Is it in a domain whose labels have a meaning to Kubernetes?
+pub fn is_kubernetes_label(key: &str) -> bool {
+    let domain = key.split('/').next().unwrap_or_default();
+    let is_in = |of: &str| {
+        domain
+            .strip_suffix(of)
+            .is_some_and(|it| it.is_empty() || it.ends_with('.'))
+    };
+    is_in("kubernetes.io") || is_in("k8s.io")
+}
+
+impl LabelPrefixes {
+    pub fn allow(&self, key: &str) -> bool {
+        let allows = |prefix: &String| match prefix.ends_with('/') {
+            true => key.starts_with(prefix),
+            false => key == prefix,
+        };
+        self.0.iter().any(allows)
+    }
 }
 
 /// `HCLOUD_NETWORK`: digits are an ID, anything else is a name.
@@ -96,6 +135,7 @@ impl AddressFamily {
             AddressFamily::Ipv4 => "ipv4",
             AddressFamily::Ipv6 => "ipv6",
             AddressFamily::Dualstack => "dualstack",
+            AddressFamily::None => "none",
         }
     }
 }

@@ -107,7 +107,7 @@ named! {
 }
 
 /// Of what a text names.
-const EXAMPLES: [(&str, &str); 11] = [
+const EXAMPLES: [(&str, &str); 12] = [
     ("CIDR", "10.244.0.0/16"),
     ("COLUMN", "name"),
     ("CONTEXT", "production"),
@@ -119,6 +119,7 @@ const EXAMPLES: [(&str, &str); 11] = [
         "NAMESPACE/deployment/NAME",
         "kube-system/deployment/ccm-from-scratch",
     ),
+    ("PREFIX", "node.example.com/"),
     ("SELECTOR", "app=web"),
     ("TYPE", "lb11"),
     ("ZONE", "eu-central"),

@@ -9,7 +9,10 @@ use super::setting::Variable::{File, Older, Value};
 use super::setting::{Command, Group, Kind, Setting};
 use super::values::{self, Color, Controller, LogFormat, Output, Url, WorkloadName, unless_empty};
 use crate::http::SecretSource;
-use crate::provider::{AddressFamily, LoadBalancerDefaults, NetworkSelector, Profile, Sourced};
+use crate::provider::{
+    AddressFamily, InternalIpFrom, LabelPrefixes, LoadBalancerDefaults, NetworkSelector, Profile,
+    Sourced,
+};
 use crate::text::duration::{duration, interval, whole_seconds};
 use crate::text::selector::Selector;
 use crate::text::{boolean, count, ip_range};
@@ -169,9 +172,30 @@ settings! {
     ADDRESS_FAMILY address_family: AddressFamily = choice => {
         called: "address-family",
         variables: &[Value("HCLOUD_INSTANCES_ADDRESS_FAMILY")],
-        kind: Kind::Choice(&["ipv4", "ipv6", "dualstack"]),
+        kind: Kind::Choice(&["ipv4", "ipv6", "dualstack", "none"]),
         default: Some("ipv4"),
-        help: "Which public addresses of a server become its node's ExternalIP.",
+        help: "Which public addresses of a server become its node's ExternalIP. none: none of them.",
+        ..Setting::of(Group::Hetzner, Command::ALL)
+    }
+
+    INTERNAL_IP_FROM internal_ip_from: InternalIpFrom = choice => {
+        called: "internal-ip-from",
+        variables: &[Value("HCLOUD_INSTANCES_INTERNAL_IP_FROM")],
+        kind: Kind::Choice(&["network", "kubelet"]),
+        default: Some("network"),
+        help: "Where the InternalIP of a cloud server's node comes from. network: HCLOUD_NETWORK alone. kubelet: the \
+               kubelet's --node-ip, also one that the API does not know, e.g. of a VPN; without --node-ip \
+               HCLOUD_NETWORK.",
+        ..Setting::of(Group::Hetzner, Command::ALL)
+    }
+
+    LABEL_PREFIXES label_prefixes: LabelPrefixes = parsed(values::label_prefixes) => {
+        called: "label-prefixes",
+        variables: &[Value("HCLOUD_INSTANCES_LABEL_PREFIXES")],
+        kind: Kind::List("PREFIX"),
+        help: "Which labels of cloud servers become labels of their nodes: DOMAIN/ for all of a domain, DOMAIN/NAME for \
+               one. Labels of kubernetes.io, k8s.io and hetzner.cloud are refused, except those of \
+               topology.kubernetes.io and node-role.kubernetes.io by their whole key. Unset: none.",
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
@@ -452,6 +476,16 @@ settings! {
         help: "How often load balancers are compared when their Service did not change. Changes made \
                by hand are undone then.",
         ..Setting::duration(Group::Controllers, DAEMON)
+    }
+
+    // At least 1.
+    CONCURRENT_NODE_SYNCS concurrent_node_syncs: u32 = parsed(count) => {
+        flags: &["concurrent-node-syncs"],
+        kind: Kind::Integer,
+        default: Some("5"),
+        help: "How many nodes are written at the same time, 100 at most: new nodes, taints of nodes \
+               whose server is off, conditions of routes.",
+        ..Setting::of(Group::Controllers, &[Command::Run, Command::NodeSync, Command::RouteSync])
     }
 
     // At least 1.

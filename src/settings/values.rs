@@ -1,9 +1,12 @@
 //! The types of settings, and how each is written: choices, numbers, names, URLs, addresses.
 
-use crate::provider::NetworkSelector;
+use crate::provider::{
+    ANNOTATION_DOMAIN, LabelPrefixes, NetworkSelector, TopologyLabel, is_kubernetes_label,
+};
 use crate::text::duration::duration;
 use crate::text::nearest;
-use crate::text::{host_and_port, is_label, is_subdomain, leaves_unencrypted};
+use crate::text::{host_and_port, is_label, is_label_key, is_label_value, is_subdomain};
+use crate::text::{leaves_unencrypted, quoted};
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::fmt;
@@ -123,10 +126,7 @@ pub(super) fn verbosity(text: &str) -> Result<u32, String> {
 
 /// The first part of names, and the value of a label.
 pub(super) fn cluster_name(text: &str) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    let fits = text.len() <= 63 && text.chars().all(plain);
-    match fits && ends(text.chars().next()) && ends(text.chars().last()) {
+    match !text.is_empty() && is_label_value(text) {
         true => Ok(text.to_owned()),
         false => Err(
             "use at most 63 letters, digits, -, _ or ., the first and the last a letter or digit"
@@ -177,6 +177,42 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     }
     let id = text.parse().map(NetworkSelector::Id);
     id.map_err(|_| "too large for the ID of a Network".to_owned())
+}
+
+/// Domains of Kubernetes of which single labels may come from a server.
+const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
+
+/// Which labels of servers become labels of nodes: `DOMAIN/` for all of a domain, `DOMAIN/NAME` for one.
+pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
+    let read = |item: &str| {
+        let wrong = |why: &str| Err(format!("{}: {why}", quoted(item)));
+        let Some((domain, name)) = item.split_once('/') else {
+            return wrong("write a domain with a slash, e.g. node.example.com/");
+        };
+        let is_domain = name.is_empty() && is_subdomain(domain);
+        if !is_domain && !is_label_key(item) {
+            return wrong("neither a domain with a slash nor the key of a label");
+        }
+        let is_reserved = is_kubernetes_label(item) || domain.ends_with(ANNOTATION_DOMAIN);
+        if is_reserved && (name.is_empty() || !TAKEN_BY_NAME.contains(&domain)) {
+            return wrong(
+                "servers can't set labels of kubernetes.io, k8s.io and hetzner.cloud, except those of \
+                 topology.kubernetes.io and node-role.kubernetes.io: list each of these by its whole key",
+            );
+        }
+        if TopologyLabel::ALL
+            .iter()
+            .any(|label| label.stable_key() == item)
+        {
+            return wrong("ccm sets this label from the location of the server");
+        }
+        Ok(item.to_owned())
+    };
+    let prefixes = items(text)
+        .into_iter()
+        .map(read)
+        .collect::<Result<_, _>>()?;
+    Ok(LabelPrefixes(prefixes))
 }
 
 /// 0 is the default of 5 minutes, as in hcloud-cloud-controller-manager.

@@ -13,6 +13,7 @@ pub use shown::{
 };
 pub use shown::{quoted, replaced_between, reported_once, some_of};
 pub use values::{boolean, count, host_and_port, ip_range, is_label, is_subdomain};
+pub use values::{is_label_key, is_label_value};
 pub use values::{is_this_machine, leaves_unencrypted, without_tls};
 
 /// An enum whose variants have names, and are listed in their order.

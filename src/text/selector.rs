@@ -1,7 +1,7 @@
 //! Label selectors, as `kubectl -l` takes them. The syntax of the Cloud API's `label_selector` is a part of it.
 
 use super::shown::quoted;
-use super::values::is_subdomain;
+use super::values::{is_label_key, is_label_value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Requirements that the labels of a node, or of anything else, must all fulfil. Empty: everything does.
@@ -29,9 +29,6 @@ enum Wanted {
 
 /// A selector is compared with each of some thousand nodes, and a tenant writes it.
 const MOST_REQUIREMENTS: usize = 32;
-
-/// A label's value, and the part of a key behind the slash, are no longer.
-const LONGEST_NAME: usize = 63;
 
 impl Selector {
     /// `a=b,c!=d,e in (f,g),h notin (i),j,!k,n>1`. The error says what is wrong with it.
@@ -145,11 +142,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
 
 fn made(key: &str, wanted: Wanted, is_negated: bool) -> Result<Requirement, String> {
     let key = key.trim();
-    let fits = match key.split_once('/') {
-        Some((prefix, name)) => is_subdomain(prefix) && !name.is_empty() && is_name(name),
-        None => !key.is_empty() && is_name(key),
-    };
-    match fits {
+    match is_label_key(key) {
         true => Ok(Requirement {
             key: key.to_owned(),
             wanted,
@@ -160,19 +153,8 @@ fn made(key: &str, wanted: Wanted, is_negated: bool) -> Result<Requirement, Stri
 }
 
 fn value(text: &str) -> Result<String, String> {
-    match is_name(text) {
+    match is_label_value(text) {
         true => Ok(text.to_owned()),
         false => Err(format!("{} is no value of a label", quoted(text))),
     }
-}
-
-/// As Kubernetes takes a label's value; an empty one is one too.
-fn is_name(text: &str) -> bool {
-    let edge = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-    bytes.len() <= LONGEST_NAME
-        && edge(bytes.first())
-        && edge(bytes.last())
-        && bytes.iter().all(inner)
 }

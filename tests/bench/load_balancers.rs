@@ -24,6 +24,10 @@ const CALLS_FOR_AN_ANNOTATION: usize = 6;
 /// A list, a POST, a question whether it has ended; and one question more, where it takes longer.
 const CALLS_FOR_A_SERVICE: usize = 4;
 const CALLS_AN_HOUR: usize = 20;
+/// On one load balancer, with a port each.
+const SHARING: usize = 5;
+/// A Service that comes to a load balancer; polls of actions are not counted.
+const CALLS_TO_JOIN: usize = 4;
 const MEMORY_MB: f64 = 8.0;
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -33,6 +37,8 @@ const QUIET: Duration = Duration::from_secs(3);
 pub fn all() -> Vec<Figure> {
     let mut figures = a_life(1.0);
     figures.extend(an_hour());
+    figures.extend(shared(1.0));
+    figures.extend(shared_at_rest());
     figures
 }
 
@@ -156,6 +162,78 @@ fn one_service(sandbox: &Sandbox, scale: f64) -> Figure {
     let calls = hetzner(sandbox, mark).len();
     let title = format!("one Service more × 3 ports, {NODES} nodes: Hetzner calls");
     Figure::count(title, calls).at_most(CALLS_FOR_A_SERVICE as f64)
+}
+
+/// Five Services with a port each come together: on one load balancer, and on one each.
+pub fn shared(scale: f64) -> Vec<Figure> {
+    let sandbox = world(scale);
+    let daemon = Daemon::start(&scaled(&sandbox, scale), &[]);
+    daemon.logs("leading as");
+    quiet(&sandbox, scale);
+    let bring_up = |prefix: &str, share: bool| {
+        let mark = sandbox.calls().mark();
+        create_five(&sandbox, prefix, share);
+        quiet(&sandbox, scale);
+        let mut calls = hetzner(&sandbox, mark);
+        let is_post = |call: &&Call| call.method == "POST" && call.path == "/v1/load_balancers";
+        let posts = calls.iter().filter(is_post).count();
+        calls.retain(|call| call.path != "/v1/actions");
+        (posts, calls.len())
+    };
+    let (posts, calls) = bring_up("shared", true);
+    let (_, alone) = bring_up("alone", false);
+    let title = |what: &str| format!("{SHARING} Services × 1 port on one, {NODES} nodes: {what}");
+    vec![
+        Figure::count(title("POSTs"), posts).at_most(1.0),
+        Figure::count(title("Hetzner calls beside"), calls - posts)
+            .at_most((SHARING * CALLS_TO_JOIN) as f64),
+        Figure::percent(title("calls, of those on one each"), calls, alone),
+    ]
+}
+
+fn create_five(sandbox: &Sandbox, prefix: &str, share: bool) {
+    let names: Vec<String> = (1..=SHARING).map(|n| format!("{prefix}-{n}")).collect();
+    for (name, port) in names.iter().zip(8001..) {
+        let own = LoadBalancerService::new(name, &[port]);
+        let own = own.with(&[("location", "fsn1"), ("type", "lb31")]);
+        let own = match share {
+            true => own.with(&[("share", "edge")]),
+            false => own,
+        };
+        create(sandbox, own);
+    }
+    let have_addresses = || {
+        names
+            .iter()
+            .all(|name| has_address(&service(sandbox, name)))
+    };
+    wait_at_most(PATIENCE, "addresses", have_addresses);
+}
+
+/// An hour without differences: five Services on one load balancer, and one Service alone.
+fn shared_at_rest() -> Vec<Figure> {
+    let calls_at_rest = |come: fn(&Sandbox)| {
+        let sandbox = world(hour::SCALE);
+        let daemon = Daemon::start(&scaled(&sandbox, hour::SCALE), &[hour::RETRY_PERIOD]);
+        come(&sandbox);
+        let hour = hour::hour(&sandbox, &daemon, || {});
+        let calls = hour.of(Half::Hetzner);
+        let calls = calls.filter(|call| !call.path.starts_with("/v1/servers"));
+        calls.cloned().collect::<Vec<Call>>()
+    };
+    let shared = calls_at_rest(|sandbox| create_five(sandbox, "shared", true));
+    let one = calls_at_rest(|sandbox| {
+        create(sandbox, wanted(1));
+        wait_at_most(PATIENCE, "an address", || {
+            has_address(&service(sandbox, &name(1)))
+        });
+    });
+    let title = |what: &str| format!("an hour of {SHARING} Services on one: Hetzner {what}");
+    vec![
+        Figure::count(title("writes"), writes(&shared)).at_most(0.0),
+        // A comparison may fall on the edge of the hour.
+        Figure::count(title("calls"), shared.len()).at_most((one.len() + 1) as f64),
+    ]
 }
 
 /// In which nothing changes, with many Services that are none of ours.

@@ -65,6 +65,15 @@ fn twenty_load_balancers_cost_few_calls() {
 }
 
 #[test]
+fn five_services_that_share_cost_few_calls() {
+    for figure in load_balancers::shared(0.1) {
+        if figure.is_count() {
+            assert!(figure.is_ok(), "{figure}");
+        }
+    }
+}
+
+#[test]
 fn a_hundred_routes_cost_a_write_each_and_few_calls() {
     for figure in routes::a_life(0.1) {
         if figure.is_count() {

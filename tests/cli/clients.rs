@@ -84,6 +84,8 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
         token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
         network,
         metadata: None,
+        internal_ip_from: Default::default(),
+        label_prefixes: Default::default(),
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         robot: None,
         zone_label: Sourced::new(true, Source::Kept),

@@ -245,6 +245,47 @@ fn typed_values() {
 }
 
 #[test]
+#[rustfmt::skip] // A case is a line.
+fn prefixes_of_labels_that_servers_may_set() {
+    let reserved = "servers can't set labels of kubernetes.io, k8s.io and hetzner.cloud, except those of \
+                    topology.kubernetes.io and node-role.kubernetes.io: list each of these by its whole key";
+    let by_us = "ccm sets this label from the location of the server";
+    let no_slash = "write a domain with a slash, e.g. node.example.com/";
+    let no_key = "neither a domain with a slash nor the key of a label";
+    for (text, wrong) in [
+        ("node.example.com/", None),
+        (" node.example.com/ , example.org/rack,", None),
+        ("topology.kubernetes.io/rack,node-role.kubernetes.io/worker", None),
+        ("node-role.kubernetes.io/taint.worker", None),
+        ("my-kubernetes.io/,notk8s.io/", None),
+        ("topology.kubernetes.io/", Some(("topology.kubernetes.io/", reserved))),
+        ("node-role.kubernetes.io/", Some(("node-role.kubernetes.io/", reserved))),
+        ("node.kubernetes.io/exclude-from-external-load-balancers", Some(("node.kubernetes.io/exclude-from-external-load-balancers", reserved))),
+        ("node-restriction.kubernetes.io/secure", Some(("node-restriction.kubernetes.io/secure", reserved))),
+        ("kubernetes.io/hostname", Some(("kubernetes.io/hostname", reserved))),
+        ("a.k8s.io/", Some(("a.k8s.io/", reserved))),
+        ("instance.hetzner.cloud/", Some(("instance.hetzner.cloud/", reserved))),
+        ("topology.kubernetes.io/zone", Some(("topology.kubernetes.io/zone", by_us))),
+        ("topology.kubernetes.io/region", Some(("topology.kubernetes.io/region", by_us))),
+        ("pool", Some(("pool", no_slash))),
+        ("example.org/,pool", Some(("pool", no_slash))),
+        ("/pool", Some(("/pool", no_key))),
+        ("/", Some(("/", no_key))),
+        ("Example.org/", Some(("Example.org/", no_key))),
+        ("example.org/a/b", Some(("example.org/a/b", no_key))),
+        ("example.org/-", Some(("example.org/-", no_key))),
+        ("*", Some(("*", no_slash))),
+    ] {
+        let parsed = read_with_token(Command::Run, "", &format!("HCLOUD_INSTANCES_LABEL_PREFIXES={text}"));
+        let problems = wrong.map(|(item, why)| {
+            format!("HCLOUD_INSTANCES_LABEL_PREFIXES: {:?}: {item:?}: {why}", text.trim())
+        });
+        assert_eq!(lines(&parsed.problems), problems.unwrap_or_default(), "{text}");
+        assert_eq!(parsed.settings.label_prefixes.value.0.is_empty(), wrong.is_some(), "{text}");
+    }
+}
+
+#[test]
 fn words_help_and_version() {
     for (command, line, words, asks_help, asks_version) in [
         (
@@ -384,7 +425,8 @@ fn a_wrong_environment_says_what_to_write() {
             "HCLOUD_TOKEN_FILE=jEheVytlAoFl7F8MqUQ7jAo2hOXASztX",
             "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token",
         ),
-        ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_ADDRESS_FAMILY=ipv5", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6 or dualstack"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_ADDRESS_FAMILY=ipv5", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6, dualstack or none"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_INTERNAL_IP_FROM=vpn", "HCLOUD_INSTANCES_INTERNAL_IP_FROM: \"vpn\": use network or kubelet"),
         ("HCLOUD_TOKEN=t\nHCLOUD_DEBUG=yes", "HCLOUD_DEBUG: \"yes\": use true or false"),
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=#ws+hunter2", "ROBOT_PASSWORD: not set, but ROBOT_USER is; set it or ROBOT_PASSWORD_FILE too, or neither"),
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_PASSWORD_FILE=/p\n/p=hunter2", "ROBOT_USER: not set, but ROBOT_PASSWORD is; set it or ROBOT_USER_FILE too, or neither"),

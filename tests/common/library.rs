@@ -6,7 +6,7 @@ use ccm::hetzner::load_balancers::Defaults;
 use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile, robot};
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::{self, config};
-use ccm::provider::{self, Gate, Refused, Source};
+use ccm::provider::{self, Gate, InternalIpFrom, LabelPrefixes, Refused, Source};
 use sandbox::robot::Sees;
 use sandbox::{Half, Sandbox};
 use std::sync::Arc;
@@ -111,6 +111,8 @@ impl Place {
             token: SecretSource::fixed(Secret::new(token)),
             network: self.network.map(NetworkSelector::Id),
             address_family: provider::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
+            internal_ip_from: InternalIpFrom::Network,
+            label_prefixes: LabelPrefixes(vec!["node.example.com/".into()]),
             load_balancers,
             robot: endpoint.map(|endpoint| {
                 let secret = |text: &str| SecretSource::fixed(Secret::new(text));

@@ -1,8 +1,9 @@
 //! A second provider of a handful of lines: the contract is enough to write one.
 
 use ccm::provider::{
-    AddressKind, Dedicated, Error, ErrorKind, Finding, Instance, InstanceId, Instances, Metadata,
-    Node, NodeAddress, Provider, ProviderId, Source, Sourced, TopologyLabel, Urgency,
+    AddressKind, Dedicated, Error, ErrorKind, Finding, Instance, InstanceId, Instances,
+    LabelPrefixes, Metadata, Node, NodeAddress, Provider, ProviderId, Source, Sourced,
+    TopologyLabel, Urgency,
 };
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -14,6 +15,8 @@ pub struct Memory {
     pub instances: Vec<Instance>,
     /// None: there are no dedicated servers, or no credentials for them.
     pub dedicated: Option<Vec<Instance>>,
+    /// Which labels of servers become labels of nodes.
+    pub label_prefixes: LabelPrefixes,
 }
 
 impl Provider for Memory {
@@ -111,6 +114,10 @@ impl Instances for Memory {
             extra_labels: BTreeMap::new(),
             findings: Vec::new(),
         })
+    }
+
+    fn allows_label(&self, key: &str) -> bool {
+        self.label_prefixes.allow(key)
     }
 
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {

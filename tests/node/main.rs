@@ -11,4 +11,6 @@ mod dedicated;
 mod initialise;
 mod lifecycle;
 mod network;
+mod of_server;
+mod parallel;
 mod view;

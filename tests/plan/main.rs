@@ -9,4 +9,5 @@ mod lifecycle;
 mod load_balancer;
 mod node;
 mod node_addresses;
+mod node_labels;
 mod route;

@@ -5,7 +5,7 @@ use crate::common::memory;
 use crate::common::random;
 
 use ccm::controllers::node::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
-use ccm::kube::Node;
+use ccm::kube::{Labels, Node};
 use ccm::provider::{
     AddressKind, Error, ErrorKind, Instance, InstanceId, NodeAddress, PrivateAddress, Reason,
     Servers, TopologyLabel,
@@ -13,11 +13,11 @@ use ccm::provider::{
 use memory::Memory;
 use random::Random;
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 /// A node from the few fields that a case is about.
-fn node(name: &str, extra: Value) -> Node {
+pub fn node(name: &str, extra: Value) -> Node {
     let mut node = json!({
         "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" },
         "spec": {}, "status": {},
@@ -37,7 +37,7 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-fn new_node(name: &str) -> Node {
+pub fn new_node(name: &str) -> Node {
     node(name, json!({ "spec": { "taints": [taint()] } }))
 }
 
@@ -45,7 +45,7 @@ fn taint() -> Value {
     json!({ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" })
 }
 
-fn server(id: u64, name: &str) -> Instance {
+pub fn server(id: u64, name: &str) -> Instance {
     Instance {
         id: InstanceId::Cloud(id),
         name: name.into(),
@@ -59,16 +59,31 @@ fn server(id: u64, name: &str) -> Instance {
     }
 }
 
-fn plan_all(nodes: &[Node], cloud: &Memory) -> Vec<NodePlan> {
+pub fn plan_all(nodes: &[Node], cloud: &Memory) -> Vec<NodePlan> {
     plan(nodes, &cloud.instances, cloud, jiff::Timestamp::UNIX_EPOCH)
 }
 
-fn reasons(plan: &NodePlan) -> Vec<Reason> {
+pub fn reasons(plan: &NodePlan) -> Vec<Reason> {
     plan.all_findings().map(|finding| finding.reason).collect()
 }
 
+/// As a merge patch does it.
+fn merged(have: &Labels, patch: &BTreeMap<String, Option<String>>) -> Labels {
+    let have = have
+        .iter()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let mut all: BTreeMap<String, String> = have.collect();
+    for (key, value) in patch {
+        match value {
+            Some(value) => drop(all.insert(key.clone(), value.clone())),
+            None => drop(all.remove(key)),
+        }
+    }
+    all.into_iter().collect()
+}
+
 /// What the API servers would hold after the changes.
-fn applied(plan: &NodePlan) -> Node {
+pub fn applied(plan: &NodePlan) -> Node {
     let mut node = plan.node.clone();
     for change in &plan.changes {
         match change {
@@ -77,12 +92,13 @@ fn applied(plan: &NodePlan) -> Node {
             }
             Change::Update {
                 labels,
+                annotations,
                 provider_id,
                 taints,
             } => {
-                let have = node.metadata.labels.iter();
-                let have = have.map(|(key, value)| (key.to_owned(), value.to_owned()));
-                node.metadata.labels = have.chain(labels.clone()).collect();
+                let metadata = &mut node.metadata;
+                metadata.labels = merged(&metadata.labels, labels);
+                metadata.annotations = merged(&metadata.annotations, annotations);
                 if let Some(id) = provider_id {
                     assert!(
                         node.spec.provider_id.is_empty(),
@@ -328,6 +344,7 @@ fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
             labels,
             provider_id,
             taints,
+            ..
         },
     ] = plan.changes.as_slice()
     else {
@@ -343,7 +360,10 @@ fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
     for label in TopologyLabel::ALL {
         assert_eq!(labels[label.stable_key()], labels[label.beta_key()]);
     }
-    assert_eq!(labels["topology.kubernetes.io/zone"], "fsn1");
+    assert_eq!(
+        labels["topology.kubernetes.io/zone"].as_deref(),
+        Some("fsn1")
+    );
 }
 
 #[test]
@@ -392,7 +412,7 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
             .filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())));
         node.metadata.labels = labels.collect();
         let plan = plan_all(&[node], &cloud).remove(0);
-        let set: Vec<(String, String)> = plan
+        let set: Vec<(String, Option<String>)> = plan
             .changes
             .iter()
             .flat_map(|change| match change {
@@ -400,13 +420,14 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
                     labels,
                     provider_id: None,
                     taints: None,
+                    ..
                 } => labels.clone().into_iter(),
                 other => panic!("{other:?}"),
             })
             .collect();
         let expected: Vec<_> = expected
             .into_iter()
-            .map(|value| (stable.to_owned(), value.to_owned()))
+            .map(|value| (stable.to_owned(), Some(value.to_owned())))
             .collect();
         assert_eq!(set, expected, "{have_beta:?} {have_stable:?}");
     }
@@ -678,6 +699,7 @@ fn an_outage_of_one_api_leaves_the_other_s_servers_and_proves_nothing_about_its_
     let memory = Memory {
         instances: vec![server(1, "worker"), server(7, "both")],
         dedicated: Some(vec![metal(1, "metal"), metal(8, "both")]),
+        ..Memory::default()
     };
     let with_id = |id: &str| node("n", json!({ "spec": { "providerID": id } }));
     let report = json!({ "spec": { "taints": [taint()] }, "status": { "addresses": [
@@ -716,7 +738,7 @@ fn an_outage_of_one_api_leaves_the_other_s_servers_and_proves_nothing_about_its_
 fn without_credentials_a_dedicated_node_is_left_alone() {
     let memory = Memory {
         instances: vec![server(1, "worker")],
-        dedicated: None,
+        ..Memory::default()
     };
     let metal = node("n", json!({ "spec": { "providerID": "metal://1" } }));
     let mut renewed = metal.clone();

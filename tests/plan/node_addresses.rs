@@ -10,7 +10,8 @@ use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profi
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::Node;
 use ccm::provider::{
-    Instance, InstanceId, OpenGate, PrivateAddress, Provider, Servers, Source, Sourced,
+    INTERNAL_IP, Instance, InstanceId, InternalIpFrom, LabelPrefixes, OpenGate, PrivateAddress,
+    Provider, Servers, Source, Sourced,
 };
 use sandbox::{Half, Sandbox};
 use serde_json::json;
@@ -75,6 +76,8 @@ fn settings(family: AddressFamily) -> Settings {
             family,
             Source::Default("HCLOUD_INSTANCES_ADDRESS_FAMILY".into()),
         ),
+        internal_ip_from: InternalIpFrom::Network,
+        label_prefixes: LabelPrefixes::default(),
         robot: None,
         zone_label: Sourced::new(
             true,
@@ -319,7 +322,7 @@ fn labels_and_provider_id_of_dedicated_servers() {
                 writeln!(table, "{} zone {zone_label}, {id:?}:", profile.name()).unwrap();
                 writeln!(table, "  provider ID: {provider_id:?}").unwrap();
                 for (key, value) in labels {
-                    writeln!(table, "  {key}={value}").unwrap();
+                    writeln!(table, "  {key}={}", value.as_deref().unwrap()).unwrap();
                 }
             }
         }
@@ -334,5 +337,108 @@ fn robot(forward_internal_ips: bool) -> RobotSettings {
         credentials: Some((secret(), secret())),
         rate_limit_wait: None,
         forward_internal_ips: Sourced::new(forward_internal_ips, Source::Rule("test")),
+    }
+}
+
+/// Of nodes whose addresses the API does not know: family × --node-ip × annotation × where InternalIPs come from.
+#[test]
+fn private_addresses_that_the_api_does_not_know() {
+    use AddressFamily::{Dualstack, Ipv4, None as Private};
+    use InternalIpFrom::{Kubelet, Network};
+    let (sandbox, vpn) = (
+        Sandbox::builder()
+            .nodes(0)
+            .network("10.0.0.0/16")
+            .only(Half::Hetzner)
+            .start(),
+        "100.64.0.7",
+    );
+    let network = sandbox.network().unwrap();
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        // No public address.
+        (Private, Network, None, None, "H:w I:10.0.0.2"),
+        (Private, Network, Some("10.0.0.2"), None, "I:10.0.0.2 H:w"),
+        (Private, Network, Some("203.0.113.9"), None, "!InvalidProvidedNodeIP"),
+        (Private, Kubelet, None, None, "H:w I:10.0.0.2"),
+        (Private, Kubelet, Some(vpn), None, "I:100.64.0.7 H:w"),
+        (Private, Kubelet, Some("203.0.113.9"), None, "!InvalidProvidedNodeIP"),
+        // What the kubelet was given: the only one of its type.
+        (Ipv4, Network, Some(vpn), None, "!InvalidProvidedNodeIP"),
+        (Ipv4, Kubelet, Some(vpn), None, "I:100.64.0.7 H:w E:203.0.113.9"),
+        (Ipv4, Kubelet, Some("100.64.0.7,fd00::7"), None, "I:100.64.0.7 I:fd00::7 H:w E:203.0.113.9"),
+        (Ipv4, Kubelet, Some("fd00::7,100.64.0.7"), None, "I:fd00::7 I:100.64.0.7 H:w E:203.0.113.9"),
+        (Ipv4, Kubelet, Some("203.0.113.9"), None, "E:203.0.113.9 H:w I:10.0.0.2"),
+        (Ipv4, Kubelet, Some("100.64.0.7,2001:db8:9::1"), None, "!InvalidProvidedNodeIP"),
+        (Dualstack, Kubelet, Some("100.64.0.7,2001:db8:9::1"), None, "I:100.64.0.7 E:2001:db8:9::1 H:w"),
+        (Ipv4, Kubelet, Some("10.9.9.9"), None, "I:10.9.9.9 H:w E:203.0.113.9"),
+        (Ipv4, Kubelet, Some("127.0.0.1"), None, "!InvalidProvidedNodeIP"),
+        (Ipv4, Kubelet, Some("nonsense"), None, "!InvalidProvidedNodeIP"),
+        // The annotation wins over both.
+        (Ipv4, Network, None, Some(vpn), "H:w E:203.0.113.9 I:100.64.0.7"),
+        (Ipv4, Network, None, Some(" fd00::7 , 100.64.0.7"), "H:w E:203.0.113.9 I:fd00::7 I:100.64.0.7"),
+        (Ipv4, Network, Some(vpn), Some(vpn), "I:100.64.0.7 H:w E:203.0.113.9"),
+        (Ipv4, Network, Some("10.0.0.2"), Some(vpn), "!InvalidProvidedNodeIP"),
+        (Ipv4, Kubelet, Some("10.0.0.2"), Some(vpn), "!InvalidProvidedNodeIP"),
+        (Private, Network, None, Some("203.0.113.9"), "H:w I:203.0.113.9"),
+        (Ipv4, Network, None, Some("203.0.113.9"), "!InvalidInternalIP"),
+        (Dualstack, Network, None, Some("2001:db8:9::1"), "!InvalidInternalIP"),
+        (Ipv4, Network, None, Some(""), "!InvalidInternalIP"),
+        (Ipv4, Network, None, Some("10.0.0.2,10.0.0.3"), "!InvalidInternalIP"),
+        (Ipv4, Network, None, Some("0.0.0.0"), "!InvalidInternalIP"),
+        (Ipv4, Network, None, Some("169.254.0.1"), "!InvalidInternalIP"),
+        (Ipv4, Network, None, Some("fe80::1"), "!InvalidInternalIP"),
+        (Ipv4, Network, None, Some("::ffff:10.0.0.2"), "!InvalidInternalIP"),
+        (Ipv4, Network, None, Some("224.0.0.1"), "!InvalidInternalIP"),
+        (Ipv4, Network, None, Some("100.64.0.7/32"), "!InvalidInternalIP"),
+    ];
+    for (family, internal_ip_from, provided, annotation, expected) in cases {
+        let hetzner = Hetzner::new(Settings {
+            endpoint: sandbox.hetzner_url(),
+            token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
+            network: Some(NetworkSelector::Id(network)),
+            internal_ip_from,
+            ..settings(family)
+        });
+        hetzner.prepare().unwrap();
+        let mut node = node(provided, None);
+        let annotations = node.metadata.annotations.iter();
+        let annotations = annotations.chain(annotation.map(|ip| (INTERNAL_IP, ip)));
+        node.metadata.annotations = annotations.collect();
+        let server = server(network, true, true);
+        let plan = plan_one(&node, &server, &hetzner);
+        let case = format!(
+            "{} {internal_ip_from:?} {provided:?} {annotation:?}",
+            family.name()
+        );
+        assert_eq!(outcome(&plan), expected, "{case}");
+        stays(&node, &plan, &server, &hetzner);
+    }
+}
+
+/// A cluster's first range of pods is of its primary family; what is there already stays in its order.
+#[test]
+fn of_each_type_the_primary_family_of_the_cluster_comes_first() {
+    let hetzner = Hetzner::new(settings(AddressFamily::Dualstack));
+    let server = server(0, true, true);
+    let (v4, v6) = ("E:203.0.113.9", "E:2001:db8:9::1");
+    for (pods, expected) in [
+        (json!([]), [v4, v6]),
+        (json!(["10.244.0.0/24"]), [v4, v6]),
+        (json!(["10.244.0.0/24", "fd00::/64"]), [v4, v6]),
+        (json!(["fd00::/64", "10.244.0.0/24"]), [v6, v4]),
+        (json!(["fd00::/64"]), [v6, v4]),
+        (json!(["nonsense"]), [v4, v6]),
+    ] {
+        let mut node = node(None, None);
+        let spec = json!({ "providerID": "ccm-from-scratch://42", "podCIDRs": pods });
+        node.spec = serde_json::from_value(spec).unwrap();
+        let plan = plan_one(&node, &server, &hetzner);
+        assert_eq!(
+            outcome(&plan),
+            format!("H:w {}", expected.join(" ")),
+            "{pods}"
+        );
+        stays(&node, &plan, &server, &hetzner);
     }
 }

@@ -648,3 +648,73 @@ fn nodes_keep_what_the_daemon_gave_them() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(addresses("worker-1").len(), 2);
 }
+
+/// Labels of servers and nodes without an ExternalIP, by settings that only the daemon has.
+#[test]
+fn nodes_keep_labels_of_their_servers_and_stay_private() {
+    let world = world("--cloud-provider=ccm-from-scratch");
+    let (sandbox, own) = (&world.sandbox, "--cloud-provider=ccm-from-scratch");
+    let id = sandbox.cloud().servers(sandbox.project())[0]["id"]
+        .as_u64()
+        .unwrap();
+    let pool = "node.example.com/pool";
+    sandbox
+        .cloud()
+        .edit_server(id, |server| server["labels"] = json!({ pool: "gpu" }));
+    let daemon = [
+        ("HCLOUD_NETWORK", "sandbox"),
+        ("HCLOUD_INSTANCES_ADDRESS_FAMILY", "none"),
+        ("HCLOUD_INSTANCES_LABEL_PREFIXES", "node.example.com/"),
+    ];
+    let sync = |settings: &[(&str, &str)], more: &[&str]| {
+        let words = [&["node", "sync", "--settings-from=none", own], more].concat();
+        ccm(&with(world.shell.clone(), settings), &words)
+    };
+    let ran = sync(&daemon, &["--yes"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let node = || common::node(sandbox, "worker-1");
+    let before = (
+        common::addresses(&node()),
+        node()["metadata"]["labels"][pool].clone(),
+    );
+    assert_eq!(
+        before,
+        (
+            vec!["Hostname worker-1".into(), "InternalIP 10.0.0.2".into()],
+            json!("gpu")
+        )
+    );
+    for (left_out, why) in [
+        (
+            0,
+            "would lose it only because HCLOUD_NETWORK is not set here",
+        ),
+        (
+            1,
+            "has no ExternalIP, and would get 203.0.113.1 only because HCLOUD_INSTANCES_ADDRESS_FAMILY is not set here",
+        ),
+        (
+            2,
+            "would lose them only because HCLOUD_INSTANCES_LABEL_PREFIXES is not set here",
+        ),
+    ] {
+        let mut settings = daemon.to_vec();
+        settings.remove(left_out);
+        let ran = sync(&settings, &[]);
+        assert!(ran.code == 1 && ran.stdout.contains(why), "{why}: {ran:?}");
+        assert_eq!(
+            (
+                common::addresses(&node()),
+                node()["metadata"]["labels"][pool].clone()
+            ),
+            before,
+            "{why}"
+        );
+    }
+    let ran = sync(&daemon[..2], &["--yes"]);
+    assert_eq!(
+        (ran.code, node()["metadata"]["labels"][pool].is_null()),
+        (0, true),
+        "{ran:?}"
+    );
+}

@@ -108,8 +108,10 @@ pub(super) fn servers(view: &View) -> Verdicts {
     if matches!(own(nodes), (1.., 0)) {
         return Err(Gap::Needs("project"));
     }
-    let without_server = [
+    let in_doubt = [
         Reason::ServerNotFound,
+        Reason::ServerImpaired,
+        Reason::InvalidServerLabel,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
         // Of a dedicated server that is named differently.
@@ -122,7 +124,7 @@ pub(super) fn servers(view: &View) -> Verdicts {
         let is_new = matches!(plan.server, Server::Matched(..)) && is_uninitialized(&plan.node);
         // What can't be initialised, or not be kept right.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
-        match (blocked, find(plan, &without_server)) {
+        match (blocked, find(plan, &in_doubt)) {
             (Some(finding), _) => Some(reported(Outcome::fail, finding, SEE_NODE)),
             (None, Some(finding)) => Some(reported(Outcome::warn, finding, SEE_NODE)),
             (None, None) if is_new => Some(Outcome::warn("waiting to be initialised", SOON)),

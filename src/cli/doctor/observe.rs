@@ -105,7 +105,11 @@ fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> Verb<'a> {
 const ONE_LOOK: Duration = Duration::from_secs(3600);
 
 /// Settings that decide the addresses of nodes: other checks report when they are unset here.
-const OF_NODES: [&str; 2] = ["HCLOUD_NETWORK", "HCLOUD_INSTANCES_ADDRESS_FAMILY"];
+const OF_NODES: [&str; 3] = [
+    "HCLOUD_NETWORK",
+    "HCLOUD_INSTANCES_ADDRESS_FAMILY",
+    "HCLOUD_INSTANCES_LABEL_PREFIXES",
+];
 
 /// What the APIs of the cloud answered.
 #[derive(Clone)]

@@ -13,6 +13,8 @@ pub const NAME: &str = "cloud-node-controller";
 pub(super) struct Applied {
     /// A line for each value that was changed.
     pub lines: Vec<String>,
+    /// Changes of the first plan.
+    pub planned: usize,
     /// The plan that was made last; none when the node does not exist any more.
     pub plan: Option<NodePlan>,
     /// Why the plan was not made to its end.
@@ -34,6 +36,7 @@ pub(super) fn apply(
     let object = plan.object.clone();
     let mut applied = Applied {
         lines: Vec::new(),
+        planned: plan.changes.len(),
         plan: Some(plan),
         error: None,
         is_closed: false,
@@ -98,13 +101,18 @@ fn patch(change: &Change, version: &str) -> Value {
         }),
         Change::Update {
             labels,
+            annotations,
             provider_id,
             taints,
         } => {
+            // What is null is removed.
             let mut patch = json!({
                 "metadata": { "resourceVersion": version, "labels": labels },
                 "spec": {},
             });
+            if !annotations.is_empty() {
+                patch["metadata"]["annotations"] = json!(annotations);
+            }
             if let Some(id) = provider_id {
                 patch["spec"]["providerID"] = json!(id);
             }

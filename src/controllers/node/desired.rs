@@ -4,15 +4,24 @@
 //! k8s.io/cloud-provider's node helpers: a provided IP must be one
 //! of the server's, comes first, and is the only one of its type; the rest follow.
 
-use crate::kube::Node;
-pub use crate::kube::PROVIDED_NODE_IP;
+use crate::kube::{Node, Taint};
 use crate::provider::{
-    AddressKind, Finding, Instance, Instances, Metadata, NodeAddress, Reason, Source, Sourced,
-    TopologyLabel,
+    AddressKind, Finding, Instance, Instances, Metadata, NodeAddress, PROVIDED_NODE_IP, Reason,
+    SERVER_LABELS, Source, Sourced, TopologyLabel, is_kubernetes_label, one_ip_or_two,
 };
-use crate::text;
-use std::collections::HashSet;
+use crate::text::{self, is_label_key, is_label_value};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
+
+/// Labels of one node that its server may set.
+const SERVER_LABELS_AT_MOST: usize = 16;
+
+/// Of them and the annotation that remembers them.
+const SERVER_LABELS_BYTES_AT_MOST: usize = 2_000;
+
+/// A server's label `DOMAIN/taint.KEY` is the taint `DOMAIN/KEY`.
+const TAINT: &str = "taint.";
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// In the order in which they should stand. The error: why the addresses stay as they are.
 pub(super) fn addresses(
@@ -22,11 +31,26 @@ pub(super) fn addresses(
     metadata: &Metadata,
 ) -> Result<Vec<Sourced<NodeAddress>>, Finding> {
     let mut addresses = metadata.addresses.clone();
+    // Of each type the cluster's primary family first, which is that of the first range of pods.
+    if let Some(pods) = node.spec.pod_cidrs.iter().flatten().next() {
+        let is_other = |ip: IpAddr| ip.is_ipv4() != pods.addr().is_ipv4();
+        let kinds = addresses.iter().map(|one| one.value.kind.clone());
+        let kinds: Vec<AddressKind> = kinds.collect();
+        addresses.sort_by_key(|one| {
+            let place = kinds.iter().position(|kind| *kind == one.value.kind);
+            (place, one.value.ip().is_some_and(is_other))
+        });
+    }
     keep_hostname(node, &mut addresses);
     let Some(text) = node.metadata.annotations.get(PROVIDED_NODE_IP) else {
         return Ok(addresses);
     };
-    let provided = parse_provided(text)?;
+    let provided = one_ip_or_two(text).ok_or_else(|| {
+        let why = format!(
+            "{text:?} is not an IP address, or an IPv4 and an IPv6 address joined by a comma; 0.0.0.0 and :: are none"
+        );
+        with_annotation(Finding::warning(Reason::InvalidProvidedNodeIP, why))
+    })?;
     let explain = |ip| {
         instances
             .explain_missing(instance, ip)
@@ -72,22 +96,6 @@ fn keep_hostname(node: &Node, addresses: &mut Vec<Sourced<NodeAddress>>) {
     addresses.extend(own.map(|address| Sourced::new(address.clone(), Source::Kept)));
 }
 
-fn parse_provided(text: &str) -> Result<Vec<IpAddr>, Finding> {
-    let is_right = |ips: &Vec<IpAddr>| match ips.as_slice() {
-        [ip] => !ip.is_unspecified(),
-        [a, b] => a.is_ipv4() != b.is_ipv4() && !a.is_unspecified() && !b.is_unspecified(),
-        _ => false,
-    };
-    let ips = text.split(',').map(|part| part.trim().parse().ok());
-    let ips: Option<Vec<IpAddr>> = ips.collect();
-    ips.filter(is_right).ok_or_else(|| {
-        let why = format!(
-            "{text:?} is not an IP address, or an IPv4 and an IPv6 address joined by a comma; 0.0.0.0 and :: are none"
-        );
-        with_annotation(Finding::warning(Reason::InvalidProvidedNodeIP, why))
-    })
-}
-
 fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]) -> Finding {
     let (name, id) = (&instance.name, instance.id);
     let list = addresses.iter().map(|address| address.value.to_string());
@@ -104,8 +112,8 @@ fn with_annotation(mut finding: Finding) -> Finding {
     finding
 }
 
-/// A label and what it should be.
-pub(super) type WantedLabel = (String, Sourced<String>);
+/// A label, or the annotation about labels, and what it should be; none: it is removed.
+pub(super) type WantedLabel = (String, Sourced<Option<String>>);
 
 /// At initialisation: every pair under both keys, and the profile's own where there is none of that name.
 pub(super) fn labels_at_initialisation(node: &Node, metadata: &Metadata) -> Vec<WantedLabel> {
@@ -123,6 +131,7 @@ pub(super) fn labels_at_initialisation(node: &Node, metadata: &Metadata) -> Vec<
     topology
         .chain(extra)
         .filter(|(_, wanted)| !wanted.value.is_empty())
+        .map(|(key, wanted)| (key, Sourced::new(Some(wanted.value), wanted.source)))
         .collect()
 }
 
@@ -134,8 +143,116 @@ pub(super) fn labels_afterwards(node: &Node) -> Vec<WantedLabel> {
         let source = Source::Label(label.beta_key().to_owned());
         Some((
             label.stable_key().to_owned(),
-            Sourced::new(beta.to_owned(), source),
+            Sourced::new(Some(beta.to_owned()), source),
         ))
     };
     TopologyLabel::ALL.into_iter().filter_map(twin).collect()
+}
+
+/// What the labels of a server ask of its node.
+#[derive(Default)]
+pub(super) struct FromServer {
+    /// Labels, and the annotation that remembers which of the node's are the server's.
+    pub values: Vec<WantedLabel>,
+    pub taints: Vec<Taint>,
+    pub findings: Vec<Finding>,
+}
+
+/// A label of the node is the server's when it has the value that the annotation remembers. All others are a person's,
+/// and stay: those that were there before, and those that were changed since. `allows`: labels that a server may set
+/// now. Whoever may write the annotation could make us remove a label: so one of Kubernetes' domains, which it protects
+/// from kubelets, is removed only while it is allowed.
+pub(super) fn from_server(
+    node: &Node,
+    instance: &Instance,
+    allows: impl Fn(&str) -> bool,
+) -> FromServer {
+    let mut found = FromServer::default();
+    let (count, pairs) = (instance.labels.len(), instance.labels.iter());
+    let bytes: usize = pairs.map(|(key, value)| key.len() + value.len() + 2).sum();
+    if count > SERVER_LABELS_AT_MOST || bytes > SERVER_LABELS_BYTES_AT_MOST {
+        let message = format!(
+            "the server has {count} labels of {bytes} bytes for its node: {SERVER_LABELS_AT_MOST} of \
+             {SERVER_LABELS_BYTES_AT_MOST} are taken at most; the node's labels stay as they are"
+        );
+        found.findings = vec![Finding::warning(Reason::InvalidServerLabel, message)];
+        return found;
+    }
+    // None: what the server asks for is not valid, and the node's stays as it is.
+    let mut wanted: BTreeMap<&str, Option<&str>> = BTreeMap::new();
+    for (key, value) in &instance.labels {
+        let (domain, name) = key.split_once('/').unwrap_or(("", key));
+        let taint = name.strip_prefix(TAINT);
+        let taint = taint.map(|name| taint_of(format!("{domain}/{name}"), value));
+        let is_label = taint.is_none() && is_label_key(key) && is_label_value(value);
+        match taint {
+            Some(Some(taint)) => found.taints.push(taint),
+            _ => drop(wanted.insert(key, is_label.then_some(value))),
+        }
+    }
+    let invalid = wanted.iter().filter(|(_, value)| value.is_none());
+    found
+        .findings
+        .extend(invalid.map(|(key, _)| invalid_label(key)));
+    let remembered = node.metadata.annotations.get(SERVER_LABELS);
+    let owned: BTreeMap<&str, &str> = remembered.into_iter().flat_map(parse_owned).collect();
+    let mut owned_then = Vec::new();
+    for key in owned.keys().chain(wanted.keys()).collect::<BTreeSet<_>>() {
+        let (have, own) = (node.metadata.labels.get(key), owned.get(key).copied());
+        let is_free = have.is_none() || have == own;
+        let (then, want, source) = match wanted.get(key) {
+            Some(None) => (own, have, Source::Kept),
+            Some(want) if is_free => (*want, *want, by_prefix()),
+            None if is_free && (!is_kubernetes_label(key) || allows(key)) => {
+                (None, None, by_prefix())
+            }
+            _ => (None, have, Source::Kept),
+        };
+        owned_then.extend(then.map(|value| format!("{key}={value}")));
+        if have.or(want).is_some() {
+            let want = Sourced::new(want.map(str::to_owned), source);
+            found.values.push(((*key).to_owned(), want));
+        }
+    }
+    let annotation = Some(owned_then.join(",")).filter(|text| !text.is_empty());
+    if annotation.is_some() || remembered.is_some() {
+        let source = Source::Rule("the labels that are the server's");
+        let annotation = Sourced::new(annotation, source);
+        found.values.push((SERVER_LABELS.to_owned(), annotation));
+    }
+    found
+}
+
+fn by_prefix() -> Source {
+    Source::server_because("labels", "HCLOUD_INSTANCES_LABEL_PREFIXES")
+}
+
+/// What can't have been set by us counts for nothing.
+fn parse_owned(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.filter(|(key, value)| key.contains('/') && is_label_key(key) && is_label_value(value))
+}
+
+/// `EFFECT` or `VALUE_EFFECT`.
+fn taint_of(key: String, text: &str) -> Option<Taint> {
+    let (value, effect) = match text.rsplit_once('_') {
+        Some((value, effect)) => (Some(value), effect),
+        None => (None, text),
+    };
+    let fits = is_label_key(&key) && EFFECTS.contains(&effect) && value.is_none_or(is_label_value);
+    fits.then(|| Taint {
+        key: key.into(),
+        effect: effect.into(),
+        value: value.map(Into::into),
+        ..Taint::default()
+    })
+}
+
+fn invalid_label(key: &str) -> Finding {
+    let message = format!(
+        "label {} of the server has no effect: its value is not one of a label, or of a taint, which is NoSchedule, \
+         PreferNoSchedule or NoExecute, behind a value and an underscore where the taint has one",
+        text::quoted(key)
+    );
+    Finding::warning(Reason::InvalidServerLabel, message)
 }

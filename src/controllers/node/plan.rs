@@ -1,12 +1,13 @@
 //! What should be done to nodes: a pure function of a view; and what a plan is made of: values and writes.
 
-use super::desired;
+use super::desired::{self, FromServer};
 use crate::controllers::controller::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
-    self, AddressKind, Description, Error, Field, Finding, Instance, InstanceId, Instances,
-    Metadata, NodeAddress, Provider, Reason, Servers, Source, Sourced, Verb,
+    self, AddressKind, Description, Error, Field, Finding, INTERNAL_IP, Instance, InstanceId,
+    Instances, Metadata, NodeAddress, Provider, Reason, SERVER_LABELS, Servers, Source, Sourced,
+    Verb,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -38,7 +39,7 @@ pub struct NodePlan {
 /// The other side of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
-    Matched(Instance, MatchedBy),
+    Matched(Box<Instance>, MatchedBy),
     Gone(InstanceId),
     Foreign,
     Unknown,
@@ -98,12 +99,12 @@ pub(super) fn plan_node(
         Outcome::Unclear(error) => plan.unclear(error),
         Outcome::Unmatched(finding) => plan.unmatched(finding, overdue),
         Outcome::Matched(instance, by) => {
-            plan.server = Server::Matched(instance.clone(), by);
+            plan.server = Server::Matched(Box::new(instance.clone()), by);
             plan.note_match(instance, by);
             if let Some(other) = index.claimed_by_another(instance, node) {
                 plan.claimed_twice(instance, other);
             } else if let Some(instances) = provider.instances() {
-                plan.for_server(instance, instances);
+                plan.for_server(instance, instances, index);
             }
         }
     }
@@ -130,7 +131,7 @@ impl NodePlan {
         let internal = internal.map(|one| NodeAddress::new(AddressKind::InternalIP, one.ip));
         let mut node = Node::default();
         node.status.addresses = external.chain(internal).collect();
-        let server = Server::Matched(instance.clone(), MatchedBy::Name);
+        let server = Server::Matched(Box::new(instance.clone()), MatchedBy::Name);
         NodePlan::new(object, node, server)
     }
 
@@ -239,7 +240,7 @@ impl NodePlan {
             ),
         };
         self.block_if_new(finding);
-        self.follow_twin_labels();
+        self.follow_labels(FromServer::default());
     }
 
     /// An outage is reported once for all nodes: only a new one, which has to wait, says so.
@@ -249,7 +250,7 @@ impl NodePlan {
             let message = format!("not known yet which server the node runs on: {error}");
             self.obstacle = Some(Finding::warning(Reason::InstanceLookupFailed, message));
         }
-        self.follow_twin_labels();
+        self.follow_labels(FromServer::default());
     }
 
     /// Another project may have a server of that name, too: while this one has no other node's
@@ -330,7 +331,8 @@ impl NodePlan {
         }
     }
 
-    fn for_server(&mut self, instance: &Instance, instances: &dyn Instances) {
+    fn for_server(&mut self, instance: &Instance, instances: &dyn Instances, index: &Index) {
+        self.findings.extend(impairment(instance));
         let annotations = self.node.metadata.annotations.iter();
         let about = provider::Node {
             name: self.node.name().to_owned(),
@@ -338,41 +340,56 @@ impl NodePlan {
             annotations: annotations
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .collect(),
+            is_new: is_uninitialized(&self.node),
         };
+        let from_server =
+            desired::from_server(&self.node, instance, |key| instances.allows_label(key));
         let metadata = match instances.metadata(instance, &about) {
             Ok(metadata) => metadata,
-            Err(finding) => return self.blocked(*finding),
+            Err(finding) => return self.blocked(*finding, from_server),
         };
         self.findings.extend(metadata.findings.iter().cloned());
-        let has = &self.node.status.addresses;
-        if let Some(finding) = instances.hold_back(instance, has, &metadata) {
-            return self.blocked(finding);
+        if let Some(finding) = instances.hold_back(instance, &about, &metadata) {
+            return self.blocked(finding, FromServer::default());
         }
-        match desired::addresses(&self.node, instance, instances, &metadata) {
+        let wanted = match index.with_internal_ip_of(&self.node) {
+            None => desired::addresses(&self.node, instance, instances, &metadata),
+            Some(other) => Err(Finding::warning(
+                Reason::InvalidInternalIP,
+                format!(
+                    "annotation {INTERNAL_IP}: node {other:?} has such an address, too, or its annotation names it; \
+                     the addresses stay as they are"
+                ),
+            )),
+        };
+        match wanted {
             Ok(wanted) => self.set_addresses(wanted),
-            Err(finding) => return self.blocked(finding),
+            Err(finding) => return self.blocked(finding, from_server),
         }
         match is_uninitialized(&self.node) {
-            true => self.initialise(&metadata),
-            false => self.follow_twin_labels(),
+            true => self.initialise(&metadata, from_server),
+            false => self.follow_labels(from_server),
         }
     }
 
-    /// Addresses stay as they are; the taint, where there is one, too. Labels that follow their twins still do.
-    fn blocked(&mut self, finding: Finding) {
+    /// Addresses stay as they are; the taint, where there is one, too. Labels of an initialised node are still kept.
+    fn blocked(&mut self, finding: Finding, from_server: FromServer) {
         self.obstacle = Some(finding);
-        self.follow_twin_labels();
+        self.follow_labels(from_server);
     }
 
-    /// Of an initialised node: nothing else of it is kept in order but its addresses.
-    fn follow_twin_labels(&mut self) {
+    /// Of an initialised node: nothing else of it is kept in order but its addresses. The default of what its server
+    /// asks for leaves what the node has.
+    fn follow_labels(&mut self, from_server: FromServer) {
         if is_uninitialized(&self.node) || self.node.spec.provider_id.is_empty() {
             return;
         }
-        let labels = self.labels_to_set(desired::labels_afterwards(&self.node));
-        if !labels.is_empty() {
+        let wanted = desired::labels_afterwards(&self.node);
+        let (labels, annotations) = self.labels_to_set(wanted, from_server);
+        if !labels.is_empty() || !annotations.is_empty() {
             self.changes.push(Change::Update {
                 labels,
+                annotations,
                 provider_id: None,
                 taints: None,
             });
@@ -388,7 +405,7 @@ impl NodePlan {
         }
     }
 
-    fn initialise(&mut self, metadata: &Metadata) {
+    fn initialise(&mut self, metadata: &Metadata, from_server: FromServer) {
         let have = &self.node.spec.provider_id;
         let wanted = match have.is_empty() {
             true => metadata.provider_id.clone(),
@@ -402,14 +419,30 @@ impl NodePlan {
             source: wanted.source,
         });
         let provider_id = have.is_empty().then_some(wanted.value);
-        let labels = self.labels_to_set(desired::labels_at_initialisation(&self.node, metadata));
         let taints = self.node.spec.taints.iter();
-        let others = taints.filter(|taint| taint.key != UNINITIALIZED);
-        let taints = Some(others.cloned().collect());
+        let taints = taints.filter(|taint| taint.key != UNINITIALIZED);
+        let mut taints: Vec<Taint> = taints.cloned().collect();
+        for taint in &from_server.taints {
+            let is_there = |one: &Taint| (&one.key, &one.effect) == (&taint.key, &taint.effect);
+            if !taints.iter().any(is_there) {
+                let value = taint.value.as_ref();
+                let value = value.map_or_else(String::new, |value| format!("{value}:"));
+                self.other_fields.push(Field {
+                    field: format!("taint {}", taint.key),
+                    have: None,
+                    want: Some(format!("{value}{}", taint.effect)),
+                    source: Source::server_because("labels", "set at the initialisation alone"),
+                });
+                taints.push(taint.clone());
+            }
+        }
+        let wanted = desired::labels_at_initialisation(&self.node, metadata);
+        let (labels, annotations) = self.labels_to_set(wanted, from_server);
         self.changes.push(Change::Update {
             labels,
+            annotations,
             provider_id,
-            taints,
+            taints: Some(taints),
         });
         self.other_fields.push(Field {
             field: UNINITIALIZED_TAINT.to_owned(),
@@ -419,24 +452,56 @@ impl NodePlan {
         });
     }
 
-    /// Those that differ; a field for each.
-    fn labels_to_set(&mut self, wanted: Vec<desired::WantedLabel>) -> BTreeMap<String, String> {
-        let mut labels = BTreeMap::new();
-        for (key, wanted) in wanted {
-            let have = self.node.metadata.labels.get(&key).map(str::to_owned);
-            if have.as_ref() != Some(&wanted.value) {
-                labels.insert(key.clone(), wanted.value.clone());
-            }
+    /// Labels and annotations that differ; a field for each of all.
+    fn labels_to_set(
+        &mut self,
+        wanted: Vec<desired::WantedLabel>,
+        from_server: FromServer,
+    ) -> (Values, Values) {
+        let (mut labels, mut annotations) = (Values::new(), Values::new());
+        self.findings.extend(from_server.findings);
+        let metadata = &self.node.metadata;
+        for (key, wanted) in wanted.into_iter().chain(from_server.values) {
+            let (kind, have, values) = match key == SERVER_LABELS {
+                true => ("annotation", &metadata.annotations, &mut annotations),
+                false => ("label", &metadata.labels, &mut labels),
+            };
+            let have = have.get(&key).map(str::to_owned);
             self.other_fields.push(Field {
-                field: format!("label {key}"),
-                have,
-                want: Some(wanted.value),
+                field: format!("{kind} {key}"),
+                have: have.clone(),
+                want: wanted.value.clone(),
                 source: wanted.source,
             });
+            if have != wanted.value {
+                values.insert(key, wanted.value);
+            }
         }
-        labels
+        (labels, annotations)
     }
 }
+
+/// What explains that a node does not work; nothing is done about it.
+fn impairment(server: &Instance) -> Option<Finding> {
+    let why = [
+        (server.state == "migrating", "is being migrated"),
+        (server.state == "rebuilding", "is being rebuilt"),
+        (server.is_in_rescue, "has its rescue system enabled"),
+        (server.is_locked, "is locked"),
+    ];
+    let why = why.into_iter().filter(|(is_so, _)| *is_so);
+    let why: Vec<&str> = why.map(|(_, why)| why).collect();
+    let message = format!(
+        "server {} ({}) {}",
+        server.name,
+        server.id,
+        why.join(" and ")
+    );
+    (!why.is_empty()).then(|| Finding::warning(Reason::ServerImpaired, message))
+}
+
+/// What is set; none is removed.
+type Values = BTreeMap<String, Option<String>>;
 
 /// Each wanted address beside the one of its type that it takes the place of, then those that go.
 fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<Field> {
@@ -489,7 +554,9 @@ pub enum Change {
     /// Sets labels, the provider ID, and the taints that remain: one patch.
     Update {
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        labels: BTreeMap<String, String>,
+        labels: Values,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        annotations: Values,
         #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
         provider_id: Option<String>,
         /// The taint is removed by writing the others.

@@ -509,6 +509,7 @@ impl ServicePlan {
         self.want != Want::Nothing
             && self.cloud.obstacle.is_none()
             && !self.cloud.is_labelled
+            && !self.cloud.moves
             && !status.is_empty()
             && !found.any(is_shown)
     }

@@ -379,7 +379,7 @@ impl Sync<'_> {
         // The plan on what the answer of a creation showed, where nothing is left to do in the cloud. It does not show
         // the load balancer that the Service has left.
         let in_order = match &over.end {
-            End::PlanAgain(Some(shown)) if plan.cloud.leaves.is_empty() => {
+            End::PlanAgain(Some(shown)) if !plan.cloud.moves => {
                 let plan = plan::plan_for(&observed, &**shown, &task.service, self.for_people);
                 let is_in_order = plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty();
                 is_in_order.then_some(plan)
@@ -407,10 +407,7 @@ impl Sync<'_> {
         if !over.refused.is_empty() {
             let all: Vec<String> = over.refused.iter().map(ToString::to_string).collect();
             // The address is there, so the status is written all the same, unless another one serves the Service.
-            let status = |plan: &ServicePlan| {
-                let moves = !plan.cloud.leaves.is_empty();
-                plan.last_write().filter(|_| !moves)
-            };
+            let status = |plan: &ServicePlan| plan.last_write().filter(|_| !plan.cloud.moves);
             match self.write(&mut task, &mut plan, status) {
                 Ok(_) => plan.status = None,
                 Err(error) if error.is_not_found() => task.warn_of_leftover(),

@@ -3,7 +3,7 @@
 use super::annotations::Annotation;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::group::Group;
-use super::names::{self, ADOPTED, CREATED, YES};
+use super::names::{self, ADOPTED, CREATED, SERVICE, SERVICE_UID, YES};
 use crate::hetzner::api::Api;
 use crate::hetzner::certificates::{Certificate, Certificates};
 use crate::hetzner::networks::Subnet;
@@ -110,6 +110,15 @@ impl Context<'_> {
             labels.extend(more.map(|label| (label.to_owned(), Some(YES.to_owned()))));
         }
         labels.extend(self.group.labels(balancer, ports));
+        let own = balancer.map(|one| one.id);
+        let mut others = self.observed.balancers.iter();
+        let is_former = |one: &LoadBalancer| {
+            Some(one.id) != own && one.labels.get(SERVICE_UID) == Some(&self.service.uid)
+        };
+        // Of two with the UID it would not be known which one is the Service's.
+        if !self.group.is_own() && others.any(is_former) {
+            labels.extend([SERVICE_UID, SERVICE].map(|one| (one.to_owned(), None)));
+        }
         labels.retain(|label, value| {
             value.is_some() || balancer.is_some_and(|one| one.labels.contains_key(label))
         });

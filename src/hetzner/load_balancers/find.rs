@@ -4,7 +4,7 @@
 use super::annotations as a;
 use super::balancer::LoadBalancer;
 use super::context::Context;
-use super::group::{Share, Use, is_in_status, is_used_by_others, uids};
+use super::group::{Share, Use, cluster_on_external, is_in_status, is_used_by_others, uids};
 use super::names::{self, ADOPT, CLUSTER_UID, EXTERNAL, GROUP, SERVICE_UID};
 use super::ownership::{foreign_target, has_only_own_targets};
 use crate::provider::{Cluster, Reason, Service, Source, Sourced};
@@ -161,10 +161,7 @@ pub(super) fn find<'a>(
         message,
     };
     let own = match context.group.of {
-        Use::Own => {
-            let own = by_label(balancers, service).map_err(several)?;
-            own.filter(|one| !is_used_by_others(one, &service.uid, cluster))
-        }
+        Use::Own => by_label(balancers, service, cluster).map_err(several)?,
         Use::Shared(share) => {
             let found = find_shared(context, share).map_err(several)?;
             if let Some(balancer) = found {
@@ -256,15 +253,14 @@ fn find_shared<'a>(
     }
     let mut members = context.group.members.iter();
     let brought = members.find_map(|member| {
-        let own = by_label(balancers, member).ok().flatten()?;
-        let is_free = !is_used_by_others(own, &member.uid, cluster);
-        (is_free && other_cluster(own, cluster).is_none()).then_some(own)
+        let own = by_label(balancers, member, cluster).ok().flatten()?;
+        other_cluster(own, cluster).is_none().then_some(own)
     });
     Ok(brought.or_else(|| balancers.iter().find(|one| lost_labels(one, context))))
 }
 
-/// It has no label that says whose it is, one of its addresses is in the status of a Service of the group, and all its
-/// ports are theirs.
+/// It has no label that says whose it is, one of its addresses is in the status of a Service of the group, all its ports
+/// are theirs, and all its targets are nodes of this cluster: in a copy of a cluster the rest is the same.
 fn lost_labels(balancer: &LoadBalancer, context: &Context) -> bool {
     let group = &context.group;
     let mut whose = [GROUP, SERVICE_UID, CLUSTER_UID, EXTERNAL].iter();
@@ -274,6 +270,7 @@ fn lost_labels(balancer: &LoadBalancer, context: &Context) -> bool {
         && !balancer.services.is_empty()
         && ports.all(|port| group.recognised(port).is_some())
         && members.any(|member| is_in_status(member, balancer))
+        && has_only_own_targets(balancer, context.cluster)
 }
 
 /// Does what was found rest on which Services exist? See `Needs::services`.
@@ -296,26 +293,29 @@ pub(super) fn rests_on_services(found: &Result<Found, Refused>, context: &Contex
     }
 }
 
-/// The one that carries the Service's UID; the error names several.
+/// The one that carries the Service's UID, and that no other Service uses; the error names several.
 pub(super) fn by_label<'a>(
     balancers: &'a [LoadBalancer],
     service: &Service,
+    cluster: &Cluster,
 ) -> Result<Option<&'a LoadBalancer>, String> {
     match service.uid.is_empty() {
         true => Ok(None),
-        false => only_one(balancers.iter(), SERVICE_UID, &service.uid),
+        false => {
+            let is_free = |one: &&LoadBalancer| !is_used_by_others(one, &service.uid, cluster);
+            only_one(balancers.iter().filter(is_free), SERVICE_UID, &service.uid)
+        }
     }
 }
 
 /// Is it another cluster's, although it carries the UID of one of our Services, as in a copy of a cluster? Not where
 /// all
 /// its targets are nodes of this cluster: then the cluster was restored, and its UID is new.
-pub(super) fn other_cluster<'a>(
-    balancer: &'a LoadBalancer,
-    cluster: &Cluster,
-) -> Option<&'a String> {
-    let uid = balancer.labels.get(CLUSTER_UID)?;
-    (*uid != cluster.uid && !has_only_own_targets(balancer, cluster)).then_some(uid)
+pub(super) fn other_cluster<'a>(balancer: &'a LoadBalancer, cluster: &Cluster) -> Option<&'a str> {
+    let Some(uid) = balancer.labels.get(CLUSTER_UID) else {
+        return cluster_on_external(balancer, cluster);
+    };
+    (*uid != cluster.uid && !has_only_own_targets(balancer, cluster)).then_some(uid.as_str())
 }
 
 /// An operator's label names this Service.

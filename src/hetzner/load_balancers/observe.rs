@@ -5,7 +5,7 @@ use super::annotations;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::context::{Observed, Project};
 use super::group::owned;
-use super::names::GROUP;
+use super::names::{EXTERNAL, GROUP};
 use super::parser::{has, value_of};
 use super::primary_ips;
 use super::subnets::{self, Subnets};
@@ -82,16 +82,24 @@ pub(super) fn covers(observed: &Observed, project: &Project, service: &Service) 
 
 /// A load balancer says itself what its own type can hold.
 fn needs_types(balancers: &[LoadBalancer], project: &Project, service: &Service) -> bool {
-    let found: Vec<&LoadBalancer> = owned(balancers, service).collect();
-    let [balancer] = found.as_slice() else {
+    let Some(balancer) = own(balancers, service) else {
         return true;
     };
-    // It moves to another one, or shares this one from now on.
-    if balancer.labels.contains_key(GROUP) != has(service, &annotations::SHARE) {
-        return true;
-    }
     let wanted = wanted_type(project, service);
     wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
+}
+
+/// The load balancer of a Service that has and wants one alone. Any other may get a new one.
+fn own<'a>(balancers: &'a [LoadBalancer], service: &Service) -> Option<&'a LoadBalancer> {
+    let found: Vec<&LoadBalancer> = owned(balancers, service).collect();
+    let [balancer] = found.as_slice() else {
+        return None;
+    };
+    let mut of_group = [GROUP, EXTERNAL].iter();
+    let mut asks = [&annotations::SHARE, &annotations::EXTERNAL].into_iter();
+    let is_alone = !of_group.any(|label| balancer.labels.contains_key(*label))
+        && !asks.any(|annotation| has(service, annotation));
+    is_alone.then_some(balancer)
 }
 
 fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str> {
@@ -101,7 +109,7 @@ fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str
 
 /// A load balancer keeps the addresses that it was made with.
 fn needs_primary_ips(balancers: &[LoadBalancer], service: &Service) -> bool {
-    primary_ips::asks(service) && owned(balancers, service).next().is_none()
+    primary_ips::asks(service) && own(balancers, service).is_none()
 }
 
 fn needs_certificates(service: &Service) -> bool {

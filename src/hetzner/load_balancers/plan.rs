@@ -140,8 +140,9 @@ impl provider::Snapshot for Snapshot {
             if parser.problems.is_empty() {
                 self.leave_others(&mut plan, &context, there, &mut parser);
             }
-            // Until then the former one serves it.
-            if desired.ports.iter().any(|port| port.waits) && !plan.leaves.is_empty() {
+            // Its labels are right only when it has left that one.
+            plan.is_unfinished |= plan.moves;
+            if plan.moves && desired.ports.iter().any(|port| port.waits) {
                 plan.leaves.clear();
                 plan.status = None;
             }
@@ -157,7 +158,7 @@ impl provider::Snapshot for Snapshot {
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
         let balancers = &self.observed.balancers;
-        if let Err(why) = by_label(balancers, service) {
+        if let Err(why) = by_label(balancers, service, cluster) {
             plan.obstacle = Some(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
             return plan;
         }
@@ -320,10 +321,14 @@ impl Snapshot {
         let all = owned(&self.observed.balancers, context.service);
         for balancer in all.filter(|one| Some(one.id) != id) {
             let (changes, finding) = self.leave(context.service, balancer, context.cluster);
-            plan.leaves.extend(changes);
             plan.takes_over.push(balancer.id);
-            plan.is_labelled = true;
             finding.into_iter().for_each(|one| parser.finding(one));
+            if other_cluster(balancer, context.cluster).is_some() {
+                continue;
+            }
+            plan.moves |= !changes.is_empty();
+            plan.leaves.extend(changes);
+            plan.is_labelled = true;
             let moves = format!(
                 "the Service moves from load balancer {} to {}, and its addresses change; the old one serves it until \
                  then",
@@ -560,8 +565,8 @@ fn not_adopted_beside(other: &LoadBalancer, own: &LoadBalancer) -> Finding {
 /// A copy of this cluster, or the one that this is a copy of, has a Service of the same UID.
 fn left_to_its_cluster(balancer: &LoadBalancer, uid: &str) -> Finding {
     let message = format!(
-        "load balancer {} carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its \
-         targets do not show that it is this one's: it is left unchanged",
+        "load balancer {} carries this Service's UID, but a label names another cluster, {uid}, and its targets do not \
+         show that it is this one's: it is left unchanged",
         balancer.shown()
     );
     Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()

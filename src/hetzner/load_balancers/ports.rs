@@ -4,7 +4,7 @@ use super::annotations::{self as a, Annotation};
 use super::balancer::LoadBalancer;
 use super::certificates::{Managed, is_managed, issued};
 use super::context::{Context, Defaults, NODE_PORT, default_source};
-use super::group::{HTTP_PORT, owned};
+use super::group::{HTTP_PORT, is_in_status, owned};
 use super::listener::{Listener, Part, PortField, PortField as F};
 use super::parser::AnnotationParser;
 use super::values as v;
@@ -184,8 +184,8 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Leaves out the ports that others have on the same load balancer. A Service that has another load balancer keeps that
-/// one, with all its ports.
+/// Leaves out the ports that others have on the same load balancer. A Service whose status shows another load balancer
+/// keeps that one, with all its ports.
 pub(super) fn leave_out_taken(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -197,7 +197,9 @@ pub(super) fn leave_out_taken(
         return;
     }
     let mut others = owned(&context.observed.balancers, context.service);
-    let other = others.find(|one| Some(one.id) != there.map(|there| there.id));
+    let other = others.find(|one| {
+        Some(one.id) != there.map(|there| there.id) && is_in_status(context.service, one)
+    });
     let mut is_taken = |number: u16| {
         let Some(why) = group.taken(number, there) else {
             return false;

@@ -4,7 +4,7 @@
 use super::balancer::LoadBalancer;
 use super::context::{Context, Project};
 use super::desired::Attach;
-use super::find::by_label;
+use super::names::SERVICE_UID;
 use super::parser::AnnotationParser;
 use super::{annotations as a, values as v};
 use crate::hetzner::api::{Api, Kept};
@@ -53,8 +53,9 @@ fn fits(
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
     let range = range.or_else(|| project.defaults.private_subnet.clone());
     let range = range.map(|range| range.value);
-    let balancer = by_label(balancers, service).ok().flatten();
-    let mut attached = balancer.into_iter().flat_map(|one| &one.private_net);
+    let is_own = |one: &&LoadBalancer| one.labels.get(SERVICE_UID) == Some(&service.uid);
+    let own = balancers.iter().filter(is_own);
+    let mut attached = own.flat_map(|one| &one.private_net);
     attached.any(|net| net.network == network && (ip.is_none() || net.ip == ip))
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }

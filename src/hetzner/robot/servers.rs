@@ -63,7 +63,6 @@ fn instance(server: Server) -> Result<Instance, String> {
         id: InstanceId::Dedicated(server.server_number),
         name: server.server_name.unwrap_or_default(),
         state: server.status.unwrap_or_default().into(),
-        is_off: false,
         is_cancelled: server.cancelled,
         paid_until: server.paid_until.unwrap_or_default().into(),
         instance_type: label(&server.product.unwrap_or_default()),
@@ -72,7 +71,7 @@ fn instance(server: Server) -> Result<Instance, String> {
         data_center: data_center.as_str().into(),
         public_ipv4: ipv4.transpose()?,
         public_ipv6: ipv6.transpose()?.map(|net| net.trunc()),
-        private: Vec::new(),
+        ..Instance::default()
     })
 }
 
@@ -150,7 +149,7 @@ mod tests {
             network_zone: "eu-central".into(),
             public_ipv4: Some("123.123.123.123".parse().unwrap()),
             public_ipv6: Some("2a01:f48:111:4221::/64".parse().unwrap()),
-            private: Vec::new(),
+            ..Instance::default()
         };
         assert_eq!(read(vec![server(json!({}))]), Ok(vec![expected.clone()]));
         let with = |change: &dyn Fn(&mut Instance)| {

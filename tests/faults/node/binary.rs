@@ -4,7 +4,7 @@ use super::story::Story;
 use super::watch::Watch;
 use super::{End, end, in_calm, storm};
 use crate::common::seeds::for_each_seed;
-use crate::common::{Daemon, LIMIT, env, is_lease};
+use crate::common::{self, Daemon, Env, LIMIT, is_lease, with};
 use crate::node::random::Random;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
@@ -15,6 +15,12 @@ const NO_LEASE: &[&str] = &["--leader-elect=false", "--node-status-update-freque
 
 /// A daemon that has nothing left to write is killed all the same.
 const DIES_AFTER: Duration = Duration::from_millis(1500);
+
+/// With the labels that the library's controllers take from servers.
+fn env(sandbox: &Sandbox) -> Env {
+    let prefixes = [("HCLOUD_INSTANCES_LABEL_PREFIXES", "node.example.com/")];
+    with(common::env(sandbox), &prefixes)
+}
 
 #[test]
 fn killed_at_any_write_it_ends_the_same() {

@@ -41,7 +41,20 @@ struct Member {
     kind: Kind,
     /// It runs on a dedicated server.
     metal: bool,
+    labels: Labels,
 }
+
+/// A label that its server may set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Labels {
+    /// Neither has it.
+    None,
+    OfServer,
+    /// A person set it on the node before.
+    OfPerson,
+}
+
+const POOL: &str = "node.example.com/pool";
 
 /// How a node and its machine are at the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +109,8 @@ pub enum Event {
     Silence(String),
     /// Somebody else writes to the node.
     Label(String, u64),
+    /// To its server; none: the label is removed.
+    LabelServer(String, Option<u64>),
 }
 
 /// It happens once, whoever comes first to let it happen.
@@ -113,6 +128,7 @@ impl Story {
                 name: format!("{}-{n}", random.pick(&["n", "power"])),
                 kind: *random.pick(&KINDS),
                 metal: random.percent(35),
+                labels: *random.pick(&[Labels::None, Labels::OfServer, Labels::OfPerson]),
             })
             .collect();
         // Nothing happens to these: some server of each API is always visible.
@@ -122,8 +138,13 @@ impl Story {
         }
         for (name, metal) in anchors {
             let place = random.below(members.len() as u64 + 1) as usize;
-            let (name, kind) = (name.into(), Kind::Silent);
-            members.insert(place, Member { name, kind, metal });
+            let member = Member {
+                name: name.into(),
+                kind: Kind::Silent,
+                metal,
+                labels: Labels::OfServer,
+            };
+            members.insert(place, member);
         }
         let mut of_cloud = members.iter().filter(|member| !member.metal);
         let gone = of_cloud.find(|member| member.kind == Kind::Gone);
@@ -264,6 +285,14 @@ impl Member {
             provider_id,
             ..NodeSpec::default()
         });
+        if let Some(id) = id.filter(|_| self.labels != Labels::None) {
+            label_server(sandbox, id, Some("begin".into()));
+        }
+        if self.labels == Labels::OfPerson {
+            edit(sandbox, &self.name, |node| {
+                node["metadata"]["labels"][POOL] = json!("person");
+            });
+        }
         match (self.kind, id) {
             (Kind::Gone, Some(id)) => sandbox.cloud().delete_server(id),
             (Kind::Off, Some(id)) => sandbox.cloud().set_power(id, false),
@@ -318,6 +347,10 @@ impl Member {
                 stay.retain(|other| *other != name);
                 Some(Event::DeleteServer(name))
             }
+            _ if !self.metal && random.percent(60) => {
+                let value = random.percent(60).then(|| random.below(9));
+                Some(Event::LabelServer(name, value))
+            }
             _ => Some(Event::Label(name, random.below(9))),
         }
     }
@@ -342,6 +375,10 @@ impl Event {
                 sandbox.kubelets().expire();
             }
             Event::Silence(name) => silence(sandbox, name),
+            Event::LabelServer(name, value) => {
+                let value = value.map(|value| value.to_string());
+                label_server(sandbox, server_id(sandbox, name), value);
+            }
             Event::Label(name, value) => edit(sandbox, name, |node| {
                 node["metadata"]["labels"]["somebody"] = json!(value.to_string());
             }),
@@ -438,6 +475,13 @@ fn server_id(sandbox: &Sandbox, name: &str) -> u64 {
     let servers = sandbox.cloud().servers(sandbox.project());
     let own = servers.iter().find(|server| server["name"] == name);
     own.and_then(|server| server["id"].as_u64()).unwrap()
+}
+
+fn label_server(sandbox: &Sandbox, id: u64, value: Option<String>) {
+    sandbox.cloud().edit_server(id, |server| match value {
+        Some(value) => server["labels"] = json!({ POOL: value }),
+        None => server["labels"] = json!({}),
+    });
 }
 
 fn set_power(sandbox: &Sandbox, name: &str, on: bool) {

@@ -33,10 +33,20 @@ impl Watch {
             let of_cloud = cloud.servers(project).into_iter();
             let of_cloud = of_cloud.map(|server| {
                 let name = server["name"].as_str().unwrap_or_default().to_owned();
-                (format!("{PREFIX}{}", server["id"]), name)
+                (
+                    format!("{PREFIX}{}", server["id"]),
+                    name,
+                    server["labels"].clone(),
+                )
             });
             let metal = robot.servers().into_iter();
-            let metal = metal.map(|server| (format!("hrobot://{}", server.number), server.name));
+            let metal = metal.map(|server| {
+                (
+                    format!("hrobot://{}", server.number),
+                    server.name,
+                    Value::Null,
+                )
+            });
             let servers: Servers = of_cloud.chain(metal).collect();
             if let Some(why) = harm_of(request, node.as_ref(), &servers) {
                 harm.lock()
@@ -68,8 +78,8 @@ impl Watch {
     }
 }
 
-/// Provider IDs and names.
-type Servers = Vec<(String, String)>;
+/// Provider IDs, names and labels.
+type Servers = Vec<(String, String, Value)>;
 
 /// The node that a write is about.
 fn node_written(request: &Request) -> Option<&str> {
@@ -98,15 +108,42 @@ fn harm_of(request: &Request, node: Option<&Value>, servers: &Servers) -> Option
     let numbers = [PREFIX, "hrobot://"].map(|prefix| provider_id.strip_prefix(prefix));
     let mut numbers = numbers.into_iter().flatten();
     let is_ours = numbers.any(|number| number.parse::<u64>().is_ok());
-    let exists = servers.iter().any(|(id, _)| id == provider_id);
+    let exists = servers.iter().any(|(id, ..)| id == provider_id);
     match (request.method.as_str(), is_ours) {
         ("DELETE", false) => Some(format!(
             "provider ID {provider_id:?} names no server of ours"
         )),
         ("DELETE", true) if exists => Some(format!("server {provider_id} exists")),
         ("DELETE", true) => None,
-        _ => wrong_provider_id(&body["spec"]["providerID"], provider_id, metadata, servers),
+        _ => wrong_provider_id(&body["spec"]["providerID"], provider_id, metadata, servers)
+            .or_else(|| wrong_labels(&body["metadata"]["labels"], provider_id, metadata, servers)),
     }
+}
+
+/// A label of a person changes, or one that the server has is removed.
+fn wrong_labels(
+    written: &Value,
+    provider_id: &str,
+    metadata: &Value,
+    servers: &Servers,
+) -> Option<String> {
+    let remembered = metadata["annotations"]["instance.hetzner.cloud/server-labels"].as_str();
+    let remembered: Vec<&str> = remembered.unwrap_or_default().split(',').collect();
+    let written = written.as_object().into_iter().flatten();
+    let mut written = written.filter(|(key, _)| key.starts_with("node.example.com/"));
+    written.find_map(|(key, value)| {
+        let have = metadata["labels"][key].as_str();
+        let is_person_s = have.filter(|have| !remembered.contains(&&*format!("{key}={have}")));
+        let server = servers.iter().find(|(id, ..)| id == provider_id);
+        let of_server = server.map_or(&Value::Null, |(.., labels)| &labels[key]);
+        match (is_person_s, value == of_server) {
+            (Some(have), _) => Some(format!("label {key}={have} of a person becomes {value}")),
+            (None, false) if server.is_some() => Some(format!(
+                "label {key} becomes {value}, and the server's is {of_server}"
+            )),
+            (None, _) => None,
+        }
+    })
 }
 
 fn wrong_provider_id(
@@ -120,7 +157,7 @@ fn wrong_provider_id(
         return Some(format!("provider ID {have:?} becomes {written:?}"));
     }
     let mut servers = servers.iter();
-    let own = servers.find(|(_, name)| metadata["name"] == *name);
-    let right = own.map(|(id, _)| id.as_str());
+    let own = servers.find(|(_, name, _)| metadata["name"] == *name);
+    let right = own.map(|(id, ..)| id.as_str());
     (right != Some(written)).then(|| format!("provider ID {written:?}, and not {right:?}"))
 }

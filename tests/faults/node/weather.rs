@@ -33,9 +33,12 @@ enum Lie {
     RateLimit,
     Maintenance,
     OtherServer,
+    /// A list whose servers have no field for their labels.
+    NoLabels,
 }
 
-const LIES: [Lie; 9] = [
+const LIES: [Lie; 10] = [
+    Lie::NoLabels,
     Lie::ListMissesOne,
     Lie::EmptyList,
     Lie::NotFoundAlone,
@@ -48,7 +51,7 @@ const LIES: [Lie; 9] = [
 ];
 
 /// The Cloud API has so many of them, the first.
-const LIES_OF_CLOUD: usize = 6;
+const LIES_OF_CLOUD: usize = 7;
 
 impl Weather {
     pub fn of(seed: u64) -> Weather {
@@ -60,7 +63,7 @@ impl Weather {
                 .percent(60)
                 .then(|| *random.pick(&LIES[..LIES_OF_CLOUD])),
             seed: random.next(),
-            lie_of_robot: random.percent(60).then(|| *random.pick(&LIES)),
+            lie_of_robot: random.percent(60).then(|| *random.pick(&LIES[1..])),
         }
     }
 
@@ -104,6 +107,15 @@ impl Lie {
             Lie::ProxyNotFound => Rule::new(Effect::proxy_not_found()).path(one),
             Lie::Unauthorized => Rule::new(error(401, "unauthorized", "no")).path(one),
             Lie::Forbidden => Rule::new(error(403, "forbidden", "no")).path(one),
+            Lie::NoLabels => {
+                let without = |mut server: Value| {
+                    server.as_object_mut().unwrap().remove("labels");
+                    server
+                };
+                let servers = sandbox.cloud().servers(sandbox.project());
+                let servers = servers.into_iter().map(without);
+                Rule::new(list_of(&servers.collect::<Vec<_>>())).path(list)
+            }
             Lie::RateLimit | Lie::Maintenance | Lie::OtherServer => unreachable!(),
         };
         rule.probability(0.7, seed)
@@ -143,6 +155,7 @@ impl Lie {
             Lie::RateLimit => Rule::new(Effect::robot_rate_limit(200, 1)),
             Lie::Maintenance => Rule::new(Effect::robot_maintenance()),
             Lie::OtherServer => Rule::new(Effect::other_json()),
+            Lie::NoLabels => unreachable!(),
         };
         rule.probability(0.7, seed)
     }

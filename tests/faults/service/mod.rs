@@ -12,6 +12,7 @@ use crate::{Tally, run_stories};
 mod binary;
 mod clear;
 mod end;
+mod groups;
 mod life;
 mod others;
 mod ownership;

@@ -34,6 +34,8 @@ static PROJECT: LazyLock<Project> = LazyLock::new(|| {
         token: SecretSource::fixed(Secret::new("none")),
         network: None,
         metadata: None,
+        internal_ip_from: Default::default(),
+        label_prefixes: Default::default(),
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         robot: None,
         zone_label: Sourced::new(true, Source::Kept),

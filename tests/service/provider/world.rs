@@ -234,6 +234,8 @@ pub fn hetzner_at(
         token: SecretSource::fixed(Secret::new(&sandbox.projects().token)),
         network: sandbox.network().map(NetworkSelector::Id),
         metadata: None,
+        internal_ip_from: Default::default(),
+        label_prefixes: Default::default(),
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         robot: None,
         zone_label: Sourced::new(true, Source::Kept),

@@ -1,7 +1,7 @@
 //! Several Services on one load balancer: from the first to the last, joining and leaving, ports that two ask for, and
 //! namespaces.
 
-use crate::common::{self, wait_until};
+use crate::common::{self, Daemon, wait_until};
 use crate::sync::world::{
     FINALIZER, NO_RESYNC, OFTEN, SERVICE_UID, World, key, len, service, targets, text,
 };
@@ -97,16 +97,14 @@ impl Served {
                     if status(name).0 != ip {
                         continue;
                     }
-                    let spec = spec.as_array().unwrap().iter();
-                    let node_port = spec
-                        .filter(|one| one["port"] == *port)
-                        .map(|one| &one["nodePort"]);
-                    let node_port = node_port.cloned().next().unwrap();
+                    let mut spec = spec.as_array().unwrap().iter();
+                    let spec = spec.find(|one| one["port"] == *port).unwrap();
+                    let node_port = &spec["nodePort"];
                     let found = all.iter().find(|one| one["public_net"]["ipv4"]["ip"] == ip);
                     let is_served = found.is_some_and(|found| {
                         let mut ports = found["services"].as_array().unwrap().iter();
                         let is_it = |one: &Value| {
-                            one["listen_port"] == *port && one["destination_port"] == node_port
+                            one["listen_port"] == *port && one["destination_port"] == *node_port
                         };
                         ports.any(is_it) && !targets(found).is_empty()
                     });
@@ -307,6 +305,43 @@ fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
     drop(daemon);
     served.always();
     world.is_at_rest();
+}
+
+/// Without a type in the settings: which types there are is read for the new one.
+#[test]
+fn from_one_group_to_another() {
+    let mut world = World::new(1);
+    world.env = common::with(world.env, &[("HCLOUD_LOAD_BALANCERS_TYPE", "")]);
+    world.settle(&[]);
+    world.create("a", &[EDGE], &[80]);
+    world.settle(&[]);
+    let b = world.create("b", &[EDGE], &[443]);
+    world.settle(&[]);
+    let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
+    let own = |world: &World| {
+        let all = world.balancers();
+        let groups = all.iter().map(|one| text(&one["labels"][GROUP]));
+        let mut groups: Vec<String> = groups.collect();
+        groups.sort();
+        groups
+    };
+    world.annotate("b", "share", Some("front"));
+    world.settle(&[]);
+    assert_eq!(own(&world), ["default.edge", "default.front"]);
+    world.is_at_rest();
+    // Alone in its group it goes on to the next one.
+    world.annotate("b", "share", Some("back"));
+    let daemon = Daemon::start(&world.env, &[NO_RESYNC]);
+    wait_until("the next one", || {
+        own(&world) == ["default.back", "default.edge"]
+    });
+    drop(daemon);
+    world.is_at_rest();
+    assert_eq!(world.of_uid(&b).unwrap()["labels"][GROUP], "default.back");
+    served.always();
+    world.delete("b");
+    world.settle(&[]);
+    assert_eq!((world.service("b"), own(&world).len()), (None, 1));
 }
 
 /// The first try to add the port fails, and so the address stays until the next.

@@ -1,0 +1,394 @@
+//! What a node has from its server and what a person says of it: labels, private addresses, states. The binary against
+//! the sandbox.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::{
+    Daemon, Env, addresses, all_initialised, ccm, env, events, is_initialised, node, quiet,
+    wait_until, with, writes,
+};
+use sandbox::Sandbox;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use serde_json::{Value, json};
+
+const POOL: &str = "node.example.com/pool";
+const OWNED: &str = "instance.hetzner.cloud/server-labels";
+const ONCE: &[&str] = &["run", "--once"];
+/// A refresh every 200 ms.
+const OFTEN: &[&str] = &["--node-status-update-frequency=10s"];
+
+fn prefixes(sandbox: &Sandbox, prefixes: &str) -> Env {
+    with(
+        env(sandbox),
+        &[("HCLOUD_INSTANCES_LABEL_PREFIXES", prefixes)],
+    )
+}
+
+fn edit_server(sandbox: &Sandbox, name: &str, edit: impl FnOnce(&mut Value)) {
+    let servers = sandbox.cloud().servers(sandbox.project());
+    let server = servers
+        .iter()
+        .find(|server| server["name"] == name)
+        .unwrap();
+    sandbox
+        .cloud()
+        .edit_server(server["id"].as_u64().unwrap(), edit);
+}
+
+fn edit_node(sandbox: &Sandbox, name: &str, edit: impl FnMut(&mut Value)) {
+    assert!(sandbox.cluster().edit("nodes", None, name, edit));
+}
+
+/// Of a node: a label, or null.
+fn label(sandbox: &Sandbox, key: &str) -> Value {
+    node(sandbox, "worker-1")["metadata"]["labels"][key].clone()
+}
+
+#[test]
+fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() {
+    let sandbox = quiet(1);
+    edit_server(&sandbox, "worker-1", |server| {
+        server["labels"] = json!({
+            POOL: "gpu", "node.example.com/taint.gpu": "true_NoSchedule", "plain": "x", "example.org/other": "x",
+            "node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/control-plane": "",
+        });
+    });
+    let env = prefixes(
+        &sandbox,
+        "node.example.com/, node-role.kubernetes.io/worker",
+    );
+    let ran = ccm(&env, ONCE);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let expected = [
+        "PATCH /api/v1/nodes/worker-1/status",
+        "PATCH /api/v1/nodes/worker-1",
+        "POST /api/v1/namespaces/default/events",
+    ];
+    assert_eq!(
+        writes(&sandbox),
+        expected,
+        "no write more than without labels"
+    );
+    let worker = node(&sandbox, "worker-1");
+    let labels = worker["metadata"]["labels"].as_object().unwrap();
+    let from_server = labels
+        .keys()
+        .filter(|key| key.contains("example") || key.contains("role"));
+    let from_server: Vec<&String> = from_server.collect();
+    assert_eq!(from_server, ["node-role.kubernetes.io/worker", POOL]);
+    assert_eq!(
+        worker["metadata"]["annotations"][OWNED],
+        format!("node-role.kubernetes.io/worker=,{POOL}=gpu")
+    );
+    let taint = json!({ "key": "node.example.com/gpu", "value": "true", "effect": "NoSchedule" });
+    assert_eq!(worker["spec"]["taints"], json!([taint]));
+    sandbox.calls().clear();
+    assert_eq!(ccm(&env, ONCE).code, 0);
+    assert_eq!(writes(&sandbox), Vec::<String>::new());
+    // The prefix of the one is not listed any more, and no prefix at all is the default.
+    let ran = ccm(&prefixes(&sandbox, "node-role.kubernetes.io/worker"), ONCE);
+    assert!(
+        ran.stderr.contains(&format!("label {POOL}: removed (gpu)")),
+        "{ran:?}"
+    );
+    assert_eq!(writes(&sandbox).len(), 1);
+    assert_eq!(label(&sandbox, POOL), Value::Null);
+    assert_eq!(label(&sandbox, "node-role.kubernetes.io/worker"), "");
+}
+
+#[test]
+fn by_default_and_in_the_other_profile_no_label_of_the_server_is_read() {
+    for flags in [
+        &["run", "--once"][..],
+        &["run", "--once", "--cloud-provider=hcloud"],
+    ] {
+        let sandbox = quiet(1);
+        edit_server(&sandbox, "worker-1", |server| {
+            server["labels"] = json!({ POOL: "gpu" })
+        });
+        assert_eq!(ccm(&env(&sandbox), flags).code, 0);
+        assert_eq!(label(&sandbox, POOL), Value::Null);
+        assert_eq!(
+            node(&sandbox, "worker-1")["metadata"]["annotations"][OWNED],
+            Value::Null
+        );
+    }
+}
+
+#[test]
+fn the_daemon_keeps_labels_in_step_and_a_person_s_as_they_are() {
+    let sandbox = quiet(1);
+    let daemon = Daemon::start(&prefixes(&sandbox, "node.example.com/"), OFTEN);
+    wait_until("an initialised node", || all_initialised(&sandbox));
+    let set = |value: Option<&str>| {
+        edit_server(&sandbox, "worker-1", |server| match value {
+            Some(value) => server["labels"][POOL] = json!(value),
+            None => server["labels"] = json!({}),
+        });
+    };
+    let gets = |value: Value| wait_until("the label", || label(&sandbox, POOL) == value);
+    for value in ["gpu", "cpu"] {
+        set(Some(value));
+        gets(json!(value));
+    }
+    set(None);
+    gets(Value::Null);
+    set(Some("gpu"));
+    gets(json!("gpu"));
+    edit_node(&sandbox, "worker-1", |node| {
+        node["metadata"]["labels"][POOL] = json!("mine")
+    });
+    wait_until("it is the person's", || {
+        node(&sandbox, "worker-1")["metadata"]["annotations"][OWNED].is_null()
+    });
+    set(None);
+    let lists = || sandbox.calls().count(|call| call.path == "/v1/servers");
+    let enough = lists() + 3;
+    wait_until("three refreshes", || lists() >= enough);
+    assert_eq!(label(&sandbox, POOL), "mine", "{}", daemon.log());
+    let single = sandbox
+        .calls()
+        .count(|call| call.path.starts_with("/v1/servers/"));
+    assert_eq!(single, 0, "a list serves all");
+}
+
+/// However the answer is wrong, or the token: what is not known takes nothing away.
+#[test]
+fn a_wrong_answer_takes_no_label_away() {
+    let sandbox = quiet(2);
+    edit_server(&sandbox, "worker-1", |server| {
+        server["labels"] = json!({ POOL: "gpu" })
+    });
+    let env = prefixes(&sandbox, "node.example.com/");
+    assert_eq!(ccm(&env, ONCE).code, 0);
+    let before = sandbox.cluster().list("nodes", None);
+    type Change = fn(&mut Value);
+    let wrong: [(&str, Change); 4] = [
+        ("missing", |server| {
+            drop(server.as_object_mut().unwrap().remove("labels"))
+        }),
+        ("null", |server| server["labels"] = Value::Null),
+        ("a list", |server| server["labels"] = json!([])),
+        ("a number for a value", |server| {
+            server["labels"] = json!({ POOL: 1 })
+        }),
+    ];
+    for (what, change) in wrong {
+        let effect = Effect::changed(move |mut answer| {
+            let mut body: Value = serde_json::from_slice(&answer.body).unwrap();
+            body["servers"]
+                .as_array_mut()
+                .unwrap()
+                .iter_mut()
+                .for_each(change);
+            answer.body = body.to_string().into_bytes();
+            answer
+        });
+        sandbox.faults().add(Rule::new(effect).path("/v1/servers"));
+        let ran = ccm(&env, ONCE);
+        assert_eq!(ran.code, 1, "{what}: {ran:?}");
+        assert_eq!(sandbox.cluster().list("nodes", None), before, "{what}");
+        sandbox.faults().clear();
+    }
+    let foreign = with(env, &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)]);
+    ccm(&foreign, ONCE);
+    assert_eq!(
+        sandbox.cluster().list("nodes", None),
+        before,
+        "another project's token"
+    );
+}
+
+#[test]
+fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time() {
+    let sandbox = quiet(1);
+    let daemon = Daemon::start(&env(&sandbox), OFTEN);
+    wait_until("an initialised node", || all_initialised(&sandbox));
+    let log = || daemon.log();
+    let reported = || log().matches("(ServerImpaired)").count();
+    let ended = || log().matches("is as it should be again").count();
+    let change = |field: &'static str, value: Value| {
+        edit_server(&sandbox, "worker-1", |server| server[field] = value);
+    };
+    let refreshes = || {
+        let lists = || sandbox.calls().count(|call| call.path == "/v1/servers");
+        let enough = lists() + 3;
+        wait_until("three refreshes", || lists() >= enough);
+    };
+    let cases = [
+        (
+            "status",
+            json!("migrating"),
+            json!("running"),
+            "migrating",
+            "is being migrated",
+        ),
+        (
+            "status",
+            json!("rebuilding"),
+            json!("running"),
+            "rebuilding",
+            "is being rebuilt",
+        ),
+        (
+            "rescue_enabled",
+            json!(true),
+            json!(false),
+            "running,rescue",
+            "has its rescue system enabled",
+        ),
+        (
+            "locked",
+            json!(true),
+            json!(false),
+            "running,locked",
+            "is locked",
+        ),
+        (
+            "status",
+            json!("migrating"),
+            json!("running"),
+            "migrating",
+            "is being migrated",
+        ),
+    ];
+    for (number, (field, value, before, state, message)) in (1..).zip(cases) {
+        change(field, value);
+        wait_until("its report", || reported() == number);
+        refreshes();
+        assert_eq!(reported(), number, "once: {}", log());
+        daemon.logs(message);
+        let list = ccm(&env(&sandbox), &["node", "list"]).stdout;
+        assert!(list.contains(&format!(" {state} ")), "{list}");
+        for words in [&["node", "inspect", "worker-1"][..], &["status"]] {
+            let shown = ccm(&env(&sandbox), words).stdout;
+            let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(shown.contains(message), "{words:?}: {shown}");
+        }
+        change(field, before);
+        wait_until("its end", || ended() == number);
+    }
+    let events = events(&sandbox, "worker-1").into_iter();
+    let events = events.filter(|(reason, _)| reason == "ServerImpaired");
+    assert_eq!(events.count(), 4, "one for each message");
+    assert_eq!(
+        node(&sandbox, "worker-1")["spec"]["taints"],
+        Value::Null,
+        "no taint"
+    );
+}
+
+#[test]
+fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
+    let sandbox = common::builder()
+        .nodes(3)
+        .network("10.0.0.0/8")
+        .heartbeats(false)
+        .start();
+    let annotate = |name: &str, ip: &'static str| {
+        edit_node(&sandbox, name, |node| {
+            node["metadata"]["annotations"]["instance.hetzner.cloud/internal-ip"] = json!(ip);
+        });
+    };
+    annotate("worker-1", "100.64.0.7,fd00::7");
+    annotate("worker-2", "10.0.0.4");
+    annotate("worker-3", "10.0.0.4");
+    let ran = ccm(&env(&sandbox), ONCE);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(
+        addresses(&node(&sandbox, "worker-1")),
+        [
+            "Hostname worker-1",
+            "ExternalIP 203.0.113.1",
+            "InternalIP 100.64.0.7",
+            "InternalIP fd00::7"
+        ]
+    );
+    for name in ["worker-2", "worker-3"] {
+        assert!(!is_initialised(&node(&sandbox, name)), "both claim it");
+        assert_eq!(
+            events(&sandbox, name),
+            [("InvalidInternalIP".to_owned(), 1)]
+        );
+    }
+    // The address of its own server in the Network, which no other node claims any more.
+    annotate("worker-2", "100.64.0.8");
+    let ran = ccm(&env(&sandbox), ONCE);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let inspected = ccm(&env(&sandbox), &["node", "inspect", "worker-2"]).stdout;
+    let source =
+        "address InternalIP: 100.64.0.8\n      annotation instance.hetzner.cloud/internal-ip";
+    assert!(inspected.contains(source), "{inspected}");
+    for (ip, why) in [
+        ("10.0.0.4", "node \"worker-3\" has"),
+        ("203.0.113.2", "is an ExternalIP of the node as well"),
+        ("127.0.0.1", "is not the unicast IP address of a machine"),
+        (
+            "10.0.0.8,10.0.0.9",
+            "is not the unicast IP address of a machine",
+        ),
+        ("vpn", "is not the unicast IP address of a machine"),
+    ] {
+        let before = addresses(&node(&sandbox, "worker-2"));
+        annotate("worker-2", ip);
+        let ran = ccm(&env(&sandbox), &["node", "sync"]);
+        assert_eq!(ran.code, 1, "{ip}: {ran:?}");
+        assert!(ran.stdout.contains(why), "{ip}: {ran:?}");
+        assert_eq!(addresses(&node(&sandbox, "worker-2")), before, "{ip}");
+    }
+}
+
+#[test]
+fn private_nodes_have_no_external_ip_and_that_of_their_kubelet() {
+    let sandbox = common::builder()
+        .nodes(0)
+        .network("10.0.0.0/8")
+        .heartbeats(false)
+        .start();
+    let join = |name: &str, node_ip: Option<&str>| {
+        let spec = ServerSpec {
+            name: name.into(),
+            ..ServerSpec::default()
+        };
+        let server = sandbox.cloud().create_server(sandbox.project(), spec);
+        sandbox.register_node(NodeSpec {
+            name: name.into(),
+            server: Some(server),
+            node_ip: node_ip.map(str::to_owned),
+            ..NodeSpec::default()
+        });
+    };
+    join("vpn", Some("100.64.0.7"));
+    join("pair", Some("fd7a::1,100.64.0.8"));
+    let none = with(
+        env(&sandbox),
+        &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "none")],
+    );
+    let ran = ccm(&none, ONCE);
+    assert!(
+        ran.code == 1
+            && ran
+                .stderr
+                .contains("100.64.0.7 is not an address of server"),
+        "{ran:?}"
+    );
+    let kubelet = with(none, &[("HCLOUD_INSTANCES_INTERNAL_IP_FROM", "kubelet")]);
+    let ran = ccm(&kubelet, ONCE);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!ran.stderr.contains("NoAddress"), "{ran:?}");
+    assert_eq!(
+        addresses(&node(&sandbox, "vpn")),
+        ["InternalIP 100.64.0.7", "Hostname vpn"]
+    );
+    assert_eq!(
+        addresses(&node(&sandbox, "pair")),
+        [
+            "InternalIP fd7a::1",
+            "InternalIP 100.64.0.8",
+            "Hostname pair"
+        ]
+    );
+}

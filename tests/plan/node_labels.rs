@@ -1,0 +1,321 @@
+//! Labels that nodes have from their servers: whose a label is, what is never touched, and any history of both sides.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common::memory::Memory;
+use crate::common::random::Random;
+use crate::node::{applied, new_node, node, plan_all, reasons, server};
+use ccm::controllers::node::{Change, NodePlan};
+use ccm::kube::Node;
+use ccm::provider::{Instance, LabelPrefixes, NodeAddress, Reason, SERVER_LABELS, Source};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const POOL: &str = "node.example.com/pool";
+
+type Pairs = BTreeMap<String, String>;
+
+/// The server, with those of its labels that are allowed.
+fn cloud(labels: &[(&str, &str)], prefixes: &[&str]) -> Memory {
+    let prefixes = prefixes.iter().map(|prefix| (*prefix).to_owned());
+    let label_prefixes = LabelPrefixes(prefixes.collect());
+    let labels = labels.iter().filter(|(key, _)| label_prefixes.allow(key));
+    let labels = labels.map(|(key, value)| ((*key).into(), (*value).into()));
+    Memory {
+        instances: vec![Instance {
+            labels: labels.collect(),
+            ..server(1, "a")
+        }],
+        label_prefixes,
+        ..Memory::default()
+    }
+}
+
+/// Initialised, with its address.
+fn initialised(labels: Value, remembered: Option<&str>) -> Node {
+    let address = NodeAddress::new(ccm::provider::AddressKind::ExternalIP, "203.0.113.2");
+    node(
+        "a",
+        json!({
+            "metadata": { "labels": labels, "annotations": { SERVER_LABELS: remembered.unwrap_or_default() } },
+            "spec": { "providerID": "memory://1" },
+            "status": { "addresses": [address] },
+        }),
+    )
+}
+
+fn plan_one(node: &Node, cloud: &Memory) -> NodePlan {
+    plan_all(std::slice::from_ref(node), cloud).remove(0)
+}
+
+/// In steady state nothing is written.
+fn plan_and_apply(node: &Node, cloud: &Memory) -> Node {
+    let after = applied(&plan_one(node, cloud));
+    assert_eq!(plan_one(&after, cloud).changes, vec![], "{after:?}");
+    after
+}
+
+#[test]
+fn a_label_is_the_server_s_when_it_is_as_it_was_set() {
+    // Rule; the server's label; the node's; as it was set → the node's, and what is remembered.
+    #[rustfmt::skip] // A case is a line.
+    #[allow(clippy::type_complexity)]
+    let cases: [(&str, Option<&str>, Option<&str>, Option<&str>, Option<&str>, Option<&str>); 14] = [
+        ("nothing is wanted",           None,      None,      None,      None,      None),
+        ("it is set",                   Some("a"), None,      None,      Some("a"), Some("a")),
+        ("an empty value is one",       Some(""),  None,      None,      Some(""),  Some("")),
+        ("it follows the server's",     Some("b"), Some("a"), Some("a"), Some("b"), Some("b")),
+        ("it is removed",               None,      Some("a"), Some("a"), None,      None),
+        ("nothing differs",             Some("a"), Some("a"), Some("a"), Some("a"), Some("a")),
+        ("it is set again",             Some("a"), None,      Some("a"), Some("a"), Some("a")),
+        ("both removed it",             None,      None,      Some("a"), None,      None),
+        ("it was there before",         Some("a"), Some("x"), None,      Some("x"), None),
+        ("with the same value",         Some("a"), Some("a"), None,      Some("a"), None),
+        ("and stays",                   None,      Some("a"), None,      Some("a"), None),
+        ("a person changed it",         Some("a"), Some("x"), Some("a"), Some("x"), None),
+        ("before the server's changed", Some("b"), Some("b"), Some("a"), Some("b"), None),
+        ("before it was removed",       None,      Some("x"), Some("a"), Some("x"), None),
+    ];
+    for (rule, wanted, have, remembered, expected, remembered_then) in cases {
+        let labels: Vec<(&str, &str)> = wanted.iter().map(|value| (POOL, *value)).collect();
+        let cloud = cloud(&labels, &["node.example.com/"]);
+        let remembered = remembered.map(|value| format!("{POOL}={value}"));
+        let labels = have.map_or(json!({}), |value| json!({ POOL: value }));
+        let after = plan_and_apply(&initialised(labels, remembered.as_deref()), &cloud);
+        assert_eq!(after.metadata.labels.get(POOL), expected, "{rule}");
+        let remembered = remembered_then.map(|value| format!("{POOL}={value}"));
+        let have = after.metadata.annotations.get(SERVER_LABELS);
+        assert_eq!(
+            have.filter(|text| !text.is_empty()),
+            remembered.as_deref(),
+            "{rule}"
+        );
+    }
+}
+
+#[test]
+fn they_are_set_with_the_patch_that_removes_the_taint_and_taints_only_then() {
+    let labels = [
+        (POOL, "gpu"),
+        ("node.example.com/taint.dedicated", "gpu_NoSchedule"),
+        ("node.example.com/taint.plain", "NoExecute"),
+        ("node.example.com/taint.there", "PreferNoSchedule"),
+        ("node.example.com/taint.wrong", "Never"),
+        ("node.example.com/taint.long", "a_b_NoSchedule"),
+        ("example.org/not-listed", "x"),
+    ];
+    let cloud = cloud(&labels, &["node.example.com/"]);
+    let mut new = new_node("a");
+    let there =
+        json!({ "key": "node.example.com/there", "value": "own", "effect": "PreferNoSchedule" });
+    new.spec
+        .taints
+        .push(serde_json::from_value(there.clone()).unwrap());
+    let plan = plan_one(&new, &cloud);
+    let [
+        Change::SetAddresses { .. },
+        Change::Update {
+            labels,
+            annotations,
+            taints,
+            ..
+        },
+    ] = plan.changes.as_slice()
+    else {
+        panic!("{:?}", plan.changes)
+    };
+    let of_server: Vec<_> = labels
+        .iter()
+        .filter(|(key, _)| key.contains("example"))
+        .collect();
+    assert_eq!(of_server, [(&POOL.to_owned(), &Some("gpu".to_owned()))]);
+    assert_eq!(annotations[SERVER_LABELS], Some(format!("{POOL}=gpu")));
+    let taint = |key, value, effect| json!({ "key": key, "value": value, "effect": effect });
+    assert_eq!(
+        serde_json::to_value(taints).unwrap(),
+        json!([
+            there,
+            taint("node.example.com/dedicated", "gpu", "NoSchedule"),
+            taint("node.example.com/long", "a_b", "NoSchedule"),
+            json!({ "key": "node.example.com/plain", "effect": "NoExecute" }),
+        ])
+    );
+    assert_eq!(reasons(&plan), [Reason::InvalidServerLabel]);
+    let field = plan
+        .fields()
+        .find(|field| field.field == format!("label {POOL}"));
+    let source = Source::server_because("labels", "HCLOUD_INSTANCES_LABEL_PREFIXES");
+    assert_eq!(field.unwrap().source, source);
+    // A person removes a taint of the running node: it does not come back.
+    let mut after = applied(&plan);
+    after.spec.taints.clear();
+    assert_eq!(plan_one(&after, &cloud).changes, vec![]);
+}
+
+#[test]
+fn a_prefix_that_is_not_listed_any_more_takes_its_labels_along() {
+    let labels = [
+        (POOL, "gpu"),
+        ("example.org/rack", "r1"),
+        ("node-role.kubernetes.io/worker", ""),
+    ];
+    let all = [
+        "node.example.com/",
+        "example.org/rack",
+        "node-role.kubernetes.io/worker",
+    ];
+    let start = initialised(json!({}), None);
+    let with_all = plan_and_apply(&start, &cloud(&labels, &all));
+    assert_eq!(with_all.metadata.labels.iter().count(), 3);
+    let with_one = plan_and_apply(&with_all, &cloud(&labels, &all[1..2]));
+    // Kubernetes keeps kubelets from its own domains, and we do not remove on a kubelet's word.
+    let left: Vec<_> = with_one.metadata.labels.iter().collect();
+    assert_eq!(
+        left,
+        [
+            ("example.org/rack", "r1"),
+            ("node-role.kubernetes.io/worker", "")
+        ]
+    );
+    let annotation = with_one.metadata.annotations.get(SERVER_LABELS);
+    assert_eq!(annotation, Some("example.org/rack=r1"));
+}
+
+/// A kubelet may write any annotation of its own node.
+#[test]
+fn an_annotation_that_claims_other_labels_removes_none_of_kubernetes() {
+    let labels = json!({
+        "kubernetes.io/hostname": "a", "node-role.kubernetes.io/control-plane": "",
+        "node-restriction.kubernetes.io/secure": "true", "node.kubernetes.io/exclude-from-external-load-balancers": "",
+        "plain": "x",
+    });
+    let claims = "kubernetes.io/hostname=a,node-role.kubernetes.io/control-plane=,plain=x,=,a/b,\
+                  node-restriction.kubernetes.io/secure=true,x.k8s.io/y=z,\
+                  node.kubernetes.io/exclude-from-external-load-balancers=,…";
+    let start = initialised(labels, Some(claims));
+    let after = plan_and_apply(&start, &cloud(&[(POOL, "gpu")], &["node.example.com/"]));
+    let count = |node: &Node| node.metadata.labels.iter().count();
+    assert_eq!(count(&after), count(&start) + 1);
+    let annotation = after.metadata.annotations.get(SERVER_LABELS);
+    assert_eq!(annotation, Some(format!("{POOL}=gpu").as_str()));
+}
+
+#[test]
+fn more_labels_than_are_taken_and_invalid_ones_leave_the_node_as_it_is() {
+    let start = initialised(json!({ POOL: "gpu" }), Some(&format!("{POOL}=gpu")));
+    let many: Vec<String> = (0..17).map(|n| format!("node.example.com/n-{n}")).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|key| (key.as_str(), "x")).collect();
+    let long = format!("{}.example.com/x", "a".repeat(230));
+    let long: Vec<String> = (0..9).map(|n| format!("{long}{n}")).collect();
+    let long: Vec<(&str, &str)> = long.iter().map(|key| (key.as_str(), "x")).collect();
+    let [domain, _] = long[0].0.split('/').collect::<Vec<_>>()[..] else {
+        panic!()
+    };
+    let domain = format!("{domain}/");
+    let too_long = "x".repeat(64);
+    for labels in [
+        &many[..],
+        &long[..],
+        &[(POOL, "not valid")],
+        &[(POOL, &too_long)],
+    ] {
+        let plan = plan_one(&start, &cloud(labels, &["node.example.com/", &domain]));
+        assert_eq!(
+            (plan.changes.len(), reasons(&plan)),
+            (0, vec![Reason::InvalidServerLabel]),
+            "{labels:?}"
+        );
+    }
+    let plan = plan_one(&start, &cloud(&many[..16], &["node.example.com/"]));
+    assert_eq!((plan.changes.len(), reasons(&plan)), (1, vec![]));
+}
+
+#[test]
+fn a_server_that_is_not_known_takes_no_label_away() {
+    let start = initialised(json!({ POOL: "gpu" }), Some(&format!("{POOL}=gpu")));
+    let mut twin = start.clone();
+    twin.metadata.name = "b".into();
+    let mut with_taint = start.clone();
+    with_taint.metadata.annotations = [
+        (SERVER_LABELS, format!("{POOL}=gpu")),
+        (ccm::provider::PROVIDED_NODE_IP, "192.0.2.1".to_owned()),
+    ]
+    .into_iter()
+    .collect();
+    let empty = Memory::default();
+    let known = cloud(&[(POOL, "gpu")], &["node.example.com/"]);
+    for (what, nodes, cloud) in [
+        ("no server at all", vec![start.clone()], &empty),
+        ("a server of two nodes", vec![start, twin], &known),
+        ("addresses that can't be computed", vec![with_taint], &known),
+    ] {
+        for plan in plan_all(&nodes, cloud) {
+            assert_eq!(plan.changes, vec![], "{what}");
+        }
+    }
+}
+
+#[test]
+fn any_history_ends_with_the_server_s_labels_and_all_of_the_person_s() {
+    let keys = [
+        POOL,
+        "node.example.com/zone",
+        "example.org/rack",
+        "topology.kubernetes.io/rack",
+    ];
+    let prefixes = [
+        "node.example.com/",
+        "example.org/rack",
+        "topology.kubernetes.io/rack",
+    ];
+    let values = ["", "a", "b"];
+    for seed in 0..3_000 {
+        let mut random = Random::new(seed);
+        let (mut of_server, mut ours) = (Pairs::new(), Pairs::new());
+        let mut node = match random.percent(50) {
+            true => new_node("a"),
+            false => initialised(json!({}), None),
+        };
+        for step in 0..30 {
+            let (key, value) = (*random.pick(&keys), *random.pick(&values));
+            let labels = node
+                .metadata
+                .labels
+                .iter()
+                .map(|(k, v)| (k.to_owned(), v.to_owned()));
+            let mut labels: Pairs = labels.collect();
+            match random.below(5) {
+                0 => drop(of_server.insert(key.into(), value.into())),
+                1 => drop(of_server.remove(key)),
+                2 => drop(labels.insert(key.into(), value.into())),
+                3 => drop(labels.remove(key)),
+                _ => {
+                    let of_server: Vec<_> = of_server.iter().map(|(k, v)| (&**k, &**v)).collect();
+                    let after = plan_and_apply(&node, &cloud(&of_server, &prefixes));
+                    // What a person set since, or had before, is the person's.
+                    let person = labels
+                        .iter()
+                        .filter(|(key, value)| ours.get(*key) != Some(value));
+                    let mut expected: Pairs = person.map(|(k, v)| (k.clone(), v.clone())).collect();
+                    ours.clear();
+                    for (key, value) in &of_server {
+                        if !expected.contains_key(*key) {
+                            ours.insert((*key).into(), (*value).into());
+                        }
+                    }
+                    expected.extend(ours.clone());
+                    let have = after
+                        .metadata
+                        .labels
+                        .iter()
+                        .filter(|(key, _)| keys.contains(key));
+                    let have: Pairs = have.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+                    expected.retain(|key, _| keys.contains(&key.as_str()));
+                    assert_eq!(have, expected, "seed {seed}, step {step}");
+                    node = after;
+                    continue;
+                }
+            }
+            node.metadata.labels = labels.into_iter().collect();
+        }
+    }
+}
