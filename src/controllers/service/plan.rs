@@ -112,9 +112,9 @@ pub(super) fn plan_for(
             }
             let wanted = hold_back_unsure(&mut plan.cloud, has);
             plan.status = wanted.filter(|wanted| wanted != has);
-            // Make before break: where the new one is held back, or not all of it is there, the old one stays.
+            // Make before break: where the new one is held back, the old one stays.
             let is_made = plan.cloud.found.is_some() || !plan.cloud.changes.is_empty();
-            if !is_made || plan.cloud.is_unfinished || !plan.cloud.held_back.is_empty() {
+            if !is_made || !plan.cloud.held_back.is_empty() {
                 plan.cloud.leaves.clear();
             }
             if plan.writes_before_leaving() == 0 {
