@@ -323,14 +323,14 @@ pub(super) fn asks_for(balancer: &LoadBalancer, service: &Service) -> bool {
     balancer.labels.get(ADOPT) == Some(&names::service_value(service))
 }
 
-/// An operator's label asks for this one, but the Service has another.
+/// An operator's label asks for this one, but the Service has another. Not for one that it leaves.
 pub(super) fn asked_too_late<'a>(
     balancers: &'a [LoadBalancer],
     service: &Service,
     own: &LoadBalancer,
 ) -> Option<&'a LoadBalancer> {
     let mut others = balancers.iter().filter(|one| one.id != own.id);
-    others.find(|one| asks_for(one, service))
+    others.find(|one| asks_for(one, service) && uids(one).all(|uid| *uid != service.uid))
 }
 
 /// This cluster had made it, or adopted it, for a Service of this name, which does not exist any more.

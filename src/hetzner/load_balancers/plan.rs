@@ -140,8 +140,9 @@ impl provider::Snapshot for Snapshot {
             if parser.problems.is_empty() {
                 self.leave_others(&mut plan, &context, there, &mut parser);
             }
-            // Until all of it is there the former one serves it.
-            if plan.is_unfinished {
+            // Until it can serve all ports the former one does. A node that can't be a target may stay so for ever.
+            let has_targets = there.is_some_and(|there| !there.targets.is_empty());
+            if waits || (plan.is_unfinished && !has_targets) {
                 plan.leaves.clear();
             }
             if plan.moves && waits {
@@ -216,7 +217,7 @@ impl provider::Snapshot for Snapshot {
         plan
     }
 
-    fn assigned(&self, id: u64, service: &Service) -> Option<Assigned> {
+    fn assigned(&self, id: u64, service: &Service, cluster: &Cluster) -> Option<Assigned> {
         let mut observed = self.observed.clone();
         let balancer = observed.balancers.iter_mut().find(|one| one.id == id)?;
         let is_released = balancer.labels.get(RELEASED) == Some(&service.uid);
@@ -228,8 +229,8 @@ impl provider::Snapshot for Snapshot {
         };
         let name = |label| format!("label {label} of load balancer {}", balancer.shown());
         // Of one that others use too only an annotation makes the Service's.
-        let has = |label: &str| balancer.labels.contains_key(label);
-        let is_joint = has(EXTERNAL) || has(GROUP) && uids(balancer).any(|uid| *uid != service.uid);
+        let is_joint = balancer.labels.contains_key(EXTERNAL)
+            || is_used_by_others(balancer, &service.uid, cluster);
         let set = match is_joint {
             true => Description::new(Verb::Remove, name(RELEASED), ""),
             false => Description::value(name(ADOPT), None, Some(&value)),

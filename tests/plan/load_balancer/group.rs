@@ -3,14 +3,14 @@
 
 use crate::load_balancer::model::{apply, fresh};
 use crate::load_balancer::random::Random;
-use crate::load_balancer::support::{World, lines, port, word, words};
+use crate::load_balancer::support::{World, lines, node, port, word, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
     CREATED, EXTERNAL, GROUP, Listener, LoadBalancer, PORT, PortField, RELEASED, Reference,
     SERVICE_UID, TARGETS_BEFORE, Target,
 };
-use ccm::provider::{Change, LoadBalancerPlan, Reason, Service, ServicePort};
+use ccm::provider::{Change, LoadBalancerPlan, OfferedNode, Reach, Reason, Service, ServicePort};
 use jiff::Timestamp;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -896,6 +896,25 @@ fn who_waits_for_a_certificate_keeps_its_own_load_balancer() {
     cluster.world.issue();
     cluster.settle();
     assert_eq!(cluster.ports(SHARED), owned(&[(80, "a"), (443, "b")]));
+    assert_eq!(cluster.world.state.balancers.len(), 1);
+}
+
+#[test]
+fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
+    let mut cluster = Cluster::new();
+    cluster.add("a", 3, &[80], &[("share", "edge")]);
+    cluster.add("b", 2, &[443], &[]);
+    cluster.settle();
+    cluster.world.nodes.push(OfferedNode {
+        reach: Reach::By {
+            has_public_ipv4: false,
+            networks: Vec::new(),
+        },
+        ..node(9)
+    });
+    cluster.set("b", "share", Some("edge"));
+    cluster.settle();
+    assert!(cluster.plan("b").is_unfinished, "of node 9");
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
