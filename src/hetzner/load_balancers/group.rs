@@ -314,8 +314,11 @@ pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cl
         || groups.any(|(key, all)| match key.strip_prefix(OF_EXTERNAL) {
             Some(name) => {
                 let mut all = all.iter();
-                names.iter().any(|one| one == name)
-                    && all.any(|one| one.uid != uid && is_allowed(balancer, one))
+                // One without a port there needs none of our targets.
+                let is_served = |one: &Service| {
+                    one.uid != uid && is_allowed(balancer, one) && is_in_status(one, balancer)
+                };
+                names.iter().any(|one| one == name) && all.any(is_served)
             }
             None => Share::parse(key, "").is_ok_and(|share| {
                 Some(&share.label()) == of_group && share.members(all).any(|one| one.uid != uid)
