@@ -350,7 +350,9 @@ pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cl
     let mut on_ports = labelled_ports(balancer);
     let keys = external_keys(balancer);
     let mut asking = keys.iter().filter_map(|key| cluster.groups.get(key));
-    let is_asking = |one: &Service| one.uid != uid && is_allowed(balancer, one);
+    // One without a port there needs none of our targets.
+    let is_asking =
+        |one: &Service| one.uid != uid && is_allowed(balancer, one) && is_in_status(one, balancer);
     let is_shared = |group: &String| {
         cluster.groups.iter().any(|(key, all)| {
             Share::parse(key, "").is_ok_and(|share| {

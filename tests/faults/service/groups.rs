@@ -522,9 +522,12 @@ impl Watch {
                 });
                 user.map(|one| format!("port {port} is served for {}", name_of(one)))
             }
-            (_, Some("add_service")) => owner(&balancer, port)
-                .is_null()
-                .then(|| format!("port {port} comes before its label")),
+            (_, Some("add_service")) => {
+                // It may be Terraform that came between the two.
+                let is_lost = is_theirs && self.seen.lock().unwrap().terraform;
+                let is_first = owner(&balancer, port).is_null() && !is_lost;
+                is_first.then(|| format!("port {port} comes before its label"))
+            }
             (_, Some("update_service")) => {
                 let to = &body["destination_port"];
                 let of_other = self.of_both(|one| {
