@@ -217,7 +217,8 @@ fn a_long_tick_is_no_death() {
     sandbox
         .faults()
         .add(Rule::new(slow).half(Half::Kubernetes).writes());
-    let (_daemon, address) = start(&sandbox, "0.05", &[]);
+    let one_by_one = &["--concurrent-node-syncs=1"];
+    let (_daemon, address) = start(&sandbox, "0.05", one_by_one);
     let begun = Instant::now();
     wait_until("initialised nodes", || {
         assert_eq!(get(address, "/livez"), ok());
