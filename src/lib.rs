@@ -43,6 +43,7 @@
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
 //! | how old a list may be that a plan rests on | `controllers/node/mod.rs`, `lifecycle/observe.rs`, `service/sync.rs`, `route/sync.rs` |
 //! | an interval is scaled and passed on | `cli/wire.rs` |
+//! | several nodes are written at the same time | `controllers/parallel.rs` |
 //! | a conflict (409) | `kube::retry_on_conflict`; a Service that changed meanwhile is planned again (`controllers/service/sync.rs`) |
 //!
 //! # The shape of a controller
@@ -57,10 +58,12 @@
 //! | term | meaning |
 //! |---|---|
 //! | *action* | a change that Hetzner carries out after it was requested; it has a number and an end |
-//! | *adopted*, *released* | an existing load balancer became a Service's; it stays without what the Service had on it |
+//! | *adopted*, *released* | an existing load balancer became a Service's; it stays, and is not a Service's any more |
 //! | *execution* | the ordered changes of one object that are being made |
+//! | *external* | a load balancer that another owner made, and on which Services have ports |
 //! | *finding* | something a plan reports about an object; it becomes a log line, an event and a metric |
 //! | *gate* | the question before each write: does the lease still fit, is the process to end, is it a dry run |
+//! | *group* | Services that share one load balancer |
 //! | *held back* | a change that only the default of a setting asks for, which a shell may not know |
 //! | *offered node* | a node that may become a target |
 //! | *orphan* | a load balancer of this cluster whose Service does not exist |

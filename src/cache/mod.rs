@@ -61,6 +61,8 @@ pub struct Apis {
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     pub nodes: NodeCache,
+    /// `--concurrent-node-syncs`: how many nodes are written at the same time.
+    pub concurrent_nodes: usize,
     instances: Cached<Vec<Instance>>,
     dedicated: Cached<Vec<Instance>>,
     services: Cached<Vec<Arc<kube::Service>>>,
@@ -85,6 +87,7 @@ impl Apis {
             kube,
             provider,
             recorder: Recorder::new(time_scale),
+            concurrent_nodes: 1,
             instances: Cached::default(),
             dedicated: Cached::default(),
             services: Cached::default(),

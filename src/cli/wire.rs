@@ -14,6 +14,9 @@ use std::path::Path;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
+/// Each is a thread with a connection.
+const WRITERS_AT_MOST: u32 = 100;
+
 /// Before a read is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(250);
 
@@ -95,6 +98,7 @@ pub(super) fn apis(
 
 pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> Apis {
     let mut apis = Apis::new(kube, Box::new(provider), settings.test_time_scale.value);
+    apis.concurrent_nodes = settings.concurrent_node_syncs.value.min(WRITERS_AT_MOST) as usize;
     apis.keep_dedicated_for(scaled(settings, settings.robot_cache_timeout.value));
     apis
 }

@@ -10,6 +10,7 @@ mod executor;
 pub mod lifecycle;
 mod matching;
 pub mod node;
+mod parallel;
 mod report;
 pub mod route;
 pub mod service;

@@ -93,6 +93,9 @@ impl Sessions {
 /// the idle time-outs of both APIs.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// As many as were used at the same time are kept, or each of many writers would connect for each of its writes.
+const IDLE_AT_MOST: usize = 100;
+
 /// `tls` is what of the settings' is in force now.
 fn api_agent(settings: &Settings, tls: &Tls) -> ureq::Agent {
     let proxy = settings.proxies.tunnel(&settings.base, tls);
@@ -109,8 +112,8 @@ fn agent(proxy: Option<Tunnel>, connect_timeout: Duration, tls: &Tls) -> ureq::A
         .user_agent(USER_AGENT)
         .input_buffer_size(BUFFER_BYTES)
         .output_buffer_size(BUFFER_BYTES)
-        .max_idle_connections(2)
-        .max_idle_connections_per_host(2)
+        .max_idle_connections(IDLE_AT_MOST)
+        .max_idle_connections_per_host(IDLE_AT_MOST)
         .max_idle_age(IDLE)
         .timeout_connect(Some(connect_timeout))
         .build();

@@ -29,6 +29,11 @@ pub fn install(heartbeat: Arc<Heartbeat>) {
     OWN.set(Some(heartbeat));
 }
 
+/// The calling thread's, for a thread that works for it.
+pub fn installed() -> Option<Arc<Heartbeat>> {
+    OWN.with_borrow(Option::clone)
+}
+
 /// The calling thread does its work.
 pub fn beat() {
     pause(Duration::ZERO);

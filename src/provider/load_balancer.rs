@@ -75,7 +75,7 @@ pub trait Snapshot: Send + Sync {
 
     /// What is there once an operator has said that this Service is to have this load balancer, and the change that
     /// says it, where that was not said before. None: there is no such load balancer. Pure.
-    fn assigned(&self, id: u64, service: &Service) -> Option<Assigned>;
+    fn assigned(&self, id: u64, service: &Service, cluster: &Cluster) -> Option<Assigned>;
 
     /// How each load balancer of these Services is used, and what its health checks say. Pure.
     fn health(&self, services: &HashSet<&str>) -> Vec<(BalancerUse, BalancerHealth)>;

@@ -36,7 +36,7 @@ pub const DROP_IN_FLAGS: &[(&str, Use)] = &[
     ("cluster-cidr", Honoured),
     ("cluster-name", Honoured),
     ("concurrent-node-status-updates", WithValue),
-    ("concurrent-node-syncs", WithValue),
+    ("concurrent-node-syncs", Honoured),
     ("concurrent-service-syncs", Honoured),
     ("configure-cloud-routes", Honoured),
     ("contention-profiling", Switch),

@@ -479,6 +479,16 @@ settings! {
     }
 
     // At least 1.
+    CONCURRENT_NODE_SYNCS concurrent_node_syncs: u32 = parsed(count) => {
+        flags: &["concurrent-node-syncs"],
+        kind: Kind::Integer,
+        default: Some("5"),
+        help: "How many nodes are written at the same time, 100 at most: new nodes, taints of nodes \
+               whose server is off, conditions of routes.",
+        ..Setting::of(Group::Controllers, &[Command::Run, Command::NodeSync, Command::RouteSync])
+    }
+
+    // At least 1.
     CONCURRENT_SERVICE_SYNCS concurrent_service_syncs: u32 = parsed(count) => {
         flags: &["concurrent-service-syncs"],
         kind: Kind::Integer,

@@ -1,18 +1,27 @@
 //! Nodes that come: how long they wait, and what they cost.
 
 use crate::NODE_BYTES;
-use crate::common::{Daemon, env, is_initialised, is_lease, node, quiet, wait_until, with};
+use crate::common::{
+    Daemon, builder, env, is_initialised, is_lease, node, quiet, wait_at_most, wait_until, with,
+};
 use crate::figure::Figure;
 use sandbox::calls::Call;
+use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::{Half, Sandbox};
 use std::time::{Duration, Instant};
 
 const SERVERS_A_PAGE: usize = 50;
+/// A thousand nodes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 const READY_SECONDS: f64 = 0.3;
 /// Beside one interval.
 const INITIALISED_SECONDS: f64 = 1.0;
 const STARTS: usize = 5;
+/// What a write takes on a real API server.
+const WRITE: Duration = Duration::from_millis(5);
+/// Of the time that one writer needs.
+const PERCENT_OF_ONE_WRITER: f64 = 50.0;
 /// Registrations, each at another moment of an interval.
 const MOMENTS: u32 = 10;
 
@@ -20,6 +29,7 @@ pub fn all() -> Vec<Figure> {
     let mut figures = vec![start_to_ready(), registered_to_initialised()];
     figures.extend(together(100));
     figures.extend(together(1000));
+    figures.extend(beside_one_writer());
     figures
 }
 
@@ -68,9 +78,33 @@ fn registered_to_initialised() -> Figure {
     .at_most(limit)
 }
 
-/// So many servers, a daemon that has seen that there are no nodes yet, then all their nodes at once.
-pub fn together(nodes: usize) -> Vec<Figure> {
-    let sandbox = Sandbox::builder()
+/// The time that 1,000 nodes need with the default of `--concurrent-node-syncs`, as a part of what one writer needs.
+fn beside_one_writer() -> [Figure; 2] {
+    let time = |args: &[&str]| {
+        let (sandbox, ids) = servers(1000);
+        let is_real = sandbox.cluster().is_real();
+        if !is_real {
+            let of_a_node = Rule::new(Effect::Slow(WRITE)).method("PATCH");
+            sandbox.faults().add(of_a_node.half(Half::Kubernetes));
+        }
+        registered(&sandbox, &ids, args).1
+    };
+    let (all, one) = (time(&[]), time(&["--concurrent-node-syncs=1"]));
+    let title = |what: &str| format!("1000 nodes at once, a write takes 5 ms: {what}");
+    let part = Figure::percent(
+        title("of that"),
+        all.as_millis() as usize,
+        one.as_millis() as usize,
+    );
+    [
+        Figure::seconds(title("one writer"), one),
+        part.at_most(PERCENT_OF_ONE_WRITER),
+    ]
+}
+
+/// So many servers, whose nodes do not exist yet.
+fn servers(nodes: usize) -> (Sandbox, Vec<u64>) {
+    let sandbox = builder()
         .nodes(0)
         .node_bytes(NODE_BYTES)
         .heartbeats(false)
@@ -82,14 +116,28 @@ pub fn together(nodes: usize) -> Vec<Figure> {
     let ids: Vec<u64> = (1..=nodes)
         .map(|n| sandbox.cloud().create_server(sandbox.project(), server(n)))
         .collect();
-    let daemon = Daemon::start(&real_time(&sandbox), &["--node-sync-interval=1s"]);
-    first_look(&sandbox);
+    (sandbox, ids)
+}
+
+/// A daemon that has seen that there are no nodes yet, then all of them at once; the time from then until all are
+/// initialised.
+fn registered(sandbox: &Sandbox, ids: &[u64], args: &[&str]) -> (Daemon, Duration) {
+    let args = [&["--node-sync-interval=1s"], args].concat();
+    let daemon = Daemon::start(&real_time(sandbox), &args);
+    first_look(sandbox);
     let begun = Instant::now();
-    sandbox.register_nodes_of(&ids);
+    sandbox.register_nodes_of(ids);
+    wait_at_most(PATIENCE, "all nodes", || {
+        sandbox.calls().count(is_commit) == ids.len()
+    });
+    (daemon, begun.elapsed())
+}
+
+pub fn together(nodes: usize) -> Vec<Figure> {
+    let (sandbox, ids) = servers(nodes);
+    let (daemon, took) = registered(&sandbox, &ids, &[]);
     let count = |such: fn(&Call) -> bool| sandbox.calls().count(such);
-    wait_until("all nodes", || count(is_commit) == nodes);
-    let took = begun.elapsed();
-    wait_until("all events", || count(is_event) == nodes);
+    wait_at_most(PATIENCE, "all events", || count(is_event) == nodes);
 
     let hetzner_calls = count(|call| call.half == Half::Hetzner);
     let kubernetes_calls = count(|call| {

@@ -116,7 +116,7 @@ fn usage() {
     check(&sandbox, &env(&sandbox), &[
         (&["nodes"], &[], 2, "unknown command \"nodes\"; did you mean node?\nSee ccm help."),
         (&["get", "nodes"], &[], 2, "unknown command \"get nodes\"; there is run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
-        (&["lb", "ls"], &[], 2, "unknown command \"lb ls\"; there is lb list, lb inspect, lb sync\nSee ccm help."),
+        (&["lb", "ls"], &[], 2, "unknown command \"lb ls\"; there is lb list, lb inspect, lb sync, lb adopt, lb release\nSee ccm help."),
         (&["nod", "list"], &[], 2, "unknown command \"nod list\"; did you mean node?\nSee ccm help."),
         (&["node", "delete", "worker-1"], &[], 2, "unknown command \"node delete\"; there is node list, node inspect, node sync\nSee ccm help."),
         (&["lb", "-once"], &[], 2, "-once needs a whole command: lb list, lb inspect, lb sync, lb adopt or lb release"),

@@ -170,10 +170,17 @@ fn groups_and_external_ones_are_shown() {
     see(&["lb", "list"]);
     see(&["lb", "sync", "--dry-run"]);
     see(&["lb", "inspect", "default/refused"]);
-    snapshot("lb-groups.txt", &text);
     let doctor = seen(&sandbox, &["doctor"]);
     fits(&doctor);
     assert!(!doctor.contains("whatever the status says"), "{doctor}");
+    // Deleted: one leaves its group, one the external one.
+    for name in ["api", "mqtt"] {
+        sandbox.cluster().delete("services", Some("shop"), name);
+    }
+    see(&["lb", "list", "-n", "shop"]);
+    see(&["lb", "inspect", "shop/api"]);
+    see(&["lb", "sync", "shop/api", "shop/mqtt"]);
+    snapshot("lb-groups.txt", &text);
     let cloud = |name: &str| {
         let items = json["items"].as_array().unwrap().iter();
         let mut items = items.filter(|one| one["object"]["name"] == name);

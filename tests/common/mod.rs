@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod at_rest;
+pub mod in_flight;
 pub mod library;
 pub mod memory;
 pub mod proxy;

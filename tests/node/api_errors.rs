@@ -423,7 +423,8 @@ fn a_list_that_grows_old_during_a_pass_is_read_again() {
         .method("PATCH")
         .path("/api/v1/nodes/worker-1/status");
     sandbox.faults().add(first.times(1));
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let one_by_one = ["run", "--once", "--concurrent-node-syncs=1"];
+    assert_eq!(ccm(&env(&sandbox), &one_by_one).code, 0);
     let new = id("worker-2");
     assert_ne!(new, old);
     assert_eq!(

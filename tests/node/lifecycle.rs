@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
+use crate::common::in_flight::InFlight;
 
 use common::{
     Daemon, ccm, env, events, is_lease, node, second_page, side_by_side, wait_until, with,
@@ -110,6 +111,29 @@ fn a_node_whose_server_is_off_is_tainted_until_it_is_ready_again() {
         "others' taints stay: {taints}"
     );
     assert_eq!(deletions(&sandbox), 0);
+}
+
+#[test]
+fn nodes_are_tainted_at_the_same_time_and_deleted_one_after_the_other() {
+    let sandbox = initialised(9);
+    for n in 1..=5 {
+        let id = server_id(&sandbox, &format!("worker-{n}"));
+        sandbox.cloud().set_power(id, false);
+    }
+    for n in 6..=8 {
+        delete_server(&sandbox, &format!("worker-{n}"));
+    }
+    let patches = InFlight::of(&sandbox, "PATCH", 5, 5);
+    let deletes = InFlight::of(&sandbox, "DELETE", 2, 1);
+    // In real time: a write that waits for others must not be too late.
+    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let ran = ccm(&env, &["run", "--once"]);
+    assert_eq!((patches.at_most(), deletes.at_most()), (5, 1), "{ran:?}");
+    for n in 1..=5 {
+        assert!(is_tainted(&sandbox, &format!("worker-{n}")), "{ran:?}");
+    }
+    assert_eq!(deletions(&sandbox), 3);
+    assert!(is_there(&sandbox, "worker-9"));
 }
 
 #[test]

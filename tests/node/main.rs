@@ -12,4 +12,5 @@ mod initialise;
 mod lifecycle;
 mod network;
 mod of_server;
+mod parallel;
 mod view;

@@ -219,7 +219,10 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
     let state = match plan.want {
         Want::Ensure if plan.cloud.is_released => "its management has ended",
         Want::Ensure => "wants a load balancer",
-        Want::Remove => "its load balancer is to be removed",
+        Want::Remove if plan.is_deletion() || plan.cloud.changes.is_empty() => {
+            "its load balancer is to be removed"
+        }
+        Want::Remove => "its ports are to be removed",
         Want::Release => "its load balancer is to be released",
         Want::Nothing => "another controller's",
     };
@@ -246,6 +249,9 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
     let ports = service.spec.ports.iter().map(port).collect();
     let owners = plan.cloud.found.iter().flat_map(|found| &found.ports);
     let owners = owners.map(|one| match (&one.service, &one.uid) {
+        (_, Some(uid)) if *uid == plan.object.uid => {
+            format!("{} of {}", one.port, service.full_name())
+        }
         (Some(service), _) => format!("{} of {service}", one.port),
         (None, Some(uid)) => format!("{} of Service {uid}", one.port),
         (None, None) => format!("{} of others", one.port),

@@ -13,12 +13,9 @@ use std::time::Instant;
 pub const NAME: &str = "cloud-node-lifecycle-controller";
 
 /// The change, and whether it was made; none when there is nothing to change (any more).
-pub(super) fn apply(
-    apis: &Apis,
-    proposed: &LifecyclePlan,
-    facts: &Facts,
-    guard: bool,
-) -> (Option<Change>, Result<(), kube::Error>) {
+pub(super) type Applied = (Option<Change>, Result<(), kube::Error>);
+
+pub(super) fn apply(apis: &Apis, proposed: &LifecyclePlan, facts: &Facts, guard: bool) -> Applied {
     if proposed.change.is_none() {
         return (None, Ok(()));
     }

@@ -15,10 +15,11 @@ pub use plan::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
 
 use super::backoff::Backoff;
 use super::controller::{Controller, Outage, Proposal, Report, Selection};
+use super::parallel::in_parallel;
 use super::report::{publish, recovered};
 use crate::cache::{Apis, Error};
 use crate::kube::{self, Node};
-use apply::{apply, not_written};
+use apply::{Applied, apply, not_written};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -99,12 +100,19 @@ impl LifecycleController {
             outage: outage.map(|error| Outage::new(error, String::new())),
             ..Report::default()
         };
-        for plan in &plans {
-            publish(apis, NAME, &plan.object, &plan.obstacle);
-            let (change, written) = apply(apis, plan, &facts, self.settings.deletion_guard);
-            let is_closed = written.as_ref().is_err_and(kube::Error::is_refused);
-            self.note(apis, &mut report, plan, change, written);
-            if is_closed {
+        let guard = self.settings.deletion_guard;
+        let write = |plan: &LifecyclePlan| apply(apis, plan, &facts, guard);
+        let is_closed = |(_, made): &Applied| made.as_ref().is_err_and(kube::Error::is_refused);
+        let deletes = |plan: &LifecyclePlan| matches!(plan.change, Some(Change::DeleteNode { .. }));
+        // A deletion is made alone.
+        for batch in plans.chunk_by(|one, next| !deletes(one) && !deletes(next)) {
+            let all = in_parallel(batch, apis.concurrent_nodes, write, is_closed);
+            let is_over = all.iter().any(is_closed);
+            for (plan, (change, written)) in batch.iter().zip(all) {
+                publish(apis, NAME, &plan.object, &plan.obstacle);
+                self.note(apis, &mut report, plan, change, written);
+            }
+            if is_over {
                 break;
             }
         }

@@ -13,6 +13,8 @@ pub const NAME: &str = "cloud-node-controller";
 pub(super) struct Applied {
     /// A line for each value that was changed.
     pub lines: Vec<String>,
+    /// Changes of the first plan.
+    pub planned: usize,
     /// The plan that was made last; none when the node does not exist any more.
     pub plan: Option<NodePlan>,
     /// Why the plan was not made to its end.
@@ -34,6 +36,7 @@ pub(super) fn apply(
     let object = plan.object.clone();
     let mut applied = Applied {
         lines: Vec::new(),
+        planned: plan.changes.len(),
         plan: Some(plan),
         error: None,
         is_closed: false,

@@ -1,8 +1,8 @@
 //! The node controller: gives nodes their identity, addresses and labels, and keeps them right.
 //!
 //! From a node to its patch, all in this file: `tick` → `observe` (which nodes are due, and a list of servers that is
-//! young enough) → `write_all` (node by node: `plan_node`, `apply`) → `note`. What should be done is decided in `plan`,
-//! with the addresses and labels of `desired`; `apply` writes.
+//! young enough) → `write_all` (a few nodes at a time: `plan_node`, `apply`) → `note`. What should be done is decided in
+//! `plan`, with the addresses and labels of `desired`; `apply` writes.
 //!
 //! Addresses are written first; removing the `uninitialized` taint is the commit point, because pods must not land on a
 //! node whose addresses are not there yet.
@@ -19,6 +19,7 @@ use super::backoff::Backoff;
 use super::controller::{self, Controller, Outage, Proposal, Report, Selection};
 use super::lifecycle::SHUTDOWN;
 use super::matching::Index;
+use super::parallel::in_parallel;
 use super::report::{publish, recovered};
 use crate::cache::{self, AllServers, Apis, Error, Freshness};
 use crate::kube::{self, Node};
@@ -33,6 +34,9 @@ use std::time::{Duration, Instant};
 
 /// However young `HCLOUD_SERVER_CACHE_MAX_AGE` wants a list to be, the tick that read it may use it.
 const YOUNGEST: Duration = Duration::from_secs(1);
+
+/// Of so many the plans are kept at the same time, for each that is written at the same time.
+const NODES_FOR_EACH_WRITER: usize = 10;
 
 /// A new node that no server matches may be not ready for that long: its machine may be slow to come up.
 const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
@@ -219,8 +223,8 @@ impl NodeController {
         Ok((observed, wanted))
     }
 
-    /// Plans and writes, node by node. Thousands of them, or a slow API server, take longer than a list of servers may
-    /// be old: then the list is read again.
+    /// Plans and writes, a few nodes at a time. Thousands of them, or a slow API server, take longer than a list of
+    /// servers may be old: then the list is read again.
     fn write_all(
         &mut self,
         apis: &Apis,
@@ -252,8 +256,8 @@ impl NodeController {
         report
     }
 
-    /// True: the list of servers is too old for the next write. A plan is made when it is its node's turn: thousands
-    /// at once would need the memory of thousands.
+    /// True: the list of servers is too old for the next write. A plan is made when it is its node's turn, by the thread
+    /// that writes it, and noted with those of its batch: thousands at once would need the memory of thousands.
     fn write_until_too_old(
         &mut self,
         apis: &Apis,
@@ -273,23 +277,35 @@ impl NodeController {
             None => false,
         } || !plan.is_of_cloud();
         let plan_for = |node: &Node| plan_node(node, &index, provider, overdue);
-        while let Some(node) = queue.pop_front() {
-            let plan = plan_for(&node);
-            if !plan.changes.is_empty() && !is_young(&plan) {
-                queue.push_front(node);
-                return true;
-            }
-            report.planned += plan.changes.len();
+        // None: the list is too old.
+        let plan_and_write = |node: &Arc<Node>| {
+            let plan = plan_for(node);
             let replan = |node: &Node| Some(plan_for(node)).filter(|plan| is_young(plan));
-            let applied = apply(apis, plan, replan);
-            let is_closed = applied.is_closed;
-            if is_closed && applied.lines.is_empty() {
-                queue.push_front(node);
-            } else {
-                self.note(apis, report, &node, applied).map(&mut *done);
+            (plan.changes.is_empty() || is_young(&plan)).then(|| apply(apis, plan, replan))
+        };
+        let ends = |it: &Option<Applied>| it.as_ref().is_none_or(|applied| applied.is_closed);
+        while !queue.is_empty() {
+            let count = queue
+                .len()
+                .min(NODES_FOR_EACH_WRITER * apis.concurrent_nodes);
+            let batch: Vec<Arc<Node>> = queue.drain(..count).collect();
+            let all = in_parallel(&batch, apis.concurrent_nodes, plan_and_write, ends);
+            let is_over = all.iter().any(ends);
+            let is_too_old = all.iter().any(Option::is_none);
+            let is_begun = |applied: &Applied| !applied.is_closed || !applied.lines.is_empty();
+            let mut all = all.into_iter().map(|it| it.filter(is_begun));
+            let mut left = Vec::new();
+            for node in batch {
+                match all.next().flatten() {
+                    Some(applied) => drop(self.note(apis, report, &node, applied).map(&mut *done)),
+                    None => left.push(node),
+                }
             }
-            if is_closed {
-                break;
+            left.into_iter()
+                .rev()
+                .for_each(|node| queue.push_front(node));
+            if is_over {
+                return is_too_old;
             }
         }
         false
@@ -305,6 +321,7 @@ impl NodeController {
     ) -> Option<NodePlan> {
         let (object, uid) = (node.object().for_people(), &node.metadata.uid);
         let has_changed = !applied.lines.is_empty();
+        report.planned += applied.planned;
         let lines = applied.lines.into_iter();
         let changes = lines.map(|line| (object.clone(), line));
         report.changes.extend(changes);

@@ -7,6 +7,7 @@ use super::types::{
 };
 use crate::cache::{Apis, Error};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
+use crate::controllers::parallel::in_parallel;
 use crate::controllers::report::{Outage, Report, count_write, log_change};
 use crate::kube::{self, Node, retry_on_conflict};
 use crate::provider::{self, ErrorKind, Instance, Route, RouteChange, Routes};
@@ -218,39 +219,40 @@ impl<'a> Sync<'a> {
         }
     }
 
-    /// Sets the conditions that no change of this plan can make wrong. `is_end`: nor any later plan.
+    /// Sets the conditions that no change of this plan can make wrong, once in a sync: whether a node's pods can be
+    /// reached. `is_end`: nor any later plan.
     fn set_conditions(&mut self, is_end: bool) {
-        let nodes = std::mem::take(&mut self.synced.plan.nodes);
-        for node in &nodes {
-            let is_reached = || node.routes.iter().all(|it| self.synced.routes.contains(it));
-            match node.unavailable {
-                Some(true) if is_end || !node.is_in_doubt => self.set_condition(node, true),
-                Some(false) if is_reached() => self.set_condition(node, false),
-                Some(_) | None => {}
-            }
-        }
-        self.synced.plan.nodes = nodes;
-    }
-
-    /// Whether the node's pods can be reached: by a patch of this condition alone, so that the kubelet's conditions
-    /// stay as they are. Once in a sync.
-    fn set_condition(&mut self, plan: &NodePlan, unavailable: bool) {
-        if self.mute.is_some() || !self.said.insert(plan.object.uid.clone()) {
+        if self.mute.is_some() {
             return;
         }
-        let object = plan.name();
-        match patch_condition(self.apis, plan, unavailable) {
-            Ok(false) => {}
-            Ok(true) => {
-                log_change(NAME, &object, &condition(unavailable));
-                self.conditions.push((object, unavailable));
-            }
-            Err(error) if error.is_refused() => self.mute = Some(None),
-            Err(error) => {
-                let report = &mut self.synced.report;
-                report.fail(object, error.to_string(), None);
-                if error.is_unavailable() || error.is_permanent() {
-                    self.mute = Some(Some(Error::Kube(error)));
+        let is_due = |node: &&NodePlan| {
+            let is_reached = || node.routes.iter().all(|it| self.synced.routes.contains(it));
+            let may_be_set = match node.unavailable {
+                Some(true) => is_end || !node.is_in_doubt,
+                Some(false) => is_reached(),
+                None => false,
+            };
+            may_be_set && !self.said.contains(&node.object.uid)
+        };
+        let apis = self.apis;
+        let due: Vec<&NodePlan> = self.synced.plan.nodes.iter().filter(is_due).collect();
+        let patch = |node: &&NodePlan| patch_condition(apis, node);
+        let mutes = |error: &kube::Error| {
+            error.is_refused() || error.is_unavailable() || error.is_permanent()
+        };
+        let ends = |patched: &Result<_, _>| patched.as_ref().is_err_and(mutes);
+        let all = in_parallel(&due, apis.concurrent_nodes, patch, ends);
+        for (node, patched) in due.into_iter().zip(all) {
+            self.said.insert(node.object.uid.clone());
+            match patched {
+                Ok(set) => self.conditions.extend(set.map(|it| (node.name(), it))),
+                Err(error) if error.is_refused() => drop(self.mute.get_or_insert(None)),
+                Err(error) => {
+                    let report = &mut self.synced.report;
+                    report.fail(node.name(), error.to_string(), None);
+                    if mutes(&error) {
+                        self.mute.get_or_insert(Some(Error::Kube(error)));
+                    }
                 }
             }
         }
@@ -343,9 +345,13 @@ fn count(report: &mut Report, plan: &Plan, unreached: &HashSet<String>) {
     report.unreached = unreached.len();
 }
 
-/// Was there anything to write?
-fn patch_condition(apis: &Apis, plan: &NodePlan, unavailable: bool) -> Result<bool, kube::Error> {
-    retry_on_conflict(|is_first| {
+/// What the condition was set to, by a patch of it alone, so that the kubelet's conditions stay as they are; none: there
+/// was nothing to write.
+fn patch_condition(apis: &Apis, plan: &NodePlan) -> Result<Option<bool>, kube::Error> {
+    let Some(unavailable) = plan.unavailable else {
+        return Ok(None);
+    };
+    let is_set = retry_on_conflict(|is_first| {
         let node = match is_first {
             true => Arc::clone(&plan.node),
             false => match apis.kube.node(plan.node.name())? {
@@ -365,8 +371,10 @@ fn patch_condition(apis: &Apis, plan: &NodePlan, unavailable: bool) -> Result<bo
             return Ok(false);
         }
         apis.nodes.written(patched?, begun);
+        log_change(NAME, &plan.name(), &condition(unavailable));
         Ok(true)
-    })
+    })?;
+    Ok(is_set.then_some(unavailable))
 }
 
 /// Of what the plan rests on, nothing changed.

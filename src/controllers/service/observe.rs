@@ -24,7 +24,7 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 /// The cluster autoscaler is about to remove the node.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
-/// More than the ports of the largest load balancer; the youngest are not looked at by the others.
+/// Of one namespace, more than the ports of the largest load balancer; the youngest are not looked at by the others.
 const GROUP_AT_MOST: usize = 100;
 
 /// Settings of the service controller.
@@ -137,11 +137,19 @@ pub fn groups<'a>(
             groups.entry(key).or_default().push(service.for_cloud());
         }
     }
-    for group in groups.values_mut() {
-        group.sort_by(|one, other| (one.created, &one.uid).cmp(&(other.created, &other.uid)));
-        group.truncate(GROUP_AT_MOST);
-    }
+    groups.values_mut().for_each(limit);
     groups
+}
+
+/// The oldest first.
+fn limit(group: &mut Vec<provider::Service>) {
+    group.sort_by(|one, other| (one.created, &one.uid).cmp(&(other.created, &other.uid)));
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    group.retain(|one| {
+        let count = counts.entry(one.namespace.clone()).or_default();
+        *count += 1;
+        *count <= GROUP_AT_MOST
+    });
 }
 
 /// The Services themselves are given: those that are due. `listed`: all of type LoadBalancer, where some use load
@@ -317,4 +325,27 @@ pub(super) fn candidates<'a>(
 fn is_excluded(node: &Node) -> bool {
     let value = node.metadata.labels.get(EXCLUDED);
     value.is_some_and(|value| !["0", "f", "F", "false", "FALSE", "False"].contains(&value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+
+    /// Anyone may write the annotation; whether it is allowed is not known here.
+    #[test]
+    fn many_services_of_one_namespace_leave_room_for_those_of_others() {
+        let service = |namespace: &str, number: i64| provider::Service {
+            namespace: namespace.to_owned(),
+            uid: format!("{namespace}-{number}"),
+            created: Timestamp::from_second(number).ok(),
+            ..provider::Service::default()
+        };
+        let mut group: Vec<_> = (0..300).map(|number| service("hostile", number)).collect();
+        group.push(service("infra", 1000));
+        limit(&mut group);
+        assert_eq!(group.len(), GROUP_AT_MOST + 1);
+        assert_eq!(group[GROUP_AT_MOST].namespace, "infra");
+        assert_eq!(group[0].uid, "hostile-0", "the oldest first");
+    }
 }

@@ -4,8 +4,8 @@ use super::observe::{self, Management, Observed};
 use crate::controllers::controller::Proposal;
 use crate::kube::{ObjectReference, PastEvent, Service};
 use crate::provider::{
-    self, Applied, Change, Cluster, Description, Field, Finding, Ingress, LoadBalancerPlan, Needs,
-    Provider, Reason, Severity, Snapshot, Source, Sourced, Verb,
+    self, Applied, Change, ChangeKind, Cluster, Description, Field, Finding, Ingress,
+    LoadBalancerPlan, Needs, Provider, Reason, Severity, Snapshot, Source, Sourced, Verb,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -151,7 +151,7 @@ fn adopted(
         obstacle: Some(Finding::warning(Reason::LoadBalancerNotAdopted, why)),
         ..LoadBalancerPlan::default()
     };
-    let Some((snapshot, said)) = snapshot.assigned(id, service) else {
+    let Some((snapshot, said)) = snapshot.assigned(id, service, &observed.cluster) else {
         return refused(format!("the project has no load balancer with ID {id}"));
     };
     let mut plan = snapshot.plan(service, &observed.nodes, &observed.cluster);
@@ -448,6 +448,12 @@ impl ServicePlan {
     pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
         let all = self.findings.iter().chain(&self.cloud.findings);
         all.filter(|finding| finding.severity == Severity::Warning)
+    }
+
+    /// Is its load balancer deleted, and not only released?
+    pub fn is_deletion(&self) -> bool {
+        let mut changes = self.cloud.changes.iter();
+        changes.any(|change| change.kind() == ChangeKind::Removal)
     }
 
     /// Every write in words, in the order in which they would be made.

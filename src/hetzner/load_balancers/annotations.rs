@@ -178,8 +178,7 @@ table! {
     EXTERNAL_TARGETS = {
         name: "external-targets",
         form: BOOLEAN,
-        whole: true,
-        meaning: "`false`: the nodes do not become targets of the external load balancer.",
+        meaning: "`false`: the nodes do not become targets of the external load balancer for this Service.",
     };
     PROTOCOL = {
         name: "protocol",

@@ -5,7 +5,7 @@ use super::balancer::{Algorithm, LoadBalancer, PrivateNet};
 use super::certificates::{Managed, managed};
 use super::context::Context;
 use super::context::default_source;
-use super::parser::AnnotationParser;
+use super::parser::{AnnotationParser, value_of};
 use super::ports::{Port, ports};
 use super::values as v;
 use crate::provider::{
@@ -246,8 +246,13 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
 
 fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     let selector = parser.read(&a::NODE_SELECTOR, None, Selector::parse);
-    let external = parser.read(&a::EXTERNAL_TARGETS, None, v::boolean);
-    let are_left_out = context.group.is_external() && external.is_some_and(|set| !set.value);
+    parser.read(&a::EXTERNAL_TARGETS, None, v::boolean);
+    let needs = |one: &&Service| {
+        let value = value_of(one, &a::EXTERNAL_TARGETS);
+        value.is_none_or(|value| v::boolean(value) != Ok(false))
+    };
+    let mut members = context.group.members.iter();
+    let are_left_out = context.group.is_external() && !members.any(needs);
     let is_selected = |node: &&OfferedNode| {
         let selector = selector.as_ref();
         !are_left_out && selector.is_none_or(|selector| selector.value.matches(&node.labels))

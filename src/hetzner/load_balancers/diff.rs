@@ -77,7 +77,9 @@ impl Diff<'_, '_> {
             self.remove_ports();
             self.name_and_labels(None, None);
             self.services();
-            self.targets(self.kind.max_targets);
+            if self.parser.whole_problems.is_empty() {
+                self.targets(self.kind.max_targets);
+            }
             return;
         }
         // A label of a port outlasts the port.

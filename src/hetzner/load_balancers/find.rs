@@ -4,7 +4,7 @@
 use super::annotations as a;
 use super::balancer::LoadBalancer;
 use super::context::Context;
-use super::group::{Share, Use, is_in_status, is_used_by_others, uids};
+use super::group::{Share, Use, cluster_on_external, is_in_status, is_used_by_others, uids};
 use super::names::{self, ADOPT, CLUSTER_UID, EXTERNAL, GROUP, SERVICE_UID};
 use super::ownership::{foreign_target, has_only_own_targets};
 use crate::provider::{Cluster, Reason, Service, Source, Sourced};
@@ -259,8 +259,8 @@ fn find_shared<'a>(
     Ok(brought.or_else(|| balancers.iter().find(|one| lost_labels(one, context))))
 }
 
-/// It has no label that says whose it is, one of its addresses is in the status of a Service of the group, and all its
-/// ports are theirs.
+/// It has no label that says whose it is, one of its addresses is in the status of a Service of the group, all its ports
+/// are theirs, and all its targets are nodes of this cluster: in a copy of a cluster the rest is the same.
 fn lost_labels(balancer: &LoadBalancer, context: &Context) -> bool {
     let group = &context.group;
     let mut whose = [GROUP, SERVICE_UID, CLUSTER_UID, EXTERNAL].iter();
@@ -270,6 +270,7 @@ fn lost_labels(balancer: &LoadBalancer, context: &Context) -> bool {
         && !balancer.services.is_empty()
         && ports.all(|port| group.recognised(port).is_some())
         && members.any(|member| is_in_status(member, balancer))
+        && has_only_own_targets(balancer, context.cluster)
 }
 
 /// Does what was found rest on which Services exist? See `Needs::services`.
@@ -310,12 +311,11 @@ pub(super) fn by_label<'a>(
 /// Is it another cluster's, although it carries the UID of one of our Services, as in a copy of a cluster? Not where
 /// all
 /// its targets are nodes of this cluster: then the cluster was restored, and its UID is new.
-pub(super) fn other_cluster<'a>(
-    balancer: &'a LoadBalancer,
-    cluster: &Cluster,
-) -> Option<&'a String> {
-    let uid = balancer.labels.get(CLUSTER_UID)?;
-    (*uid != cluster.uid && !has_only_own_targets(balancer, cluster)).then_some(uid)
+pub(super) fn other_cluster<'a>(balancer: &'a LoadBalancer, cluster: &Cluster) -> Option<&'a str> {
+    let Some(uid) = balancer.labels.get(CLUSTER_UID) else {
+        return cluster_on_external(balancer, cluster);
+    };
+    (*uid != cluster.uid && !has_only_own_targets(balancer, cluster)).then_some(uid.as_str())
 }
 
 /// An operator's label names this Service.
@@ -323,14 +323,14 @@ pub(super) fn asks_for(balancer: &LoadBalancer, service: &Service) -> bool {
     balancer.labels.get(ADOPT) == Some(&names::service_value(service))
 }
 
-/// An operator's label asks for this one, but the Service has another.
+/// An operator's label asks for this one, but the Service has another. Not for one that it leaves.
 pub(super) fn asked_too_late<'a>(
     balancers: &'a [LoadBalancer],
     service: &Service,
     own: &LoadBalancer,
 ) -> Option<&'a LoadBalancer> {
     let mut others = balancers.iter().filter(|one| one.id != own.id);
-    others.find(|one| asks_for(one, service))
+    others.find(|one| asks_for(one, service) && uids(one).all(|uid| *uid != service.uid))
 }
 
 /// This cluster had made it, or adopted it, for a Service of this name, which does not exist any more.

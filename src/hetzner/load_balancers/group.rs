@@ -19,8 +19,8 @@ use super::names::{
     self, CLUSTER_UID, EXTERNAL, GROUP, PORT, RELEASED, SERVICE, SERVICE_UID, TARGETS_BEFORE,
     port_label,
 };
-use super::parser::{AnnotationParser, first_to_decide, value_of};
-use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Service};
+use super::parser::{AnnotationParser, first_to_decide, value_of, values_of};
+use crate::provider::{BalancerUse, Cluster, InstanceId, PortOwner, Protocol, Service};
 use crate::text;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,18 +147,17 @@ pub(super) fn group<'a>(
     cluster: &'a Cluster,
 ) -> Group<'a> {
     let text = |annotation| value_of(service, annotation);
-    let shared = parser.read(&a::SHARE, None, |value| {
-        Share::parse(value, &service.namespace).map(|_| ())
+    let share = parser.read(&a::SHARE, None, |value| {
+        Share::parse(value, &service.namespace).map(drop)
     });
-    let share = text(&a::SHARE).filter(|_| shared.is_some());
-    let share = share.and_then(|text| Share::parse(text, &service.namespace).ok());
+    let share = share.and_then(|_| Share::parse(text(&a::SHARE)?, &service.namespace).ok());
     let mut group = Group {
         of: Use::Own,
         members: Vec::new(),
         service,
         cluster,
     };
-    let named = |key: String| cluster.groups.get(&key).map_or(&[][..], Vec::as_slice);
+    let named = |key: &String| cluster.groups.get(key).map_or(&[][..], Vec::as_slice);
     match (share, text(&a::EXTERNAL)) {
         (None, None) => {}
         (Some(_), Some(_)) => {
@@ -170,7 +169,7 @@ pub(super) fn group<'a>(
         }
         (Some(share), None) => {
             group.of = Use::Shared(share);
-            group.members.extend(share.members(named(share.key())));
+            group.members.extend(share.members(named(&share.key())));
             let is_member = group.members.iter().any(|one| one.uid == service.uid);
             let is_own = service.namespace == share.namespace || balancers.is_none();
             if !is_own && !is_member {
@@ -186,13 +185,11 @@ pub(super) fn group<'a>(
             }
         }
         (None, Some(text)) => {
-            let found = balancers.and_then(|all| external(parser, service, all, text));
+            let found = balancers.and_then(|all| external(parser, service, all, text, cluster));
             group.of = Use::External(found);
             if let Some(found) = found {
-                let names = [found.id.to_string(), found.name.clone()];
-                let all = names
-                    .iter()
-                    .flat_map(|name| named(format!("{OF_EXTERNAL}{name}")));
+                let keys = external_keys(found);
+                let all = keys.iter().flat_map(named);
                 group
                     .members
                     .extend(all.filter(|one| is_allowed(found, one)));
@@ -214,7 +211,31 @@ pub(super) fn group<'a>(
 
 fn is_allowed(balancer: &LoadBalancer, service: &Service) -> bool {
     let namespace = balancer.labels.get(EXTERNAL);
-    namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)
+    managed(balancer).is_none()
+        && namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)
+}
+
+/// A label by which a controller makes the whole of it what Services want: it is not external.
+fn managed(balancer: &LoadBalancer) -> Option<&'static str> {
+    let mut labels = [SERVICE_UID, GROUP].into_iter();
+    labels.find(|label| balancer.labels.contains_key(*label))
+}
+
+/// UID of another cluster that put ports on an external load balancer, by the label that names its targets; none: this
+/// one did too, or has a target there, as one that was restored has.
+pub(super) fn cluster_on_external<'a>(
+    balancer: &'a LoadBalancer,
+    cluster: &Cluster,
+) -> Option<&'a str> {
+    let labels = balancer.labels.range(TARGETS_BEFORE.to_owned()..);
+    let uids = labels.map_while(|(label, _)| label.strip_prefix(TARGETS_BEFORE));
+    let is_node = |target| match target {
+        TargetId::Server(id) => cluster.servers.contains_key(&InstanceId::Cloud(id)),
+        TargetId::Address(ip) => cluster.dedicated.contains_key(&ip),
+    };
+    let is_known = balancer.labels.contains_key(&targets_label(cluster))
+        || balancer.single_targets().any(|(target, _)| is_node(target));
+    uids.last().filter(|_| !is_known)
 }
 
 /// The one that the annotation names, by its ID, else by its name.
@@ -223,6 +244,7 @@ fn external<'a>(
     service: &Service,
     all: &'a [LoadBalancer],
     text: &str,
+    cluster: &Cluster,
 ) -> Option<&'a LoadBalancer> {
     let key = a::EXTERNAL.key();
     let by_id = all.iter().find(|one| one.id.to_string() == text);
@@ -233,14 +255,33 @@ fn external<'a>(
         ));
         return None;
     };
+    let shown = found.shown();
+    if let Some(label) = managed(found) {
+        parser.problem(format!(
+            "annotation {key}: load balancer {shown} is managed for Services, says its label {label}: set annotation {} \
+             instead, or end that first: ccm lb release NAMESPACE/NAME",
+            a::SHARE.key()
+        ));
+        return None;
+    }
     if !is_allowed(found, service) {
         parser.problem(format!(
             "annotation {key}: the owner of load balancer {} does not allow it to namespace {}: to allow it, hcloud \
              load-balancer add-label --overwrite {} {EXTERNAL}={}",
-            found.shown(),
+            shown,
             service.namespace,
             found.id,
             service.namespace
+        ));
+        return None;
+    }
+    let has_ours = || uids(found).any(|uid| cluster.service_uids.contains(uid));
+    if let Some(uid) = cluster_on_external(found, cluster).filter(|_| has_ours()) {
+        parser.problem(format!(
+            "annotation {key}: ports of load balancer {shown} are of Services of cluster {uid} that have the same UIDs as \
+             Services of this one, which may be its copy: if it is that cluster, restored, hcloud load-balancer \
+             remove-label {} {TARGETS_BEFORE}{uid}",
+            found.id
         ));
         return None;
     }
@@ -286,7 +327,7 @@ pub(super) fn is_in_status(service: &Service, balancer: &LoadBalancer) -> bool {
 pub(super) fn is_of(service: &Service, balancer: &LoadBalancer, port: &Listener) -> bool {
     match balancer.labels.get(&port_label(port.listen_port)) {
         Some(uid) => *uid == service.uid,
-        None => balancer.labels.contains_key(EXTERNAL) && is_port_of(service, port),
+        None => is_allowed(balancer, service) && is_port_of(service, port),
     }
 }
 
@@ -305,25 +346,29 @@ pub(super) fn uids(balancer: &LoadBalancer) -> impl Iterator<Item = &String> {
 
 /// Do other living Services of this cluster use it, or are they to?
 pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cluster) -> bool {
-    let has_port = |of: &String| of != uid && cluster.service_uids.contains(of);
-    let mut ports = labelled_ports(balancer);
-    let of_group = balancer.labels.get(GROUP);
-    let names = [balancer.id.to_string(), balancer.name.clone()];
-    let mut groups = cluster.groups.iter();
-    ports.any(|(_, uid)| has_port(uid))
-        || groups.any(|(key, all)| match key.strip_prefix(OF_EXTERNAL) {
-            Some(name) => {
-                let mut all = all.iter();
-                // One without a port there needs none of our targets.
-                let is_served = |one: &Service| {
-                    one.uid != uid && is_allowed(balancer, one) && is_in_status(one, balancer)
-                };
-                names.iter().any(|one| one == name) && all.any(is_served)
-            }
-            None => Share::parse(key, "").is_ok_and(|share| {
-                Some(&share.label()) == of_group && share.members(all).any(|one| one.uid != uid)
-            }),
+    let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
+    let mut on_ports = labelled_ports(balancer);
+    let keys = external_keys(balancer);
+    let mut asking = keys.iter().filter_map(|key| cluster.groups.get(key));
+    // One without a port there needs none of our targets.
+    let is_served =
+        |one: &Service| one.uid != uid && is_allowed(balancer, one) && is_in_status(one, balancer);
+    let is_shared = |group: &String| {
+        cluster.groups.iter().any(|(key, all)| {
+            Share::parse(key, "").is_ok_and(|share| {
+                share.label() == *group && share.members(all).any(|one| one.uid != uid)
+            })
         })
+    };
+    on_ports.any(|(_, uid)| lives(uid))
+        || asking.any(|all| all.iter().any(is_served))
+        || balancer.labels.get(GROUP).is_some_and(is_shared)
+}
+
+/// By what Services name it as external; see [`key`].
+fn external_keys(balancer: &LoadBalancer) -> [String; 2] {
+    let names = [balancer.id.to_string(), balancer.name.clone()];
+    names.map(|name| format!("{OF_EXTERNAL}{name}"))
 }
 
 /// Did the management of another Service end that is to stay on it?
@@ -615,15 +660,10 @@ fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)> + '_ {
 
 /// A redirect from HTTP needs port 80.
 fn claims(service: &Service, number: u16) -> bool {
-    let sets = |annotation: &a::Annotation, value: &str| {
-        service.annotations.iter().any(|(key, has)| {
-            let name = key
-                .strip_prefix(PREFIX)
-                .and_then(|key| key.split('.').next());
-            name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name))
-                && has.trim().eq_ignore_ascii_case(value)
-        })
+    let is_on = |text: &str| text::boolean(text) == Ok(true);
+    let redirects = || {
+        values_of(service, &a::HTTP_REDIRECT_HTTP).any(is_on)
+            && values_of(service, &a::PROTOCOL).any(|text| text.eq_ignore_ascii_case("https"))
     };
-    let redirects = || sets(&a::HTTP_REDIRECT_HTTP, "true") && sets(&a::PROTOCOL, "https");
     tcp(service).any(|(own, _)| own == number) || (number == HTTP_PORT && redirects())
 }

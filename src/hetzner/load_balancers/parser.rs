@@ -102,7 +102,7 @@ impl<'a> AnnotationParser<'a> {
     /// Of an external one no Service sets it, apart from what decides about targets.
     pub(super) fn join(&mut self, members: &[&'a Service], is_external: bool) {
         self.is_shared = members.len() > 1;
-        let of_targets = [&a::NODE_SELECTOR, &a::USE_PRIVATE_IP, &a::EXTERNAL_TARGETS];
+        let of_targets = [&a::NODE_SELECTOR, &a::USE_PRIVATE_IP];
         for annotation in TABLE.iter().copied().filter(|one| one.whole) {
             let place = (annotation.name, None);
             let counts = !is_external || of_targets.iter().any(|one| one.name == annotation.name);
@@ -309,9 +309,23 @@ fn find_port<'a>(service: &'a Service, suffix: &str) -> Option<&'a ServicePort> 
 
 /// Does a Service set it, for the whole or for a port?
 pub(super) fn has(service: &Service, annotation: &Annotation) -> bool {
-    let keys = service.annotations.keys();
-    let mut names = keys.filter_map(|key| key.strip_prefix(PREFIX)?.split('.').next());
-    names.any(|name| name.eq_ignore_ascii_case(annotation.name))
+    values_of(service, annotation).next().is_some()
+}
+
+/// What a Service sets it to, for the whole and for ports.
+pub(super) fn values_of<'a>(
+    service: &'a Service,
+    annotation: &Annotation,
+) -> impl Iterator<Item = &'a str> {
+    let is_it = |key: &str| {
+        let name = key
+            .strip_prefix(PREFIX)
+            .and_then(|key| key.split('.').next());
+        name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name))
+    };
+    let all = service.annotations.iter();
+    all.filter(move |(key, _)| is_it(key))
+        .map(|(_, value)| value.trim())
 }
 
 /// The value that a Service sets for the whole, without what else its annotations say; none: unset or empty.

@@ -140,8 +140,9 @@ impl provider::Snapshot for Snapshot {
             if parser.problems.is_empty() {
                 self.leave_others(&mut plan, &context, there, &mut parser);
             }
-            // Until all of it is there the former one serves it.
-            if plan.is_unfinished {
+            // Until it can serve all ports the former one does. A node that can't be a target may stay so for ever.
+            let has_targets = there.is_some_and(|there| !there.targets.is_empty());
+            if waits || (plan.is_unfinished && !has_targets) {
                 plan.leaves.clear();
             }
             if plan.moves && waits {
@@ -216,7 +217,7 @@ impl provider::Snapshot for Snapshot {
         plan
     }
 
-    fn assigned(&self, id: u64, service: &Service) -> Option<Assigned> {
+    fn assigned(&self, id: u64, service: &Service, cluster: &Cluster) -> Option<Assigned> {
         let mut observed = self.observed.clone();
         let balancer = observed.balancers.iter_mut().find(|one| one.id == id)?;
         let is_released = balancer.labels.get(RELEASED) == Some(&service.uid);
@@ -228,9 +229,8 @@ impl provider::Snapshot for Snapshot {
         };
         let name = |label| format!("label {label} of load balancer {}", balancer.shown());
         // Of one that others use too only an annotation makes the Service's.
-        let is_joint = [GROUP, EXTERNAL]
-            .iter()
-            .any(|one| balancer.labels.contains_key(*one));
+        let is_joint = balancer.labels.contains_key(EXTERNAL)
+            || is_used_by_others(balancer, &service.uid, cluster);
         let set = match is_joint {
             true => Description::new(Verb::Remove, name(RELEASED), ""),
             false => Description::value(name(ADOPT), None, Some(&value)),
@@ -324,11 +324,14 @@ impl Snapshot {
         let all = owned(&self.observed.balancers, context.service);
         for balancer in all.filter(|one| Some(one.id) != id) {
             let (changes, finding) = self.leave(context.service, balancer, context.cluster);
+            plan.takes_over.push(balancer.id);
+            finding.into_iter().for_each(|one| parser.finding(one));
+            if other_cluster(balancer, context.cluster).is_some() {
+                continue;
+            }
             plan.moves |= !changes.is_empty();
             plan.leaves.extend(changes);
-            plan.takes_over.push(balancer.id);
             plan.is_labelled = true;
-            finding.into_iter().for_each(|one| parser.finding(one));
             let moves = format!(
                 "the Service moves from load balancer {} to {}, and its addresses change; the old one serves it until \
                  then",
@@ -565,8 +568,8 @@ fn not_adopted_beside(other: &LoadBalancer, own: &LoadBalancer) -> Finding {
 /// A copy of this cluster, or the one that this is a copy of, has a Service of the same UID.
 fn left_to_its_cluster(balancer: &LoadBalancer, uid: &str) -> Finding {
     let message = format!(
-        "load balancer {} carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its \
-         targets do not show that it is this one's: it is left unchanged",
+        "load balancer {} carries this Service's UID, but a label names another cluster, {uid}, and its targets do not \
+         show that it is this one's: it is left unchanged",
         balancer.shown()
     );
     Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()

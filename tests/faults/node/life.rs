@@ -23,6 +23,7 @@ pub struct Life {
     rounds: u64,
     manner: Manner,
     selection: Selection,
+    concurrent_nodes: usize,
 }
 
 const CREDENTIALS: [Credentials; 5] = [
@@ -63,6 +64,7 @@ impl Life {
                 true => Selection::All,
                 false => Selection::Due,
             },
+            concurrent_nodes: 1 + random.below(5) as usize,
         }
     }
 
@@ -74,6 +76,7 @@ impl Life {
         };
         let gates = [(); 2].map(|()| Mortal::after(self.writes));
         let mut first = Ccm::new(place, &gates[0], token, self.robot);
+        first.world.concurrent_nodes = self.concurrent_nodes;
         match self.manner {
             Manner::InTurn => self.in_turn(&mut first, &gates[0]),
             Manner::Threads => std::thread::scope(|scope| {

@@ -3,14 +3,14 @@
 
 use crate::load_balancer::model::{apply, fresh};
 use crate::load_balancer::random::Random;
-use crate::load_balancer::support::{World, lines, port, word, words};
+use crate::load_balancer::support::{World, lines, node, port, word, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
     CREATED, EXTERNAL, GROUP, Listener, LoadBalancer, PORT, PortField, RELEASED, Reference,
     SERVICE_UID, TARGETS_BEFORE, Target,
 };
-use ccm::provider::{Change, LoadBalancerPlan, Reason, Service, ServicePort};
+use ccm::provider::{Change, LoadBalancerPlan, OfferedNode, Reach, Reason, Service, ServicePort};
 use jiff::Timestamp;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -128,9 +128,8 @@ impl Cluster {
                     return true;
                 }
                 // The status comes first.
-                let status = plan.status.clone().unwrap_or_default();
-                let status: Vec<String> = status.into_iter().filter_map(|one| one.ip).collect();
-                if !plan.is_released {
+                if let Some(status) = plan.status.clone() {
+                    let status = status.into_iter().filter_map(|one| one.ip).collect();
                     self.services.get_mut(uid).unwrap().service.addresses = status;
                 }
                 plan.changes = std::mem::take(&mut plan.leaves);
@@ -507,23 +506,26 @@ fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_is_refused() {
     );
 }
 
+fn listener(number: u16, to: u16) -> Listener {
+    serde_json::from_value(json!({
+        "protocol": "tcp", "listen_port": number, "destination_port": to, "proxyprotocol": false,
+        "health_check": { "protocol": "tcp", "port": to, "interval": 15, "timeout": 10, "retries": 3 },
+    }))
+    .unwrap()
+}
+
+fn server(id: u64) -> Target {
+    Target::Server {
+        server: Reference { id },
+        use_private_ip: false,
+        health_status: Vec::new(),
+    }
+}
+
 fn external(labels: &[(&str, &str)]) -> LoadBalancer {
     let mut one = fresh(7, "edge-lb", "lb31");
-    let port = |number: u16| -> Listener {
-        serde_json::from_value(json!({
-            "protocol": "tcp", "listen_port": number, "destination_port": number, "proxyprotocol": false,
-            "health_check": { "protocol": "tcp", "port": number, "interval": 15, "timeout": 10, "retries": 3 },
-        }))
-        .unwrap()
-    };
-    one.services = vec![port(6443)];
-    one.targets = [1, 77]
-        .map(|id| Target::Server {
-            server: Reference { id },
-            use_private_ip: false,
-            health_status: Vec::new(),
-        })
-        .into();
+    one.services = vec![listener(6443, 6443)];
+    one.targets = [1, 77].map(server).into();
     let all = [("made-by", "terraform")].iter().chain(labels);
     one.labels = all
         .map(|(label, value)| ((*label).to_owned(), (*value).to_owned()))
@@ -759,6 +761,210 @@ fn an_external_load_balancer_is_never_one_service_s_own() {
         );
         cluster.settle();
         assert_eq!(cluster.world.state.balancers, [before]);
+    }
+}
+
+/// Its ports have no label any more, so nothing else says that they are to stay.
+#[test]
+fn what_was_released_is_served_when_the_others_of_its_group_are_deleted() {
+    for is_deleted in [false, true] {
+        let mut cluster = Cluster::new();
+        cluster.add("a", 3, &[80], &[("share", "edge")]);
+        cluster.add("b", 2, &[443], &[("share", "edge")]);
+        cluster.settle();
+        cluster.take_service("a");
+        let plan = cluster.world.release();
+        apply(&mut cluster.world.state, &*plan.changes[0]);
+        let before = cluster.named(SHARED).clone();
+        cluster.set("a", "share", None);
+        cluster.services.get_mut("a").unwrap().is_deleted = is_deleted;
+        cluster.settle();
+        cluster.services.get_mut("b").unwrap().is_deleted = true;
+        let made = cluster.settle();
+        assert_eq!(
+            cluster.ports(SHARED),
+            owned(&[(80, "")]),
+            "{is_deleted}: {made:#?}"
+        );
+        assert_eq!(cluster.named(SHARED).targets, before.targets);
+        let orphans = cluster.world.orphans();
+        assert!(orphans.iter().all(|one| one.removal.is_none()));
+    }
+}
+
+#[test]
+fn targets_of_an_external_load_balancer_stay_while_a_service_needs_them() {
+    const NO_NODE: &str = "topology.kubernetes.io/zone!=fsn1";
+    // What Service a sets at first and then, what b sets then, and the changes of each.
+    for (first, then, of_b, changes) in [
+        // A selector that can't be read selects nothing, and does not select all.
+        (
+            ("node-selector", NO_NODE),
+            ("node-selector", "=="),
+            "true",
+            0,
+        ),
+        // Who needs no targets takes none from the others.
+        (("type", "lb31"), ("external-targets", "false"), "true", 0),
+        (("type", "lb31"), ("external-targets", "true"), "false", 0),
+        (("type", "lb31"), ("external-targets", "false"), "false", 2),
+    ] {
+        let mut cluster = Cluster::new();
+        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
+        cluster.add("a", 3, &[80], &[("external", "7"), first]);
+        cluster.add("b", 2, &[81], &[("external", "7")]);
+        cluster.settle();
+        cluster.set("a", then.0, Some(then.1));
+        cluster.set("b", "external-targets", Some(of_b));
+        for uid in ["a", "b"] {
+            let plan = cluster.plan(uid);
+            let lines = lines(&plan.changes);
+            assert_eq!(lines.len(), changes, "{then:?}, {of_b}: {uid}: {lines:?}");
+        }
+    }
+}
+
+/// A cluster that was made from another one's backup has Services of the same UIDs.
+#[test]
+fn ports_of_the_cluster_that_this_is_a_copy_of_are_not_ours() {
+    let of_other = format!("{TARGETS_BEFORE}cluster-2");
+    let port = format!("{PORT}80");
+    // A target, the UID of the port, and whether the Service may use it.
+    for (target, uid, is_ours) in [(77, "a", false), (2, "a", true), (77, "other", true)] {
+        let mut one = external(&[(EXTERNAL, ""), (&of_other, "none"), (&port, uid)]);
+        one.targets = vec![server(target)];
+        one.services.push(listener(80, 30_300));
+        let mut cluster = Cluster::new();
+        cluster.add("a", 3, &[80, 81], &[("external", "7")]);
+        cluster.add("b", 2, &[82], &[("external", "7")]);
+        let ip = one.public_net.ipv4.ip.expect("an address").to_string();
+        cluster.world.state.balancers = vec![one];
+        cluster.services.get_mut("a").unwrap().service.addresses = vec![ip];
+        for of in ["a", "b"] {
+            let obstacle = cluster.plan(of).obstacle;
+            let why = obstacle.map(|one| one.message).unwrap_or_default();
+            assert_eq!(why.is_empty(), is_ours, "{of}, {target}, {uid}: {why}");
+            assert!(is_ours || why.contains("cluster-2"), "{why}");
+        }
+        cluster.services.get_mut("a").unwrap().is_deleted = true;
+        let removal = cluster.plan("a");
+        assert_eq!(
+            words(&removal.changes).contains(&"delete_service".to_owned()),
+            is_ours && uid == "a",
+            "{target}, {uid}: {:?}",
+            lines(&removal.changes)
+        );
+    }
+}
+
+/// A status may be written by who may not use the load balancer.
+#[test]
+fn a_port_without_label_is_of_no_service_that_its_owner_does_not_allow() {
+    for (allowed, is_removed) in [("shop", false), ("default", true)] {
+        let one = external(&[(EXTERNAL, allowed)]);
+        let mut cluster = Cluster::new();
+        cluster.add("a", 3, &[6443], &[]);
+        cluster.services.get_mut("a").unwrap().service.ports[0].node_port = Some(6443);
+        let ip = one.public_net.ipv4.ip.expect("an address");
+        cluster.world.state.balancers = vec![one];
+        let member = cluster.services.get_mut("a").unwrap();
+        member.service.addresses = vec![ip.to_string()];
+        member.is_deleted = true;
+        let changes = words(&cluster.plan("a").changes);
+        assert_eq!(!changes.is_empty(), is_removed, "{allowed}: {changes:?}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_certificate_keeps_its_own_load_balancer() {
+    let mut cluster = Cluster::new();
+    cluster.add("a", 3, &[80], &[("share", "edge")]);
+    cluster.add("b", 2, &[443], &[]);
+    cluster.settle();
+    let before = cluster.services["b"].service.addresses.clone();
+    for (name, value) in [
+        ("share", "edge"),
+        ("protocol", "https"),
+        ("certificate-type", "managed"),
+        ("http-managed-certificate-domains", "example.com"),
+    ] {
+        cluster.set("b", name, Some(value));
+    }
+    cluster.settle();
+    assert_eq!(cluster.named("kubernetes-default-b").services.len(), 1);
+    assert_eq!(cluster.services["b"].service.addresses, before);
+    cluster.world.issue();
+    cluster.settle();
+    assert_eq!(cluster.ports(SHARED), owned(&[(80, "a"), (443, "b")]));
+    assert_eq!(cluster.world.state.balancers.len(), 1);
+}
+
+#[test]
+fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
+    let mut cluster = Cluster::new();
+    cluster.add("a", 3, &[80], &[("share", "edge")]);
+    cluster.add("b", 2, &[443], &[]);
+    cluster.settle();
+    cluster.world.nodes.push(OfferedNode {
+        reach: Reach::By {
+            has_public_ipv4: false,
+            networks: Vec::new(),
+        },
+        ..node(9)
+    });
+    cluster.set("b", "share", Some("edge"));
+    cluster.settle();
+    assert!(cluster.plan("b").is_unfinished, "of node 9");
+    assert_eq!(cluster.world.state.balancers.len(), 1);
+}
+
+#[test]
+fn what_is_managed_for_a_service_is_not_external() {
+    for share in [None, Some("edge")] {
+        let mut cluster = Cluster::new();
+        cluster.add("a", 3, &[80], &[]);
+        cluster.set("a", "share", share);
+        cluster.settle();
+        let one = &mut cluster.world.state.balancers[0];
+        one.labels.insert(EXTERNAL.into(), String::new());
+        let id = one.id.to_string();
+        cluster.add("b", 2, &[81], &[("external", &id)]);
+        let obstacle = cluster.plan("b").obstacle.expect("an obstacle").message;
+        assert!(obstacle.contains("ccm lb release"), "{obstacle}");
+        assert!(cluster.settle().is_empty(), "its address would change");
+    }
+}
+
+#[test]
+fn a_redirect_has_port_80_however_its_value_is_written() {
+    for on in ["true", "1", "T"] {
+        let mut cluster = Cluster::new();
+        let redirect = [
+            ("share", "edge"),
+            ("protocol", "HTTPS"),
+            ("http-redirect-http", on),
+            ("http-certificates", "one"),
+        ];
+        cluster.add("a", 3, &[443], &redirect);
+        cluster.add("b", 2, &[80], &[("share", "edge")]);
+        cluster.settle();
+        assert_eq!(cluster.ports(SHARED), owned(&[(443, "a")]), "{on}");
+    }
+}
+
+/// In a copy of the cluster the status and the node ports are the same.
+#[test]
+fn a_group_takes_no_load_balancer_without_labels_that_sends_traffic_elsewhere() {
+    for (target, word) in [(77, "create"), (2, "edit")] {
+        let mut one = external(&[]);
+        one.targets = vec![server(target)];
+        one.services = vec![listener(80, 30_300)];
+        let mut cluster = Cluster::new();
+        cluster.add("a", 3, &[80], &[("share", "edge")]);
+        let ip = one.public_net.ipv4.ip.expect("an address").to_string();
+        cluster.services.get_mut("a").unwrap().service.addresses = vec![ip];
+        cluster.world.state.balancers = vec![one];
+        assert_eq!(words(&cluster.plan("a").changes)[0], word, "{target}");
     }
 }
 

@@ -149,8 +149,9 @@ impl World {
 
     /// The plan as it would be, and the change that makes it so.
     pub fn assigned(&self, id: u64) -> Option<(LoadBalancerPlan, Option<Box<dyn Change>>)> {
-        let (snapshot, change) = self.snapshot().assigned(id, &self.service)?;
-        let plan = snapshot.plan(&self.service, &self.nodes, &self.all_nodes());
+        let cluster = self.all_nodes();
+        let (snapshot, change) = self.snapshot().assigned(id, &self.service, &cluster)?;
+        let plan = snapshot.plan(&self.service, &self.nodes, &cluster);
         Some((plan, change))
     }
 

@@ -1,7 +1,9 @@
 //! A hundred nodes at once, and one more.
 
+use crate::common::in_flight::InFlight;
 use crate::common::{wait_at_most, wait_until};
 use crate::sync::world::{CIDR, NOBODY, World};
+use serde_json::json;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,6 +24,26 @@ fn a_hundred_nodes_that_register_together_get_their_routes() {
         .count();
     assert!(waits <= 50, "{waits} questions");
     daemon.logs("RouteLimitNear");
+}
+
+#[test]
+fn conditions_that_differ_are_set_at_the_same_time() {
+    let world = World::settled(12);
+    for n in 1..=12 {
+        let name = format!("worker-{n}");
+        world.sandbox.cluster().edit("nodes", None, &name, |node| {
+            for condition in node["status"]["conditions"].as_array_mut().unwrap() {
+                if condition["type"] == "NetworkUnavailable" {
+                    condition["status"] = json!("True");
+                }
+            }
+        });
+    }
+    let in_flight = InFlight::of(&world.sandbox, "PATCH", 5, 5);
+    let ran = world.once(&[CIDR]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(world.all_are_reached());
+    assert_eq!(in_flight.at_most(), 5);
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! Writes to several nodes at the same time: short-lived threads write, and the controller's thread keeps all state.
+
+use crate::provider::{heartbeat, lock};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Does the work for each item, for so many of them at the same time, and returns what came of it in their order.
+/// After a result that `ends` the work no other item is begun: the results are those of the first items.
+///
+/// The calling thread works as well: with 1 there is no other thread. One that can't be started is not needed.
+pub(super) fn in_parallel<T: Sync, R: Send>(
+    items: &[T],
+    threads: usize,
+    work: impl Fn(&T) -> R + Sync,
+    ends: impl Fn(&R) -> bool + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    let work_on = || {
+        while let place = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(item) = items.get(place)
+        {
+            let result = work(item);
+            if ends(&result) {
+                next.fetch_max(items.len(), Ordering::Relaxed);
+            }
+            lock(&results).push((place, result));
+        }
+    };
+    let heartbeat = heartbeat::installed();
+    thread::scope(|scope| {
+        for _ in 1..threads.min(items.len()) {
+            let helper = || {
+                heartbeat.iter().cloned().for_each(heartbeat::install);
+                work_on();
+            };
+            drop(thread::Builder::new().spawn_scoped(scope, helper));
+        }
+        work_on();
+    });
+    let mut results = std::mem::take(&mut *lock(&results));
+    results.sort_unstable_by_key(|(place, _)| *place);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::Barrier;
+    use std::thread::ThreadId;
+
+    #[test]
+    fn results_have_the_order_of_their_items_and_so_many_are_made_at_once() {
+        for threads in [1, 2, 5] {
+            // Every thread has an item before any item ends.
+            let all = Barrier::new(threads);
+            let items: Vec<usize> = (0..20 * threads).collect();
+            let work = |item: &usize| {
+                all.wait();
+                (*item, thread::current().id())
+            };
+            let results = in_parallel(&items, threads, work, |_| false);
+            let (done, by): (Vec<usize>, HashSet<ThreadId>) = results.into_iter().unzip();
+            assert_eq!(done, items, "{threads}");
+            assert_eq!(by.len(), threads);
+            assert!(by.contains(&thread::current().id()));
+        }
+        assert!(in_parallel(&[], 5, |item: &u8| *item, |_| false).is_empty());
+    }
+
+    #[test]
+    fn after_a_result_that_ends_it_no_other_item_is_begun() {
+        let items: Vec<usize> = (0..1000).collect();
+        for threads in [1, 5] {
+            let begun = AtomicUsize::new(0);
+            let work = |item: &usize| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                *item
+            };
+            let results = in_parallel(&items, threads, work, |item| *item == 7);
+            assert_eq!(results.len(), begun.into_inner(), "{threads}");
+            assert_eq!(results, items[..results.len()], "{threads}");
+            assert!(threads > 1 || results.len() == 8);
+        }
+    }
+}

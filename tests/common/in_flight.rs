@@ -1,0 +1,51 @@
+//! How many writes are in flight at the same time.
+
+use sandbox::exchange::Request;
+use sandbox::faults::{Effect, Rule};
+use sandbox::{Half, Sandbox};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// Writes to nodes by one method.
+#[derive(Default)]
+pub struct InFlight {
+    counts: Mutex<Counts>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Counts {
+    now: usize,
+    at_most: usize,
+}
+
+impl InFlight {
+    /// From now on such a write is handled once so many of them have been in flight at the same time, or after a while.
+    pub fn of(sandbox: &Sandbox, method: &str, wanted: usize, patience_s: u64) -> Arc<InFlight> {
+        let patience = Duration::from_secs(patience_s);
+        let all = Arc::<InFlight>::default();
+        let (before, after) = (Arc::clone(&all), Arc::clone(&all));
+        let begins = move |_: &Request| {
+            let mut counts = before.counts.lock().unwrap();
+            counts.now += 1;
+            counts.at_most = counts.at_most.max(counts.now);
+            before.changed.notify_all();
+            let is_early = |counts: &mut Counts| counts.at_most < wanted;
+            let waited = before
+                .changed
+                .wait_timeout_while(counts, patience, is_early);
+            drop(waited.unwrap());
+        };
+        let ends = move |_: &Request| after.counts.lock().unwrap().now -= 1;
+        for effect in [Effect::before(begins), Effect::after(ends)] {
+            let rule = Rule::new(effect).half(Half::Kubernetes).method(method);
+            sandbox.faults().add(rule.path("/api/v1/nodes/**"));
+        }
+        all
+    }
+
+    /// So far.
+    pub fn at_most(&self) -> usize {
+        self.counts.lock().unwrap().at_most
+    }
+}

@@ -1,0 +1,114 @@
+//! Nodes that register together are written at the same time: each in its order, and no more at once than was set.
+#![allow(clippy::unwrap_used)]
+
+use crate::common;
+use crate::common::in_flight::InFlight;
+use crate::common::library::{Mortal, Place, SCALE, scaled};
+
+use ccm::controllers::node::{NodeController, Settings};
+use ccm::controllers::{Controller, Selection};
+use common::{Env, all_initialised, ccm, env, quiet, with};
+use sandbox::Sandbox;
+use std::time::Duration;
+
+const NODES: usize = 30;
+
+/// In real time: a write that waits for others must not be too late.
+fn real_time(sandbox: &Sandbox) -> Env {
+    with(env(sandbox), &[("CCM_TEST_TIME_SCALE", "1")])
+}
+
+/// The writes to nodes, as name and what of the node; in the order in which they arrived.
+fn node_writes(sandbox: &Sandbox) -> Vec<(String, bool)> {
+    let calls = sandbox.calls().calls();
+    let patches = calls.iter().filter(|call| call.method == "PATCH");
+    let mut writes = Vec::new();
+    for call in patches.filter(|call| call.status == Some(200)) {
+        let node = call.path.strip_prefix("/api/v1/nodes/").unwrap();
+        let is_status = node.ends_with("/status");
+        writes.push((node.trim_end_matches("/status").to_owned(), is_status));
+    }
+    writes
+}
+
+#[test]
+fn so_many_nodes_are_written_at_the_same_time_and_each_gets_its_addresses_first() {
+    for (args, expected) in [
+        (&[][..], 5),
+        (&["--concurrent-node-syncs=3"], 3),
+        (&["--concurrent-node-syncs=1"], 1),
+    ] {
+        let sandbox = quiet(NODES);
+        let in_flight = InFlight::of(&sandbox, "PATCH", expected, 5);
+        let ran = ccm(&real_time(&sandbox), &[&["run", "--once"], args].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(all_initialised(&sandbox));
+        assert_eq!(in_flight.at_most(), expected, "{args:?}");
+        let mut writes = node_writes(&sandbox);
+        // Stable: those of one node stay in their order.
+        writes.sort_by(|one, next| one.0.cmp(&next.0));
+        assert_eq!(writes.len(), 2 * NODES);
+        for of_node in writes.chunks(2) {
+            assert_eq!(of_node[0].0, of_node[1].0);
+            assert!(of_node[0].1 && !of_node[1].1, "{of_node:?}");
+        }
+    }
+}
+
+#[test]
+fn events_and_lines_have_the_order_of_the_nodes_whatever_was_written_first() {
+    let sandbox = quiet(NODES);
+    let ran = ccm(&env(&sandbox), &["node", "sync", "-o", "json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let calls = sandbox.calls().calls();
+    let events = calls
+        .iter()
+        .filter(|call| call.method == "POST" && call.path.ends_with("/events"));
+    let about = events.map(|call| {
+        call.json().unwrap()["involvedObject"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    });
+    let about: Vec<String> = about.collect();
+    assert_eq!(about.len(), NODES);
+    assert!(about.is_sorted(), "{about:?}");
+}
+
+/// The Lease is lost, or the process is to end.
+#[test]
+fn a_pass_whose_gate_closes_begins_no_other_write_and_the_next_one_ends_the_same() {
+    for writes in [0, 1, 4, 5, 13, 2 * NODES as u64 - 1] {
+        let sandbox = quiet(NODES);
+        let place = Place::new(&sandbox);
+        let pass = |gate| {
+            let mut apis = place.world_of(Mortal::after(gate), &place.token, None);
+            apis.concurrent_nodes = 5;
+            let mut controller = NodeController::new(Settings {
+                sync_interval: scaled(5),
+                status_update_frequency: Duration::from_secs(3600),
+                server_cache_max_age: Duration::from_secs(3600),
+                time_scale: SCALE,
+            });
+            controller.tick(&apis, &Selection::Due)
+        };
+        let report = pass(Some(writes));
+        assert_eq!(node_writes(&sandbox).len() as u64, writes);
+        let counted = report.changed + report.failed() + report.unreached + report.unchanged;
+        assert_eq!(counted, NODES, "{report:?}");
+        assert!(
+            report.changes.is_sorted_by_key(|(object, _)| object),
+            "{report:?}"
+        );
+        // Of those that were begun; all others are unreached.
+        assert!(report.failed() <= 5, "{report:?}");
+
+        let report = pass(None);
+        assert!(all_initialised(&sandbox), "{report:?}");
+        assert_eq!(node_writes(&sandbox).len(), 2 * NODES);
+        assert!(
+            report.failures.is_empty() && report.unreached == 0,
+            "{report:?}"
+        );
+    }
+}
