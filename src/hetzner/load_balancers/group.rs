@@ -351,7 +351,7 @@ pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cl
     let keys = external_keys(balancer);
     let mut asking = keys.iter().filter_map(|key| cluster.groups.get(key));
     // One without a port there needs none of our targets.
-    let is_asking =
+    let is_served =
         |one: &Service| one.uid != uid && is_allowed(balancer, one) && is_in_status(one, balancer);
     let is_shared = |group: &String| {
         cluster.groups.iter().any(|(key, all)| {
@@ -361,7 +361,7 @@ pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cl
         })
     };
     on_ports.any(|(_, uid)| lives(uid))
-        || asking.any(|all| all.iter().any(is_asking))
+        || asking.any(|all| all.iter().any(is_served))
         || balancer.labels.get(GROUP).is_some_and(is_shared)
 }
 
