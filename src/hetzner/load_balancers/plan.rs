@@ -153,7 +153,13 @@ impl provider::Snapshot for Snapshot {
         primary_ips::report(&mut parser, &context, &desired, there);
         match parser.problems.is_empty() {
             true => (_, plan.findings) = parser.end(),
-            false => plan = refused(plan, parser),
+            false => {
+                // What serves it until then, where what it asks for can't be had.
+                let serving = || owned(balancers, service).next();
+                let shown = || serving().map(|one| status::for_people(one, cluster));
+                plan.found = plan.found.or_else(shown);
+                plan = refused(plan, parser);
+            }
         }
         plan
     }

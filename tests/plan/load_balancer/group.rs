@@ -919,6 +919,21 @@ fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
 }
 
 #[test]
+fn a_blocked_service_is_shown_with_the_load_balancer_that_serves_it() {
+    let mut cluster = Cluster::new();
+    cluster.add("a", 3, &[80], &[]);
+    cluster.settle();
+    let id = cluster.named("kubernetes-default-a").id;
+    for (name, value) in [("external", "none"), ("share", "other/edge")] {
+        cluster.set("a", name, Some(value));
+        let plan = cluster.plan("a");
+        assert!(plan.obstacle.is_some(), "{name}");
+        assert_eq!(plan.found.map(|found| found.id), Some(id), "{name}");
+        cluster.set("a", name, None);
+    }
+}
+
+#[test]
 fn what_is_managed_for_a_service_is_not_external() {
     for share in [None, Some("edge")] {
         let mut cluster = Cluster::new();
