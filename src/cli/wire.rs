@@ -20,6 +20,9 @@ const WRITERS_AT_MOST: u32 = 100;
 /// Before a read is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(250);
 
+/// Which Services are ours.
+const SCOPE: [&str; 2] = ["--load-balancer-class", "--service-selector"];
+
 /// However much a test shortens time, an answer needs some.
 const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -80,10 +83,11 @@ pub(super) fn apis(
     metadata: Option<String>,
     unknown: Vec<String>,
 ) -> Result<Apis, String> {
-    let kube = match kube {
+    let mut kube = match kube {
         Some(kube) => kube,
         None => kube_client(settings, Arc::clone(&gate))?,
     };
+    kube.set_scope(service_scope(settings, &unknown));
     let provider = provider(settings, gate, metadata, unknown)?;
     let token = settings.token.value.as_ref();
     let length = token.map_or(TOKEN_CHARACTERS, SecretSource::length);
@@ -211,6 +215,16 @@ pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::Settings {
         server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
         deletion_guard: settings.node_deletion_guard.value,
         time_scale: settings.test_time_scale.value,
+    }
+}
+
+/// `unknown`: settings that are unset here, and may be set for the daemon.
+pub(super) fn service_scope(settings: &Settings, unknown: &[String]) -> kube::ServiceScope {
+    let may_be_set = |name: &String| SCOPE.contains(&name.as_str());
+    kube::ServiceScope {
+        class: settings.load_balancer_class.value.clone(),
+        selector: settings.service_selector.value.clone().unwrap_or_default(),
+        is_unsure: unknown.iter().any(may_be_set),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::config::Access;
 use super::error::Error;
+use super::labels::ServiceScope;
 use super::node_table::{Detail, NodeRow, TablePage};
 use super::types::{ListPage, Node, Page};
 use crate::http::{self, Method, Proxies, Stage};
@@ -82,6 +83,7 @@ pub struct Client {
     http: http::Client,
     namespace: Option<String>,
     origin: String,
+    pub(super) scope: ServiceScope,
 }
 
 impl Client {
@@ -109,7 +111,13 @@ impl Client {
             http,
             namespace,
             origin,
+            scope: ServiceScope::default(),
         }
+    }
+
+    /// Which Services are ours, of those that are read from then on.
+    pub fn set_scope(&mut self, scope: ServiceScope) {
+        self.scope = scope;
     }
 
     /// One that reaches no API server, where no call is made.

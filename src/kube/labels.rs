@@ -7,7 +7,7 @@
 //! provider reads are kept, up to a limit.
 
 use crate::provider::{ANNOTATION_DOMAIN, Interned, PROVIDED_NODE_IP, SERVER_LABELS};
-use crate::text;
+use crate::text::{self, selector::Selector};
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -175,10 +175,24 @@ impl Annotations {
 
 impl<'de> Deserialize<'de> for Annotations {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Annotations, D::Error> {
+        Annotations::read_where(is_for_provider, d)
+    }
+}
+
+/// Labels of a Service, with the limits of its annotations.
+pub(super) fn labels_of_service<'de, D: Deserializer<'de>>(d: D) -> Result<Annotations, D::Error> {
+    Annotations::read_where(|_| true, d)
+}
+
+impl Annotations {
+    fn read_where<'de, D: Deserializer<'de>>(
+        is_read: fn(&str) -> bool,
+        d: D,
+    ) -> Result<Annotations, D::Error> {
         let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();
         let (mut bytes, mut is_too_large) = (0, false);
         d.deserialize_any(Pairs {
-            is_read: is_for_provider,
+            is_read,
             take: |key: String, value: &str| {
                 bytes += key.len() + value.len();
                 is_too_large |= bytes > BYTES_AT_MOST || pairs.len() == COUNT_AT_MOST;
@@ -192,6 +206,44 @@ impl<'de> Deserialize<'de> for Annotations {
             pairs: pairs.into(),
             is_too_large,
         })
+    }
+}
+
+/// Which Services are ours: `--load-balancer-class` and `--service-selector`.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceScope {
+    /// Their `spec.loadBalancerClass`; none: they have none.
+    pub class: Option<String>,
+    /// What their labels fulfil.
+    pub selector: Selector,
+    /// In a shell: one of both is unset, and may be set for the daemon.
+    pub is_unsure: bool,
+}
+
+/// Why a Service is not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftAlone {
+    pub why: &'static str,
+    /// See [`ServiceScope::is_unsure`].
+    pub is_unsure: bool,
+}
+
+impl ServiceScope {
+    pub(super) fn left_alone(
+        &self,
+        class: &Option<String>,
+        labels: &Annotations,
+    ) -> Option<LeftAlone> {
+        let labels = labels.iter().map(|(key, value)| (key.into(), value.into()));
+        let why = if *class != self.class {
+            "its spec.loadBalancerClass is not that of --load-balancer-class"
+        } else if !self.selector.matches(&labels.collect()) {
+            "its labels do not match --service-selector"
+        } else {
+            return None;
+        };
+        let is_unsure = self.is_unsure;
+        Some(LeftAlone { why, is_unsure })
     }
 }
 

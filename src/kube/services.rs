@@ -4,7 +4,7 @@
 
 use super::client::{Client, MERGE_PATCH, PARTIAL, PASS, ReadFrom, folder, percent_encoded};
 use super::error::Error;
-use super::labels::Annotations;
+use super::labels::{Annotations, LeftAlone, ServiceScope, labels_of_service};
 use super::types::{
     First, ListPage, ObjectReference, not_empty, null_as_default, short, timestamp,
 };
@@ -39,6 +39,9 @@ pub struct Service {
     pub spec: ServiceSpec,
     #[serde(default)]
     pub status: ServiceStatus,
+    /// None: it is ours, says [`ServiceScope`].
+    #[serde(skip)]
+    pub left_alone: Option<LeftAlone>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -52,6 +55,9 @@ pub struct ServiceMeta {
     pub uid: String,
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
+    /// Compared when they are read, and not kept: see [`Service::left_alone`].
+    #[serde(default, deserialize_with = "labels_of_service")]
+    pub labels: Annotations,
     #[serde(default)]
     pub annotations: Annotations,
     #[serde(default)]
@@ -138,6 +144,13 @@ impl Service {
         has_ours(&self.metadata.finalizers)
     }
 
+    /// Notes whether it is ours.
+    pub fn selected_by(mut self, scope: &ServiceScope) -> Service {
+        let labels = std::mem::take(&mut self.metadata.labels);
+        self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
+        self
+    }
+
     /// More of it than is read: no load balancer can be made from it.
     pub fn too_large(&self) -> Option<String> {
         let many_ports = self.spec.ports.too_many("ports");
@@ -153,9 +166,9 @@ impl Service {
         self.spec.kind == LOAD_BALANCER
     }
 
-    /// It wants one from us: a Service with a class is another controller's.
+    /// It wants one from us.
     pub fn wants_load_balancer(&self) -> bool {
-        self.spec.load_balancer_class.is_none()
+        self.left_alone.is_none()
             && self.is_of_type_load_balancer()
             && self.metadata.deletion_timestamp.is_none()
     }
@@ -199,15 +212,26 @@ impl Client {
     /// All Services of type LoadBalancer: complete, or an error.
     pub fn load_balancer_services(&self, from: ReadFrom) -> Result<Vec<Arc<Service>>, Error> {
         let query = "&fieldSelector=spec.type%3DLoadBalancer";
-        self.list::<ListPage<_>>(SERVICES, query, "ServiceList", from)
+        self.services_at(SERVICES, query, from)
+    }
+
+    fn services_at(
+        &self,
+        path: &str,
+        query: &str,
+        from: ReadFrom,
+    ) -> Result<Vec<Arc<Service>>, Error> {
+        let all = self.list::<ListPage<Service>>(path, query, "ServiceList", from)?;
+        let selected =
+            |one: Arc<Service>| Arc::new(Arc::unwrap_or_clone(one).selected_by(&self.scope));
+        Ok(all.into_iter().map(selected).collect())
     }
 
     /// One Service as it is now; none when there is none of this name.
     pub fn service(&self, namespace: &str, name: &str) -> Result<Option<Arc<Service>>, Error> {
         let path = folder("api/v1", namespace, "services");
         let query = format!("&fieldSelector=metadata.name%3D{}", percent_encoded(name));
-        let items =
-            self.list::<ListPage<Service>>(&path, &query, "ServiceList", ReadFrom::Latest)?;
+        let items = self.services_at(&path, &query, ReadFrom::Latest)?;
         let is_it = |service: &Arc<Service>| {
             service.metadata.name == name && service.metadata.namespace == namespace
         };
@@ -241,7 +265,8 @@ impl Client {
             percent_encoded(name),
         );
         let path = format!("{services}/{name}/status");
-        self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)
+        let service: Service = self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)?;
+        Ok(service.selected_by(&self.scope))
     }
 }
 

@@ -70,6 +70,10 @@ pub trait Snapshot: Send + Sync {
     /// What deletes or releases it, found by its label alone. Pure.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
+    /// The load balancer that this cluster has, or had, for this Service, by our labels; one that another controller may
+    /// have made is none. Pure.
+    fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
+
     /// What ends its management: ports, targets and addresses stay, and no plan changes them from then on. Pure.
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 

@@ -470,6 +470,23 @@ settings! {
         ..Setting::duration(Group::Controllers, DAEMON)
     }
 
+    LOAD_BALANCER_CLASS load_balancer_class: Option<String> = parsed(unless_empty(values::text)) => {
+        flags: &["load-balancer-class"],
+        kind: Kind::Text("CLASS"),
+        help: "Only Services with this spec.loadBalancerClass get a load balancer. Unset: only those without a class. \
+               The load balancers of all others stay as they are.",
+        ..Setting::of(Group::Controllers, WITH_LOAD_BALANCERS)
+    }
+
+    SERVICE_SELECTOR service_selector: Option<Selector> = parsed(unless_empty(Selector::parse)) => {
+        flags: &["service-selector"],
+        kind: Kind::Text("SELECTOR"),
+        help: "Only Services whose labels match get a load balancer, e.g. lb!=metallb; written like a selector of kubectl \
+               -l. The load balancers of all others stay as they are, with ports, targets and addresses, until their \
+               Services match again.",
+        ..Setting::of(Group::Controllers, WITH_LOAD_BALANCERS)
+    }
+
     LOAD_BALANCER_RESYNC_PERIOD load_balancer_resync_period: Duration = parsed(interval) => {
         flags: &["load-balancer-resync-period"],
         default: Some("5m"),

@@ -223,8 +223,8 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
             "its load balancer is to be removed"
         }
         Want::Remove => "its ports are to be removed",
-        Want::Release => "its load balancer is to be released",
-        Want::Nothing => "another controller's",
+        Want::Release => "its management is to end",
+        Want::Nothing => plan.service.left_alone.map_or("nothing", |left| left.why),
     };
     let status = service.status.load_balancer.ingress.iter();
     let status = status.map(|ingress| {

@@ -145,6 +145,9 @@ fn diff(plan: &ServicePlan) -> String {
     if let Some(obstacle) = &plan.cloud.obstacle {
         return format!("!{}", obstacle.reason.name());
     }
+    if plan.service.left_alone.is_some() {
+        return "left alone".into();
+    }
     let mut words = match (plan.want, &plan.cloud.found) {
         // It does not exist any more, or it is protected.
         (Want::Remove, _) if plan.cloud.changes.is_empty() => vec!["finalizer".into()],

@@ -37,6 +37,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let Services {
         context,
         controller,
+        ..
     } = &mut services;
     Ok(context.do_now(|| controller.sync(&context.apis, &selection)))
 }
@@ -115,6 +116,7 @@ fn plan_and_ask(
     let Services {
         context,
         controller,
+        ..
     } = &mut services;
     let plans = plans.map_err(|why| context.exit(why))?;
     let can_t = plans

@@ -23,6 +23,7 @@ pub(super) const TURNED_OFF: &str = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Ser
 pub(super) struct Services {
     pub(super) context: Context,
     pub(super) controller: ServiceController,
+    command: Command,
 }
 
 impl Services {
@@ -40,6 +41,7 @@ impl Services {
         Ok(Services {
             controller: ServiceController::new(wire::service_settings(&context.settings)),
             context,
+            command,
         })
     }
 
@@ -47,7 +49,7 @@ impl Services {
     pub(super) fn read(&self, sides: Sides) -> Result<Vec<ServicePlan>, Failed> {
         let (context, apis) = (&self.context, &self.context.apis);
         let mut plans = match sides {
-            Sides::Both => return self.evaluate(&self.selection()?),
+            Sides::Both => return self.evaluate_shown(),
             Sides::Kubernetes => self
                 .controller
                 .by_kubernetes(apis, &*context.manifests()?)?,
@@ -84,6 +86,22 @@ impl Services {
 
     pub(super) fn evaluate(&self, selection: &Selection) -> Result<Vec<ServicePlan>, Failed> {
         Ok(self.controller.evaluate(&self.context.apis, selection)?)
+    }
+
+    /// One that is named, and left alone, has a plan only where it has a load balancer.
+    fn evaluate_shown(&self) -> Result<Vec<ServicePlan>, Failed> {
+        let selection = self.selection()?;
+        let plans = self.evaluate(&selection)?;
+        let Selection::Names(names) = &selection else {
+            return Ok(plans);
+        };
+        let has_plan = |name: &String| plans.iter().any(|plan| plan.service.full_name() == *name);
+        let there = self.there()?;
+        let mut others = there.iter().filter(|one| names.contains(&one.full_name()));
+        match others.find(|one| !self.context.names.is_empty() && !has_plan(&one.full_name())) {
+            None => Ok(plans),
+            Some(other) => Err(left_alone(other)),
+        }
     }
 
     /// Those that no plan takes over; in the namespace that is asked for.
@@ -135,17 +153,18 @@ impl Services {
         };
         let (words, kind) = (&self.context.names, &names::SERVICES);
         let names = names::resolve(kind, words, Some(namespace), known, in_cloud, not_there)?;
-        let is_other = |one: &&Arc<Service>| want(one) == Want::Nothing;
+        let is_other = |one: &&Arc<Service>| match self.command {
+            Command::LbInspect | Command::LbList => false,
+            Command::LbAdopt => one.left_alone.is_some(),
+            _ => want(one) == Want::Nothing,
+        };
         match there
             .iter()
             .filter(is_other)
             .find(|one| names.contains(&one.full_name()))
         {
             None => Ok(names),
-            Some(other) => Err(Failed::Shown(Printer::failure(&format!(
-                "Service {} has a spec.loadBalancerClass: it is another controller's, and left alone",
-                other.full_name()
-            )))),
+            Some(other) => Err(left_alone(other)),
         }
     }
 
@@ -163,6 +182,14 @@ impl Services {
             service => Ok(service.is_some()),
         }
     }
+}
+
+fn left_alone(service: &Service) -> Failed {
+    let why = service.left_alone.map_or("it is deleted", |left| left.why);
+    let name = service.full_name();
+    Failed::Shown(Printer::failure(&format!(
+        "Service {name} is left alone: {why}"
+    )))
 }
 
 fn word<'a>(text: &'a str, namespace: &'a str) -> Word<'a> {

@@ -126,6 +126,7 @@ impl ServiceController {
     }
 
     /// What would be done, by what both APIs say, for the Services that are asked for.
+    /// And what there is of Services that are left alone.
     pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<ServicePlan>, Error> {
         if apis.provider.load_balancers().is_none() {
             return Ok(Vec::new());
@@ -133,12 +134,16 @@ impl ServiceController {
         let begun = Instant::now();
         let polled = self.state.poll(apis, selection, begun)?;
         let around = Around::new(apis, &polled.nodes, &polled.services);
-        let Some(mut observed) = self.state.observe_due(apis, selection, &polled, &around)? else {
+        let observed = self
+            .state
+            .observe_due(apis, selection, &polled, &around, true)?;
+        let Some(mut observed) = observed else {
             return Ok(Vec::new());
         };
         let needs = plan::needs(&observed);
         observed.read_needs(apis, &polled.nodes, needs, begun, Urgency::Asked)?;
         let mut plans = plan::plan(&observed, true);
+        plans.retain(|plan| plan.want != Want::Nothing || plan.cloud.found.is_some());
         plan::in_turn(&*apis.provider, &mut plans);
         health::explain(apis, &polled.nodes, &mut plans);
         Ok(plans)
@@ -326,7 +331,7 @@ impl Sync<'_> {
         if !selection.is_explicit() {
             state.stop_stale(&polled.services, &around);
         }
-        let observed = state.observe_due(apis, selection, &polled, &around);
+        let observed = state.observe_due(apis, selection, &polled, &around, false);
         let proposals = observed.map_err(waiting)?;
         measure_health(&polled, proposals.as_ref());
         let proposals = proposals.map(|observed| plan::plan(&observed, self.for_people));
@@ -414,13 +419,14 @@ impl State {
     }
 
     /// For the Services that are due: what was read last, or for a person what is true now. A Service whose changes are
-    /// being executed is not planned a second time.
+    /// being executed is not planned a second time. `shows_all`: those that are left alone, too.
     fn observe_due(
         &self,
         apis: &Apis,
         selection: &Selection,
         polled: &Polled,
         around: &Around,
+        shows_all: bool,
     ) -> Result<Option<Observed>, Error> {
         let now = Instant::now();
         let explicit = selection.is_explicit();
@@ -432,7 +438,7 @@ impl State {
             polled.is_resync && !backoff.is_waiting(&service.metadata.uid, now)
         };
         let is_due = |service: &&Arc<Service>| {
-            want(service) != Want::Nothing
+            (want(service) != Want::Nothing || (shows_all && service.left_alone.is_some()))
                 && selection.names(&service.full_name())
                 && !busy.contains(service.metadata.uid.as_str())
                 && (explicit || is_compared(service) || is_changed(service))

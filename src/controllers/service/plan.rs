@@ -2,7 +2,7 @@
 
 use super::observe::{self, Management, Observed};
 use crate::controllers::controller::Proposal;
-use crate::kube::{ObjectReference, PastEvent, Service};
+use crate::kube::{LeftAlone, ObjectReference, PastEvent, Service};
 use crate::provider::{
     self, Applied, Change, ChangeKind, Cluster, Description, Field, Finding, Ingress,
     LoadBalancerPlan, Needs, Provider, Reason, Severity, Snapshot, Source, Sourced, Verb,
@@ -19,7 +19,7 @@ pub enum Want {
     Ensure,
     /// Its load balancer gone, then our finalizer.
     Remove,
-    /// Its load balancer left as it is, and our finalizer gone: a person's wish.
+    /// Its load balancer left as it is, and our finalizer gone: a person's wish, or it is not ours any more.
     Release,
     /// Nothing: it never had one from us, or belongs to another controller.
     Nothing,
@@ -78,11 +78,16 @@ pub(super) fn plan_for(
     for_people: bool,
 ) -> ServicePlan {
     let cloud = LoadBalancerPlan::default();
-    let want = match (observed.management, want(service)) {
-        (Management::Ends, Want::Ensure) => Want::Release,
-        (_, want) => want,
+    let is_end = observed.management == Management::Ends;
+    let want = match want(service) {
+        Want::Ensure if is_end => Want::Release,
+        Want::Release if matches!(observed.management, Management::Begins(_)) => Want::Nothing,
+        want => want,
     };
     let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want, cloud);
+    if let Some(left) = service.left_alone.filter(|_| !is_end) {
+        plan.leave_alone(snapshot, left, &observed.cluster);
+    }
     if let Some(obstacle) = too_large(service, plan.want) {
         plan.cloud.obstacle = Some(obstacle);
         return plan;
@@ -92,6 +97,7 @@ pub(super) fn plan_for(
     match plan.want {
         Want::Nothing => return plan,
         Want::Remove => plan.cloud = snapshot.plan_removal(&for_cloud, cluster),
+        Want::Release if !is_end => {}
         Want::Release => plan.cloud = snapshot.plan_release(&for_cloud, cluster),
         Want::Ensure => {
             plan.cloud = match observed.management {
@@ -222,7 +228,8 @@ pub(super) fn needs(observed: &Observed) -> Needs {
 
 fn needs_of(observed: &Observed, service: &Service) -> Needs {
     let want = want(service);
-    if want == Want::Nothing || too_large(service, want).is_some() {
+    let is_left_alone = service.left_alone.is_some() && observed.management != Management::Ends;
+    if want == Want::Nothing || is_left_alone || too_large(service, want).is_some() {
         return Needs::default();
     }
     let for_cloud = service.for_cloud();
@@ -361,14 +368,17 @@ fn hold_back_unsure(cloud: &mut LoadBalancerPlan, has: &[Ingress]) -> Option<Vec
     Some(wanted)
 }
 
-/// The finalizer's name is shared with other controllers: a Service with a class is theirs.
+/// By the Service alone. The finalizer's name is shared with other controllers: from a Service that is left alone it is
+/// removed only where the load balancer says that it was ours, see `ServicePlan::leave_alone`.
 pub fn want(service: &Service) -> Want {
-    if service.wants_load_balancer() {
-        Want::Ensure
-    } else if service.has_our_finalizer() && service.spec.load_balancer_class.is_none() {
-        Want::Remove
-    } else {
-        Want::Nothing
+    // Of another type it keeps the finalizer: when it is ours again its load balancer is removed.
+    let may_end =
+        service.is_of_type_load_balancer() || service.metadata.deletion_timestamp.is_some();
+    match service.left_alone {
+        None if service.wants_load_balancer() => Want::Ensure,
+        None if service.has_our_finalizer() => Want::Remove,
+        Some(left) if service.has_our_finalizer() && may_end && !left.is_unsure => Want::Release,
+        _ => Want::Nothing,
     }
 }
 
@@ -399,6 +409,25 @@ impl ServicePlan {
             findings: Vec::new(),
             made: Vec::new(),
             events: None,
+        }
+    }
+
+    /// Its load balancer stays as it is, with our labels: by them it is the Service's when that is ours again, and an
+    /// orphan once the Service does not exist. Without such a load balancer nothing says that the finalizer is ours.
+    fn leave_alone(&mut self, snapshot: &dyn Snapshot, left: LeftAlone, cluster: &Cluster) {
+        self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
+        self.cloud.is_labelled = true;
+        match (self.want, &self.cloud.found) {
+            (Want::Release, Some(found)) => {
+                let message = format!(
+                    "management of load balancer {} ({}) ended, because {}: its ports, targets and addresses stay as they \
+                     are",
+                    found.name, found.id, left.why
+                );
+                let finding = Finding::info(Reason::LoadBalancerReleased, message);
+                self.findings.push(finding);
+            }
+            _ => self.want = Want::Nothing,
         }
     }
 

@@ -183,6 +183,18 @@ impl provider::Snapshot for Snapshot {
         plan
     }
 
+    fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer> {
+        let is_ours = |one: &&LoadBalancer| {
+            let is_of_cluster = one.labels.get(CLUSTER_UID) == Some(&cluster.uid);
+            is_of_cluster || one.labels.contains_key(&targets_label(cluster))
+        };
+        let is_known = !cluster.uid.is_empty();
+        let found = owned(&self.observed.balancers, service).find(is_ours);
+        found
+            .filter(|_| is_known)
+            .map(|one| status::for_people(one, cluster))
+    }
+
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
         let balancers = &self.observed.balancers;

@@ -18,6 +18,7 @@ mod one_name;
 mod orphans;
 mod quiet;
 mod readers;
+mod scope;
 mod seen_before;
 mod shared;
 mod trouble;
