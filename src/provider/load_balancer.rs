@@ -88,8 +88,11 @@ pub trait Snapshot: Send + Sync {
     /// `namespace.name`, which may be cut, or empty. Pure.
     fn all(&self) -> Vec<(Balancer, String)>;
 
-    /// Load balancers of this cluster whose Service does not exist. Pure.
+    /// Load balancers of this cluster whose Service does not exist, and did not ask to keep it. Pure.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
+
+    /// Those that it asked to keep. Pure.
+    fn kept(&self, cluster: &Cluster) -> Vec<Kept>;
 }
 
 /// What is read from the APIs themselves, after the pass began, before a plan is made that is applied.
@@ -208,12 +211,15 @@ pub struct LoadBalancerPlan {
 /// no controller deletes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// E.g. `Certificate`.
+    /// `Certificate` or `LoadBalancer`.
     pub kind: &'static str,
     pub id: u64,
     pub name: String,
     /// Names that a certificate is for.
     pub domains: Vec<String>,
+    /// Of a load balancer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<std::net::IpAddr>,
 }
 
 /// A load balancer, for people.

@@ -105,6 +105,8 @@ pub struct Cluster {
     pub name: String,
     /// UIDs of all its Services, of any type.
     pub service_uids: HashSet<String>,
+    /// UIDs of those that are left alone: their ports on a load balancer of several stay.
+    pub left_alone: HashSet<String>,
     /// The Services that want one load balancer together, by [`group`](super::LoadBalancers::group); the oldest first.
     pub groups: HashMap<String, Vec<Service>>,
     /// Cloud servers of all its nodes, offered or not, and the nodes' names.

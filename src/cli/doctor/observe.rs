@@ -14,7 +14,7 @@ use crate::hetzner::Hetzner;
 use crate::http::SecretSource;
 use crate::kube::{self, LeaseKey, LeaseSpec, Service, Verb, Version, Workload};
 use crate::provider::{
-    self, BalancerHealth, Checkup, ErrorKind, Instance, Orphan, Servers, Urgency,
+    self, BalancerHealth, Checkup, ErrorKind, Instance, Kept, Orphan, Servers, Urgency,
 };
 use crate::settings::{Command, Controller, Settings};
 use jiff::Timestamp;
@@ -42,6 +42,8 @@ pub(in crate::cli) struct View<'a> {
     /// By UID of the Service.
     pub(in crate::cli) failed_tries: Seen<HashMap<String, FailedTry>>,
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
+    /// Load balancers that are kept without a Service.
+    pub(in crate::cli) kept: Seen<Vec<Kept>>,
 }
 
 /// An API server that answers.
@@ -231,6 +233,10 @@ impl<'a> Observer<'a> {
             let apis = planned()?;
             service::known_orphans(apis, self.begun).map_err(|error| failed(error.to_string()))
         });
+        let kept = need(&orphans, "orphans").and_then(|_| {
+            let kept = service::kept(planned()?);
+            Ok(kept.map_err(|error| failed(error.to_string()))?.1)
+        });
         let instances = servers
             .as_ref()
             .map_or(&[][..], |servers| servers.as_slice());
@@ -258,6 +264,7 @@ impl<'a> Observer<'a> {
             services,
             failed_tries,
             orphans,
+            kept,
         }
     }
 

@@ -6,6 +6,7 @@ use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::service::{ServicePlan, Want, trouble, want};
 use crate::kube::Service;
 use crate::provider::BalancerHealth;
+use crate::text::some_of;
 
 const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
                           NAMESPACE/NAME shows it, ccm lb sync does it now";
@@ -163,7 +164,15 @@ pub(super) fn orphans(view: &View) -> Verdicts {
         };
         outcome.on("load-balancer", &balancer.name)
     });
-    or_ok(outcomes.collect(), || {
-        "each load balancer of this cluster has its Service".into()
+    let kept = view.kept.iter().flatten();
+    let kept: Vec<String> = kept
+        .map(|one| format!("{} ({})", one.name, one.id))
+        .collect();
+    or_ok(outcomes.collect(), || match kept.as_slice() {
+        [] => "each load balancer of this cluster has its Service".into(),
+        kept => format!(
+            "each load balancer of this cluster has its Service, or is kept and costs money: {}",
+            some_of(kept)
+        ),
     })
 }

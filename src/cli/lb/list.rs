@@ -60,9 +60,13 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 /// What no Service wants any more, below the table.
 fn kept_lines<'a>(kept: impl Iterator<Item = &'a Kept>) -> String {
     let lines = kept.map(|one| {
-        let kind = one.kind.to_lowercase();
-        let domains = one.domains.join(", ");
-        let line = format!("{kind} {} ({}), for {domains}", one.name, one.id);
+        let addresses = one.addresses.iter().map(ToString::to_string);
+        let of = Vec::from_iter(one.domains.iter().cloned().chain(addresses)).join(", ");
+        let what = match one.domains.is_empty() {
+            true => format!("load balancer {} ({}), at", one.name, one.id),
+            false => format!("certificate {} ({}), for", one.name, one.id),
+        };
+        let line = format!("{what} {of}");
         paragraph("  ", 6, &line)
     });
     match lines.collect::<String>() {

@@ -29,7 +29,7 @@ mod sync;
 pub use events::{FailedTry, ago, failed_tries};
 pub use health::trouble;
 pub use observe::{Management, NAME, Settings, groups};
-pub use orphans::known_orphans;
+pub use orphans::{kept, known_orphans};
 pub use plan::{ServicePlan, Want, check, want};
 
 use super::controller::{self, Controller, Proposal, Selection};
@@ -188,10 +188,9 @@ impl ServiceController {
         let Some(provider) = apis.provider.load_balancers() else {
             return Ok(Vec::new());
         };
-        let all = apis.any_services(Duration::MAX)?;
-        let name = &self.state.settings.cluster_name;
-        let cluster = observe::cluster(apis, name, &all.value, &[])?;
-        provider.kept(&cluster).map_err(Error::Cloud)
+        let (cluster, mut kept) = orphans::kept(apis)?;
+        kept.extend(provider.kept(&cluster).map_err(Error::Cloud)?);
+        Ok(kept)
     }
 
     /// One tick, with the plans that it ended with, for a person.

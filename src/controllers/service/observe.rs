@@ -96,9 +96,10 @@ impl Observed {
     ) -> Result<(), Error> {
         if needs.services {
             let all = apis.any_services(since.elapsed())?;
-            let groups = std::mem::take(&mut self.cluster.groups);
-            self.cluster = cluster(apis, &self.cluster.name, &all.value, nodes)?;
-            self.has_groups(groups);
+            let now = cluster(apis, &self.cluster.name, &all.value, nodes)?;
+            let before = std::mem::replace(&mut self.cluster, now);
+            self.cluster.left_alone = before.left_alone;
+            self.has_groups(before.groups);
         }
         if needs.servers && apis.provider.instances().is_some() {
             // A token may be replaced at any time: the list is of the project that the load balancers are of, or newer.
@@ -164,6 +165,8 @@ pub(super) fn observe(
     urgency: Urgency,
 ) -> Result<Observed, Error> {
     let all = services.iter().chain(listed);
+    let left_alone = all.clone().filter(|one| one.left_alone.is_some());
+    let left_alone = left_alone.map(|one| one.metadata.uid.clone()).collect();
     let groups = groups(&*apis.provider, all.map(|one| &**one));
     let for_cloud: Vec<_> = services.iter().map(|one| one.for_cloud()).collect();
     let for_cloud: Vec<&provider::Service> =
@@ -183,6 +186,7 @@ pub(super) fn observe(
         has_own_servers: None,
         management: Management::Usual,
     };
+    observed.cluster.left_alone = left_alone;
     observed.has_groups(groups);
     Ok(observed)
 }

@@ -14,7 +14,8 @@ use crate::controllers::report::{Outage, Report, publish};
 use crate::kube::{ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
-    Balancer, Cluster, ErrorKind, Finding, LoadBalancerPlan, LoadBalancers, Orphan, Reason, Urgency,
+    Balancer, Cluster, ErrorKind, Finding, Kept, LoadBalancerPlan, LoadBalancers, Orphan, Reason,
+    Urgency,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -27,6 +28,15 @@ const KIND: &str = "load-balancer";
 /// `begun` is used.
 pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> {
     find(apis, "", begun, Duration::MAX, Urgency::Needed)
+}
+
+/// Load balancers whose Services asked to keep them, and do not exist any more, by what was read last; and the cluster.
+pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
+    let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
+    let all = apis.any_services(Duration::MAX)?;
+    let cluster = observe::cluster(apis, "", &all.value, &[])?;
+    let kept = snapshot.value.kept(&cluster);
+    Ok((cluster, kept))
 }
 
 /// What both APIs say, not older than `begun` where it says that there are any. Whatever was read

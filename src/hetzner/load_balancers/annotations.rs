@@ -180,6 +180,12 @@ table! {
         form: BOOLEAN,
         meaning: "`false`: the nodes do not become targets of the external load balancer for this Service.",
     };
+    KEEP = {
+        name: "keep",
+        whole: true,
+        form: BOOLEAN,
+        meaning: "`true`: the load balancer stays, without ports and targets, when the Service is deleted or its type changes. A Service of the same namespace gets it again by the annotation `name` (`ccm help services`).",
+    };
     PROTOCOL = {
         name: "protocol",
         form: PROTOCOLS,

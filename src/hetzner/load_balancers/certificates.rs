@@ -278,6 +278,7 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
         id: one.id,
         name: one.name.clone(),
         domains: one.domain_names.clone(),
+        addresses: Vec::new(),
     };
     all.iter().filter(is_left).map(kept).collect()
 }

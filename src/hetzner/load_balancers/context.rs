@@ -3,7 +3,7 @@
 use super::annotations::Annotation;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::group::Group;
-use super::names::{self, ADOPTED, CREATED, SERVICE, SERVICE_UID, YES};
+use super::names::{self, ADOPTED, CREATED, KEEP, SERVICE, SERVICE_UID, YES};
 use crate::hetzner::api::Api;
 use crate::hetzner::certificates::{Certificate, Certificates};
 use crate::hetzner::networks::Subnet;
@@ -92,12 +92,14 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Ours, as they should be; none: to be removed. No `balancer`: those of a new one. `ports`: those that the Service gets.
+    /// Ours, as they should be; none: to be removed. No `balancer`: those of a new one. `ports`: those that the Service
+    /// gets. `is_kept`: it outlasts its Services.
     pub(super) fn labels(
         &self,
         balancer: Option<&LoadBalancer>,
         adopts: bool,
         ports: &[u16],
+        is_kept: bool,
     ) -> BTreeMap<String, Option<String>> {
         let mut labels = BTreeMap::new();
         if !self.group.is_external() {
@@ -108,6 +110,7 @@ impl Context<'_> {
                 Some(one) => Some(ADOPTED).filter(|_| adopts && !one.labels.contains_key(CREATED)),
             };
             labels.extend(more.map(|label| (label.to_owned(), Some(YES.to_owned()))));
+            labels.insert(KEEP.to_owned(), is_kept.then(|| self.group.made_for()));
         }
         labels.extend(self.group.labels(balancer, ports));
         let own = balancer.map(|one| one.id);

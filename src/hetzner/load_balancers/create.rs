@@ -113,6 +113,8 @@ impl Diff<'_, '_> {
             ),
             (desired.kind.is_none(), annotations::TYPE.variable),
             (desired.name.is_none(), Some(CLUSTER_NAME)),
+            (true, Some("--load-balancer-class")),
+            (true, Some("--service-selector")),
         ];
         let unset = unset.into_iter().filter(|(is_unset, _)| *is_unset);
         let unset = unset.filter_map(|(_, setting)| setting);

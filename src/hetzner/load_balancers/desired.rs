@@ -33,6 +33,8 @@ pub(super) struct Desired {
     pub(super) attach: Option<Attach>,
     pub(super) use_private_ip: Sourced<bool>,
     pub(super) primary_ips: AskedIps,
+    /// It outlasts its Services.
+    pub(super) is_kept: bool,
     pub(super) managed: Managed,
     pub(super) ports: Vec<Port>,
     pub(super) targets: Targets,
@@ -134,6 +136,7 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
     let algorithm = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let kind = parser.read(&a::TYPE, None, v::any);
+    let keep = parser.read(&a::KEEP, None, v::boolean);
     let managed = managed(parser, context);
     let is_external = context.group.is_external();
     let desired = Desired {
@@ -151,6 +154,7 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
         attach: attach(parser, context).filter(|_| !is_external),
         use_private_ip,
         primary_ips: asked_ips(parser, context),
+        is_kept: keep.is_some_and(|keep| keep.value),
         ports: ports(parser, context, &managed),
         managed,
         targets: targets(parser, context),

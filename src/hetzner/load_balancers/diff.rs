@@ -5,7 +5,7 @@ use super::change::{Action, Change, Guard, Purpose};
 use super::context::{CLUSTER_NAME, Context, NETWORK, default_source};
 use super::desired::{Attach, Desired};
 use super::listener::{Listener, PortField};
-use super::names::{CLUSTER, SERVICE_UID, WHOSE};
+use super::names::{CLUSTER, KEEP, SERVICE_UID, WHOSE};
 use super::parser::AnnotationParser;
 use super::ports::Port;
 use super::{annotations, subnets};
@@ -202,7 +202,9 @@ impl Diff<'_, '_> {
         let (mut set, mut remove) = (BTreeMap::new(), BTreeSet::new());
         let own_ports = self.desired.ports.iter();
         let own_ports: Vec<u16> = own_ports.map(|port| port.listener.listen_port).collect();
-        for (label, value) in context.labels(balancer, adopts.is_some(), &own_ports) {
+        let is_kept = self.desired.is_kept;
+        let labels = context.labels(balancer, adopts.is_some(), &own_ports, is_kept);
+        for (label, value) in labels {
             let has = balancer.and_then(|one| one.labels.get(&label));
             let Some(value) = value else {
                 let field = format!("label {label}");
@@ -222,7 +224,8 @@ impl Diff<'_, '_> {
                 set.insert(label.clone(), value.clone());
             }
             // Their absence is no difference to upstream, so that a take-over writes nothing.
-            let counts = label == SERVICE_UID || !context.project.preserves_unset();
+            let counts = [SERVICE_UID, KEEP].contains(&label.as_str());
+            let counts = counts || !context.project.preserves_unset();
             let counts = counts || !context.group.is_own();
             let counts = counts || adopts.is_some() || balancer.is_none();
             let want = counts.then(|| Sourced::new(value.clone(), source));

@@ -5,7 +5,7 @@ use super::annotations as a;
 use super::balancer::LoadBalancer;
 use super::context::Context;
 use super::group::{Share, Use, cluster_on_external, is_in_status, is_used_by_others, uids};
-use super::names::{self, ADOPT, CLUSTER_UID, EXTERNAL, GROUP, SERVICE_UID};
+use super::names::{self, ADOPT, CLUSTER_UID, EXTERNAL, GROUP, KEEP, SERVICE_UID};
 use super::ownership::{foreign_target, has_only_own_targets};
 use crate::provider::{Cluster, Reason, Service, Source, Sourced};
 
@@ -120,14 +120,15 @@ impl Asked<'_> {
                 "its label {CLUSTER_UID} names another cluster, {uid}"
             ));
         }
+        // This cluster's, of Services that do not exist any more. Its address may be another tenant's in DNS.
+        if let (Some(other), true) = (
+            names::of_another_namespace(balancer, service),
+            of_cluster.is_some() || balancer.labels.contains_key(KEEP),
+        ) {
+            return refused(&format!("it was left by {other}, of another namespace"));
+        }
         match (balancer.labels.get(SERVICE_UID), of_cluster) {
-            // This cluster's, of a Service that does not exist any more. Its address may be another tenant's in DNS.
-            (Some(_), Some(_)) => match names::of_another_namespace(balancer, service) {
-                None => Ok(()),
-                Some(other) => refused(&format!(
-                    "it was left by Service {other}, of another namespace"
-                )),
-            },
+            (Some(_), Some(_)) => Ok(()),
             (Some(_), None) if has_only_own_targets(balancer, cluster) => Ok(()),
             (Some(uid), None) => refused(&format!(
                 "its label {SERVICE_UID} names a Service that this cluster does not have, {uid}, and its targets do \

@@ -389,6 +389,14 @@ impl<'a> Group<'a> {
         matches!(self.of, Use::Own)
     }
 
+    /// `namespace.name` of the group, or of the Service that is alone.
+    pub(super) fn made_for(&self) -> String {
+        match self.of {
+            Use::Shared(share) => share.label(),
+            Use::Own | Use::External(_) => names::service_value(self.service),
+        }
+    }
+
     pub(super) fn is_external(&self) -> bool {
         matches!(self.of, Use::External(_))
     }
@@ -445,8 +453,9 @@ impl<'a> Group<'a> {
     pub(super) fn is_being_left(&self, balancer: &LoadBalancer) -> bool {
         let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
         let mut ports = labelled_ports(balancer);
-        !self.is_own()
-            && ports.any(|(_, uid)| !is_member(uid) && self.cluster.service_uids.contains(uid))
+        let cluster = self.cluster;
+        let stays = |uid: &String| is_member(uid) || cluster.left_alone.contains(uid);
+        !self.is_own() && ports.any(|(_, uid)| !stays(uid) && cluster.service_uids.contains(uid))
     }
 
     /// Is it to be removed, because no Service has it any more?

@@ -33,6 +33,10 @@ pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 /// UID of the Service that it was of when its management ended.
 pub const RELEASED: &str = "ccm-from-scratch/released";
 
+/// The load balancer outlasts its Services: `namespace.name` of the Service, or of the group, that asks for it. While it
+/// has Services, too, so that none deletes it whose Service was deleted without us.
+pub const KEEP: &str = "ccm-from-scratch/keep";
+
 /// The value of labels that say yes.
 pub(super) const YES: &str = "true";
 
@@ -97,12 +101,13 @@ pub(super) fn service_value(service: &Service) -> String {
     label_value(&format!("{}.{}", service.namespace, service.name))
 }
 
-/// The Service that it was made for, says its label, where that is of another namespace.
+/// The Service that it was made for, or the group, says its label, where that is of another namespace.
 pub(super) fn of_another_namespace<'a>(
     balancer: &'a LoadBalancer,
     service: &Service,
 ) -> Option<&'a String> {
-    let made_for = balancer.labels.get(SERVICE)?;
+    let labels = &balancer.labels;
+    let made_for = labels.get(SERVICE).or(labels.get(KEEP))?;
     // A namespace has no dot. One that is too long for the label is known by the whole label alone.
     let is_same = made_for.split_once('.').map(|(namespace, _)| namespace)
         == Some(service.namespace.as_str())

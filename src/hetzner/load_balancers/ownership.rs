@@ -1,10 +1,15 @@
 //! Whose a load balancer is, by its targets and labels: what may be adopted, and what happens to it when its Service is
 //! deleted. In doubt it stays.
 
+use super::annotations as a;
 use super::balancer::{LoadBalancer, Target};
 use super::group::{is_released_by_another, is_used_by_others};
-use super::names::{ADOPT, ADOPTED, CREATED, EXTERNAL, OUR_PREFIX, SERVICE_UID, UPSTREAM_PREFIX};
+use super::names::{
+    ADOPT, ADOPTED, CREATED, EXTERNAL, KEEP, OUR_PREFIX, SERVICE_UID, UPSTREAM_PREFIX,
+};
+use super::parser::value_of;
 use crate::provider::{Cluster, InstanceId, Service};
+use crate::text;
 use jiff::{SignedDuration, Timestamp};
 
 /// By how much the clocks of both APIs may differ.
@@ -17,6 +22,7 @@ const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 /// |---|---|
 /// | other living Services, or the label `ccm-from-scratch/external` of its owner | released |
 /// | the label `ccm-from-scratch/released` with another UID | released |
+/// | the annotation `keep`, see [`is_kept`] | released, with the label `ccm-from-scratch/keep` |
 /// | a target that is no node of this cluster, see [`foreign_target`] | released |
 /// | the label `ccm-from-scratch/created`, which only the request that creates one sets | deleted |
 /// | the label `ccm-from-scratch/adopted` or `ccm-from-scratch/adopt` | released |
@@ -41,6 +47,9 @@ pub(super) fn why_it_stays(
     }
     if is_released_by_another(balancer, &service.uid) {
         return Some("the management of another Service on it ended".to_owned());
+    }
+    if is_kept(balancer, service) {
+        return Some(format!("annotation {} asks for it", a::KEEP.key()));
     }
     if let Some(target) = foreign_target(balancer, cluster) {
         return Some(target);
@@ -71,6 +80,15 @@ pub(super) fn why_it_stays(
         return Some("it is older than the Service".to_owned());
     }
     None
+}
+
+/// Does it outlast its Services? The annotation says so, else the label, which may be of another Service of the group. In
+/// doubt it does.
+pub(super) fn is_kept(balancer: &LoadBalancer, service: &Service) -> bool {
+    match value_of(service, &a::KEEP) {
+        Some(value) => text::boolean(value) != Ok(false),
+        None => balancer.labels.contains_key(KEEP),
+    }
 }
 
 /// The first target that is not proven to be a node of this cluster, for people. A server counts by its node, an

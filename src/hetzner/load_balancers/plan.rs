@@ -13,18 +13,18 @@ use super::group::{
     was_before,
 };
 use super::names::{
-    self, ADOPT, CLUSTER_UID, CREATED, EXTERNAL, GROUP, OUR_PREFIX, PORT, RELEASED, SERVICE,
+    self, ADOPT, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, OUR_PREFIX, PORT, RELEASED, SERVICE,
     SERVICE_UID,
 };
 use super::observe::covers;
-use super::ownership::why_it_stays;
+use super::ownership::{is_kept, why_it_stays};
 use super::parser::AnnotationParser;
 use super::ports::leave_out_taken;
 use super::targets::need_servers;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, Assigned, Balancer, BalancerHealth, BalancerUse, Cluster, Description, Finding,
+    self, Assigned, Balancer, BalancerHealth, BalancerUse, Cluster, Description, Finding, Kept,
     LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
 };
 use serde_json::{Value, json};
@@ -297,15 +297,10 @@ impl provider::Snapshot for Snapshot {
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
         let orphan = |balancer: &LoadBalancer| {
             let label = |name| balancer.labels.get(name).filter(|value| !value.is_empty());
-            // A cluster whose UID could not be read has none.
-            let is_ours = label(CLUSTER_UID) == Some(&cluster.uid);
-            if !is_ours || is_used_by_others(balancer, "", cluster) {
+            if balancer.labels.contains_key(KEEP) || !is_left(balancer, cluster) {
                 return None;
             }
             let (service, group) = (label(SERVICE_UID), label(GROUP));
-            if service.is_some_and(|uid| cluster.service_uids.contains(uid)) {
-                return None;
-            }
             let service_uid = service.or(group)?;
             let stays = why_orphan_stays(balancer, cluster);
             let is_deleted = stays.is_none();
@@ -322,6 +317,29 @@ impl provider::Snapshot for Snapshot {
         };
         self.observed.balancers.iter().filter_map(orphan).collect()
     }
+
+    fn kept(&self, cluster: &Cluster) -> Vec<Kept> {
+        let all = self.observed.balancers.iter();
+        let kept = all.filter(|one| one.labels.contains_key(KEEP) && is_left(one, cluster));
+        kept.map(|one| Kept {
+            kind: "LoadBalancer",
+            id: one.id,
+            name: one.name.clone(),
+            domains: Vec::new(),
+            addresses: status::addresses(one),
+        })
+        .collect()
+    }
+}
+
+/// It is this cluster's, and none of its Services exists.
+fn is_left(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
+    let lives = |uid: &String| cluster.service_uids.contains(uid);
+    // A cluster whose UID could not be read has none.
+    !cluster.uid.is_empty()
+        && balancer.labels.get(CLUSTER_UID) == Some(&cluster.uid)
+        && !balancer.labels.get(SERVICE_UID).is_some_and(lives)
+        && !is_used_by_others(balancer, "", cluster)
 }
 
 impl Snapshot {
@@ -500,14 +518,28 @@ fn release(
             parts.push(removal);
         }
     }
-    let guard = without_labels(balancer, service, cluster, is_last);
+    let mut guard = without_labels(balancer, service, cluster, is_last);
+    let is_kept = is_last && !is_external && is_kept(balancer, service);
+    if is_kept {
+        let own = [
+            (KEEP, context.group.made_for()),
+            (CLUSTER_UID, cluster.uid.clone()),
+        ];
+        guard
+            .remove
+            .retain(|label| own.iter().all(|(of, _)| of != label));
+        let own = own.into_iter();
+        guard
+            .set
+            .extend(own.map(|(label, value)| (label.to_owned(), value)));
+    }
     let (verb, detail) = match is_last && !is_external {
         true => (Verb::Release, format!(", because {why}")),
         false => (Verb::Leave, format!("; {why}")),
     };
     let release = Description::new(verb, format!("load balancer {shown}"), detail);
     // It lost its labels.
-    let has_labels = !guard.remove.is_empty();
+    let has_labels = is_kept || !guard.remove.is_empty();
     let mut last = part(Action::Edit, Value::Null, release).guarded(guard);
     let released = match is_last && !is_external {
         true => format!(

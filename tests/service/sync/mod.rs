@@ -9,6 +9,7 @@ mod certificates;
 mod churn;
 mod external;
 mod floods;
+mod keep;
 mod kept;
 mod kept_targets;
 mod killed;

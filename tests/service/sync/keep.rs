@@ -1,0 +1,207 @@
+//! `keep`: the load balancer outlasts its Services, and is had again by its name.
+
+use crate::common;
+use crate::sync::external::{allow, as_it_is, terraforms};
+use crate::sync::killed::{Scenario, killed_at_each_write};
+use crate::sync::shared::{EDGE, id};
+use crate::sync::world::{CLUSTER_UID, HCLOUD, PROFILES, SERVICE_UID, World, len, targets, text};
+use serde_json::{Value, json};
+
+const KEEP: &str = "ccm-from-scratch/keep";
+const YES: (&str, &str) = ("keep", "true");
+const DELETE_ORPHANS: &str = "--delete-orphaned-load-balancers";
+
+fn is_kept(balancer: &Value, of: &str) -> bool {
+    let labels = balancer["labels"].as_object().unwrap();
+    let has_uid = labels.contains_key(SERVICE_UID);
+    len(&balancer["services"]) == 0
+        && targets(balancer).is_empty()
+        && !has_uid
+        && labels.get(KEEP).is_some_and(|value| value == of)
+        && labels.contains_key(CLUSTER_UID)
+        && labels.len() == 2
+}
+
+fn list(world: &World) -> String {
+    let ran = common::ccm(&world.env, &["lb", "list"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    ran.stdout
+}
+
+#[test]
+fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
+    for (profile, ends) in PROFILES.into_iter().zip([true, false]) {
+        let world = World::new(1);
+        let flags = &[profile, DELETE_ORPHANS];
+        world.create("web", &[YES, ("name", "front")], &[80]);
+        world.settle(flags);
+        let front = id(&world.only());
+        let addresses = world.addresses("web");
+        assert_eq!(as_it_is(&world, front)["labels"][KEEP], "default.web");
+        match ends {
+            true => world.delete("web"),
+            false => world.edit("web", |one| one["spec"]["type"] = json!("ClusterIP")),
+        }
+        world.settle(flags);
+        let kept = as_it_is(&world, front);
+        assert!(is_kept(&kept, "default.web"), "{kept:#}");
+        if ends {
+            assert_eq!(world.service("web"), None);
+        }
+        // It is no orphan, and no other Service gets it unasked.
+        assert!(!list(&world).contains("orphan"));
+        world.create("other", &[], &[80]);
+        world.settle(flags);
+        assert_eq!(as_it_is(&world, front), kept);
+        let ran = common::ccm(&world.env, &["lb", "list", "-o", "json"]);
+        let found = &ran.json()["kept"][0];
+        assert_eq!(
+            (&found["kind"], &found["id"]),
+            (&json!("LoadBalancer"), &json!(front))
+        );
+        let line = format!("load balancer front ({front}), at {}", addresses[0]);
+        assert!(list(&world).contains(&line), "{}", list(&world));
+        let ran = common::ccm(&world.env, &["doctor"]);
+        assert!(ran.stdout.contains("is kept and costs money"), "{ran:?}");
+
+        let uid = world.create("again", &[("name", "front")], &[443]);
+        world.settle(flags);
+        let now = as_it_is(&world, front);
+        assert_eq!(now["labels"][SERVICE_UID], json!(uid));
+        assert!(now["labels"][KEEP].is_null(), "{}", now["labels"]);
+        assert_eq!(world.addresses("again"), addresses);
+        assert_eq!(world.balancers().len(), 2);
+        world.nothing_refused();
+    }
+}
+
+#[test]
+fn one_of_another_namespace_does_not_get_it() {
+    let world = World::new(1);
+    world.create("web", &[YES, ("name", "front")], &[80]);
+    world.settle(&[]);
+    world.delete("web");
+    world.settle(&[]);
+    let kept = as_it_is(&world, id(&world.only()));
+    let cluster = world.sandbox.cluster();
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "hostile" } });
+    cluster.create("namespaces", None, namespace);
+    let mut thief = crate::sync::world::service("web", &[("name", "front")], &[80]);
+    thief["metadata"]["namespace"] = json!("hostile");
+    cluster.create("services", Some("hostile"), thief);
+    let ran = world.once(&[]);
+    assert!(
+        format!("{ran:?}").contains("of another namespace"),
+        "{ran:?}"
+    );
+    assert_eq!(as_it_is(&world, id(&kept)), kept);
+}
+
+/// The label is there before the deletion, so that one which we do not see finds it.
+#[test]
+fn deleted_by_force_it_is_no_orphan() {
+    let world = World::new(1);
+    world.create("web", &[], &[80]);
+    world.settle(&[]);
+    world.annotate("web", "keep", Some("true"));
+    world.settle(&[]);
+    world.edit("web", |one| one["metadata"]["finalizers"] = json!([]));
+    world.delete("web");
+    let before = as_it_is(&world, id(&world.only()));
+    world.settle(&[DELETE_ORPHANS]);
+    assert_eq!(as_it_is(&world, id(&before)), before);
+    assert!(list(&world).contains("Kept"), "{}", list(&world));
+}
+
+/// What the annotation says last holds, else the label; what can't be read keeps.
+#[test]
+fn the_annotation_at_the_end_decides() {
+    let cases = [
+        (Some("true"), None, true),
+        (Some("true"), Some("false"), false),
+        (None, Some("true"), true),
+        (None, Some("maybe"), true),
+        (None, Some("false"), false),
+        (None, None, false),
+    ];
+    for (before, at_end, stays) in cases {
+        let world = World::new(1);
+        let first = before.map(|value| ("keep", value));
+        world.create("web", first.as_slice(), &[80]);
+        world.settle(&[]);
+        world.annotate("web", "keep", at_end);
+        world.delete("web");
+        world.settle(&[]);
+        let all = world.balancers();
+        assert_eq!(all.len(), usize::from(stays), "{before:?}, {at_end:?}");
+        assert!(all.iter().all(|one| is_kept(one, "default.web")), "{all:?}");
+    }
+    // Without it the label is taken off, and the load balancer is deleted as ever.
+    let world = World::new(1);
+    world.create("web", &[YES], &[80]);
+    world.settle(&[HCLOUD]);
+    world.annotate("web", "keep", None);
+    world.settle(&[HCLOUD]);
+    assert!(world.only()["labels"][KEEP].is_null());
+    world.is_at_rest();
+    world.delete("web");
+    world.settle(&[HCLOUD]);
+    assert_eq!(world.balancers().len(), 0);
+}
+
+/// The oldest Service of a group decides, and it counts when the last one leaves. An external one has no such label.
+#[test]
+fn of_a_group_it_stays_after_the_last() {
+    let world = World::new(1);
+    world.settle(&[]);
+    let edge = terraforms(&world, "edge-lb");
+    allow(&world, edge, Some("default"));
+    let before = as_it_is(&world, edge);
+    world.create("old", &[EDGE, YES], &[80]);
+    world.create("young", &[EDGE, ("keep", "true")], &[81]);
+    world.create("external", &[("external", "edge-lb"), YES], &[82]);
+    world.settle(&[]);
+    let group = world.balancers().into_iter().find(|one| id(one) != edge);
+    let shared = id(&group.unwrap());
+    assert_eq!(as_it_is(&world, shared)["labels"][KEEP], "default.edge");
+    for name in ["old", "external"] {
+        world.delete(name);
+    }
+    world.settle(&[]);
+    assert_eq!(as_it_is(&world, edge)["labels"], before["labels"]);
+    assert_eq!(len(&as_it_is(&world, shared)["services"]), 1);
+    world.delete("young");
+    world.settle(&[]);
+    let kept = as_it_is(&world, shared);
+    assert!(is_kept(&kept, "default.edge"), "{kept:#}");
+    let name = text(&kept["name"]);
+    world.create("new", &[EDGE, ("name", &name)], &[80]);
+    world.settle(&[]);
+    assert_eq!(world.balancers().len(), 2);
+    assert!(as_it_is(&world, shared)["labels"][KEEP].is_null());
+}
+
+#[test]
+fn killed_at_each_write_it_is_kept() {
+    killed_at_each_write(Scenario {
+        before: |world| drop(world.create("web", &[YES], &[80, 443])),
+        change: |world| world.delete("web"),
+        is_done: |world| world.service("web").is_none() && is_kept(&world.only(), "default.web"),
+    });
+}
+
+#[test]
+fn killed_at_each_write_it_is_had_again() {
+    killed_at_each_write(Scenario {
+        before: |world| {
+            world.create("web", &[YES, ("name", "front")], &[80]);
+            world.settle(&[]);
+            world.delete("web");
+        },
+        change: |world| drop(world.create("new", &[("name", "front")], &[443])),
+        is_done: |world| {
+            !world.addresses("new").is_empty() && world.only()["labels"][KEEP].is_null()
+        },
+    });
+}
