@@ -6,7 +6,7 @@ use super::startup::{self, Started};
 use super::wire;
 use crate::controllers::service;
 use crate::http::{Secret, SecretSource, read_file};
-use crate::kube::Service;
+use crate::kube::{Service, ServiceScope};
 use crate::provider::{Cluster, Finding, Reason, Snapshot};
 use crate::settings::Command;
 use serde::Serialize;
@@ -55,11 +55,12 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
             "lint needs files: ccm lint -f FILE, or -f - for stdin",
         ));
     }
+    let scope = wire::service_scope(&started.settings, &[]);
     let mut is_unreadable = false;
     let mut all = Vec::new();
     for file in files {
         match services(&file) {
-            Ok(services) => all.extend(services.into_iter().map(|one| checked(&file, one))),
+            Ok(services) => all.extend(services.into_iter().map(|one| checked(&file, one, &scope))),
             Err(why) => {
                 is_unreadable = true;
                 Printer::notice(format_args!("{file}: {why}"));
@@ -155,7 +156,7 @@ fn services(file: &str) -> Result<Vec<Value>, String> {
 }
 
 /// As it would be in a cluster.
-fn checked(file: &str, mut document: Value) -> Checked {
+fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> Checked {
     let mut problems = Vec::new();
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
         for (name, usual) in COMPLETED {
@@ -189,7 +190,7 @@ fn checked(file: &str, mut document: Value) -> Checked {
         object: json!({
             "kind": "Service", "namespace": metadata["namespace"], "name": metadata["name"],
         }),
-        service: service.ok(),
+        service: service.ok().map(|one| one.selected_by(scope)),
         findings: problems.into_iter().map(finding).collect(),
     }
 }

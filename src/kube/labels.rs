@@ -362,4 +362,37 @@ mod tests {
         let kept = labels(json!({ SERVER_LABELS: longest }));
         assert_eq!(kept.get(SERVER_LABELS), Some(longest.as_str()));
     }
+
+    #[test]
+    fn services_are_ours_by_class_and_labels() {
+        let (class, labels) = ("loadBalancerClass is not that", "labels do not match");
+        for (of_flag, selector, of_service, has, why) in [
+            (None, "", None, "a", None),
+            (None, "", Some("x"), "a", Some(class)),
+            (Some("x"), "", None, "a", Some(class)),
+            (Some("x"), "", Some("y"), "a", Some(class)),
+            (Some("x"), "", Some("x"), "a", None),
+            (None, "lb=a", None, "a", None),
+            (None, "lb!=a", None, "a", Some(labels)),
+            (None, "lb in (a,b),!other", None, "b", None),
+            (None, "other", None, "b", Some(labels)),
+            (Some("x"), "lb=a", Some("x"), "b", Some(labels)),
+        ] {
+            let scope = ServiceScope {
+                class: of_flag.map(str::to_owned),
+                selector: Selector::parse(selector).unwrap(),
+                is_unsure: false,
+            };
+            let text = json!({ "lb": has }).to_string();
+            let all = labels_of_service(&mut serde_json::Deserializer::from_str(&text)).unwrap();
+            let left = scope.left_alone(&of_service.map(str::to_owned), &all);
+            let about = format!("{of_flag:?} {selector:?} {of_service:?} {has}");
+            assert_eq!(left.is_some(), why.is_some(), "{about}");
+            assert!(
+                left.zip(why)
+                    .is_none_or(|(left, why)| left.why.contains(why)),
+                "{about}"
+            );
+        }
+    }
 }

@@ -204,6 +204,20 @@ fn each_problem_is_a_line_and_the_exit_code_says_whether_there_is_one() {
 }
 
 #[test]
+fn services_of_another_class_or_with_other_labels_are_not_checked() {
+    let class = LoadBalancerService::new("bad", &[80]).with(&[("protcol", "http")]);
+    let class = class.spec(json!({ "loadBalancerClass": "example.com/hetzner" }));
+    for (flag, code) in [
+        ("--load-balancer-class=", 0),
+        ("--load-balancer-class=example.com/hetzner", 1),
+        ("--service-selector=!app", 0),
+    ] {
+        let ran = lint(&vec![], &[flag], &class.json().to_string());
+        assert_eq!(ran.code, code, "{flag}: {ran:?}");
+    }
+}
+
+#[test]
 fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
     let large = " ".repeat((8 << 20) + 1);
     let mut bomb = "a: &a [x]\n".to_owned();

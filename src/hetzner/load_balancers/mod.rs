@@ -64,7 +64,7 @@ pub use balancer::{
 pub use context::{Defaults, Observed, Project, Snapshot};
 pub use listener::{Listener, PortField};
 pub use names::{
-    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, EXTERNAL, GROUP, PORT, RELEASED, SERVICE,
+    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, PORT, RELEASED, SERVICE,
     SERVICE_UID, TARGETS_BEFORE,
 };
 

@@ -3,7 +3,7 @@
 use crate::load_balancer::support::{NETWORK, PROFILES, World, port, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::{BEGIN, END, PREFIX, TABLE, markdown};
-use ccm::hetzner::load_balancers::{Listener, Observed, PortField};
+use ccm::hetzner::load_balancers::{KEEP, Listener, Observed, PortField};
 use ccm::provider::{Protocol, Reason, ServicePort};
 use std::collections::BTreeSet;
 
@@ -122,6 +122,8 @@ const CASES: &[Case] = &[
         second: ("b.example", "b.example"), removed: ("b.example", "b.example"), writes: &["change_dns_ptr"], ..BASE },
     Case { name: "node-selector", of: targets, first: ("n in (1,2)", "1 2"), second: ("n!=1", "2 3"), removed: ("2 3 1", "2 3 1"),
         bad: ("n in (1", "a ( without its )"), writes: &["add_target", "remove_target"], ..BASE },
+    Case { name: "keep", of: |w| w.balancer().labels.get(KEEP).cloned().unwrap_or_default(), first: ("false", ""),
+        second: ("true", "default.web"), removed: ("", ""), bad: BOOLEAN, writes: &["edit"], ..BASE },
     Case { name: "protocol", of: |w| field(w, PortField::Protocol), first: ("HTTP", "http"), second: ("tcp", "tcp"),
         removed: ("tcp", "tcp"), bad: ("udp", "use tcp, http or https"), ..BASE },
     Case { name: "protocol", with: &[("http-certificates", "one")], of: |w| field(w, PortField::Protocol),

@@ -4,7 +4,7 @@ use crate::load_balancer::model::fresh;
 use crate::load_balancer::support::{PROFILES, UID, World, changes, lines, node, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, IpRef, Listener, LoadBalancer, Reference,
+    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, IpRef, KEEP, Listener, LoadBalancer, Reference,
     SERVICE, SERVICE_UID, SelectedServer, SelectorRef, Target,
 };
 use ccm::provider::{Cluster, InstanceId, Reason};
@@ -352,6 +352,8 @@ const ENDINGS: &[Ending] = &[
     (&[OWN], || vec![server(1), selector(Some(&[2]))], -1, "label-selector"),
     (&[OWN], || vec![server(1)], 61, "older than the Service"),
     (&[OWN, OURS], Vec::new, 90_000, "older than the Service"),
+    // By its label alone, as of a Service that is deleted without its annotation.
+    (&[OWN, OURS, MADE, (KEEP, "default.web")], || vec![server(1)], -1, "annotation load-balancer.hetzner.cloud/keep asks for it"),
 ];
 
 #[test]
@@ -435,6 +437,53 @@ fn a_release_takes_away_what_is_the_services_and_the_labels_last() {
             removal.found.is_none() && removal.changes.is_empty() && removal.obstacle.is_none()
         );
         world.state = before;
+    }
+}
+
+/// The labels change with the last write, so that a restart finds it.
+#[test]
+fn what_is_kept_says_for_whom() {
+    for stops_after in 0..=4 {
+        let labels = [OWN, OURS, MADE, TEAM];
+        let mut world = in_the_way("edge", &labels, &[80], vec![server(1), server(2)]);
+        world.set(&[("keep", "true")]);
+        let all = changes(world.removal());
+        assert_eq!(all.len(), 4, "{:?}", lines(&all));
+        for change in &all[..stops_after] {
+            crate::load_balancer::model::apply(&mut world.state, &**change);
+        }
+        for change in changes(world.removal()) {
+            crate::load_balancer::model::apply(&mut world.state, &*change);
+        }
+        let one = &world.state.balancers[0];
+        let kept = [OURS, (KEEP, "default.web"), TEAM];
+        let kept = kept.map(|(label, value)| (label.to_owned(), value.to_owned()));
+        assert_eq!(one.labels, kept.into(), "{stops_after}");
+        assert!(one.services.is_empty() && one.targets.is_empty());
+        assert!(world.removal().changes.is_empty() && world.orphans().is_empty());
+    }
+}
+
+/// Its labels, the namespace of the Service that names it; is it adopted?
+#[test]
+fn what_is_kept_is_had_again_in_its_namespace() {
+    for (labels, namespace, is_adopted) in [
+        (&[OURS, (KEEP, "default.web")][..], "default", true),
+        (&[OURS, (KEEP, "default.web")], "other", false),
+        (&[(KEEP, "default.web")], "other", false),
+        (&[(KEEP, "true")], "default", false),
+        (&[THEIRS, (KEEP, "default.web")], "default", false),
+        (
+            &[OURS, (KEEP, "other.web"), (ADOPT, "default.web")],
+            "default",
+            true,
+        ),
+    ] {
+        let mut world = in_the_way("front", labels, &[], vec![]);
+        world.service.namespace = namespace.to_owned();
+        world.set(&[("name", "front")]);
+        let found = world.plan().found;
+        assert_eq!(found.is_some(), is_adopted, "{labels:?} {namespace}");
     }
 }
 
@@ -578,6 +627,7 @@ fn orphans_are_ours_and_their_service_is_gone() {
         labelled(9, "terraforms", &[OURS, GONE, TEAM]),
         labelled(10, "used", &[OURS, GONE, MADE]),
         labelled(11, "made", &[OURS, GONE, MADE, TEAM]),
+        labelled(12, "kept", &[OURS, GONE, MADE, (KEEP, "a.b")]),
     ];
     state.balancers[5].protection.delete = true;
     state.balancers[9].targets = vec![server(99)];

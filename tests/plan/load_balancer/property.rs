@@ -33,6 +33,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("ipv4-rdns", &["a.example", "static.example"]),
     ("ipv6-rdns", &["a.example"]),
     ("node-selector", &["even=yes", "even!=yes"]),
+    ("keep", &["true", "false"]),
     ("protocol", &["tcp", "http", "https"]),
     ("protocol.p2", &["tcp", "http"]),
     ("uses-proxyprotocol", &["true", "false"]),

@@ -61,7 +61,7 @@ fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
         );
         let line = format!("load balancer front ({front}), at {}", addresses[0]);
         assert!(list(&world).contains(&line), "{}", list(&world));
-        let ran = common::ccm(&world.env, &["doctor"]);
+        let ran = common::ccm(&world.env, &["doctor", "-o", "json"]);
         assert!(ran.stdout.contains("is kept and costs money"), "{ran:?}");
 
         let uid = world.create("again", &[("name", "front")], &[443]);
@@ -144,7 +144,9 @@ fn the_annotation_at_the_end_decides() {
     world.annotate("web", "keep", None);
     world.settle(&[HCLOUD]);
     assert!(world.only()["labels"][KEEP].is_null());
-    world.is_at_rest();
+    let mark = world.mark();
+    world.settle(&[HCLOUD]);
+    assert_eq!(world.writes(mark), Vec::<String>::new());
     world.delete("web");
     world.settle(&[HCLOUD]);
     assert_eq!(world.balancers().len(), 0);
