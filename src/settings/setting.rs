@@ -107,8 +107,9 @@ named! {
 }
 
 /// Of what a text names.
-const EXAMPLES: [(&str, &str); 12] = [
+const EXAMPLES: [(&str, &str); 13] = [
     ("CIDR", "10.244.0.0/16"),
+    ("CLASS", "hetzner"),
     ("COLUMN", "name"),
     ("CONTEXT", "production"),
     ("FILE", "service.yaml"),

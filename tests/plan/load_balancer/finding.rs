@@ -444,8 +444,8 @@ fn a_release_takes_away_what_is_the_services_and_the_labels_last() {
 #[test]
 fn what_is_kept_says_for_whom() {
     for stops_after in 0..=4 {
-        let labels = [OWN, OURS, MADE, TEAM];
-        let mut world = in_the_way("edge", &labels, &[80], vec![server(1), server(2)]);
+        const LABELS: Labels = &[OWN, OURS, MADE, TEAM];
+        let mut world = in_the_way("edge", LABELS, &[80], vec![server(1), server(2)]);
         world.set(&[("keep", "true")]);
         let all = changes(world.removal());
         assert_eq!(all.len(), 4, "{:?}", lines(&all));

@@ -21,7 +21,7 @@ pub struct Scenario {
     pub is_done: fn(&World) -> bool,
 }
 
-fn is_about_services(request: &Request) -> bool {
+pub fn is_about_services(request: &Request) -> bool {
     !common::is_lease(&request.path) && !request.path.contains("/events")
 }
 

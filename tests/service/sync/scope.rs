@@ -1,10 +1,14 @@
 //! `--load-balancer-class` and `--service-selector`: what is not ours any more stays as it is, and comes back.
 
-use crate::common::{self, wait_until};
+use crate::common::{self, Daemon, wait_until};
 use crate::sync::external::{allow, as_it_is, terraforms};
+use crate::sync::killed::is_about_services;
 use crate::sync::shared::{EDGE, id};
 use crate::sync::world::{CLUSTER_UID, FINALIZER, NO_RESYNC, OFTEN, World, service};
+use sandbox::exchange::Request;
+use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};
+use std::sync::{Arc, OnceLock};
 
 const MISTYPED: &str = "--service-selector=tier=fornt";
 const DELETE_ORPHANS: &str = "--delete-orphaned-load-balancers";
@@ -202,4 +206,34 @@ fn only_services_of_the_class_are_ours() {
         (world.service("classed"), world.balancers().len()),
         (None, 0)
     );
+}
+
+/// A Service costs one write, so between any two there is a Service that is whole.
+#[test]
+fn killed_at_each_write_both_ways() {
+    common::side_by_side((1..=4_u64).collect(), |n| {
+        let (world, names) = cluster();
+        let before = all(&world);
+        for (flag, held) in [(MISTYPED, false), (NO_RESYNC, true)] {
+            let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
+            let kill = Arc::clone(&killer);
+            let after = Effect::after(move |_: &Request| kill.wait()());
+            let rule = Rule::new(after).writes().when(is_about_services).nth(n);
+            let rule = world.sandbox.faults().add(rule);
+            let daemon = Daemon::start(&world.env, &[flag, "--leader-elect=false"]);
+            assert!(killer.set(Box::new(daemon.killer())).is_ok());
+            wait_until("the write", || world.sandbox.faults().hits(rule) > 0);
+            drop(daemon);
+            world.sandbox.faults().clear();
+            world.settle(&[flag]);
+            assert_same(&world, &before, flag);
+            for name in &names {
+                assert_eq!(
+                    finalizers(&world, name) == json!([FINALIZER]),
+                    held,
+                    "{name}"
+                );
+            }
+        }
+    });
 }
