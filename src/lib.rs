@@ -64,6 +64,8 @@
 //! | *finding* | something a plan reports about an object; it becomes a log line, an event and a metric |
 //! | *gate* | the question before each write: does the lease still fit, is the process to end, is it a dry run |
 //! | *group* | Services that share one load balancer |
+//! | *kept* | a load balancer that stays without a Service, because its Service asked for that |
+//! | *left alone* | a Service that is not ours, by class or labels: nothing of it or of its load balancer is changed |
 //! | *held back* | a change that only the default of a setting asks for, which a shell may not know |
 //! | *offered node* | a node that may become a target |
 //! | *orphan* | a load balancer of this cluster whose Service does not exist |

@@ -181,7 +181,8 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> Checked {
         .get_mut("spec")
         .and_then(Value::as_object_mut)
         .map(allocate);
-    let service = Service::deserialize(&document);
+    let mut service = Service::deserialize(&document);
+    service.iter_mut().for_each(|one| one.select(scope));
     let service = service.map_err(|error| problems.push(format!("no valid Service: {error}")));
     let metadata = &document["metadata"];
     let finding = |why| Finding::warning(Reason::SyncLoadBalancerFailed, why);
@@ -190,7 +191,7 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> Checked {
         object: json!({
             "kind": "Service", "namespace": metadata["namespace"], "name": metadata["name"],
         }),
-        service: service.ok().map(|one| one.selected_by(scope)),
+        service: service.ok(),
         findings: problems.into_iter().map(finding).collect(),
     }
 }

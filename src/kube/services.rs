@@ -145,10 +145,9 @@ impl Service {
     }
 
     /// Notes whether it is ours.
-    pub fn selected_by(mut self, scope: &ServiceScope) -> Service {
+    pub fn select(&mut self, scope: &ServiceScope) {
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
-        self
     }
 
     /// More of it than is read: no load balancer can be made from it.
@@ -221,10 +220,11 @@ impl Client {
         query: &str,
         from: ReadFrom,
     ) -> Result<Vec<Arc<Service>>, Error> {
-        let all = self.list::<ListPage<Service>>(path, query, "ServiceList", from)?;
-        let selected =
-            |one: Arc<Service>| Arc::new(Arc::unwrap_or_clone(one).selected_by(&self.scope));
-        Ok(all.into_iter().map(selected).collect())
+        let mut all = self.list::<ListPage<Service>>(path, query, "ServiceList", from)?;
+        for one in &mut all {
+            Arc::make_mut(one).select(&self.scope);
+        }
+        Ok(all)
     }
 
     /// One Service as it is now; none when there is none of this name.
@@ -265,8 +265,9 @@ impl Client {
             percent_encoded(name),
         );
         let path = format!("{services}/{name}/status");
-        let service: Service = self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)?;
-        Ok(service.selected_by(&self.scope))
+        let mut service: Service = self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)?;
+        service.select(&self.scope);
+        Ok(service)
     }
 }
 

@@ -87,7 +87,7 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
         "ccm-from-scratch/cluster-uid": identity["metadata"]["uid"], "ccm-from-scratch/keep": "default.gone",
     });
     let kept = json!({
-        "name": "kept", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
+        "name": "stays", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
     });
     cloud.create_load_balancer(sandbox.project(), kept);
     sandbox.join(sandbox::hetzner::ServerSpec {

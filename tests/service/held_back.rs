@@ -533,7 +533,7 @@ fn a_lost_load_balancer_is_made_again_as_the_daemon_would_or_not_at_all() {
         assert_eq!(ran.code, 1, "{ran:?}");
         let line = "service/default/web  held back: load balancer: - → kubernetes-default-web (not set here: \
                     HCLOUD_NETWORK, HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK, \
-                    HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP and 3 more)\n";
+                    HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP and 5 more)\n";
         assert!(ran.stdout.contains(line), "{ran:?}");
         assert!(ran.stdout.ends_with(", 1 held back\n"), "{ran:?}");
         assert_eq!(world.shape(), before);

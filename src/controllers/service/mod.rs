@@ -109,6 +109,7 @@ impl ServiceController {
                 due: Due::new(settings.time_scale),
                 executor: Executor::new(NAME, settings.time_scale),
                 queued: Vec::new(),
+                ended: HashSet::new(),
                 has_groups: false,
                 settings,
                 known: BTreeSet::new(),
@@ -438,6 +439,7 @@ impl State {
         };
         let is_due = |service: &&Arc<Service>| {
             (want(service) != Want::Nothing || (shows_all && service.left_alone.is_some()))
+                && (explicit || !self.ended.contains(&service.metadata.uid))
                 && selection.names(&service.full_name())
                 && !busy.contains(service.metadata.uid.as_str())
                 && (explicit || is_compared(service) || is_changed(service))
@@ -468,6 +470,9 @@ impl State {
     fn remember(&mut self, polled: &Polled, around: Around) {
         let services = &polled.services;
         self.known = services.iter().map(|one| full_name(one)).collect();
+        let left_alone = services.iter().filter(|one| one.left_alone.is_some());
+        let left_alone: HashSet<&str> = left_alone.map(|one| &*one.metadata.uid).collect();
+        self.ended.retain(|uid| left_alone.contains(uid.as_str()));
         self.has_groups = around.has_groups();
         self.due.listed(services, around);
         self.has_no_services = services.iter().all(|one| want(one) == Want::Nothing);

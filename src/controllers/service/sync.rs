@@ -37,6 +37,9 @@ pub(super) struct State {
     pub(super) queued: Vec<Queued>,
     /// Names of the Services that were of type LoadBalancer or carried our finalizer when they were read last.
     pub(super) known: BTreeSet<FullName>,
+    /// UIDs of Services whose finalizer was removed because they are left alone. One that has it again has it from another
+    /// daemon, with another class or selector.
+    pub(super) ended: HashSet<String>,
     /// There are Services that use load balancers together.
     pub(super) has_groups: bool,
     /// There is no Service that has or wants a load balancer of ours.
@@ -503,6 +506,9 @@ impl Sync<'_> {
         task.has_changed = true;
         task.made.push(json);
         self.state.due.written(&service);
+        if service.left_alone.is_some() {
+            self.state.ended.insert(service.metadata.uid.clone());
+        }
         task.service = Arc::clone(&service);
         plan.service = service;
         Ok(true)

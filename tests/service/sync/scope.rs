@@ -208,6 +208,47 @@ fn only_services_of_the_class_are_ours() {
     );
 }
 
+/// Two daemons with classes of their own do not undo each other's finalizers for ever.
+#[test]
+fn two_daemons_come_to_rest() {
+    let world = World::new(1);
+    let mut classed = service("classed", &[], &[80]);
+    classed["spec"]["loadBalancerClass"] = json!("example.com/hetzner");
+    world.create_as(classed);
+    world.create("plain", &[], &[80]);
+    let flags = ["--leader-elect=false", OFTEN];
+    let one = world.daemon(&[&flags[..], &[CLASS]].concat());
+    let other = world.daemon(&flags);
+    for name in ["classed", "plain"] {
+        world.up(name);
+    }
+    let is_whole = || {
+        let mut names = ["classed", "plain"].iter();
+        names.all(|name| finalizers(&world, name) == json!([FINALIZER]))
+    };
+    world.ticks(20);
+    wait_until("both finalizers", is_whole);
+    let mark = world.mark();
+    world.ticks(20);
+    assert_eq!(
+        world.writes(mark),
+        Vec::<String>::new(),
+        "{}{}",
+        one.log(),
+        other.log()
+    );
+    // And each still removes what is its own.
+    world.delete("classed");
+    world.delete("plain");
+    wait_until("the end", || world.balancers().is_empty());
+    wait_until("the end", || {
+        world
+            .service("classed")
+            .or(world.service("plain"))
+            .is_none()
+    });
+}
+
 /// A Service costs one write, so between any two there is a Service that is whole.
 #[test]
 fn killed_at_each_write_both_ways() {
