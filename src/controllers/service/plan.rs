@@ -420,7 +420,7 @@ impl ServicePlan {
         match (self.want, &self.cloud.found) {
             (Want::Release, Some(found)) => {
                 let message = format!(
-                    "management of load balancer {} ({}) ended, because {}: its ports, targets and addresses stay as they \
+                    "Management of load balancer {} ({}) ends, because {}: its ports, targets and addresses stay as they \
                      are",
                     found.name, found.id, left.why
                 );

@@ -59,7 +59,7 @@ fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
             world.tells(
                 name,
                 "LoadBalancerReleased",
-                &["ended, because its", "stay as they are"],
+                &["ends, because its", "stay as they are"],
             );
         }
         // However long it lasts, and whatever changes.
@@ -120,6 +120,45 @@ fn one_service_leaves_and_returns() {
     });
     assert_eq!(finalizers(&world, "web"), json!([FINALIZER]));
     assert_eq!(world.balancers().len(), 1);
+}
+
+/// Its port on the load balancer of a group stays, and the others go on beside it, and come to rest.
+#[test]
+fn one_of_a_group_is_left_alone() {
+    let world = World::new(1);
+    world.settle(&[]);
+    for (name, port) in [("old", 80), ("young", 81)] {
+        world.create(name, &[EDGE], &[port]);
+    }
+    world.settle(&[]);
+    let shared = id(&world.only());
+    world.edit("old", |one| {
+        one["metadata"]["labels"] = json!({ "lb": "metallb" })
+    });
+    let daemon = world.daemon(&[NO_RESYNC, "--service-selector=lb!=metallb"]);
+    wait_until("its end", || {
+        finalizers(&world, "old") != json!([FINALIZER])
+    });
+    world.edit("young", |one| one["spec"]["ports"][0]["port"] = json!(82));
+    let numbers = || {
+        let balancer = as_it_is(&world, shared);
+        let all = balancer["services"].as_array().unwrap().clone();
+        Vec::from_iter(all.iter().map(|one| one["listen_port"].as_u64().unwrap()))
+    };
+    wait_until("the port beside", || numbers() == [80, 82]);
+    world.ticks(3);
+    let mark = world.mark();
+    world.ticks(10);
+    let calls = world.cloud_calls(mark);
+    assert!(calls.is_empty(), "{calls:?}\n{}", daemon.log());
+    world.delete("young");
+    wait_until("its end", || world.service("young").is_none());
+    assert_eq!(numbers(), [80]);
+    world.delete("old");
+    wait_until("its end", || world.service("old").is_none());
+    drop(daemon);
+    let ran = common::ccm(&world.env, &["lb", "list"]);
+    assert!(ran.stdout.contains("orphan"), "{ran:?}");
 }
 
 /// The finalizer holds no Service that is left alone; its load balancer is an orphan then, as after any deletion that we
