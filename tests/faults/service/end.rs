@@ -6,7 +6,7 @@ use crate::service::ownership::{Kubernetes, is_ours, server_of};
 use crate::service::story::{EXCLUDED, cluster_uid};
 use crate::service::watch::{has_finalizer, wants};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
-use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, SERVICE_UID};
+use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, KEEP, SERVICE_UID};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,7 +134,10 @@ pub fn orphans(sandbox: &Sandbox) -> BTreeSet<u64> {
     let kubernetes = Kubernetes::read(sandbox.cluster(), &ours);
     let is_orphan = |one: &Value| {
         let labels = &one["labels"];
-        labels[CLUSTER_UID] == *ours && kubernetes.service(&labels[SERVICE_UID]).is_none()
+        let is_kept = !labels[KEEP].is_null();
+        labels[CLUSTER_UID] == *ours
+            && !is_kept
+            && kubernetes.service(&labels[SERVICE_UID]).is_none()
     };
     let mut all = sandbox.cloud().load_balancers(sandbox.project());
     all.retain(is_orphan);
@@ -158,7 +161,10 @@ impl Both {
         }
         let all = labels.as_object().unwrap();
         let mut labels = all.keys().filter(|label| is_ours(label));
-        match labels.find(|label| *label != ADOPT) {
+        let is_bare = self::ports(balancer) == json!([]);
+        let of_kept = [KEEP, CLUSTER_UID].map(str::to_owned);
+        let is_kept = is_bare && all.contains_key(KEEP);
+        match labels.find(|label| *label != ADOPT && !(is_kept && of_kept.contains(label))) {
             Some(label) => Err(format!("released load balancer {name} has label {label}")),
             None => Ok(()),
         }

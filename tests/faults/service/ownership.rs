@@ -3,7 +3,9 @@
 
 use crate::service::story::NAMESPACE;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
-use ccm::hetzner::load_balancers::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
+use ccm::hetzner::load_balancers::{
+    ADOPT, ADOPTED, CLUSTER_UID, CREATED, KEEP, SERVICE, SERVICE_UID,
+};
 use jiff::Timestamp;
 use sandbox::kubernetes::Cluster;
 use serde_json::Value;
@@ -92,6 +94,9 @@ impl Kubernetes {
     /// May it be deleted with its Service? The error says why it may only be released.
     pub fn deletable(&self, balancer: &Value, service: &Value) -> Result<(), String> {
         let labels = balancer["labels"].as_object().unwrap();
+        if is_kept(balancer, service) {
+            return Err("it is kept".into());
+        }
         if let Some(why) = foreign_target(balancer, &self.servers()) {
             return Err(why);
         }
@@ -117,6 +122,14 @@ impl Kubernetes {
             true => Err("it is older than the Service".into()),
             false => Ok(()),
         }
+    }
+}
+
+/// By the annotation, else by the label.
+pub fn is_kept(balancer: &Value, service: &Value) -> bool {
+    match service["metadata"]["annotations"][format!("{PREFIX}keep")].as_str() {
+        Some(value) => value == "true",
+        None => !balancer["labels"][KEEP].is_null(),
     }
 }
 

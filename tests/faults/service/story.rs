@@ -81,7 +81,7 @@ pub enum Event {
 }
 
 /// Values that a load balancer can have, and some that none can.
-const ANNOTATIONS: [(&str, &str); 12] = [
+const ANNOTATIONS: [(&str, &str); 14] = [
     ("algorithm-type", "least_connections"),
     ("algorithm-type", "round_robin"),
     ("type", "lb21"),
@@ -94,6 +94,8 @@ const ANNOTATIONS: [(&str, &str); 12] = [
     ("type", "lb99"),
     ("http-sticky-sessions", "maybe"),
     ("ipv4-rdns", "lb.example.org"),
+    ("keep", "true"),
+    ("keep", "false"),
 ];
 
 /// A certificate of its own.

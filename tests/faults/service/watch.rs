@@ -2,16 +2,18 @@
 
 use crate::service::end::may_not_be_claimed;
 use crate::service::others::is_copy;
-use crate::service::ownership::{Kubernetes, is_of_others, is_ours as is_ours_label, list};
+use crate::service::ownership::{
+    Kubernetes, is_kept, is_of_others, is_ours as is_ours_label, list,
+};
 use crate::service::story::{FINALIZER, NAMESPACE, cluster_uid};
-use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, SERVICE_UID};
+use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, KEEP, SERVICE_UID};
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::Cloud;
 use sandbox::kubernetes::Cluster;
 use sandbox::{Half, Sandbox};
 use serde_json::{Map, Value};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -175,6 +177,7 @@ impl Look {
             ("DELETE", _) => match kubernetes.service(whose) {
                 Some(service) if wants(service) => Some(format!("Service {whose} wants it")),
                 Some(service) => kubernetes.deletable(&balancer, service).err(),
+                None if !labels[KEEP].is_null() => Some("it is kept".into()),
                 None if labels[CREATED].is_null() => {
                     Some(format!("was not made for a Service: {labels}"))
                 }
@@ -299,8 +302,12 @@ impl Look {
         if wants(service) {
             return Some("released, and its Service wants it".into());
         }
-        if let Some(label) = new.keys().find(|label| is_ours_label(label)) {
-            return Some(format!("released with label {label}"));
+        let kept = [KEEP, CLUSTER_UID].map(|label| label.to_owned());
+        let kept = BTreeSet::from_iter(kept.into_iter().filter(|_| is_kept(balancer, service)));
+        let ours = new.keys().filter(|label| is_ours_label(label)).cloned();
+        let ours = BTreeSet::from_iter(ours);
+        if ours != kept {
+            return Some(format!("released with labels {ours:?}, and not {kept:?}"));
         }
         let has_port = |port: &&Value| {
             let mut ports = list(&service["spec"]["ports"]).iter();
