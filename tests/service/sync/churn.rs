@@ -225,28 +225,37 @@ fn an_excluded_node_leaves_and_comes_back() {
     }
 }
 
+/// Its health check ends its traffic (KEP-3836); removed from the targets it would lose its connections.
 #[test]
-fn a_node_that_the_autoscaler_will_remove_drains_and_leaves_with_the_next_sync() {
+fn a_node_that_the_autoscaler_will_remove_is_a_target_until_it_is_deleted() {
     let world = World::new(2);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let uid = world.create("web", &[], &[80]);
     world.up("web");
     world.ticks(1);
+    let both = targets(&world.of_uid(&uid).unwrap());
     let mark = world.mark();
-    world.sandbox.cluster().edit("nodes", None, "worker-2", |node| {
+    let cluster = world.sandbox.cluster();
+    cluster.edit("nodes", None, "worker-2", |node| {
         node["spec"]["taints"] =
             json!([{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]);
     });
     world.ticks(4);
     assert_eq!(world.writes(mark), Vec::<String>::new());
     world.annotate("web", "algorithm-type", Some("least_connections"));
-    wait_until("one target", || {
-        targets(&world.of_uid(&uid).unwrap()).len() == 1
+    wait_until("the new algorithm", || {
+        world.of_uid(&uid).unwrap()["algorithm"]["type"] == "least_connections"
     });
-    assert_eq!(
-        targets(&world.of_uid(&uid).unwrap()),
-        [server_of(&world, "worker-1")]
-    );
+    world.ticks(2);
+    assert_eq!(world.cloud_writes(mark).len(), 1);
+    assert_eq!(targets(&world.of_uid(&uid).unwrap()), both);
+    let other = world.create("other", &[], &[80]);
+    world.up("other");
+    assert_eq!(targets(&world.of_uid(&other).unwrap()), both);
+    assert!(cluster.delete("nodes", None, "worker-2"));
+    wait_until("one target", || {
+        targets(&world.of_uid(&uid).unwrap()) == [server_of(&world, "worker-1")]
+    });
 }
 
 #[test]
