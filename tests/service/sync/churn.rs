@@ -258,6 +258,38 @@ fn a_node_that_the_autoscaler_will_remove_is_a_target_until_it_is_deleted() {
     });
 }
 
+/// By the annotation, then by the setting, which asks for the same: no write. What describes another check stays.
+#[test]
+fn kube_proxy_is_asked_where_annotation_or_setting_says_so() {
+    let mut world = World::new(2);
+    let uid = world.create("web", &[("health-check", "kube-proxy")], &[80, 443]);
+    let own = world.create("own", &[("health-check-port", "8080")], &[80]);
+    world.settle(&[]);
+    let check = |world: &World, uid: &str| {
+        let check = &world.of_uid(uid).unwrap()["services"][0]["health_check"];
+        let http = &check["http"];
+        (
+            check["port"].clone(),
+            json!([check["protocol"], http["path"], http["status_codes"]]),
+        )
+    };
+    let asked = (json!(10256), json!(["http", "/healthz", ["200"]]));
+    assert_eq!(check(&world, &uid), asked);
+    world.annotate("web", "health-check", None);
+    let setting = ("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK", "kube-proxy");
+    world.env = common::with(world.env.clone(), &[setting]);
+    let mark = world.mark();
+    world.settle(&[]);
+    assert_eq!(world.writes(mark), Vec::<String>::new());
+    assert_eq!(check(&world, &uid), asked);
+    assert_eq!(
+        check(&world, &own),
+        (json!(8080), json!(["tcp", null, null]))
+    );
+    let inspect = common::ccm(&world.env, &["lb", "inspect", "web"]).stdout;
+    assert!(inspect.contains(setting.0), "{inspect}");
+}
+
 #[test]
 fn without_any_node_there_is_an_address_and_a_warning() {
     let world = World::new(0);
