@@ -76,7 +76,7 @@ fn cause(health: &Health, is_local: bool, is_off: bool) -> Cause {
         {
             (
                 "port 10256 of kube-proxy does not answer: k3s, Cilium, firewall?",
-                "the annotation health-check asks kube-proxy. k3s binds it to the loopback: run it with \
+                "health-check: kube-proxy asks that port of the node. k3s binds it to the loopback: run it with \
                  --kube-proxy-arg=healthz-bind-address=0.0.0.0; Cilium needs \
                  kubeProxyReplacementHealthzBindAddr=0.0.0.0:10256; for public targets the firewall must let the load \
                  balancer reach the port",

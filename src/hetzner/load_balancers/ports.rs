@@ -120,6 +120,8 @@ struct PortReader<'a, 'b> {
     parser: &'a mut AnnotationParser<'b>,
     context: &'a Context<'a>,
     port: &'a ServicePort,
+    /// Kube-proxy is asked about the port as it is now.
+    asks_now: bool,
     wanted: Port,
 }
 
@@ -130,6 +132,8 @@ pub(super) fn ports(
     managed: &Managed,
 ) -> Vec<Port> {
     let mut ports = Vec::new();
+    let there = owned(&context.observed.balancers, context.service).flat_map(|one| &one.services);
+    let asked: Vec<&Listener> = there.filter(|one| one.asks_kube_proxy()).collect();
     for port in &context.service.ports {
         if port.protocol != Protocol::Tcp {
             let why = format!(
@@ -139,7 +143,9 @@ pub(super) fn ports(
             );
             parser.warning(Reason::UnsupportedProtocolConfigured, why);
         } else if let Some(node_port) = port.node_port {
-            ports.push(wanted(parser, context, managed, port, node_port));
+            let asks_now = asked.iter().any(|one| one.listen_port == port.port);
+            let wanted = wanted(parser, context, managed, (port, node_port), asks_now);
+            ports.push(wanted);
         } else {
             parser.problem(format!(
                 "port {} has no node port, and traffic reaches the nodes by no other way: leave \
@@ -278,13 +284,14 @@ fn wanted(
     parser: &mut AnnotationParser,
     context: &Context,
     managed: &Managed,
-    port: &ServicePort,
-    node_port: u16,
+    (port, node_port): (&ServicePort, u16),
+    asks_now: bool,
 ) -> Port {
     let mut reader = PortReader {
         parser,
         context,
         port,
+        asks_now,
         wanted: Port {
             listener: Listener::new(port.port),
             sources: BTreeMap::new(),
@@ -429,7 +436,6 @@ impl PortReader<'_, '_> {
             let codes = Some(Sourced::new(vec!["200"], asked.source.clone()));
             self.set(F::CheckStatusCodes, codes, Value::Null, None);
         }
-        let may_ask_kube_proxy = kube_proxy.is_none() && self.other_check().is_none();
         let asked = local.or(kube_proxy);
         self.check_protocol(is_set, asked.as_ref().map(|asked| &asked.source));
         if let Some(asked) = &asked {
@@ -440,6 +446,15 @@ impl PortReader<'_, '_> {
         let own_port = Some(Source::Rule("the port that gets the traffic"));
         let number = number.or(asked);
         self.set(F::CheckPort, number, usual.unwrap_or_default(), own_port);
+        let leaves_kube_proxy = self.asks_now && !self.wanted.listener.asks_kube_proxy();
+        if leaves_kube_proxy {
+            // What only kube-proxy answers to never stays.
+            for field in [F::CheckPath, F::CheckStatusCodes] {
+                let usual = || Source::Rule("the default of the API");
+                self.wanted.sources.entry(field).or_insert_with(usual);
+            }
+        }
+        let may_ask_kube_proxy = leaves_kube_proxy && self.other_check().is_none();
         // No annotation sets it.
         let usual = Source::Rule("the default of the API");
         let usual = Some(usual).filter(|_| !project.preserves_unset());
@@ -492,12 +507,7 @@ impl PortReader<'_, '_> {
         by_node_port: bool,
         may_ask_kube_proxy: bool,
     ) {
-        let (context, project) = (self.context, self.context.project);
-        // Else nothing is to be held back: the daemon asks kube-proxy at its next sync.
-        let mut there =
-            owned(&context.observed.balancers, context.service).flat_map(|one| &one.services);
-        let is_asked = |one: &Listener| one.listen_port == self.port.port && one.asks_kube_proxy();
-        let by_kube_proxy = may_ask_kube_proxy && there.any(is_asked);
+        let project = self.context.project;
         // With an interval the check would speak the port's own protocol.
         let may_follow_port = !self.has(&a::HEALTH_CHECK_PROTOCOL)
             && !is_set
@@ -517,19 +527,15 @@ impl PortReader<'_, '_> {
         ];
         let (fields, source): (&[F], Source) = if by_node_port && project.holds_back(&node_port) {
             (&place[..4], node_port)
-        } else if by_kube_proxy && project.holds_back(&kube_proxy) {
+        } else if may_ask_kube_proxy && project.holds_back(&kube_proxy) {
             (place, kube_proxy)
         } else if let Some(interval) = interval {
             (&[F::CheckProtocol, F::CheckTls], interval)
         } else {
             return;
         };
-        for field in fields {
-            // What nothing enforces is left unchanged all the same.
-            if let Some(enforced) = self.wanted.sources.get_mut(field) {
-                *enforced = source.clone();
-            }
-        }
+        let fields = fields.iter().map(|field| (*field, source.clone()));
+        self.wanted.sources.extend(fields);
     }
 
     /// `tcp` or `http`, which may be over TLS. `asked`: what has kube-proxy asked, where it is.

@@ -178,6 +178,30 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
     }
 }
 
+/// Upstream leaves path and status codes unchanged: kube-proxy's would make each pod unhealthy.
+#[test]
+fn nothing_of_a_check_of_kube_proxy_stays() {
+    for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
+        let mut world = World::new(profile);
+        world.set(&[("protocol", "http"), ("health-check-interval", "5s")]);
+        world.set(&[("health-check", "kube-proxy")]);
+        world.settle();
+        assert_eq!(shown(&world), "http 10256 /healthz 200", "{profile:?}");
+        world.unset("health-check");
+        world.settle();
+        assert_eq!(shown(&world), "http 30080 / 2??, 3??", "{profile:?}");
+    }
+    // One that was made by hand, with that port in the annotation, is what it was.
+    let mut world = World::new(Profile::Hcloud);
+    world.set(&[
+        ("health-check-protocol", "http"),
+        ("health-check-port", "10256"),
+    ]);
+    world.settle();
+    world.balancer_mut().services[0].set(PortField::CheckPath, "/healthz");
+    assert!(world.plan().changes.is_empty());
+}
+
 /// The daemon may have the setting: a check of kube-proxy that is there stays, and any other one is what it was without.
 #[test]
 fn a_shell_that_may_not_know_the_setting_leaves_a_check_of_kube_proxy() {
