@@ -88,6 +88,8 @@ const ANNOTATIONS: [(&str, &str); 14] = [
     ("type", "lb11"),
     ("uses-proxyprotocol", "true"),
     ("health-check-interval", "7s"),
+    ("health-check", "kube-proxy"),
+    ("labels", "tier=web"),
     ("protocol", "http"),
     ("node-selector", "pool=a"),
     ("algorithm-type", "by-the-moon"),

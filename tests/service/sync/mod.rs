@@ -13,6 +13,7 @@ mod keep;
 mod kept;
 mod kept_targets;
 mod killed;
+mod labels;
 mod life;
 mod management;
 mod one_name;
