@@ -81,7 +81,7 @@ pub enum Event {
 }
 
 /// Values that a load balancer can have, and some that none can.
-const ANNOTATIONS: [(&str, &str); 14] = [
+const ANNOTATIONS: [(&str, &str); 16] = [
     ("algorithm-type", "least_connections"),
     ("algorithm-type", "round_robin"),
     ("type", "lb21"),
