@@ -490,7 +490,11 @@ fn release(
     let (service, cluster) = (context.service, context.cluster);
     let is_last = !is_used_by_others(balancer, &service.uid, cluster)
         && !is_released_by_another(balancer, &service.uid);
+    let is_external = balancer.labels.contains_key(EXTERNAL);
+    let is_kept = is_last && !is_external && is_kept(balancer, service);
     let mut parts = Vec::new();
+    // Made for Services, it has no port of others; also one that the Service had before stands in the way of the next.
+    let takes_all = is_kept && balancer.labels.contains_key(CREATED);
     // Then it is the Service's alone.
     let is_alone = balancer.labels.get(SERVICE_UID) == Some(&service.uid);
     for listener in &balancer.services {
@@ -498,7 +502,8 @@ fn release(
         let has_label = balancer.labels.contains_key(&names::port_label(port));
         let mut own = service.ports.iter();
         let mut has_port = || own.any(|one| one.port == port && one.protocol == Protocol::Tcp);
-        if is_of(service, balancer, listener) || (is_alone && !has_label && has_port()) {
+        let is_own = is_of(service, balancer, listener) || (is_alone && !has_label && has_port());
+        if takes_all || is_own {
             let body = json!({ "listen_port": port });
             parts.push(part(
                 Action::DeleteService,
@@ -507,7 +512,6 @@ fn release(
             ));
         }
     }
-    let is_external = balancer.labels.contains_key(EXTERNAL);
     for (target, _) in balancer.single_targets().filter(|_| is_last) {
         let stays = is_external && was_before(balancer, target, cluster);
         if status::node_name(target, context.cluster).is_some() && !stays {
@@ -519,7 +523,6 @@ fn release(
         }
     }
     let mut guard = without_labels(balancer, service, cluster, is_last);
-    let is_kept = is_last && !is_external && is_kept(balancer, service);
     if is_kept {
         let own = [
             (KEEP, context.group.made_for()),

@@ -443,12 +443,13 @@ fn a_release_takes_away_what_is_the_services_and_the_labels_last() {
 /// The labels change with the last write, so that a restart finds it.
 #[test]
 fn what_is_kept_says_for_whom() {
-    for stops_after in 0..=4 {
+    for stops_after in 0..=5 {
         const LABELS: Labels = &[OWN, OURS, MADE, TEAM];
-        let mut world = in_the_way("edge", LABELS, &[80], vec![server(1), server(2)]);
+        // Of these ports the Service had one before.
+        let mut world = in_the_way("edge", LABELS, &[80, 443], vec![server(1), server(2)]);
         world.set(&[("keep", "true")]);
         let all = changes(world.removal());
-        assert_eq!(all.len(), 4, "{:?}", lines(&all));
+        assert_eq!(all.len(), 5, "{:?}", lines(&all));
         for change in &all[..stops_after] {
             crate::load_balancer::model::apply(&mut world.state, &**change);
         }

@@ -7,7 +7,7 @@ use crate::load_balancer::support::{World, environment, lines, node, port, word,
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    CREATED, EXTERNAL, GROUP, Listener, LoadBalancer, PORT, PortField, RELEASED, Reference,
+    CREATED, EXTERNAL, GROUP, KEEP, Listener, LoadBalancer, PORT, PortField, RELEASED, Reference,
     SERVICE_UID, TARGETS_BEFORE, Target,
 };
 use ccm::provider::{
@@ -1090,6 +1090,8 @@ fn history(seed: u64) -> usize {
 fn choose(random: &mut Random, cluster: &mut Cluster, uid: &str) {
     cluster.set(uid, "share", None);
     cluster.set(uid, "external", None);
+    let keep = random.percent(20).then_some("true");
+    cluster.set(uid, "keep", keep);
     match random.below(5) {
         0 => {}
         1 => cluster.set(uid, "external", Some("7")),
@@ -1136,13 +1138,21 @@ fn check_end(cluster: &mut Cluster, before: &LoadBalancer, made: &[String]) {
             let is_used = users.iter().any(|uid| uids.contains(uid));
             let mut orphans = cluster.world.orphans().into_iter();
             let is_orphan = orphans.any(|one| one.balancer.id == balancer.id);
+            let is_kept = balancer.labels.contains_key(KEEP);
             assert_eq!(
                 is_orphan,
-                !is_used && balancer.services.is_empty(),
+                !is_used && !is_kept && balancer.services.is_empty(),
                 "{}: {made:#?}",
                 balancer.name
             );
-            assert!(is_used || is_orphan, "{} is left: {made:#?}", balancer.name);
+            // The group is still to come to one that has its label.
+            let is_left = balancer.targets.is_empty() || balancer.labels.contains_key(GROUP);
+            let is_bare = balancer.services.is_empty() && is_left;
+            assert!(
+                is_used || is_orphan || (is_kept && is_bare),
+                "{} is left: {made:#?}",
+                balancer.name
+            );
         }
         let ports: Vec<&Listener> = balancer.services.iter().collect();
         for port in ports.iter().filter(|port| port.listen_port != 6443) {
