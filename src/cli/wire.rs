@@ -5,7 +5,9 @@ use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};
 use crate::daemon;
 use crate::hetzner::{self, Hetzner, robot};
-use crate::http::{self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT};
+use crate::http::{
+    self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT, read_file,
+};
 use crate::kube::{self, config};
 use crate::provider::{Gate, LoadBalancerDefaults, OpenGate, Profile, Refused};
 use crate::settings::{self, Command, Settings};
@@ -312,11 +314,15 @@ fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), 
     }
 }
 
+/// A system's whole bundle has a quarter of a megabyte.
+const BUNDLE_LIMIT_BYTES: u64 = 4 << 20;
+
 /// What `SSL_CERT_FILE` adds to the built-in roots.
 fn authorities() -> Result<Authorities, String> {
     match std::env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
         None => Ok(Authorities::default()),
-        Some(path) => Authorities::read(Path::new(&path))
+        Some(path) => read_file(Path::new(&path), BUNDLE_LIMIT_BYTES)
+            .and_then(|pem| Authorities::parse(&pem))
             .map_err(|why| format!("SSL_CERT_FILE: {}: {why}", path.display())),
     }
 }

@@ -22,7 +22,7 @@ mod transport;
 pub use agent::fetch_text;
 pub use answer::Reply;
 pub use auth::{Credentials, Issuer, Login, SecretCheck, SecretSource};
-pub use certificates::{Authorities, Identity, Pem, parse_authorities, read_file};
+pub use certificates::{Authorities, Identity, Pem, read_file};
 pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use request::{Method, Retry, Settings, Stage, Timing, WRITE_TIMEOUT};

@@ -59,14 +59,14 @@ struct Reset {
 impl Robot {
     /// Makes no call. None: without credentials. `client` makes the one of this address and login.
     pub(super) fn new(
-        settings: Settings,
+        settings: &Settings,
         time_scale: f64,
-        client: impl FnOnce(String, http::Login) -> http::Client,
+        client: impl FnOnce(&str, http::Login) -> http::Client,
     ) -> Option<Robot> {
-        let (user, password) = settings.credentials?;
+        let (user, password) = settings.credentials.clone()?;
         let login = Arc::new(Login::new(user, password, time_scale));
         Some(Robot {
-            http: client(settings.endpoint, login.clone()),
+            http: client(&settings.endpoint, login.clone()),
             login,
             budget: Budget::new(settings.rate_limit_wait, time_scale),
             calling: Mutex::default(),
@@ -226,9 +226,9 @@ mod tests {
             rate_limit_wait: None,
             forward_internal_ips: Sourced::new(true, crate::provider::Source::Rule("test")),
         };
-        let client = |base, login| {
+        let client = |base: &str, login| {
             http::Client::new(http::Settings {
-                base,
+                base: base.to_owned(),
                 tls: Tls::default().into(),
                 proxies: Proxies::Never,
                 login,
@@ -245,7 +245,7 @@ mod tests {
                 watch,
             })
         };
-        Robot::new(settings, 1.0, client).unwrap()
+        Robot::new(&settings, 1.0, client).unwrap()
     }
 
     fn fixed() -> SecretSource {

@@ -4,9 +4,8 @@ use super::access::{Access, EXEC_TIME_LIMIT, Options, server_url};
 use super::entry::{Cluster, Context, Entry, User};
 use super::exec::Plugin;
 use super::file;
-use crate::http::parse_authorities;
 use crate::http::{
-    Credentials, Identity, Login, Pem, Proxy, Roots, Secret, SecretSource, Tls, TlsSource,
+    Authorities, Credentials, Identity, Login, Pem, Proxy, Roots, Secret, SecretSource, Tls, TlsSource,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -113,8 +112,8 @@ fn roots(cluster: &Entry<Cluster>) -> Result<Roots, String> {
             &pem.origin,
             "can't be given together with insecure-skip-tls-verify; remove one of them",
         )),
-        (Some(pem), false) => parse_authorities(&pem.bytes)
-            .map(Roots::Only)
+        (Some(pem), false) => Authorities::parse(&pem.bytes)
+            .map(|found| Roots::Only(found.certificates))
             .map_err(|why| cluster.error(&pem.origin, why)),
     }
 }

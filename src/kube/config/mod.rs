@@ -8,7 +8,7 @@ mod file;
 
 pub use access::{Access, EXEC_TIME_LIMIT, Options};
 
-use crate::http::{Roots, SecretSource, Tls, TlsSource, parse_authorities, read_file};
+use crate::http::{Authorities, Roots, SecretSource, Tls, TlsSource, read_file};
 use access::server_url;
 use entry::shown;
 use std::path::{Path, PathBuf};
@@ -112,9 +112,9 @@ fn tls_of(ca_path: &Path) -> Result<Tls, String> {
             "in-cluster: {name}: {why}; does the pod have a service account (automountServiceAccountToken)?"
         )
     })?;
-    let roots = parse_authorities(&ca).map_err(|why| format!("in-cluster: {name}: {why}"))?;
+    let found = Authorities::parse(&ca).map_err(|why| format!("in-cluster: {name}: {why}"))?;
     Ok(Tls {
-        roots: Roots::Only(roots),
+        roots: Roots::Only(found.certificates),
         ..Tls::default()
     })
 }

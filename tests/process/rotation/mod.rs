@@ -376,7 +376,7 @@ fn the_authority_of_the_server() {
         .daemon
         .as_ref()
         .unwrap()
-        .logs("ca.crt: holds damaged PEM; copy it anew; what was read before stays in use");
+        .logs("ca.crt: holds damaged certificates alone; copy it anew; what was read before stays in use");
     world.does_work("three");
     world.write("ca.crt", new.certificate_pem());
     let third = Authority::new("third").unwrap();
