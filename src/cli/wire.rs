@@ -10,7 +10,7 @@ use crate::http::{
 };
 use crate::kube::{self, config};
 use crate::provider::{Gate, LoadBalancerDefaults, OpenGate, Profile, Refused};
-use crate::settings::{self, Command, Settings};
+use crate::settings::{Command, Settings};
 use crate::text::without_tls;
 use std::path::Path;
 use std::sync::{Arc, Once};
@@ -123,7 +123,7 @@ pub(super) fn provider(
     let has_load_balancers = settings.load_balancers_enabled.value;
     Ok(Hetzner::new(hetzner::Settings {
         profile: settings.cloud_provider.value,
-        endpoint: settings.endpoint.value.as_str().to_owned(),
+        endpoint: settings.endpoint.value.clone(),
         tls: Tls {
             more_authorities: authorities.certificates,
             ..Tls::default()
@@ -151,7 +151,7 @@ pub(super) fn provider(
 fn robot(settings: &Settings) -> Option<robot::Settings> {
     let (user, password) = (&settings.robot_user.value, &settings.robot_password.value);
     settings.robot_enabled.value.then(|| robot::Settings {
-        endpoint: settings.robot_endpoint.value.as_str().to_owned(),
+        endpoint: settings.robot_endpoint.value.clone(),
         credentials: user.clone().zip(password.clone()),
         rate_limit_wait: settings.robot_rate_limit_wait_time.value,
         forward_internal_ips: settings.robot_forward_internal_ips.clone(),
@@ -297,10 +297,7 @@ fn timing(settings: &Settings, read_timeout: Duration) -> Timing {
 /// stops that ran before: it is a warning there, once.
 fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
     static WARNING: Once = Once::new();
-    // The settings have seen this one.
-    let master = settings.master.value.as_ref();
-    let is_known = master.is_some_and(settings::Url::leaves_unencrypted);
-    if !access.is_unencrypted() || settings.allow_insecure_endpoint.value || is_known {
+    if !access.is_unencrypted() || settings.allow_insecure_endpoint.value {
         return Ok(());
     }
     let (place, server) = (&access.named_by, &access.server);
@@ -337,7 +334,7 @@ fn kube_options(settings: &Settings) -> config::Options {
     config::Options {
         kubeconfig: settings.kubeconfig.value.clone(),
         context: settings.context.value.clone(),
-        master: settings.master.value.as_ref().map(ToString::to_string),
+        master: settings.master.value.clone(),
         service: variable("KUBERNETES_SERVICE_HOST").map(|host| {
             let port = variable("KUBERNETES_SERVICE_PORT");
             (host, port.unwrap_or_else(|| "443".into()))

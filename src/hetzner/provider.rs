@@ -199,9 +199,7 @@ impl Provider for Hetzner {
 
     fn parse_provider_id(&self, text: &str) -> ProviderId {
         match self.settings.profile.parse_provider_id(text) {
-            ProviderId::Ours(InstanceId::Dedicated(number))
-                if self.settings.robot.is_none() =>
-            {
+            ProviderId::Ours(InstanceId::Dedicated(number)) if self.settings.robot.is_none() => {
                 let why = format!("dedicated server {number}: ROBOT_ENABLED is not true");
                 ProviderId::Unknown(why)
             }
@@ -380,10 +378,16 @@ impl Instances for Hetzner {
         Ok(Metadata {
             provider_id: Sourced::new(
                 self.settings.profile.provider_id(instance.id),
-                Source::server_because("id", format_args!("profile {}", self.settings.profile.name())),
+                Source::server_because(
+                    "id",
+                    format_args!("profile {}", self.settings.profile.name()),
+                ),
             ),
             addresses,
-            topology: self.settings.profile.topology(instance, &self.settings.zone_label),
+            topology: self
+                .settings
+                .profile
+                .topology(instance, &self.settings.zone_label),
             extra_labels: self.settings.profile.extra_labels(instance.id),
             findings,
         })
@@ -420,7 +424,12 @@ impl Instances for Hetzner {
     }
 
     fn explain_missing(&self, instance: &Instance, ip: IpAddr) -> Option<Finding> {
-        explain_missing(instance, ip, &self.settings.address_family, self.network_id())
+        explain_missing(
+            instance,
+            ip,
+            &self.settings.address_family,
+            self.network_id(),
+        )
     }
 }
 

@@ -64,33 +64,3 @@ impl Access {
         scheme.eq_ignore_ascii_case("http") && (is_elsewhere || leaves_unencrypted(&self.server))
     }
 }
-
-/// An `http(s)` URL without a trailing slash. The error does not repeat it: it may be a secret of the field beside it.
-pub(super) fn server_url(text: &str) -> Result<String, String> {
-    if text.contains('@') {
-        return Err(
-            "a URL with a user name or password in it is not supported; use the user's fields"
-                .into(),
-        );
-    }
-    let like = "write it like https://10.0.0.1:6443";
-    let Ok(url) = text.parse::<ureq::http::Uri>() else {
-        return Err(format!("is not a URL; {like}"));
-    };
-    match url.scheme_str() {
-        Some("http" | "https") if url.host().is_some_and(|host| !host.is_empty()) => {}
-        None => return Err(format!("has no https:// in front; {like}")),
-        _ => return Err(format!("is not an https URL; {like}")),
-    }
-    let port = url.authority().map(|authority| authority.as_str());
-    let port = port.and_then(|authority| authority.strip_prefix(url.host().unwrap_or_default()));
-    if port.is_some_and(|port| !port.is_empty()) && url.port_u16().is_none_or(|port| port == 0) {
-        return Err(format!("the port is not a number from 1 to 65535; {like}"));
-    }
-    if url.query().is_some() || text.contains('#') {
-        return Err(format!(
-            "has a query or fragment, which an API server's address does not have; {like}"
-        ));
-    }
-    Ok(text.trim_end_matches('/').to_owned())
-}

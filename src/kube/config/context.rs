@@ -1,12 +1,14 @@
 //! A kubeconfig's context → how to reach its cluster as its user. Every field is either used or refused by name.
 
-use super::access::{Access, EXEC_TIME_LIMIT, Options, server_url};
+use super::access::{Access, EXEC_TIME_LIMIT, Options};
 use super::entry::{Cluster, Context, Entry, User};
 use super::exec::Plugin;
 use super::file;
 use crate::http::{
-    Authorities, Credentials, Identity, Login, Pem, Proxy, Roots, Secret, SecretSource, Tls, TlsSource,
+    Authorities, Credentials, Identity, Login, Pem, Proxy, Roots, Secret, SecretSource, Tls,
+    TlsSource,
 };
+use crate::text::base_url;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::ServerName;
@@ -91,7 +93,7 @@ fn server(cluster: &Entry<Cluster>) -> Result<String, String> {
             "server",
             "not set; write the API server's URL, like https://10.0.0.1:6443",
         )),
-        Some(url) => server_url(url).map_err(|why| cluster.error("server", why)),
+        Some(url) => base_url(url).map_err(|why| cluster.error("server", why)),
     }
 }
 

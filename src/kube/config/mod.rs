@@ -9,7 +9,6 @@ mod file;
 pub use access::{Access, EXEC_TIME_LIMIT, Options};
 
 use crate::http::{Authorities, Roots, SecretSource, Tls, TlsSource, read_file};
-use access::server_url;
 use entry::shown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +25,7 @@ pub fn load(options: &Options) -> Result<Access, String> {
         by_default(options, context)?
     };
     if let Some(master) = &options.master {
-        access.server = server_url(master).map_err(|why| format!("--master: {why}"))?;
+        access.server.clone_from(master);
         access.origin = format!("--master, and {}", access.origin);
         access.named_by = "--master".into();
     }
