@@ -5,7 +5,6 @@ use super::output::{self, Exit, Failed, Printer};
 use super::table::Columns;
 use super::{commands, terminal, wire};
 use crate::controllers::Report;
-use crate::daemon;
 use crate::provider::Kept;
 use crate::settings::{Output, Settings};
 use std::collections::HashSet;
@@ -138,14 +137,12 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
     }
 }
 
-/// Shows something again and again: in the place of the last screen, where a terminal can do that. Ends with a signal, or
-/// without a reader.
+/// Shows something again and again: in the place of the last screen, where a terminal can do that. Ends without a reader,
+/// or with a signal, as any program does.
 pub(super) fn watch(
     settings: &Settings,
     mut show: impl FnMut(bool) -> Result<Exit, Exit>,
 ) -> Result<Exit, Exit> {
-    daemon::exit_on_signals(terminal::end)
-        .map_err(|error| Printer::failure(&format!("signals can't be watched: {error}")))?;
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
     while !Printer::has_no_reader() {

@@ -76,19 +76,6 @@ impl Gate for StopGate<'_> {
 /// processes that the child is in.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
-/// Ends this process at SIGTERM or SIGINT, after `end`, with the exit code that shells give a program which such a signal
-/// ended: for a command that reads until its user has seen enough.
-pub fn exit_on_signals(end: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    std::thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            end();
-            std::process::exit(128 + signal);
-        }
-    });
-    Ok(())
-}
-
 /// Sets `stop` at the first SIGTERM or SIGINT, on a thread of its own; a second one ends at once.
 pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;

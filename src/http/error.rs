@@ -198,9 +198,7 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
         return describe_tls(inner);
     }
     Kind::Unreachable(match error.kind() {
-        ConnectionRefused => {
-            "connection refused; is the API running, and is this its address?".into()
-        }
+        ConnectionRefused => "connection refused; is it running, and is this its address?".into(),
         ConnectionReset | ConnectionAborted | BrokenPipe => "the connection was reset".into(),
         UnexpectedEof => "the connection was closed before the answer was complete".into(),
         TimedOut | WouldBlock => return Kind::TimedOut(timeout),

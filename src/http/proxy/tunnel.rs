@@ -6,7 +6,7 @@ use super::super::tls::{Encrypt, bare_host, certificate_name};
 use super::address::{Login, PROXY_URL, Protocol, Proxy, authority};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use ureq::Timeout;
@@ -61,9 +61,12 @@ pub(in crate::http) fn open(
     };
     let transport = tunnel
         .proxy_itself(details, connect, timeout)
-        .map_err(|error| tunnel.failed(unreached(&error)))?;
+        .map_err(|error| tunnel.failed(describe_transport(&error, Duration::ZERO)))?;
     let mut stream = TransportAdapter::new(transport, details.current_time.clone());
-    stream.set_timeout(timeout);
+    stream.set_timeout(NextTimeout {
+        reason: Timeout::RecvResponse,
+        ..timeout
+    });
     let default_port = if details.needs_tls() { 443 } else { 80 };
     let mut opening = Opening {
         stream: &mut stream,
@@ -106,38 +109,12 @@ impl Tunnel {
         let in_full = |why| format!("the proxy {} ({}): {why}", self.proxy, self.named_by);
         ureq::Error::Other(Box::new(match kind {
             Kind::Request(why) => Kind::Request(in_full(why)),
-            Kind::TimedOut(_) => Kind::Unreachable(in_full("no answer that can be read".into())),
+            Kind::TimedOut(_) => {
+                let why = "no answer in time; is it a proxy, and is it of this kind?";
+                Kind::Unreachable(in_full(why.into()))
+            }
             kind => Kind::Unreachable(in_full(kind.to_string())),
         }))
-    }
-}
-
-/// Why there is no connection to the proxy.
-fn unreached(error: &ureq::Error) -> Kind {
-    const HINT: &str = "is it running, and is this its address?";
-    match error {
-        ureq::Error::Timeout(_) => Kind::Unreachable(format!("no connection in time; {HINT}")),
-        ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            Kind::Unreachable(format!("connection refused; {HINT}"))
-        }
-        other => describe_transport(other, Duration::ZERO),
-    }
-}
-
-/// Why there is no answer of the proxy.
-fn unanswered(error: io::Error) -> Kind {
-    const HINT: &str = "is it a proxy, and is it of this kind?";
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-    match (inner, error.kind()) {
-        (Some(ureq::Error::Timeout(_)), _) => {
-            Kind::Unreachable(format!("no answer in time; {HINT}"))
-        }
-        (_, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
-            Kind::Unreachable(format!(
-                "it closed the connection without an answer; {HINT}"
-            ))
-        }
-        _ => describe_io(&error, Duration::ZERO),
     }
 }
 
@@ -281,12 +258,14 @@ impl<S: Read + Write> Opening<'_, S> {
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), Kind> {
         let sent = self.stream.write_all(bytes);
-        sent.and_then(|()| self.stream.flush()).map_err(unanswered)
+        sent.and_then(|()| self.stream.flush())
+            .map_err(|error| describe_io(&error, Duration::ZERO))
     }
 
     fn receive<const N: usize>(&mut self) -> Result<[u8; N], Kind> {
         let mut bytes = [0; N];
-        self.stream.read_exact(&mut bytes).map_err(unanswered)?;
+        let read = self.stream.read_exact(&mut bytes);
+        read.map_err(|error| describe_io(&error, Duration::ZERO))?;
         Ok(bytes)
     }
 }

@@ -251,7 +251,6 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
     }
 }
 
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
