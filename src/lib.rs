@@ -32,9 +32,9 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | a panic in a thread | `cli/process.rs` |
+//! | a panic in a thread | `cli/mod.rs` |
 //! | width and colour of a terminal, what is redrawn | `cli/terminal.rs` |
-//! | help in the terminal's width | `cli/reflow.rs` |
+//! | help in the terminal's width | `cli/topics.rs` |
 //! | what is waited for: noted, and shown | `provider/waits.rs`, `cli/logging.rs` |
 //! | what a change says before and after it is made | `provider/description.rs` |
 //! | secrets are redacted | `http/secret.rs` |

@@ -5,7 +5,6 @@ use super::addresses::{addresses, explain_missing, hold_back};
 use super::api::{self, Api};
 use super::certificates;
 use super::load_balancers::{self, Project};
-use super::metadata;
 use super::networks::{self, Network};
 use super::robot::{self, Robot};
 use super::servers;
@@ -136,7 +135,7 @@ impl Hetzner {
             let network = networks::find(&self.api, selector)?;
             if is_checked {
                 if let Some(endpoint) = &self.settings.metadata {
-                    metadata::check_attached(endpoint, &network)?;
+                    networks::check_attached(endpoint, &network)?;
                 }
                 log::info!("private Network: {} ({})", network.name, network.id);
             }
@@ -221,7 +220,7 @@ impl Provider for Hetzner {
     fn checkup(&self) -> Checkup {
         let network = self.find_network(false);
         let attached = match (&network, &self.settings.metadata) {
-            (Ok(Some(network)), Some(endpoint)) => metadata::attached(endpoint, network),
+            (Ok(Some(network)), Some(endpoint)) => networks::attached(endpoint, network),
             _ => Attached::default(),
         };
         let permission = api::permission(&self.api);

@@ -14,10 +14,10 @@ mod certificates;
 mod error;
 mod proxy;
 mod request;
-mod rotation;
 mod secret;
 mod tls;
 mod transport;
+mod tunnel;
 
 pub use agent::fetch_text;
 pub use answer::Reply;
@@ -26,9 +26,8 @@ pub use certificates::{Authorities, Identity, Pem, read_file};
 pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use request::{Method, Retry, Settings, Stage, Timing, WRITE_TIMEOUT};
-pub use rotation::TlsSource;
 pub use secret::{Secret, redact, without_known_secrets};
-pub use tls::{Roots, Tls};
+pub use tls::{Roots, Tls, TlsSource};
 
 use crate::provider::{Gate, Refused, heartbeat, waiting_for};
 use agent::{Session, Sessions};

@@ -4,7 +4,7 @@
 use super::auth::Login;
 use super::error::{Error, Kind};
 use super::proxy::Proxies;
-use super::rotation::TlsSource;
+use super::tls::TlsSource;
 use crate::provider::Gate;
 use crate::text::named;
 use std::hash::{BuildHasher, Hasher, RandomState};

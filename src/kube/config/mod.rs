@@ -1,12 +1,11 @@
 //! How to reach the API server: `--kubeconfig`, `$KUBECONFIG`, in-cluster, `~/.kube/config`, in this order.
 
-mod access;
 mod context;
 mod entry;
 mod exec;
 mod file;
 
-pub use access::{Access, EXEC_TIME_LIMIT, Options};
+pub use context::{Access, EXEC_TIME_LIMIT, Options};
 
 use crate::http::{Authorities, Roots, SecretSource, Tls, TlsSource, read_file};
 use entry::shown;

@@ -1,9 +1,9 @@
 //! From a connection to a proxy to one through it: `CONNECT` of HTTP, or SOCKS 5.
 
-use super::super::auth::USER_AGENT;
-use super::super::error::{Kind, describe_io, describe_transport};
-use super::super::tls::{Encrypt, bare_host, certificate_name};
-use super::address::{Login, PROXY_URL, Protocol, Proxy, authority};
+use super::auth::USER_AGENT;
+use super::error::{Kind, describe_io, describe_transport};
+use super::proxy::{Login, PROXY_URL, Protocol, Tunnel, authority};
+use super::tls::{bare_host, certificate_name};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::io::{Read, Write};
@@ -27,16 +27,6 @@ const IPV6: u8 = 4;
 /// Of an answer's head; a login page's cookies fit in.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// What a tunnel through one proxy needs.
-#[derive(Debug)]
-pub(in crate::http) struct Tunnel {
-    pub(super) proxy: Proxy,
-    /// The variable or field that named it.
-    pub(super) named_by: &'static str,
-    /// For a proxy that is reached over TLS.
-    pub(super) tls: Option<Encrypt>,
-}
-
 /// A tunnel that is being opened.
 struct Opening<'a, S> {
     stream: &'a mut S,
@@ -48,7 +38,7 @@ struct Opening<'a, S> {
 }
 
 /// Connects to the proxy, and has it connect to the host of the URL that is called.
-pub(in crate::http) fn open(
+pub(super) fn open(
     tunnel: &Tunnel,
     details: &ConnectionDetails,
     connect: impl Fn(&Uri) -> Result<Box<dyn Transport>, ureq::Error>,
