@@ -269,10 +269,10 @@ impl<'a> Sync<'a> {
             made.push((object, condition_json(unavailable)));
         }
         for (change, error) in self.refused {
-            match change.is_deletion() {
-                true => report.fail(change.object(), error.message, None),
-                // It is its node's obstacle.
-                false => plan.block(&change, &error),
+            // Of an addition that a later plan lacked it is its node's obstacle.
+            let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
+            if change.is_deletion() || !nodes.any(|node| node.name() == change.object()) {
+                report.fail(change.object(), error.message, None);
             }
         }
         for node in &plan.nodes {
