@@ -1,13 +1,14 @@
 //! What the lists share: the order of rows, `-o name`, `--no-headers`, `--watch`.
 
 use super::objects::{Context, Planned, Sides, document};
-use super::output::{self, Exit, Failed, Printer};
+use super::output::{self, Exit, Failed, HAS_NO_READER, Printer};
 use super::table::Columns;
 use super::{commands, terminal, wire};
 use crate::controllers::Report;
 use crate::provider::Kept;
 use crate::settings::{Output, Settings};
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -145,7 +146,7 @@ pub(super) fn watch(
 ) -> Result<Exit, Exit> {
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
-    while !Printer::has_no_reader() {
+    while !HAS_NO_READER.load(Ordering::Relaxed) {
         sleep(wire::scaled(settings, POLL_INTERVAL));
         // What failed is on stderr; the next poll may do better.
         let _ = show(can_redraw);

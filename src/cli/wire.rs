@@ -101,7 +101,7 @@ pub(super) fn apis(
 pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> Apis {
     let mut apis = Apis::new(kube, Box::new(provider), settings.test_time_scale.value);
     apis.concurrent_nodes = settings.concurrent_node_syncs.value.min(WRITERS_AT_MOST) as usize;
-    apis.keep_dedicated_for(scaled(settings, settings.robot_cache_timeout.value));
+    apis.dedicated_max_age = scaled(settings, settings.robot_cache_timeout.value);
     apis
 }
 
@@ -188,7 +188,7 @@ fn client(
 ) -> Result<kube::Client, String> {
     let mut access = config::load(&kube_options(settings))?;
     check_encryption(settings, &access)?;
-    access.tls.add_authorities(authorities()?.certificates);
+    access.tls.tls.more_authorities = authorities()?.certificates;
     Ok(kube::Client::new(access, proxies()?, timing, gate))
 }
 

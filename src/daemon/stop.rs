@@ -43,10 +43,6 @@ impl Stop {
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    pub fn wait_until_set(&self) {
-        self.wait_until_set_or(|| false);
-    }
-
     /// Waits until it is set, or until `ready`; the code that makes that true calls [`wake`](Stop::wake).
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
         let must_wait = |is_set: &mut bool| !*is_set && !ready();

@@ -39,7 +39,7 @@ const TLS: &str = "TLS";
 #[derive(Clone)]
 pub struct TlsSource {
     /// What is in force.
-    pub(super) tls: Tls,
+    pub tls: Tls,
     /// None: they stay.
     read: Option<Arc<ReadTls>>,
     read_at: Instant,
@@ -58,11 +58,6 @@ impl From<Tls> for TlsSource {
 }
 
 impl TlsSource {
-    /// Trusts these as well, where the built-in roots are trusted.
-    pub fn add_authorities(&mut self, more: Vec<CertificateDer<'static>>) {
-        self.tls.more_authorities = more;
-    }
-
     /// `tls` was read just now; `read` does it again.
     pub fn files(
         tls: Tls,

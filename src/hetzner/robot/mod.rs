@@ -77,7 +77,10 @@ impl Robot {
         let _one_at_a_time = turn(&self.calling);
         let what = format!("GET {}{path}", self.http.base());
         // First: what is not sent for want of a login costs nothing of the budget.
-        http::Issuer::current(&*self.login).map_err(|why| Failed::not_sent(&what, &why))?;
+        http::Issuer::current(&*self.login).map_err(|why| {
+            let why = format!("{what}: not sent: {why}");
+            Failed::from(Error::new(ErrorKind::Unauthorized, why))
+        })?;
         self.budget
             .admit(call, &what, Instant::now())
             .map_err(Failed::from)?;
@@ -90,8 +93,8 @@ impl Robot {
         };
         let mut failed = Failed::of(error);
         match &mut failed.error.kind {
-            ErrorKind::Unauthorized => self.login.refuse(),
-            ErrorKind::Forbidden => self.login.refuse_all(),
+            ErrorKind::Unauthorized => self.login.refuse(false),
+            ErrorKind::Forbidden => self.login.refuse(true),
             ErrorKind::RateLimited { retry_in, .. } => {
                 let why = "Robot's rate limit is used up";
                 *retry_in = self.budget.pause(why, failed.interval, Instant::now());
