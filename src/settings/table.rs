@@ -7,7 +7,7 @@
 use super::effective::{Resolver, choice, kubeconfig, output, parsed, password, token, user};
 use super::setting::Variable::{File, Older, Value};
 use super::setting::{Command, Group, Kind, Setting};
-use super::values::{self, Color, Controller, LogFormat, Output, Url, WorkloadName, unless_empty};
+use super::values::{self, Color, Controller, LogFormat, Output, WorkloadName, unless_empty};
 use crate::http::SecretSource;
 use crate::provider::{
     AddressFamily, InternalIpFrom, LabelPrefixes, Labels, LoadBalancerDefaults, NetworkSelector,
@@ -123,7 +123,7 @@ settings! {
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    ENDPOINT endpoint: Url = parsed(Url::parse) => {
+    ENDPOINT endpoint: String = parsed(values::url) => {
         variables: &[Value("HCLOUD_ENDPOINT")],
         kind: Kind::Url,
         default: Some("https://api.hetzner.cloud/v1"),
@@ -161,7 +161,7 @@ settings! {
         ..Setting::off(Group::Hetzner, DAEMON_AND_DOCTOR)
     }
 
-    METADATA_ENDPOINT metadata_endpoint: Option<Url> = parsed(unless_empty(Url::parse)) => {
+    METADATA_ENDPOINT metadata_endpoint: Option<String> = parsed(unless_empty(values::url)) => {
         variables: &[Value("HCLOUD_METADATA_ENDPOINT")],
         kind: Kind::Url,
         help: "For tests: base URL of the metadata service.",
@@ -243,7 +243,7 @@ settings! {
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    ROBOT_ENDPOINT robot_endpoint: Url = parsed(Url::parse) => {
+    ROBOT_ENDPOINT robot_endpoint: String = parsed(values::url) => {
         variables: &[Value("ROBOT_ENDPOINT")],
         kind: Kind::Url,
         default: Some("https://robot-ws.your-server.de"),
@@ -409,7 +409,7 @@ settings! {
         ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    MASTER master: Option<Url> = parsed(unless_empty(Url::parse)) => {
+    MASTER master: Option<String> = parsed(unless_empty(values::url)) => {
         flags: &["master"],
         kind: Kind::Url,
         help: "URL of the Kubernetes API server, instead of the one in the kubeconfig or, in a pod, the \

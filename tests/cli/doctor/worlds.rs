@@ -405,7 +405,7 @@ fn one_half_never_hides_the_other() {
         for part in parts {
             assert!(shown.contains(part), "{half:?} {words:?}: {part}\n{shown}");
         }
-        let causes = ran.stderr.matches("connection refused; is the API running");
+        let causes = ran.stderr.matches("connection refused; is it running");
         assert_eq!(causes.count(), 1, "{half:?} {words:?}: {ran:?}");
         world.sandbox.resume(half).unwrap();
     }
