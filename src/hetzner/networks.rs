@@ -161,10 +161,9 @@ pub const METADATA_ENDPOINT: &str = "http://169.254.169.254/hetzner/v1/metadata"
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One of `/private-networks`.
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Attachment {
     network_id: u64,
-    #[serde(default)]
     network_name: String,
 }
 
@@ -216,12 +215,32 @@ pub(super) fn attached(endpoint: &str, network: &Network) -> Attached {
 
 fn attachments(endpoint: &str) -> Result<Vec<Attachment>, String> {
     let text = http::fetch_text(&format!("{endpoint}/private-networks"), TIMEOUT)?;
-    // Nothing at all is no list: whatever answers there may not know.
-    match serde_yaml::from_str(&text) {
-        Ok(Some(attachments)) => Ok(attachments),
-        Ok(None) => Err("it answered nothing".to_owned()),
-        Err(_) => Err("what answers there is not Hetzner's".to_owned()),
+    let attachments = attachments_in(&text);
+    attachments.ok_or_else(|| "what answers there is not Hetzner's".to_owned())
+}
+
+/// A list of flat maps, of which two keys are read: what comes from outside is not read as YAML, which can refer to
+/// itself. None: it is another answer.
+fn attachments_in(text: &str) -> Option<Vec<Attachment>> {
+    let mut all = Vec::new();
+    for line in text.lines() {
+        let line = match line.strip_prefix("- ") {
+            None => line,
+            Some(first) => {
+                all.push(Attachment::default());
+                first
+            }
+        };
+        match (line.trim().split_once(": "), all.last_mut()) {
+            (Some(("network_id", id)), Some(one)) => one.network_id = id.parse().ok()?,
+            (Some(("network_name", name)), Some(one)) => {
+                one.network_name = name.trim_matches(['"', '\'']).to_owned();
+            }
+            _ => {}
+        }
     }
+    let is_list = !all.is_empty() || text.trim() == "[]";
+    (is_list && all.iter().all(|one| one.network_id != 0)).then_some(all)
 }
 
 #[cfg(test)]
@@ -234,8 +253,7 @@ mod tests {
     /// What is answered, and what is made of it.
     #[test]
     fn only_hetzners_own_answer_counts() {
-        let list =
-            "- ip: 10.0.0.2\n  alias_ips: []\n  network_id: 42\n  network_name: \"net: 1\"\n";
+        let list = "- ip: 10.0.0.2\n  alias_ips:\n  - 10.0.0.3\n  network_id: 42\n  network_name: \"net: 1\"\n";
         let other = list.replace("42", "420");
         let cases = [
             ("200 OK", list, Ok(())),
@@ -246,13 +264,14 @@ mod tests {
             ("200 OK", "# no networks\n", Ok(())),
             ("200 OK", "<html><body>Welcome</body></html>", Ok(())),
             ("200 OK", "instance-id: 42", Ok(())),
+            ("200 OK", "- ip: 10.0.0.2\n", Ok(())),
+            ("200 OK", "- network_id: many\n", Ok(())),
             ("404 Not Found", "", Ok(())),
             ("302 Found", list, Ok(())),
         ];
-        let network: Network = serde_yaml::from_str(
-            "{id: 42, name: net, ip_range: 10.0.0.0/8, subnets: [], routes: []}",
-        )
-        .unwrap();
+        let network =
+            r#"{"id": 42, "name": "net", "ip_range": "10.0.0.0/8", "subnets": [], "routes": []}"#;
+        let network: Network = serde_json::from_str(network).unwrap();
         for (status, body, expected) in cases {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let endpoint = format!("http://{}/v1", listener.local_addr().unwrap());

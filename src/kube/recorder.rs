@@ -27,6 +27,9 @@ const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 /// How long none is written when the API is slow or does not answer.
 const PAUSE: Duration = Duration::from_secs(60);
 
+/// How long events wait at most for work that is ahead of them.
+const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
+
 /// Warnings that wait: 5 kB each at most, 1 MB in all.
 const WARNINGS_AT_MOST: usize = 200;
 
@@ -58,6 +61,8 @@ struct Queue {
     warned_until: Instant,
     one_warning_each: Duration,
     paused_until: Option<Instant>,
+    /// Other writes have the API server until then.
+    work_until: Option<Instant>,
     /// One is being written.
     is_busy: bool,
     is_ending: bool,
@@ -98,6 +103,16 @@ impl Recorder {
             let outcome = super::events::write(client, &event);
             self.note(&event, &outcome);
         }
+    }
+
+    /// Does work that has many writes first: events wait for its end, or ten seconds. They would take a third of what
+    /// the API server can do.
+    pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
+        lock(&self.queue).work_until = Some(Instant::now() + WAITS_FOR_WORK);
+        let done = work();
+        lock(&self.queue).work_until = None;
+        self.changed.notify_all();
+        done
     }
 
     /// Does the work while a thread writes its events, and waits for the last of them.
@@ -175,6 +190,7 @@ impl Queue {
             warned_until: Instant::now(),
             one_warning_each,
             paused_until: None,
+            work_until: None,
             is_busy: false,
             is_ending: false,
             drops_logged: None,
@@ -220,6 +236,11 @@ impl Queue {
             Some(_) if self.is_ending => self.drop_all(),
             Some(until) if now < until => return Next::At(until),
             _ => self.paused_until = None,
+        }
+        if let Some(until) = self.work_until.filter(|until| now < *until)
+            && !self.is_ending
+        {
+            return Next::At(until);
         }
         let ahead = self.one_warning_each * (BURST - 1);
         // At the end no more events follow: the limit is not needed.
@@ -531,6 +552,26 @@ mod tests {
         assert_eq!(queue.waiting.len(), OTHERS_AT_MOST + WARNINGS_AT_MOST);
         queue.drop_all();
         assert_eq!((queue.waiting.len(), queue.warnings), (0, 0));
+    }
+
+    #[test]
+    fn events_wait_for_work_that_is_ahead_of_them_but_not_for_ever() {
+        let recorder = Recorder::new(1.0);
+        let now = Instant::now();
+        let at = |at: Instant| written(&mut lock(&recorder.queue), at);
+        recorder.first(|| {
+            recorder.queue(good("a", "u", "1"));
+            assert!(at(now).is_empty());
+            assert_eq!(at(now + WAITS_FOR_WORK * 2), ["1"]);
+            recorder.queue(good("a", "u", "2"));
+            recorder.queue(good("a", "v", "3"));
+        });
+        assert_eq!(at(now), ["2", "3"]);
+        recorder.first(|| {
+            recorder.queue(good("a", "u", "4"));
+            lock(&recorder.queue).is_ending = true;
+            assert_eq!(at(now), ["4"]);
+        });
     }
 
     #[test]

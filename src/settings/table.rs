@@ -10,8 +10,8 @@ use super::setting::{Command, Group, Kind, Setting};
 use super::values::{self, Color, Controller, LogFormat, Output, WorkloadName, unless_empty};
 use crate::http::SecretSource;
 use crate::provider::{
-    AddressFamily, InternalIpFrom, LabelPrefixes, LoadBalancerDefaults, NetworkSelector, Profile,
-    Sourced,
+    AddressFamily, InternalIpFrom, LabelPrefixes, Labels, LoadBalancerDefaults, NetworkSelector,
+    Profile, Sourced,
 };
 use crate::text::duration::{duration, interval, whole_seconds};
 use crate::text::selector::Selector;
@@ -346,6 +346,13 @@ settings! {
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
+    LB_HEALTH_CHECK [health_check = choice] => {
+        variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK")],
+        kind: Kind::Choice(&["kube-proxy"]),
+        help: "kube-proxy: nodes are checked by GET /healthz on port 10256, where kube-proxy answers 503 when its node is about to be deleted. For ports of Services with externalTrafficPolicy: Cluster that describe no other check. The load balancers must reach that port: ccm help services. Unset: the node port is checked.",
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
+    }
+
     LB_HEALTH_CHECK_INTERVAL [health_check_interval_s = parsed(whole_seconds)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL")],
         help: "Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.",
@@ -368,6 +375,13 @@ settings! {
     LB_HEALTH_CHECK_NODE_PORT [health_check_node_port = parsed(boolean)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT")],
         help: "Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset: yes; profile hcloud: no.",
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
+    }
+
+    LB_LABELS [labels = parsed(Labels::parse)] => {
+        variables: &[Value("HCLOUD_LOAD_BALANCERS_LABELS")],
+        kind: Kind::List("KEY=VALUE"),
+        help: "Labels of all load balancers of Services, e.g. team=web,cost=42. A label whose key is taken out stays.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 

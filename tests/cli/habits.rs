@@ -230,7 +230,7 @@ fn lists_have_the_flags_of_kubectl() {
     assert!(yml == yaml && yml.starts_with("apiVersion: "), "{yml}");
     // Nothing: data is on stdout.
     let ran = ccm(&env, &["lb", "list", "-l", "app=none"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
     assert_eq!(
         ran.stderr,
         "Nothing matches the label selector \"app=none\".\n"

@@ -204,3 +204,36 @@ fn files_do_not_import_each_other_in_circles() {
     }
     assert_eq!(imports, BTreeSet::new());
 }
+
+/// The binary stays small and synchronous, and has one TLS library. Names of `Cargo.lock`, tests' crates included.
+#[test]
+fn no_async_runtime_no_openssl_and_each_crate_once() {
+    let lock =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock")).unwrap();
+    let names = lock.lines().filter_map(|line| line.strip_prefix("name = "));
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<&str> = names
+        .map(|name| name.trim_matches('"'))
+        .filter(|name| !seen.insert(*name))
+        .collect();
+    for banned in [
+        "tokio",
+        "async-std",
+        "smol",
+        "openssl",
+        "openssl-sys",
+        "native-tls",
+        "aws-lc-sys",
+    ] {
+        assert!(!seen.contains(banned), "Cargo.lock has {banned}");
+    }
+    // Of the machine that builds: macros, and of Windows.
+    let allowed = |name: &&&str| ["syn", "windows-sys"].contains(name);
+    assert_eq!(
+        twice
+            .iter()
+            .filter(|name| !allowed(name))
+            .collect::<Vec<_>>(),
+        Vec::<&&str>::new()
+    );
+}

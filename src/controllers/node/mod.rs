@@ -140,7 +140,8 @@ impl NodeController {
             self.last_refresh = Some(begun);
         }
         count_states(&observed.nodes.value, &*apis.provider, &self.backoff);
-        self.write_all(apis, observed, wanted.into(), done)
+        let write = || self.write_all(apis, observed, wanted.into(), done);
+        apis.recorder.first(write)
     }
 
     /// All nodes; those that the next evaluation within the interval plans on.
