@@ -28,9 +28,7 @@ pub trait Instances: Send + Sync {
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
 
     /// May a server set this label of its node? Pure.
-    fn allows_label(&self, _key: &str) -> bool {
-        false
-    }
+    fn allows_label(&self, key: &str) -> bool;
 
     /// Why the node must keep what it has: an address or a label would change, only by the default
     /// of a setting that the daemon may have another value of. Pure.
@@ -57,17 +55,13 @@ pub trait Dedicated: Send + Sync {
     fn is_off(&self, number: u64) -> Result<Option<bool>, Error>;
 
     /// When the API refused a login; none: one was accepted since, or none was tried.
-    fn login_refused(&self) -> Option<Timestamp> {
-        None
-    }
+    fn login_refused(&self) -> Option<Timestamp>;
 
     /// A login of another process was refused then: this one waits as if it had been its own.
-    fn wait_since(&self, _refused: Timestamp) {}
+    fn wait_since(&self, refused: Timestamp);
 
     /// Until when no login is tried, because one was refused.
-    fn blocked_until(&self) -> Option<Timestamp> {
-        None
-    }
+    fn blocked_until(&self) -> Option<Timestamp>;
 }
 
 /// A node's `spec.providerID`, as one cloud understands it.

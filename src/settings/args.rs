@@ -4,7 +4,7 @@
 //! `--flag=value`, `--flag value`, `-v4`, `-v 4`, `-v=4`; a bare boolean flag is true and never
 //! takes the next word; `--` ends the flags; `_` in a flag's name is `-`.
 
-use super::hccm_compat::{self, DROP_IN_FLAGS, Use};
+use super::hccm_compat::{self, IGNORED_FLAGS, Use};
 use super::problem::{Notice, Problem};
 use super::setting::{Command, Flag, Kind, Setting};
 use super::table::{self, TABLE};
@@ -219,7 +219,7 @@ impl ArgsParser {
         let is_daemon = self.command.reads_daemon_arguments();
         let ours = TABLE.iter().filter(|row| row.is_for(self.command));
         let ours = ours.flat_map(|row| row.flags.iter().copied());
-        let drop_in = DROP_IN_FLAGS.iter().filter(|_| is_daemon);
+        let drop_in = IGNORED_FLAGS.iter().filter(|_| is_daemon);
         let known = ours.chain(["help"]).chain(drop_in.map(|(flag, _)| *flag));
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);

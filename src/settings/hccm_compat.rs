@@ -2,21 +2,19 @@
 //!
 //! What has no effect here is accepted, and logged once as ignored.
 
-use Use::{Honoured, Switch, WithValue};
+use Use::{Switch, WithValue};
 
-/// What becomes of a flag here.
+/// The form of a flag that is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It is in the table of settings, or `help` or `version`.
-    Honoured,
-    /// Ignored: true or false, or a flag with a value of its own when bare.
+    /// True or false, or a flag with a value of its own when bare.
     Switch,
-    /// Ignored: `--flag value` as well as `--flag=value`.
+    /// `--flag value` as well as `--flag=value`.
     WithValue,
 }
 
-/// All its flags, as of version 1.35, with those it accepts but does not show.
-pub const DROP_IN_FLAGS: &[(&str, Use)] = &[
+/// Those of its flags, as of version 1.35, that are no setting of ours, with those it accepts but does not show.
+pub const IGNORED_FLAGS: &[(&str, Use)] = &[
     ("allocate-node-cidrs", Switch),
     ("allow-untagged-cloud", Switch),
     ("authentication-kubeconfig", WithValue),
@@ -32,42 +30,23 @@ pub const DROP_IN_FLAGS: &[(&str, Use)] = &[
     ("cidr-allocator-type", WithValue),
     ("client-ca-file", WithValue),
     ("cloud-config", WithValue),
-    ("cloud-provider", Honoured),
-    ("cluster-cidr", Honoured),
-    ("cluster-name", Honoured),
     ("concurrent-node-status-updates", WithValue),
-    ("concurrent-node-syncs", Honoured),
-    ("concurrent-service-syncs", Honoured),
-    ("configure-cloud-routes", Honoured),
     ("contention-profiling", Switch),
     ("controller-start-interval", WithValue),
-    ("controllers", Honoured),
     ("disable-http2-serving", Switch),
     ("enable-leader-migration", Switch),
     ("external-cloud-volume-plugin", WithValue),
     ("feature-gates", WithValue),
-    ("help", Honoured),
     ("http2-max-streams-per-connection", WithValue),
     ("kube-api-burst", WithValue),
     ("kube-api-content-type", WithValue),
     ("kube-api-qps", WithValue),
-    ("kubeconfig", Honoured),
-    ("leader-elect", Honoured),
-    ("leader-elect-lease-duration", Honoured),
-    ("leader-elect-renew-deadline", Honoured),
     ("leader-elect-resource-lock", WithValue),
-    ("leader-elect-resource-name", Honoured),
-    ("leader-elect-resource-namespace", Honoured),
-    ("leader-elect-retry-period", Honoured),
     ("leader-migration-config", WithValue),
     ("log-flush-frequency", WithValue),
     ("log-text-info-buffer-size", WithValue),
     ("log-text-split-stream", Switch),
-    ("logging-format", Honoured),
-    ("master", Honoured),
     ("min-resync-period", WithValue),
-    ("node-monitor-period", Honoured),
-    ("node-status-update-frequency", Honoured),
     ("node-sync-period", WithValue),
     ("permit-address-sharing", Switch),
     ("permit-port-sharing", Switch),
@@ -78,7 +57,6 @@ pub const DROP_IN_FLAGS: &[(&str, Use)] = &[
     ("requestheader-group-headers", WithValue),
     ("requestheader-uid-headers", WithValue),
     ("requestheader-username-headers", WithValue),
-    ("route-reconciliation-period", Honoured),
     ("secure-port", WithValue),
     ("tls-cert-file", WithValue),
     ("tls-cipher-suites", WithValue),
@@ -87,8 +65,6 @@ pub const DROP_IN_FLAGS: &[(&str, Use)] = &[
     ("tls-private-key-file", WithValue),
     ("tls-sni-cert-key", WithValue),
     ("use-service-account-credentials", Switch),
-    ("v", Honoured),
-    ("version", Honoured),
     ("vmodule", WithValue),
     ("webhook-bind-address", WithValue),
     ("webhook-cert-dir", WithValue),
@@ -107,6 +83,6 @@ pub const DROP_IN_FLAGS: &[(&str, Use)] = &[
 pub(super) const IGNORED_VARIABLES: &[&str] = &["HCLOUD_SERVER_CACHE_MODE"];
 
 pub(super) fn by_name(name: &str) -> Option<Use> {
-    let mut flags = DROP_IN_FLAGS.iter();
+    let mut flags = IGNORED_FLAGS.iter();
     flags.find(|(flag, _)| *flag == name).map(|(_, kind)| *kind)
 }

@@ -204,17 +204,16 @@ pub(super) fn dedicated(view: &View) -> Verdicts {
     if nodes.iter().any(waits) {
         outcomes.extend(others.iter().map(unmatched));
     }
-    or_ok(outcomes, || {
-        let with_node = counted(with_node.len(), "dedicated server");
-        let others: Vec<String> = others.iter().map(shown).collect();
-        match others.as_slice() {
-            [] => format!("{with_node}, each with its node"),
-            others => format!(
-                "{with_node} with a node; without one: {}",
-                text::some_of(others)
-            ),
-        }
-    })
+    let with_node = counted(with_node.len(), "dedicated server");
+    let others: Vec<String> = others.iter().map(shown).collect();
+    let ok = match others.as_slice() {
+        [] => format!("{with_node}, each with its node"),
+        others => format!(
+            "{with_node} with a node; without one: {}",
+            text::some_of(others)
+        ),
+    };
+    or_ok(outcomes, ok)
 }
 
 fn unmatched(server: &&Instance) -> Outcome {

@@ -119,7 +119,7 @@ pub(super) fn other_ccm(view: &View) -> Verdicts {
             format!("{holder} holds the Lease: by its name it is hcloud-cloud-controller-manager");
         others.push(Outcome::warn(found, remedy));
     }
-    or_ok(others, || format!("none in {namespace}"))
+    or_ok(others, format!("none in {namespace}"))
 }
 
 /// Its name is `deployment/NAME`.
@@ -162,7 +162,7 @@ pub(super) fn probes(view: &View) -> Verdicts {
         );
         of_workload(outcome, one)
     });
-    or_ok(wrong.collect(), || "none asks at port 10258".into())
+    or_ok(wrong, "none asks at port 10258")
 }
 
 /// Pods of the daemon that do not stay up.
@@ -178,5 +178,5 @@ pub(super) fn daemon(view: &View) -> Verdicts {
         );
         Some(of_workload(Outcome::bad(ready == 0, found, &remedy), one))
     });
-    or_ok(outcomes.collect(), || "its pods are ready".into())
+    or_ok(outcomes, "its pods are ready")
 }

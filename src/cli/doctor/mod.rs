@@ -138,9 +138,7 @@ fn settings(view: &View) -> Verdicts {
     let remedy = "correct it; until then the checks below rest on its default";
     let problems = view.problems.iter();
     let problems = problems.map(|problem| Outcome::fail(problem.as_str(), remedy));
-    or_ok(problems.collect(), || {
-        "every setting has a value that it may have".into()
-    })
+    or_ok(problems, "every setting has a value that it may have")
 }
 
 /// Where texts begin: after the status and the longest name of a check.

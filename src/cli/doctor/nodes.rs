@@ -30,7 +30,7 @@ fn each(
     let outcomes = nodes
         .iter()
         .filter_map(|plan| Some(decide(plan)?.on("node", &plan.object.name)));
-    or_ok(outcomes.collect(), || ok.into())
+    or_ok(outcomes, ok)
 }
 
 fn find<'a>(plan: &'a NodePlan, reasons: &[Reason]) -> Option<&'a Finding> {
@@ -196,7 +196,7 @@ pub(super) fn off(view: &View) -> Verdicts {
             let found = format!("server {} is off; its node was not read", one.id);
             Outcome::bad(is_all, found, ON).on("server", &one.name)
         });
-        return or_ok(off.collect(), || ok.to_owned());
+        return or_ok(off, ok);
     };
     let is_all = nodes.iter().all(|plan| plan.server.is_off());
     let decide = |plan: &NodePlan| match &plan.server {

@@ -148,11 +148,15 @@ pub(super) fn reported(
 }
 
 /// Those, or where there are none, that all is well.
-pub(super) fn or_ok(outcomes: Vec<Outcome>, ok: impl FnOnce() -> String) -> Verdicts {
-    Ok(match outcomes.is_empty() {
-        true => vec![Outcome::ok(ok())],
-        false => outcomes,
-    })
+pub(super) fn or_ok(
+    outcomes: impl IntoIterator<Item = Outcome>,
+    ok: impl Into<String>,
+) -> Verdicts {
+    let mut outcomes: Vec<Outcome> = outcomes.into_iter().collect();
+    if outcomes.is_empty() {
+        outcomes.push(Outcome::ok(ok));
+    }
+    Ok(outcomes)
 }
 
 /// `1 node`, `2 nodes`.

@@ -38,7 +38,7 @@ pub(super) fn routes(view: &View) -> Verdicts {
     let mut outcomes: Vec<Outcome> = blocked(view, plan).chain(warnings).collect();
     outcomes.extend(without_pod_cidr(view));
     outcomes.extend(to_change(plan));
-    or_ok(outcomes, || in_order(plan))
+    or_ok(outcomes, in_order(plan))
 }
 
 fn in_order(plan: &Plan) -> String {
@@ -142,9 +142,7 @@ pub(super) fn pod_network(view: &View) -> Verdicts {
     let outcomes = cut_off
         .iter()
         .map(|name| Outcome::warn(found.as_str(), remedy).on("node", name));
-    or_ok(outcomes.collect(), || {
-        format!("no node says {NETWORK_UNAVAILABLE}=True")
-    })
+    or_ok(outcomes, format!("no node says {NETWORK_UNAVAILABLE}=True"))
 }
 
 /// The next pass says otherwise of all of them.

@@ -33,10 +33,11 @@ pub(super) fn services(view: &View) -> Verdicts {
     if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
         outcomes.push(Outcome::warn(why.as_str(), LEFT_TO_DO));
     }
-    or_ok(outcomes, || match plans.len() {
+    let ok = match plans.len() {
         0 => "there is no Service of type LoadBalancer".to_owned(),
         count => format!("{}, with nothing to be done", counted(count, "Service")),
-    })
+    };
+    or_ok(outcomes, ok)
 }
 
 fn on(service: &Service, outcome: Outcome) -> Outcome {
@@ -137,17 +138,16 @@ pub(super) fn targets(view: &View) -> Verdicts {
             );
             Some(outcome.on("load-balancer", name))
         });
-        return or_ok(outcomes.collect(), || "each target is healthy".into());
+        return or_ok(outcomes, "each target is healthy");
     }
     let plans = need(&view.services, "services")?;
     let outcomes = plans.iter().filter_map(|plan| {
         let (is_all, message, remedy) = trouble(plan)?;
         Some(on(&plan.service, Outcome::bad(is_all, message, remedy)))
     });
-    or_ok(outcomes.collect(), || {
-        "each target is healthy, was added just now, or has no pod (externalTrafficPolicy: Local)"
-            .into()
-    })
+    let ok =
+        "each target is healthy, was added just now, or has no pod (externalTrafficPolicy: Local)";
+    or_ok(outcomes, ok)
 }
 
 pub(super) fn orphans(view: &View) -> Verdicts {
@@ -168,11 +168,9 @@ pub(super) fn orphans(view: &View) -> Verdicts {
     let kept: Vec<String> = kept
         .map(|one| format!("{} ({})", one.name, one.id))
         .collect();
-    or_ok(outcomes.collect(), || match kept.as_slice() {
-        [] => "each load balancer of this cluster has its Service".into(),
-        kept => format!(
-            "each load balancer of this cluster has its Service, or is kept and costs money: {}",
-            some_of(kept)
-        ),
-    })
+    let mut ok = "each load balancer of this cluster has its Service".to_owned();
+    if !kept.is_empty() {
+        ok += &format!(", or is kept and costs money: {}", some_of(&kept));
+    }
+    or_ok(outcomes, ok)
 }

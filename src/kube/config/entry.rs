@@ -3,6 +3,7 @@
 //! No message repeats a value: it may be a secret, or become one when a line is missing.
 
 use crate::http::{Pem, read_file};
+use crate::text::quoted;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -13,9 +14,6 @@ use std::path::{Path, PathBuf};
 
 /// An authority's bundle has some hundred kilobytes at most.
 const PEM_LIMIT_BYTES: u64 = 4 << 20;
-
-/// Longest name that a message repeats, in characters.
-const NAME_CHARACTERS: usize = 100;
 
 /// As many letters and digits in a row are no name that people give.
 const SECRET_CHARACTERS: usize = 32;
@@ -204,12 +202,9 @@ pub(super) fn may_be_secret(text: &str) -> bool {
 
 /// A name in quotes; what can't be one is not repeated.
 pub(super) fn shown(name: &str) -> String {
-    if may_be_secret(name) {
-        return "[not shown: looks like a secret]".into();
-    }
-    match name.char_indices().nth(NAME_CHARACTERS) {
-        Some((end, _)) => format!("{:?}…", &name[..end]),
-        None => format!("{name:?}"),
+    match may_be_secret(name) {
+        true => "[not shown: looks like a secret]".into(),
+        false => quoted(name),
     }
 }
 
