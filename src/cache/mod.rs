@@ -5,6 +5,7 @@
 
 mod cached;
 mod nodes;
+mod secrets;
 
 pub use cached::{Error, View, is_of_dedicated};
 pub use nodes::{NodeCache, Nodes, Poll};
@@ -15,6 +16,7 @@ use crate::provider::{
     self, Dedicated, ErrorKind, Instance, InstanceId, Network, Provider, Servers, Snapshot, Urgency,
 };
 use cached::{Cached, CallPause};
+use secrets::Secrets;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -69,6 +71,7 @@ pub struct Apis {
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
+    secrets: Secrets,
     pause: CallPause,
     dedicated_pause: CallPause,
     /// The last call about dedicated servers failed.
@@ -94,6 +97,7 @@ impl Apis {
             any_services: Cached::default(),
             load_balancers: Cached::default(),
             network: Cached::default(),
+            secrets: Secrets::new(time_scale),
             pause: CallPause::new(time_scale),
             dedicated_pause: CallPause::new(time_scale),
             dedicated_fails: AtomicBool::new(false),

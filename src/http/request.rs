@@ -5,6 +5,7 @@ use super::auth::Login;
 use super::error::{Error, Kind};
 use super::proxy::Proxies;
 use super::rotation::TlsSource;
+use super::secret::Secret;
 use crate::provider::Gate;
 use crate::text::named;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -86,6 +87,8 @@ pub(super) struct Call<'a> {
     pub(super) accept: &'a str,
     pub(super) content_type: &'a str,
     pub(super) body: Vec<u8>,
+    /// What of the body may not be repeated.
+    pub(super) secrets: &'a [Secret],
 }
 
 impl Method {

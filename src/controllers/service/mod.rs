@@ -7,6 +7,7 @@
 //! | file | its one job |
 //! |---|---|
 //! | `due` | when a Service is planned |
+//! | `certificates` | those from Secrets that nothing uses any more |
 //! | `observe` | what both APIs say, as new as a write demands |
 //! | `plan` | what should be done: pure |
 //! | `sync` | from a plan to its end, for all Services of a tick |
@@ -18,6 +19,7 @@
 //! asks: finalizer before anything is created, status after, nothing on an old view, and no
 //! Service waits for another one's changes.
 
+mod certificates;
 mod due;
 mod events;
 mod health;
@@ -38,12 +40,14 @@ use super::report::{Outage, Report};
 use crate::cache::{Apis, Error, Poll, ReadFrom};
 use crate::kube::{Node, Service};
 use crate::metrics::{
-    LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ, LOAD_BALANCERS_USE,
+    CERTIFICATE_EXPIRY, LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ,
+    LOAD_BALANCERS_USE,
 };
 use crate::provider::{
     Balancer, BalancerHealth, BalancerUse, Cluster, Kept, LoadBalancerPlan, LoadBalancers,
-    Snapshot, Urgency,
+    Snapshot, TlsSecrets, Urgency,
 };
+use certificates::Unused;
 use due::{Around, Due};
 use jiff::Timestamp;
 use observe::{Observed, full_name};
@@ -66,6 +70,8 @@ struct Polled {
     services: Vec<Arc<Service>>,
     /// All Services are compared.
     is_resync: bool,
+    /// What the Secrets hold that these Services name; empty where a person chose Services.
+    tls_secrets: TlsSecrets,
 }
 
 pub struct ServiceController {
@@ -74,6 +80,7 @@ pub struct ServiceController {
     orphans_due: Option<Instant>,
     /// When orphans were searched last, where there were neither any nor Services of ours.
     all_quiet: Option<Instant>,
+    unused_certificates: Unused,
 }
 
 impl Controller for ServiceController {
@@ -114,9 +121,11 @@ impl ServiceController {
                 known: BTreeSet::new(),
                 has_no_services: false,
                 last_write: None,
+                tls_secrets: TlsSecrets::new(),
             },
             orphans_due: None,
             all_quiet: None,
+            unused_certificates: Unused::default(),
         }
     }
 
@@ -132,7 +141,7 @@ impl ServiceController {
         }
         let begun = Instant::now();
         let polled = self.state.poll(apis, selection, begun)?;
-        let around = Around::new(apis, &polled.nodes, &polled.services);
+        let around = polled.around(apis);
         let Some(mut observed) = self.state.observe_due(apis, selection, &polled, &around)? else {
             return Ok(Vec::new());
         };
@@ -203,6 +212,7 @@ impl ServiceController {
         let Some(provider) = apis.provider.load_balancers() else {
             return (Report::default(), Vec::new());
         };
+        let tls_secrets = self.state.tls_secrets.clone();
         let mut sync = Sync {
             state: &mut self.state,
             apis,
@@ -213,7 +223,7 @@ impl ServiceController {
             has_written: false,
         };
         let compared = sync.run(provider, selection);
-        let has_written = sync.has_written;
+        let (has_written, is_closed) = (sync.has_written, sync.is_closed);
         let (mut report, mut plans) = (sync.report, sync.plans);
         if for_people {
             // In whatever order they ended: the lines of one Service stand together.
@@ -223,7 +233,15 @@ impl ServiceController {
             failures.sort_by(|one, other| one.object.cmp(&other.object));
         }
         let compared = compared.filter(|_| report.unreached == 0);
+        let unused = &mut self.unused_certificates;
+        unused.is_due |= has_written || compared.is_some() || tls_secrets != self.state.tls_secrets;
         self.search_orphans(apis, provider, compared, has_written, &mut report);
+        let is_settled = report.unfinished + report.unreached == 0 && report.outage.is_none();
+        if is_settled && !selection.is_explicit() && !is_closed {
+            let (settings, wanted) = (&self.state.settings, &self.state.tls_secrets);
+            let unused = &mut self.unused_certificates;
+            unused.delete(apis, provider, settings, wanted, &mut report);
+        }
         (report, plans)
     }
 
@@ -322,7 +340,7 @@ impl Sync<'_> {
             Outage::new(error, String::new())
         })?;
         let waiting = |error| Outage::new(error, waiting(&polled));
-        let around = Around::new(apis, &polled.nodes, &polled.services);
+        let around = polled.around(apis);
         if !selection.is_explicit() {
             state.stop_stale(&polled.services, &around);
         }
@@ -394,6 +412,12 @@ impl State {
             );
         }
         services.sort_by_cached_key(|service| service.full_name());
+        let mut tls_secrets = TlsSecrets::new();
+        if !is_explicit {
+            let names = observe::tls_secret_names(&*apis.provider, &services);
+            apis.keep_tls_secrets(&names);
+            tls_secrets = apis.tls_secrets(&names)?;
+        }
         let poll = Poll {
             table_max_age: age,
             // The node controller reads them whole more often, where it runs.
@@ -410,6 +434,7 @@ impl State {
             nodes,
             services,
             is_resync,
+            tls_secrets,
         })
     }
 
@@ -464,8 +489,15 @@ impl State {
         let services = &polled.services;
         self.known = services.iter().map(|one| full_name(one)).collect();
         self.has_groups = around.has_groups();
+        self.tls_secrets.clone_from(&polled.tls_secrets);
         self.due.listed(services, around);
         self.has_no_services = services.iter().all(|one| want(one) == Want::Nothing);
+    }
+}
+
+impl Polled {
+    fn around(&self, apis: &Apis) -> Around {
+        Around::new(apis, &self.nodes, &self.services, &self.tls_secrets)
     }
 }
 
@@ -504,6 +536,16 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) {
     for use_of in BalancerUse::ALL {
         let such = health.iter().filter(|(one, _)| *one == use_of);
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
+    }
+    let certificates = match observed {
+        Some(observed) => observed.snapshot.certificates(&wanted),
+        None => None,
+    };
+    // Where a comparison of all Services read none, none names one.
+    if certificates.is_some() || polled.is_resync {
+        let ends = certificates.iter().flatten().filter_map(|one| one.not_valid_after);
+        let first = ends.min().map_or(0, Timestamp::as_second);
+        CERTIFICATE_EXPIRY.set(&[], first as f64);
     }
     let age = observed.map_or(Duration::ZERO, |observed| observed.answered.elapsed());
     let read = Timestamp::now().as_second() as f64 - age.as_secs_f64();

@@ -9,7 +9,7 @@ use crate::provider::{
     self, AddressKind, Cluster, Instance, InstanceId, Needs, NodeAddress, OfferedNode, Provider,
     ProviderId, Reach, Snapshot, Urgency,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -97,7 +97,9 @@ impl Observed {
         if needs.services {
             let all = apis.any_services(since.elapsed())?;
             let groups = std::mem::take(&mut self.cluster.groups);
+            let tls_secrets = std::mem::take(&mut self.cluster.tls_secrets);
             self.cluster = cluster(apis, &self.cluster.name, &all.value, nodes)?;
+            self.cluster.tls_secrets = tls_secrets;
             self.has_groups(groups);
         }
         if needs.servers && apis.provider.instances().is_some() {
@@ -120,6 +122,23 @@ pub(super) fn group(provider: &dyn Provider, service: &Service) -> Option<String
     let mut annotations = metadata.annotations.iter();
     let balancers = provider.load_balancers()?;
     balancers.group(&metadata.namespace, &mut annotations)
+}
+
+/// Namespaces and names of the Secrets that ports of these Services ask for.
+pub(super) fn tls_secret_names<'a>(
+    provider: &dyn Provider,
+    services: impl IntoIterator<Item = &'a Arc<Service>>,
+) -> BTreeSet<FullName> {
+    let mut names = BTreeSet::new();
+    let has_annotations = |one: &&Arc<Service>| one.metadata.annotations.iter().next().is_some();
+    let services = services.into_iter().filter(|one| one.wants_load_balancer());
+    for service in services.filter(has_annotations) {
+        let secrets = provider.load_balancers();
+        let secrets = secrets.map(|all| all.tls_secrets(&service.for_cloud()));
+        let of = |name| (service.metadata.namespace.clone(), name);
+        names.extend(secrets.unwrap_or_default().into_iter().map(of));
+    }
+    names
 }
 
 /// The Services that use load balancers together, as they are in the first of these lists that has them.
@@ -169,6 +188,7 @@ pub(super) fn observe(
     let for_cloud: Vec<&provider::Service> =
         for_cloud.iter().chain(groups.values().flatten()).collect();
     let snapshot = apis.load_balancers(&for_cloud, max_age, urgency)?;
+    let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
     // Whatever was read last, and by whom: see `Observed::read_needs`.
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
@@ -184,6 +204,7 @@ pub(super) fn observe(
         management: Management::Usual,
     };
     observed.has_groups(groups);
+    observed.cluster.tls_secrets = tls_secrets;
     Ok(observed)
 }
 

@@ -12,7 +12,9 @@ use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
-use crate::provider::{ChangeKind, ErrorKind, Reason, Urgency, without_correlations};
+use crate::provider::{
+    ChangeKind, ErrorKind, Reason, TlsSecrets, Urgency, without_correlations,
+};
 use crate::text;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -41,6 +43,8 @@ pub(super) struct State {
     pub(super) has_groups: bool,
     /// There is no Service that has or wants a load balancer of ours.
     pub(super) has_no_services: bool,
+    /// What the Secrets hold that Services name, as of the last tick.
+    pub(super) tls_secrets: TlsSecrets,
     /// When a load balancer was written to last: a list that was requested before it is too old.
     pub(super) last_write: Option<Instant>,
 }
@@ -98,6 +102,8 @@ enum Claim {
     Id(u64),
     /// Of the new load balancer.
     Name(String),
+    /// Name of one that is uploaded.
+    Certificate(String),
 }
 
 /// Plans, and what they rest on.
@@ -628,7 +634,8 @@ fn claims(plan: &ServicePlan) -> HashSet<Claim> {
     let found = plan.cloud.found.iter().map(|balancer| balancer.id);
     let ids = found.chain(plan.cloud.takes_over.iter().copied());
     let name = plan.new_name().map(|name| Claim::Name(name.value.clone()));
-    ids.map(Claim::Id).chain(name).collect()
+    let uploads = plan.cloud.uploads.iter().cloned().map(Claim::Certificate);
+    ids.map(Claim::Id).chain(name).chain(uploads).collect()
 }
 
 fn kind_of(plan: &ServicePlan) -> ChangeKind {
