@@ -586,7 +586,7 @@ impl provider::Change for Change {
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
             // Line by line: an answer may repeat a part.
-            let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE && !line.starts_with("---");
+            let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));
         }
         let body = (method != Method::Delete).then_some(&change.request);

@@ -202,7 +202,7 @@ fn order(state: &mut Observed, new: &Value) {
             issuance: "pending".into(),
             ..CertificateStatus::default()
         }),
-        used_by: Vec::new(),
+        ..Certificate::default()
     });
 }
 

@@ -13,12 +13,12 @@ use std::sync::{Arc, OnceLock};
 const NO_LEASE: &str = "--leader-elect=false";
 
 /// What happens, and how it ends.
-struct Scenario {
+pub(super) struct Scenario {
     /// Before the daemon that is killed starts, and brought in order.
-    before: fn(&World),
+    pub(super) before: fn(&World),
     /// While no daemon runs.
-    change: fn(&World),
-    is_done: fn(&World) -> bool,
+    pub(super) change: fn(&World),
+    pub(super) is_done: fn(&World) -> bool,
 }
 
 fn is_about_services(request: &Request) -> bool {
@@ -55,7 +55,7 @@ fn finish(world: &World, scenario: &Scenario) {
     assert!((scenario.is_done)(world), "{:#?}", world.balancers());
 }
 
-fn killed_at_each_write(scenario: Scenario) {
+pub(super) fn killed_at_each_write(scenario: Scenario) {
     let count = writes(&scenario);
     assert!(count > 2, "{count}");
     common::side_by_side((1..=count as u64).collect(), |n| {

@@ -20,6 +20,7 @@ mod quiet;
 mod readers;
 mod seen_before;
 mod shared;
+mod tls_secrets;
 mod trouble;
 mod world;
 mod wrong_project;
