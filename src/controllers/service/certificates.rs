@@ -16,7 +16,7 @@ const OBJECT: &str = "certificates";
 /// When they are searched.
 pub(super) struct Unused {
     /// What Services want of them, or the load balancers that use them, may have changed.
-    pub(super) is_due: bool,
+    is_due: bool,
     /// There are some, or there may be some of a process before this one.
     may_exist: bool,
 }
@@ -31,7 +31,13 @@ impl Default for Unused {
 }
 
 impl Unused {
-    /// Where no changes of load balancers are being made. `wanted`: of all Services.
+    /// After each tick. `has_changed`: what Services want, or the load balancers. `wanted`: of all Services.
+    pub(super) fn note(&mut self, has_changed: bool, wanted: &TlsSecrets) {
+        self.is_due |= has_changed;
+        self.may_exist |= !wanted.is_empty();
+    }
+
+    /// Where no changes of load balancers are being made.
     pub(super) fn delete(
         &mut self,
         apis: &Apis,
@@ -40,8 +46,7 @@ impl Unused {
         wanted: &TlsSecrets,
         report: &mut Report,
     ) {
-        let is_due = std::mem::take(&mut self.is_due);
-        if !is_due || (!self.may_exist && wanted.is_empty()) {
+        if !std::mem::take(&mut self.is_due) || !self.may_exist {
             return;
         }
         let find = || {

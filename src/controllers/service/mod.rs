@@ -233,8 +233,9 @@ impl ServiceController {
             failures.sort_by(|one, other| one.object.cmp(&other.object));
         }
         let compared = compared.filter(|_| report.unreached == 0);
-        let unused = &mut self.unused_certificates;
-        unused.is_due |= has_written || compared.is_some() || tls_secrets != self.state.tls_secrets;
+        let wanted = &self.state.tls_secrets;
+        let has_changed = has_written || compared.is_some() || tls_secrets != *wanted;
+        self.unused_certificates.note(has_changed, wanted);
         self.search_orphans(apis, provider, compared, has_written, &mut report);
         let is_settled = report.unfinished + report.unreached == 0 && report.outage.is_none();
         if is_settled && !selection.is_explicit() && !is_closed {
