@@ -37,7 +37,8 @@ impl Apis {
         let mut known = heartbeat::turn(&self.secrets.known);
         let mut all = TlsSecrets::new();
         for name in names {
-            let is_fresh = |(checked, _): &&(Instant, Known)| checked.elapsed() <= self.secrets.max_age;
+            let is_fresh =
+                |(checked, _): &&(Instant, Known)| checked.elapsed() <= self.secrets.max_age;
             let secret = match known.get(name).filter(is_fresh) {
                 Some((_, secret)) => secret.clone(),
                 None => {

@@ -83,9 +83,7 @@ impl Identity {
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
                 Ok(Identity(Arc::new(certified)))
             }
-            Err(Error::InconsistentKeys(_)) => {
-                Err(key.error("is the key of another certificate"))
-            }
+            Err(Error::InconsistentKeys(_)) => Err(key.error("is the key of another certificate")),
             Err(_) => Err(certificate.error("holds a damaged certificate; copy it anew")),
         }
     }
@@ -130,7 +128,11 @@ impl Chain {
         Ok(Chain {
             pem,
             certificates: certified.cert.len(),
-            digest: hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
+            digest: hash
+                .as_ref()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
             not_before,
             not_after,
         })

@@ -99,7 +99,9 @@ impl ReadSecret {
 fn parse(secret: &Value) -> Result<Held, String> {
     let kind = secret["type"].as_str().unwrap_or_default();
     if kind != TLS {
-        return Err(format!("its type is not {TLS}: create it with kubectl create secret tls"));
+        return Err(format!(
+            "its type is not {TLS}: create it with kubectl create secret tls"
+        ));
     }
     let read = |field: &str| {
         let text = secret["data"][field].as_str().unwrap_or_default();

@@ -6,6 +6,10 @@ use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::service::{ServicePlan, Want, trouble, want};
 use crate::kube::Service;
 use crate::provider::BalancerHealth;
+use jiff::{SignedDuration, Timestamp};
+
+/// Let's Encrypt and cert-manager renew a month before.
+const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
                           NAMESPACE/NAME shows it, ccm lb sync does it now";
@@ -146,6 +150,56 @@ pub(super) fn targets(view: &View) -> Verdicts {
     or_ok(outcomes.collect(), || {
         "each target is healthy, was added just now, or has no pod (externalTrafficPolicy: Local)"
             .into()
+    })
+}
+
+/// Those that expire soon, or have expired.
+pub(super) fn certificates(view: &View) -> Verdicts {
+    let plans = need(&view.services, "services")?;
+    let now = Timestamp::now();
+    let mut outcomes = Vec::new();
+    for plan in plans {
+        let shown = plan
+            .cloud
+            .found
+            .iter()
+            .flat_map(|found| &found.certificates);
+        for one in shown {
+            let Some(at) = one.not_valid_after else {
+                continue;
+            };
+            if at.duration_since(now) > EXPIRES_SOON {
+                continue;
+            }
+            let ports: Vec<String> = one.ports.iter().map(ToString::to_string).collect();
+            let (is_over, when) = match at <= now {
+                true => (true, "expired at"),
+                false => (false, "expires at"),
+            };
+            let from = match (&one.secret, one.is_managed) {
+                (Some(secret), _) => format!(", of Secret {}", secret.replacen('.', "/", 1)),
+                (None, true) => ", managed by Hetzner".to_owned(),
+                (None, false) => String::new(),
+            };
+            let remedy = match (&one.secret, one.is_managed) {
+                (Some(_), _) => {
+                    "see why the Secret is not renewed (kubectl get certificate, where cert-manager makes it), or why it \
+                     can't be used: ccm lb inspect NAMESPACE/NAME"
+                }
+                (None, true) => {
+                    "see why it is not renewed, in the console or with hcloud certificate describe NAME"
+                }
+                (None, false) => {
+                    "upload a new one, and name it in annotation load-balancer.hetzner.cloud/http-certificates"
+                }
+            };
+            let (name, id, ports) = (&one.name, one.id, ports.join(", "));
+            let message = format!("certificate {name} ({id}) of port {ports}{from} {when} {at}");
+            outcomes.push(on(&plan.service, Outcome::bad(is_over, message, remedy)));
+        }
+    }
+    or_ok(outcomes, || {
+        "none that an annotation names expires within 14 days".into()
     })
 }
 

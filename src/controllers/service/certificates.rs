@@ -16,9 +16,9 @@ const OBJECT: &str = "certificates";
 /// When they are searched.
 pub(super) struct Unused {
     /// What Services want of them, or the load balancers that use them, may have changed.
-    is_due: bool,
+    pub(super) is_due: bool,
     /// There are some, or there may be some of a process before this one.
-    may_exist: bool,
+    pub(super) may_exist: bool,
 }
 
 impl Default for Unused {
@@ -31,13 +31,7 @@ impl Default for Unused {
 }
 
 impl Unused {
-    /// After each tick. `has_changed`: what Services want, or the load balancers. `wanted`: of all Services.
-    pub(super) fn note(&mut self, has_changed: bool, wanted: &TlsSecrets) {
-        self.is_due |= has_changed;
-        self.may_exist |= !wanted.is_empty();
-    }
-
-    /// Where no changes of load balancers are being made.
+    /// Where no changes of load balancers are being made. `wanted`: of all Services.
     pub(super) fn delete(
         &mut self,
         apis: &Apis,
@@ -69,7 +63,10 @@ impl Unused {
         let mut executor = Executor::new(NAME, settings.time_scale);
         executor.begin(OBJECT.to_owned(), unused, (), None);
         for over in executor.run(provider, 1) {
-            let lines = over.lines.iter().map(|line| (OBJECT.to_owned(), line.clone()));
+            let lines = over
+                .lines
+                .iter()
+                .map(|line| (OBJECT.to_owned(), line.clone()));
             report.changes.extend(lines);
             if let Some(error) = over.error() {
                 report.fail(OBJECT.to_owned(), error.to_string(), None);

@@ -141,7 +141,8 @@ impl Around {
             let mut hasher = DefaultHasher::new();
             for name in &names {
                 let held = tls_secrets.get(name).map(Result::as_ref);
-                held.map(|held| held.map(|pair| &pair.digest)).hash(&mut hasher);
+                held.map(|held| held.map(|pair| &pair.digest))
+                    .hash(&mut hasher);
             }
             let uid = service.metadata.uid.clone();
             (!names.is_empty()).then(|| (uid, hasher.finish()))

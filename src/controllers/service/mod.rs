@@ -80,7 +80,6 @@ pub struct ServiceController {
     orphans_due: Option<Instant>,
     /// When orphans were searched last, where there were neither any nor Services of ours.
     all_quiet: Option<Instant>,
-    unused_certificates: Unused,
 }
 
 impl Controller for ServiceController {
@@ -122,10 +121,10 @@ impl ServiceController {
                 has_no_services: false,
                 last_write: None,
                 tls_secrets: TlsSecrets::new(),
+                unused_certificates: Unused::default(),
             },
             orphans_due: None,
             all_quiet: None,
-            unused_certificates: Unused::default(),
         }
     }
 
@@ -212,7 +211,6 @@ impl ServiceController {
         let Some(provider) = apis.provider.load_balancers() else {
             return (Report::default(), Vec::new());
         };
-        let tls_secrets = self.state.tls_secrets.clone();
         let mut sync = Sync {
             state: &mut self.state,
             apis,
@@ -233,14 +231,14 @@ impl ServiceController {
             failures.sort_by(|one, other| one.object.cmp(&other.object));
         }
         let compared = compared.filter(|_| report.unreached == 0);
-        let wanted = &self.state.tls_secrets;
-        let has_changed = has_written || compared.is_some() || tls_secrets != *wanted;
-        self.unused_certificates.note(has_changed, wanted);
+        let unused = &mut self.state.unused_certificates;
+        unused.is_due |= has_written || compared.is_some();
         self.search_orphans(apis, provider, compared, has_written, &mut report);
         let is_settled = report.unfinished + report.unreached == 0 && report.outage.is_none();
         if is_settled && !selection.is_explicit() && !is_closed {
-            let (settings, wanted) = (&self.state.settings, &self.state.tls_secrets);
-            let unused = &mut self.unused_certificates;
+            let state = &mut self.state;
+            let (settings, wanted) = (&state.settings, &state.tls_secrets);
+            let unused = &mut state.unused_certificates;
             unused.delete(apis, provider, settings, wanted, &mut report);
         }
         (report, plans)
@@ -490,6 +488,8 @@ impl State {
         let services = &polled.services;
         self.known = services.iter().map(|one| full_name(one)).collect();
         self.has_groups = around.has_groups();
+        self.unused_certificates.is_due |= self.tls_secrets != polled.tls_secrets;
+        self.unused_certificates.may_exist |= !polled.tls_secrets.is_empty();
         self.tls_secrets.clone_from(&polled.tls_secrets);
         self.due.listed(services, around);
         self.has_no_services = services.iter().all(|one| want(one) == Want::Nothing);
@@ -544,7 +544,10 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) {
     };
     // Where a comparison of all Services read none, none names one.
     if certificates.is_some() || polled.is_resync {
-        let ends = certificates.iter().flatten().filter_map(|one| one.not_valid_after);
+        let ends = certificates
+            .iter()
+            .flatten()
+            .filter_map(|one| one.not_valid_after);
         let first = ends.min().map_or(0, Timestamp::as_second);
         CERTIFICATE_EXPIRY.set(&[], first as f64);
     }

@@ -4,6 +4,7 @@
 //! A Service is taken up, planned, executed and ended by itself: it waits for no other one, except for the one that
 //! already works on the load balancer or takes the name that it wants.
 
+use super::certificates::Unused;
 use super::due::{self, Due};
 use super::events;
 use super::observe::{self, FullName, Management, NAME, Observed, Settings};
@@ -12,9 +13,7 @@ use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
-use crate::provider::{
-    ChangeKind, ErrorKind, Reason, TlsSecrets, Urgency, without_correlations,
-};
+use crate::provider::{ChangeKind, ErrorKind, Reason, TlsSecrets, Urgency, without_correlations};
 use crate::text;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -45,6 +44,7 @@ pub(super) struct State {
     pub(super) has_no_services: bool,
     /// What the Secrets hold that Services name, as of the last tick.
     pub(super) tls_secrets: TlsSecrets,
+    pub(super) unused_certificates: Unused,
     /// When a load balancer was written to last: a list that was requested before it is too old.
     pub(super) last_write: Option<Instant>,
 }

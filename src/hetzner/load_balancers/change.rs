@@ -304,9 +304,7 @@ impl Change {
         };
         match self.action {
             Action::Edit | Action::EditCertificate => (Method::Put, format!("{all}/{id}")),
-            Action::Delete | Action::DeleteCertificate => {
-                (Method::Delete, format!("{all}/{id}"))
-            }
+            Action::Delete | Action::DeleteCertificate => (Method::Delete, format!("{all}/{id}")),
             action => (
                 Method::Post,
                 format!("{all}/{id}/actions/{}", action.name()),

@@ -281,7 +281,9 @@ impl provider::Snapshot for Snapshot {
         let certificates = self.observed.certificates.as_deref()?;
         let all = self.observed.balancers.iter();
         let is_ours = |one: &&LoadBalancer| uids(one).any(|uid| services.contains(uid.as_str()));
-        let shown = all.filter(is_ours).flat_map(|one| shown(one, Some(certificates)));
+        let shown = all
+            .filter(is_ours)
+            .flat_map(|one| shown(one, Some(certificates)));
         Some(shown.collect())
     }
 

@@ -50,7 +50,10 @@ pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
         return BTreeSet::new();
     }
     let asked = asked(&mut AnnotationParser::new(service), service);
-    asked.into_iter().flat_map(|(_, named)| named.value).collect()
+    asked
+        .into_iter()
+        .flat_map(|(_, named)| named.value)
+        .collect()
 }
 
 /// Ports, and the Secrets that they name.
@@ -116,7 +119,9 @@ impl Uploads {
             Err(why) => {
                 let then = match before {
                     Some(_) => "the certificate that was uploaded from it before stays",
-                    None => "until then the port is left unchanged, and not added where it does not exist",
+                    None => {
+                        "until then the port is left unchanged, and not added where it does not exist"
+                    }
                 };
                 let why = format!("port {port}: Secret {namespace}/{secret}: {why}; {then}");
                 parser.warning(Reason::CertificateFailed, why);

@@ -102,7 +102,9 @@ pub(super) fn secrets(text: &str) -> Result<Vec<String>, String> {
         let ends = [bytes.first(), bytes.last()].into_iter().flatten();
         name.len() <= SECRET_NAME
             && ends.copied().all(is_end)
-            && bytes.iter().all(|byte| is_end(*byte) || b"-.".contains(byte))
+            && bytes
+                .iter()
+                .all(|byte| is_end(*byte) || b"-.".contains(byte))
     };
     list(text, is_name, "name of a Secret")
 }

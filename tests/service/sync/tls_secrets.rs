@@ -86,7 +86,10 @@ fn shown(world: &World, uid: &str) -> Vec<u64> {
     let services = balancer["services"].as_array().cloned().unwrap_or_default();
     let https = services.iter().find(|one| one["listen_port"] == 443);
     let ids = https.and_then(|one| one["http"]["certificates"].as_array());
-    ids.into_iter().flatten().filter_map(Value::as_u64).collect()
+    ids.into_iter()
+        .flatten()
+        .filter_map(Value::as_u64)
+        .collect()
 }
 
 /// PEM of the only certificate of the project, where the port shows it.
@@ -104,7 +107,10 @@ fn is_of(pem: &str, identity: &Identity) -> bool {
 
 fn uploads(world: &World, mark: u64) -> usize {
     let writes = world.cloud_writes(mark);
-    writes.iter().filter(|call| *call == "POST /certificates").count()
+    writes
+        .iter()
+        .filter(|call| *call == "POST /certificates")
+        .count()
 }
 
 #[test]
@@ -124,10 +130,16 @@ fn a_renewed_secret_is_uploaded_swapped_in_and_the_old_one_deleted() {
         let gaps = watch_for_gaps(&world, &uid);
         let second = fresh();
         renew(&world, "web-tls", &second);
-        wait_until("the new one alone", || is_of(&only_shown(&world, &uid), &second));
+        wait_until("the new one alone", || {
+            is_of(&only_shown(&world, &uid), &second)
+        });
         world.ticks(5);
         let writes = world.cloud_writes(mark);
-        let steps = ["POST /certificates", "/actions/update_service", "DELETE /certificates/"];
+        let steps = [
+            "POST /certificates",
+            "/actions/update_service",
+            "DELETE /certificates/",
+        ];
         assert_eq!(writes.len(), steps.len(), "{writes:#?}");
         for (call, step) in writes.iter().zip(steps) {
             assert!(call.contains(step), "{writes:#?}");
@@ -151,20 +163,39 @@ fn watch_for_gaps(world: &World, uid: &str) -> Arc<Mutex<Vec<String>>> {
     let project = world.sandbox.project();
     let look = move |request: &Request| {
         let all = cloud.load_balancers(project);
-        let own = all.iter().find(|one| one["labels"]["hcloud-ccm/service-uid"] == uid);
+        let own = all
+            .iter()
+            .find(|one| one["labels"]["hcloud-ccm/service-uid"] == uid);
         let ports = own.and_then(|one| one["services"].as_array().cloned());
         let https = ports.unwrap_or_default().into_iter();
-        let ids = https.filter(|one| one["listen_port"] == 443).map(|one| one["http"]["certificates"].clone());
-        let there: Vec<Value> = cloud.certificates(project).iter().map(|one| one["id"].clone()).collect();
-        let is_good = ids.flat_map(|ids| ids.as_array().cloned().unwrap_or_default()).any(|id| there.contains(&id));
+        let ids = https
+            .filter(|one| one["listen_port"] == 443)
+            .map(|one| one["http"]["certificates"].clone());
+        let there: Vec<Value> = cloud
+            .certificates(project)
+            .iter()
+            .map(|one| one["id"].clone())
+            .collect();
+        let is_good = ids
+            .flat_map(|ids| ids.as_array().cloned().unwrap_or_default())
+            .any(|id| there.contains(&id));
         if !is_good {
-            noted.lock().unwrap().push(format!("{} {}", request.method, request.path));
+            noted
+                .lock()
+                .unwrap()
+                .push(format!("{} {}", request.method, request.path));
         }
     };
     let look = Arc::new(look);
     let before = Arc::clone(&look);
-    for effect in [Effect::before(move |request| before(request)), Effect::after(move |request| look(request))] {
-        world.sandbox.faults().add(Rule::new(effect).half(Half::Hetzner));
+    for effect in [
+        Effect::before(move |request| before(request)),
+        Effect::after(move |request| look(request)),
+    ] {
+        world
+            .sandbox
+            .faults()
+            .add(Rule::new(effect).half(Half::Hetzner));
     }
     gaps
 }
@@ -199,7 +230,13 @@ fn killed_after_any_write_of_a_renewal_nothing_is_left_over() {
                 world.create(name, FROM_SECRET, &[80, 443]);
             }
         },
-        change: |world| renew(world, "web-tls", &identity("renewed.example", Validity::Now)),
+        change: |world| {
+            renew(
+                world,
+                "web-tls",
+                &identity("renewed.example", Validity::Now),
+            )
+        },
         is_done: |world| {
             let all = certificates(world);
             let is_new = |one: &Value| one["domain_names"] == json!(["renewed.example"]);
@@ -272,14 +309,20 @@ fn a_secret_that_cannot_be_used_leaves_everything_as_it_was() {
         wait_until("port 443", || !only_shown(&world, &uid).is_empty());
         let (before, mark) = (certificates(&world), world.mark());
         breaks(&world);
-        world.tells("web", "CertificateFailed", &["port 443: Secret default/web-tls: ", message]);
+        world.tells(
+            "web",
+            "CertificateFailed",
+            &["port 443: Secret default/web-tls: ", message],
+        );
         world.ticks(10);
         assert_eq!(certificates(&world), before, "{what}");
         assert_eq!(world.cloud_writes(mark), Vec::<String>::new(), "{what}");
         // A new Service gets its other port, and what was uploaded before.
         let second = world.create("second", FROM_SECRET, &[80, 443]);
         world.up("second");
-        wait_until("both ports", || shown(&world, &second) == shown(&world, &uid));
+        wait_until("both ports", || {
+            shown(&world, &second) == shown(&world, &uid)
+        });
         // And once it is corrected all is as it should be.
         let good = fresh();
         renew(&world, "web-tls", &good);
@@ -297,7 +340,11 @@ fn without_the_right_the_other_ports_are_served_and_the_finding_says_what_to_app
     let uid = world.create("web", FROM_SECRET, &[80, 443]);
     let balancer = world.up("web");
     assert_eq!(balancer["services"].as_array().map(Vec::len), Some(1));
-    let parts = ["Secret default/web-tls: ccm may not read it", "kubectl apply -n default -k manifests/tls-secrets", "tlsSecretNamespaces"];
+    let parts = [
+        "Secret default/web-tls: ccm may not read it",
+        "kubectl apply -n default -k manifests/tls-secrets",
+        "tlsSecretNamespaces",
+    ];
     world.tells("web", "CertificateFailed", &parts);
     assert!(!daemon.log().contains("ERROR"), "{}", daemon.log());
     allow(&world);
@@ -316,13 +363,18 @@ fn certificates_of_others_are_never_touched() {
         )
     };
     place("bought", json!({}));
-    place("another-clusters", json!({"ccm-from-scratch/secret": "default.web-tls", CLUSTER_UID: "another"}));
+    place(
+        "another-clusters",
+        json!({"ccm-from-scratch/secret": "default.web-tls", CLUSTER_UID: "another"}),
+    );
     let before = certificates(&world);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let uid = world.create("web", FROM_SECRET, &[443]);
     wait_until("port 443", || !shown(&world, &uid).is_empty());
     world.delete("web");
-    wait_until("its end", || world.service("web").is_none() && certificates(&world).len() == 2);
+    wait_until("its end", || {
+        world.service("web").is_none() && certificates(&world).len() == 2
+    });
     assert_eq!(certificates(&world), before);
 }
 
@@ -340,20 +392,33 @@ fn no_other_secret_is_read() {
     world.up("https");
     world.ticks(10);
     let reads = world.sandbox.calls().calls();
-    let reads: Vec<_> = reads.iter().filter(|call| call.path.contains("/secrets")).collect();
+    let reads: Vec<_> = reads
+        .iter()
+        .filter(|call| call.path.contains("/secrets"))
+        .collect();
     let named = |path: &str| path == "/api/v1/namespaces/default/secrets/web-tls";
-    assert!(!reads.is_empty() && reads.iter().all(|call| named(&call.path)), "{reads:#?}");
+    assert!(
+        !reads.is_empty() && reads.iter().all(|call| named(&call.path)),
+        "{reads:#?}"
+    );
 }
 
 #[test]
 fn two_ways_to_name_certificates_of_one_port_are_an_error() {
     let world = world();
     world.settle(&[]);
-    for more in [("http-certificates", "bought"), ("certificate-type", "managed")] {
+    for more in [
+        ("http-certificates", "bought"),
+        ("certificate-type", "managed"),
+    ] {
         let name = format!("web-{}", &more.0[..4]);
         world.create(&name, &[FROM_SECRET, &[more]].concat(), &[443]);
         assert_eq!(world.once(&[]).code, 1);
-        world.tells(&name, "SyncLoadBalancerFailed", &["port 443", "named twice", "http-tls-secret.p443", more.0]);
+        world.tells(
+            &name,
+            "SyncLoadBalancerFailed",
+            &["port 443", "named twice", "http-tls-secret.p443", more.0],
+        );
         world.delete(&name);
     }
     assert_eq!(certificates(&world), Vec::<Value>::new());
@@ -367,13 +432,23 @@ fn nothing_of_the_key_is_printed() {
     renew(&world, "web-tls", &one);
     let secrets = common::secrets::Secrets::new(&[&one.key_pem, &STANDARD.encode(&one.key_pem)]);
     let mut printed = String::new();
-    let env = common::with(world.env.clone(), &[("HCLOUD_DEBUG", "true"), ("RUST_LOG", "trace")]);
+    let env = common::with(
+        world.env.clone(),
+        &[("HCLOUD_DEBUG", "true"), ("RUST_LOG", "trace")],
+    );
     world.settle(&[]);
     world.create("web", FROM_SECRET, &[443]);
-    let key_lines: Vec<String> = one.key_pem.lines().filter(|line| line.len() > 20 && !line.starts_with('-')).map(str::to_owned).collect();
+    let key_lines: Vec<String> = one
+        .key_pem
+        .lines()
+        .filter(|line| line.len() > 20 && !line.starts_with('-'))
+        .map(str::to_owned)
+        .collect();
     assert!(!key_lines.is_empty());
     let refused = Rule::new(Effect::hetzner_error(422, "invalid_input", &one.key_pem))
-        .half(Half::Hetzner).method("POST").path("/v1/certificates");
+        .half(Half::Hetzner)
+        .method("POST")
+        .path("/v1/certificates");
     let rule = world.sandbox.faults().add(refused);
     for words in [
         &["lb", "sync", "default/web", "--dry-run", "-o", "json"][..],
@@ -386,7 +461,10 @@ fn nothing_of_the_key_is_printed() {
     world.sandbox.faults().remove(rule);
     let ran = common::ccm(&env, &["run", "--once", "-v=10", "--log-format=json"]);
     printed += &(ran.stdout + &ran.stderr);
-    assert!(printed.contains("POST") && printed.contains("/certificates"), "{printed}");
+    assert!(
+        printed.contains("POST") && printed.contains("/certificates"),
+        "{printed}"
+    );
     assert_eq!(secrets.leak(&printed), None, "{printed}");
     for line in &key_lines {
         assert!(!printed.contains(line.as_str()), "{line}\n{printed}");
