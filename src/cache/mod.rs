@@ -13,10 +13,12 @@ pub use nodes::{NodeCache, Nodes, Poll};
 use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
 use crate::provider::{
-    self, Dedicated, ErrorKind, Instance, InstanceId, Network, Provider, Servers, Snapshot, Urgency,
+    self, Dedicated, ErrorKind, Instance, InstanceId, Network, Provider, Servers, Snapshot,
+    TlsSecrets, Urgency,
 };
 use cached::{Cached, CallPause};
 use secrets::Secrets;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -170,6 +172,17 @@ impl Apis {
         self.load_balancers
             .get(max_age, || self.pause.guard(observe))
             .map_err(Error::Cloud)
+    }
+
+    /// What these Secrets of type `kubernetes.io/tls` hold, by namespace and name, as it was a minute ago or later. One
+    /// that can't be had keeps nothing else from being read; an error: the API server does not answer.
+    pub fn tls_secrets(&self, names: &BTreeSet<(String, String)>) -> Result<TlsSecrets, Error> {
+        self.secrets.get(&self.kube, names).map_err(Error::Kube)
+    }
+
+    /// All others are forgotten.
+    pub fn keep_tls_secrets(&self, names: &BTreeSet<(String, String)>) {
+        self.secrets.keep(names);
     }
 
     /// The private network with its routes, no older than that: complete, or an error.

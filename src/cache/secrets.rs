@@ -1,6 +1,5 @@
 //! What Secrets hold: in memory only, and read whole only when they changed.
 
-use super::{Apis, Error};
 use crate::kube::{self, ReadSecret};
 use crate::provider::{TlsSecret, TlsSecrets, heartbeat};
 use jiff::Timestamp;
@@ -23,49 +22,10 @@ pub(super) struct Secrets {
     max_age: Duration,
 }
 
-#[derive(Clone)]
 enum Known {
     Read(ReadSecret),
     /// Why not, for people.
     Unread(String),
-}
-
-impl Apis {
-    /// What these Secrets hold, as it was a minute ago or later. One that can't be had keeps nothing else from being read;
-    /// an error: the API server does not answer.
-    pub fn tls_secrets(&self, names: &BTreeSet<Name>) -> Result<TlsSecrets, Error> {
-        let mut known = heartbeat::turn(&self.secrets.known);
-        let mut all = TlsSecrets::new();
-        for name in names {
-            let is_fresh =
-                |(checked, _): &&(Instant, Known)| checked.elapsed() <= self.secrets.max_age;
-            let secret = match known.get(name).filter(is_fresh) {
-                Some((_, secret)) => secret.clone(),
-                None => {
-                    let of_namespace = known.keys().filter(|other| other.0 == name.0).count();
-                    let is_full = of_namespace >= OF_NAMESPACE || known.len() >= OF_ALL;
-                    let before = known.get(name).map(|(_, secret)| secret);
-                    if before.is_none() && is_full {
-                        let why = format!(
-                            "it is not read: of one namespace {OF_NAMESPACE} Secrets are, and of all {OF_ALL}"
-                        );
-                        all.insert(name.clone(), Err(why));
-                        continue;
-                    }
-                    let secret = read(&self.kube, name, before).map_err(Error::Kube)?;
-                    known.insert(name.clone(), (Instant::now(), secret.clone()));
-                    secret
-                }
-            };
-            all.insert(name.clone(), secret.now());
-        }
-        Ok(all)
-    }
-
-    /// All others are forgotten.
-    pub fn keep_tls_secrets(&self, names: &BTreeSet<Name>) {
-        heartbeat::turn(&self.secrets.known).retain(|name, _| names.contains(name));
-    }
 }
 
 impl Secrets {
@@ -74,6 +34,41 @@ impl Secrets {
             known: Mutex::default(),
             max_age: MAX_AGE.mul_f64(time_scale),
         }
+    }
+
+    /// See `Apis::tls_secrets`.
+    pub(super) fn get(
+        &self,
+        kube: &kube::Client,
+        names: &BTreeSet<Name>,
+    ) -> Result<TlsSecrets, kube::Error> {
+        let mut known = heartbeat::turn(&self.known);
+        let mut all = TlsSecrets::new();
+        for name in names {
+            let before = known.get(name);
+            let is_fresh = before.is_some_and(|(checked, _)| checked.elapsed() <= self.max_age);
+            let of_namespace = known.keys().filter(|other| other.0 == name.0).count();
+            let is_full = of_namespace >= OF_NAMESPACE || known.len() >= OF_ALL;
+            if before.is_none() && is_full {
+                let why = format!(
+                    "it is not read: of one namespace {OF_NAMESPACE} Secrets are, and of all {OF_ALL}"
+                );
+                all.insert(name.clone(), Err(why));
+                continue;
+            }
+            if !is_fresh {
+                let secret = read(kube, name, before.map(|(_, secret)| secret))?;
+                known.insert(name.clone(), (Instant::now(), secret));
+            }
+            let now = known.get(name).map(|(_, secret)| secret.now());
+            all.extend(now.map(|now| (name.clone(), now)));
+        }
+        Ok(all)
+    }
+
+    /// All others are forgotten.
+    pub(super) fn keep(&self, names: &BTreeSet<Name>) {
+        heartbeat::turn(&self.known).retain(|name, _| names.contains(name));
     }
 }
 

@@ -400,6 +400,17 @@ pub enum Applied {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActionId(pub u64);
 
+impl ShownCertificate {
+    /// Where it comes from, for people.
+    pub fn origin(&self) -> String {
+        match &self.secret {
+            Some(secret) => format!("from Secret {}", secret.replacen('.', "/", 1)),
+            None if self.is_managed => "managed by the cloud".to_owned(),
+            None => "uploaded by its owner".to_owned(),
+        }
+    }
+}
+
 impl Orphan {
     /// `Service default/web, which does not exist`.
     pub fn made_for(&self) -> String {

@@ -101,8 +101,6 @@ const CHECKS: &[Check] = &[
         SEE_ERROR, Each(services::services)),
     ("targets", "health checks of each load balancer's targets; servers and externalTrafficPolicy for the cause",
         SEE_ERROR, Each(services::targets)),
-    ("certificates", "certificates that load balancers of Services show, where an annotation names some, and when they expire",
-        SEE_ERROR, Each(services::certificates)),
     ("orphans", "load balancers with this cluster's label, and the Services that there are",
         SEE_ERROR, Each(services::orphans)),
 ];

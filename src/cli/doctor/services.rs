@@ -31,6 +31,7 @@ pub(super) fn services(view: &View) -> Verdicts {
             .warnings()
             .map(|one| reported(Outcome::warn, one, SEE_SERVICE));
         let all = blocked.chain(lacking(view, plan)).chain(warned);
+        let all = all.chain(expiring(plan));
         outcomes.extend(all.map(|one| on(&plan.service, one)));
     }
     if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
@@ -124,6 +125,33 @@ fn lacks(plan: &ServicePlan) -> Option<(String, &'static str)> {
     Some((lack.to_owned(), remedy))
 }
 
+/// Certificates that its load balancer shows, and that expire soon or have expired.
+fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
+    let shown = plan
+        .cloud
+        .found
+        .iter()
+        .flat_map(|found| &found.certificates);
+    shown.filter_map(|one| {
+        let at = one.not_valid_after?;
+        let left = at.duration_since(Timestamp::now());
+        let is_over = left.is_negative();
+        let remedy = match (&one.secret, one.is_managed) {
+            (Some(_), _) => {
+                "see why the Secret is not renewed (kubectl get certificate, where cert-manager makes it), and whether it \
+                 can be used: ccm lb inspect NAMESPACE/NAME"
+            }
+            (None, true) => "see why Hetzner does not renew it: hcloud certificate describe NAME",
+            (None, false) => "upload a new one, and name it in annotation http-certificates",
+        };
+        let ports: Vec<String> = one.ports.iter().map(ToString::to_string).collect();
+        let (name, ports, from) = (&one.name, ports.join(", "), one.origin());
+        let verb = if is_over { "expired" } else { "expires" };
+        let message = format!("certificate {name} of port {ports} ({from}) {verb} at {at}");
+        (left <= EXPIRES_SOON).then(|| Outcome::bad(is_over, message, remedy))
+    })
+}
+
 /// Load balancers whose targets get no traffic; without a cluster those of every cluster in the project.
 pub(super) fn targets(view: &View) -> Verdicts {
     if let Ok(balancers) = &view.cloud.balancers {
@@ -150,56 +178,6 @@ pub(super) fn targets(view: &View) -> Verdicts {
     or_ok(outcomes.collect(), || {
         "each target is healthy, was added just now, or has no pod (externalTrafficPolicy: Local)"
             .into()
-    })
-}
-
-/// Those that expire soon, or have expired.
-pub(super) fn certificates(view: &View) -> Verdicts {
-    let plans = need(&view.services, "services")?;
-    let now = Timestamp::now();
-    let mut outcomes = Vec::new();
-    for plan in plans {
-        let shown = plan
-            .cloud
-            .found
-            .iter()
-            .flat_map(|found| &found.certificates);
-        for one in shown {
-            let Some(at) = one.not_valid_after else {
-                continue;
-            };
-            if at.duration_since(now) > EXPIRES_SOON {
-                continue;
-            }
-            let ports: Vec<String> = one.ports.iter().map(ToString::to_string).collect();
-            let (is_over, when) = match at <= now {
-                true => (true, "expired at"),
-                false => (false, "expires at"),
-            };
-            let from = match (&one.secret, one.is_managed) {
-                (Some(secret), _) => format!(", of Secret {}", secret.replacen('.', "/", 1)),
-                (None, true) => ", managed by Hetzner".to_owned(),
-                (None, false) => String::new(),
-            };
-            let remedy = match (&one.secret, one.is_managed) {
-                (Some(_), _) => {
-                    "see why the Secret is not renewed (kubectl get certificate, where cert-manager makes it), or why it \
-                     can't be used: ccm lb inspect NAMESPACE/NAME"
-                }
-                (None, true) => {
-                    "see why it is not renewed, in the console or with hcloud certificate describe NAME"
-                }
-                (None, false) => {
-                    "upload a new one, and name it in annotation load-balancer.hetzner.cloud/http-certificates"
-                }
-            };
-            let (name, id, ports) = (&one.name, one.id, ports.join(", "));
-            let message = format!("certificate {name} ({id}) of port {ports}{from} {when} {at}");
-            outcomes.push(on(&plan.service, Outcome::bad(is_over, message, remedy)));
-        }
-    }
-    or_ok(outcomes, || {
-        "none that an annotation names expires within 14 days".into()
     })
 }
 

@@ -185,17 +185,12 @@ fn certificates(found: &Balancer) -> String {
     let row = |one: &ShownCertificate| {
         let ports: Vec<String> = one.ports.iter().map(ToString::to_string).collect();
         let ends = one.not_valid_after.map(|at| at.to_string());
-        let from = match &one.secret {
-            Some(secret) => format!("Secret {}", secret.replacen('.', "/", 1)),
-            None if one.is_managed => "managed by Hetzner".to_owned(),
-            None => "named".to_owned(),
-        };
         let name = format!("{} ({})", one.name, one.id);
         vec![
             ports.join(", "),
             name,
             or_dash(&ends.unwrap_or_default()),
-            from,
+            one.origin(),
         ]
     };
     let rows: Vec<Vec<String>> = found.certificates.iter().map(row).collect();

@@ -9,7 +9,6 @@ use super::annotations as a;
 use super::balancer::LoadBalancer;
 use super::change::{Action, Change, Guard, Purpose};
 use super::context::{Context, Project};
-use super::diff::boxed;
 use super::names::{self, CLUSTER_UID, SECRET};
 use super::parser::{AnnotationParser, has};
 use super::values as v;
@@ -228,13 +227,14 @@ pub(in crate::hetzner) fn unused(
         let delete = Description::new(Verb::Delete, noun, ", which nothing uses");
         let action = Action::DeleteCertificate;
         let change = Change::new(project, action, Some(one.id), Value::Null, delete);
-        change.guarded(Guard {
+        let change = change.guarded(Guard {
             seen: (*one).into(),
             ..Guard::default()
-        })
+        });
+        Box::new(change) as Box<dyn provider::Change>
     };
     let deletions = ours.iter().filter(is_unused).map(deletion).collect();
-    (!ours.is_empty()).then(|| boxed(deletions))
+    (!ours.is_empty()).then_some(deletions)
 }
 
 /// What the ports of a load balancer show, as far as it was read.
