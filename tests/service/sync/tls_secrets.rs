@@ -378,6 +378,103 @@ fn certificates_of_others_are_never_touched() {
     assert_eq!(certificates(&world), before);
 }
 
+/// It is wanted, although it is neither read nor used just now.
+#[test]
+fn a_certificate_of_a_secret_that_cannot_be_read_is_not_deleted() {
+    let world = world();
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let uid = world.create("web", FROM_SECRET, &[80, 443]);
+    wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+    let before = certificates(&world)[0]["id"].clone();
+    let cluster = world.sandbox.cluster();
+    assert!(cluster.delete("secrets", Some("default"), "web-tls"));
+    world.tells("web", "CertificateFailed", &["it does not exist"]);
+    // By hand; the daemon does not compare it for a day.
+    let id = world.of_uid(&uid).unwrap()["id"].clone();
+    let action = format!("/load_balancers/{id}/actions/delete_service");
+    world.act(&action, &json!({ "listen_port": 443 }));
+    let mark = world.mark();
+    world.create("other", &[], &[80]);
+    world.up("other");
+    wait_until("a search", || {
+        let calls = world.cloud_calls(mark);
+        calls
+            .iter()
+            .any(|call| call.query("label_selector").is_some())
+    });
+    world.ticks(5);
+    assert_eq!(certificates(&world)[0]["id"], before);
+}
+
+#[test]
+fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
+    let world = world();
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let uid = world.create("web", FROM_SECRET, &[80, 443]);
+    wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+    let limit = Effect::hetzner_error(403, "resource_limit_exceeded", "too many certificates");
+    let refused = Rule::new(limit).half(Half::Hetzner).method("POST");
+    let rule = world.sandbox.faults().add(refused.path("/v1/certificates"));
+    let (before, second) = (shown(&world, &uid), fresh());
+    renew(&world, "web-tls", &second);
+    world.tells("web", "SyncLoadBalancerFailed", &["too many certificates"]);
+    world.annotate("web", "algorithm-type", Some("least_connections"));
+    wait_until("the algorithm", || {
+        world.of_uid(&uid).unwrap()["algorithm"]["type"] == "least_connections"
+    });
+    assert_eq!(shown(&world, &uid), before);
+    world.sandbox.faults().remove(rule);
+    wait_until("the new one", || is_of(&only_shown(&world, &uid), &second));
+}
+
+/// An upload whose answer is lost, and one that another process made meanwhile.
+#[test]
+fn an_upload_is_not_made_twice() {
+    let faults: [fn() -> Effect; 3] = [
+        || Effect::AnswerLost,
+        Effect::cut_off,
+        Effect::gateway_timeout,
+    ];
+    common::side_by_side(faults.to_vec(), |fault| {
+        let world = world();
+        let lost = Rule::new(fault()).half(Half::Hetzner).method("POST");
+        world
+            .sandbox
+            .faults()
+            .add(lost.path("/v1/certificates").times(1));
+        let _daemon = world.daemon(&[NO_RESYNC]);
+        let uid = world.create("web", FROM_SECRET, &[80, 443]);
+        wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+        assert_eq!(certificates(&world).len(), 1);
+    });
+}
+
+#[test]
+fn inspect_shows_until_when_a_certificate_is_valid_and_its_secret() {
+    let world = world();
+    world.settle(&[]);
+    world.create("web", FROM_SECRET, &[443]);
+    world.settle(&[]);
+    let one = world.inspect("web", &[])["cloud"]["certificates"][0].clone();
+    let stored = certificates(&world)[0].clone();
+    assert_eq!((&one["id"], &one["ports"]), (&stored["id"], &json!([443])));
+    assert_eq!(
+        (&one["secret"], &one["isManaged"]),
+        (&json!("default.web-tls"), &json!(false))
+    );
+    let ends = stored["not_valid_after"]
+        .as_str()
+        .unwrap()
+        .split('T')
+        .next()
+        .unwrap();
+    assert!(text(&one["notValidAfter"]).starts_with(ends), "{one}");
+    let ran = common::ccm(&world.env, &["lb", "inspect", "default/web"]);
+    for part in ["EXPIRES", ends, "from Secret default/web-tls"] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+}
+
 /// Only one that a Service names, of its own namespace, for an https port.
 #[test]
 fn no_other_secret_is_read() {
