@@ -1,7 +1,7 @@
 //! What Secrets hold: in memory only, and read whole only when they changed.
 
 use crate::kube::{self, ReadSecret};
-use crate::provider::{TlsSecret, TlsSecrets, heartbeat};
+use crate::provider::{TlsSecrets, heartbeat};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -22,11 +22,8 @@ pub(super) struct Secrets {
     max_age: Duration,
 }
 
-enum Known {
-    Read(ReadSecret),
-    /// Why not, for people.
-    Unread(String),
-}
+/// The error: why it was not read, for people.
+type Known = Result<ReadSecret, String>;
 
 impl Secrets {
     pub(super) fn new(time_scale: f64) -> Secrets {
@@ -45,23 +42,26 @@ impl Secrets {
         let mut known = heartbeat::turn(&self.known);
         let mut all = TlsSecrets::new();
         for name in names {
-            let before = known.get(name);
-            let is_fresh = before.is_some_and(|(checked, _)| checked.elapsed() <= self.max_age);
             let of_namespace = known.keys().filter(|other| other.0 == name.0).count();
             let is_full = of_namespace >= OF_NAMESPACE || known.len() >= OF_ALL;
-            if before.is_none() && is_full {
-                let why = format!(
-                    "it is not read: of one namespace {OF_NAMESPACE} Secrets are, and of all {OF_ALL}"
-                );
-                all.insert(name.clone(), Err(why));
-                continue;
-            }
-            if !is_fresh {
-                let secret = read(kube, name, before.map(|(_, secret)| secret))?;
-                known.insert(name.clone(), (Instant::now(), secret));
-            }
-            let now = known.get(name).map(|(_, secret)| secret.now());
-            all.extend(now.map(|now| (name.clone(), now)));
+            let (checked, secret) = match known.remove(name) {
+                None if is_full => {
+                    let why = format!(
+                        "it is not read: of one namespace {OF_NAMESPACE} Secrets are, and of all {OF_ALL}"
+                    );
+                    all.insert(name.clone(), Err(why));
+                    continue;
+                }
+                Some((checked, secret)) if checked.elapsed() <= self.max_age => (checked, secret),
+                before => {
+                    let before = before.map(|(_, secret)| secret);
+                    (Instant::now(), read(kube, name, before)?)
+                }
+            };
+            let pair = secret.as_ref().map_err(Clone::clone);
+            let pair = pair.and_then(|secret| secret.at(Timestamp::now()));
+            all.insert(name.clone(), pair);
+            known.insert(name.clone(), (checked, secret));
         }
         Ok(all)
     }
@@ -72,35 +72,26 @@ impl Secrets {
     }
 }
 
-impl Known {
-    fn now(&self) -> TlsSecret {
-        match self {
-            Known::Read(secret) => secret.at(Timestamp::now()),
-            Known::Unread(why) => Err(why.clone()),
-        }
-    }
-}
-
+/// Whole only where it is not as it was.
 fn read(
     kube: &kube::Client,
     (namespace, name): &Name,
-    before: Option<&Known>,
+    before: Option<Known>,
 ) -> Result<Known, kube::Error> {
     let version = kube.secret_version(namespace, name);
-    if let (Ok(version), Some(Known::Read(before))) = (&version, before)
-        && *version == before.version
-    {
-        return Ok(Known::Read(before.clone()));
-    }
-    match version.and_then(|_| kube.tls_secret(namespace, name)) {
-        Ok(secret) => Ok(Known::Read(secret)),
-        Err(error) if error.is_not_found() => Ok(Known::Unread("it does not exist".to_owned())),
-        Err(error) if error.is_forbidden() => Ok(Known::Unread(format!(
-            "ccm may not read it: allow that by kubectl apply -n {namespace} -k manifests/tls-secrets, or by the value \
-             tlsSecretNamespaces of the chart"
+    let secret = match (version, before) {
+        (Ok(version), Some(Ok(before))) if version == before.version => Ok(before),
+        (Ok(_), _) => kube.tls_secret(namespace, name),
+        (Err(error), _) => Err(error),
+    };
+    match secret {
+        Ok(secret) => Ok(Ok(secret)),
+        Err(error) if error.is_not_found() => Ok(Err("it does not exist".to_owned())),
+        Err(error) if error.is_forbidden() => Ok(Err(format!(
+            "{error}: kubectl apply -n {namespace} -k manifests/tls-secrets, or the value tlsSecretNamespaces of the chart"
         ))),
         Err(error @ kube::Error::Status(_)) if !error.is_unauthorized() => {
-            Ok(Known::Unread(error.to_string()))
+            Ok(Err(error.to_string()))
         }
         Err(error) => Err(error),
     }

@@ -3,6 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::pki_types::pem::PemObject;
@@ -96,9 +97,9 @@ pub struct Chain {
     pub certificates: usize,
     /// SHA-256 of all of them, in hexadecimal digits.
     pub digest: String,
-    /// Of the first, in seconds since 1970.
-    pub not_before: u64,
-    pub not_after: u64,
+    /// Of the first.
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
 }
 
 impl Chain {
@@ -141,7 +142,7 @@ impl Chain {
 
 /// Whether it is valid then is checked before its issuer is, which is unknown here: the refusals at both ends of time name
 /// the limits.
-fn validity(certificate: &ParsedCertificate) -> Option<(u64, u64)> {
+fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
     let at = |seconds: u64| {
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         verify_server_cert_signed_by_trust_anchor(
@@ -154,17 +155,22 @@ fn validity(certificate: &ParsedCertificate) -> Option<(u64, u64)> {
     };
     let after = match at(u64::MAX) {
         Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
-            not_after.as_secs()
+            not_after
         }
         _ => return None,
     };
     let before = match at(0) {
         Err(Error::InvalidCertificate(CertificateError::NotValidYetContext {
             not_before, ..
-        })) => not_before.as_secs(),
-        _ => 0,
+        })) => not_before,
+        _ => UnixTime::since_unix_epoch(Duration::ZERO),
     };
-    Some((before, after))
+    // None ends later than our calendar.
+    let shown = |at: UnixTime| {
+        let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
+        Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
+    };
+    Some((shown(before), shown(after)))
 }
 
 fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {

@@ -25,7 +25,7 @@ pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
 pub use node_table::{Detail, NodeRow, RowMeta};
 pub use recorder::Recorder;
 pub use reported::Reported;
-pub use secrets::{ReadSecret, SecretVersion};
+pub use secrets::ReadSecret;
 pub use services::{AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceSpec};
 pub use types::{
     Condition, ListMeta, NODE, Node, NodeSpec, NodeStatus, ObjectMeta, ObjectReference, PodCidrs,

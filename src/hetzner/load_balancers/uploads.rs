@@ -17,6 +17,7 @@ use crate::provider::{
     self, Cluster, Description, Field, Protocol, Reason, Service, ServicePort, ShownCertificate,
     Source, Sourced, TlsPair, Verb,
 };
+use crate::text;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -74,19 +75,49 @@ pub(super) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> boo
 /// For all ports. What is wrong is in `parser` afterwards.
 pub(super) fn uploads(parser: &mut AnnotationParser, context: &Context) -> Uploads {
     let mut uploads = Uploads::default();
-    for (port, named) in asked(parser, context.service) {
-        let mut shown = FromSecrets {
-            ids: Sourced::new(Vec::new(), named.source),
-            waits: false,
-        };
+    let asked = asked(parser, context.service);
+    // Each Secret once, however many ports name it.
+    let mut secrets: BTreeMap<&str, (Vec<String>, &Source)> = BTreeMap::new();
+    for (port, named) in &asked {
         for secret in &named.value {
-            match uploads.certificate_of(parser, context, port, secret, &shown.ids.source) {
-                Some(id) if !shown.ids.value.contains(&id) => shown.ids.value.push(id),
-                Some(_) => {}
-                None => shown.waits = true,
+            let (ports, _) = secrets.entry(secret).or_insert((Vec::new(), &named.source));
+            ports.push(port.to_string());
+        }
+    }
+    let mut ids = BTreeMap::new();
+    for (secret, (ports, source)) in &secrets {
+        let (id, why) = uploads.certificate_of(context, secret, source);
+        ids.insert((*secret).to_owned(), id);
+        if let Some(why) = why {
+            let then = match id {
+                Some(_) => "the certificate that was uploaded from it before stays",
+                None => {
+                    "until then ports are left unchanged, and not added where they do not exist"
+                }
+            };
+            let (ports, namespace) = (text::some_of(ports), &context.service.namespace);
+            let why = format!("port {ports}: Secret {namespace}/{secret}: {why}; {then}");
+            parser.warning(Reason::CertificateFailed, why);
+        }
+    }
+    for (port, named) in asked {
+        let found = named
+            .value
+            .iter()
+            .map(|secret| ids.get(secret).copied().flatten());
+        let found: Vec<Option<u64>> = found.collect();
+        let mut shown: Vec<u64> = Vec::new();
+        for id in found.iter().flatten() {
+            // In the order of the annotation; two Secrets may hold one certificate.
+            if !shown.contains(id) {
+                shown.push(*id);
             }
         }
-        uploads.ports.insert(port, shown);
+        let from = FromSecrets {
+            ids: Sourced::new(shown, named.source),
+            waits: found.contains(&None),
+        };
+        uploads.ports.insert(port, from);
     }
     if let Some(last) = uploads.changes.last_mut() {
         last.purpose = Purpose::LastUpload;
@@ -95,46 +126,31 @@ pub(super) fn uploads(parser: &mut AnnotationParser, context: &Context) -> Uploa
 }
 
 impl Uploads {
-    /// The ID of what the port shows from the Secret now.
+    /// The ID of what the Secret's ports show now, and why that is not what it holds.
     fn certificate_of(
         &mut self,
-        parser: &mut AnnotationParser,
         context: &Context,
-        port: u16,
         secret: &str,
         source: &Source,
-    ) -> Option<u64> {
-        let namespace = &context.service.namespace;
-        let before = uploaded_before(context, secret);
+    ) -> (Option<u64>, Option<String>) {
+        let (namespace, cluster) = (&context.service.namespace, context.cluster);
+        let before = || uploaded_before(context, secret);
         let key = (namespace.clone(), secret.to_owned());
-        let pair = match context.cluster.tls_secrets.get(&key) {
+        let pair = match cluster.tls_secrets.get(&key) {
             // As where only a manifest is checked.
-            None => return before,
-            Some(Ok(pair)) => too_large(pair).map_or(Ok(pair), Err),
-            Some(Err(why)) => Err(why.clone()),
+            None => return (before(), None),
+            Some(Err(why)) => return (before(), Some(why.clone())),
+            Some(Ok(pair)) => pair,
         };
-        let pair = match pair {
-            Ok(pair) => pair,
-            Err(why) => {
-                let then = match before {
-                    Some(_) => "the certificate that was uploaded from it before stays",
-                    None => {
-                        "until then the port is left unchanged, and not added where it does not exist"
-                    }
-                };
-                let why = format!("port {port}: Secret {namespace}/{secret}: {why}; {then}");
-                parser.warning(Reason::CertificateFailed, why);
-                return before;
-            }
-        };
-        let name = names::upload_name(namespace, secret, &pair.digest, context.cluster);
+        if let Some(why) = too_large(pair) {
+            return (before(), Some(why));
+        }
+        let name = names::upload_name(namespace, secret, &pair.digest, cluster);
         if let Some(found) = context.certificates.with_name(&name) {
-            return Some(found.id);
+            return (Some(found.id), None);
         }
-        if !self.names.contains(&name) {
-            self.upload(context, secret, name, pair, source);
-        }
-        before
+        self.upload(context, secret, name, pair, source);
+        (before(), None)
     }
 
     fn upload(

@@ -341,7 +341,7 @@ fn without_the_right_the_other_ports_are_served_and_the_finding_says_what_to_app
     let balancer = world.up("web");
     assert_eq!(balancer["services"].as_array().map(Vec::len), Some(1));
     let parts = [
-        "Secret default/web-tls: ccm may not read it",
+        "cannot get resource",
         "kubectl apply -n default -k manifests/tls-secrets",
         "tlsSecretNamespaces",
     ];
