@@ -10,7 +10,7 @@ CC := $(ARCH)-linux-gnu-gcc
 endif
 endif
 
-.PHONY: help demo test test-real build image helm promtool bench
+.PHONY: help demo test test-real test-node build image helm promtool bench
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -22,8 +22,11 @@ demo: ## build, then three simulated nodes, a load balancer, and ccm on them: be
 test: ## format, clippy, all tests; ends with what was skipped and why
 	@tests/run.sh
 
-test-real: ## the tests on a real Kubernetes API server, which Go builds in target/tools (some ten minutes, once)
+test-real: ## the tests on a real Kubernetes API server, which Go builds once in some ten minutes; KUBERNETES=v1.35 for another
 	@tests/real.sh
+
+test-node: ## our image as a Pod on a real node: kubelet, containerd, scheduler; each way of installing it (2 min, at first 30)
+	@tests/pod.sh
 
 # Size: relative relocations in one bit each, equal functions once, and no tables for unwinding.
 LINK := -C linker=rust-lld -C link-arg=-zpack-relative-relocs -C link-arg=--icf=all -C link-arg=--no-eh-frame-hdr -C link-arg=-T -C link-arg=src/static.ld

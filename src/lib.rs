@@ -32,14 +32,14 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | a panic in a thread | `cli/process.rs` |
+//! | a panic in a thread | `cli/mod.rs` |
 //! | width and colour of a terminal, what is redrawn | `cli/terminal.rs` |
-//! | help in the terminal's width | `cli/reflow.rs` |
+//! | help in the terminal's width | `cli/topics.rs` |
 //! | what is waited for: noted, and shown | `provider/waits.rs`, `cli/logging.rs` |
 //! | what a change says before and after it is made | `provider/description.rs` |
 //! | secrets are redacted | `http/secret.rs` |
 //! | what is wrong with an annotation's value | `hetzner/load_balancers/values.rs` and `text`; `parser.rs` beside it adds its name |
-//! | a finding becomes log line, event, metric | `controllers/report.rs`; whether again: `kube/reported.rs` |
+//! | a finding becomes log line, event, metric | `controllers/report.rs`; whether again: `kube/recorder.rs` |
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
 //! | how old a list may be that a plan rests on | `controllers/node/mod.rs`, `lifecycle/observe.rs`, `service/sync.rs`, `route/sync.rs` |
 //! | an interval is scaled and passed on | `cli/wire.rs` |

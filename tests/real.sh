@@ -3,44 +3,15 @@
 # API server and etcd are built by Go from their published modules into target/tools, once: some ten minutes, 6 GB of disk.
 set -eu
 cd "$(dirname "$0")/.."
-KUBERNETES=v1.36.3
-ETCD=v3.6.12
-tools=$PWD/target/tools
+. tests/programs.sh
 place=$(mktemp -d)
 started=""
 # They are in no hurry to end, and nothing of theirs is kept.
 trap 'kill -KILL $started 2>/dev/null || :; rm -rf "$place"' EXIT
 trap 'exit 130' INT TERM
 
-# A published module names its neighbours by folders that are not published with it: name their versions instead.
-# built NAME MODULE VERSION PACKAGE NEIGHBOURS VERSION-OF-NEIGHBOURS [FLAGS]
-built() {
-    if [ -x "$tools/$1" ]; then
-        return
-    fi
-    command -v go >/dev/null || { echo "real.sh: Go is needed to build $1: https://go.dev/dl"; exit 1; }
-    echo "real.sh: building $1 $3"
-    mkdir -p "$tools"
-    (
-        folder=$(go mod download -json "$2@$3" | sed -n 's/^\t"Dir": "\(.*\)",\{0,1\}$/\1/p')
-        cp -r "$folder" "$place/source"
-        chmod -R u+w "$place/source"
-        cd "$place/source"
-        rm -rf vendor go.work
-        for module in $(sed -n "s@^\t*\($5[^ ]*\) .*@\1@p" go.mod | sort -u); do
-            if grep -q "$module => \.\.*/" go.mod; then
-                go mod edit -dropreplace="$module" -require="$module@$6"
-            fi
-        done
-        GOWORK=off GOFLAGS=-mod=mod go build -ldflags "${7-}" -o "$tools/$1" "$4"
-    )
-    rm -rf "$place/source"
-}
-built etcd go.etcd.io/etcd/server/v3 "$ETCD" . go.etcd.io/etcd "$ETCD"
-version=k8s.io/component-base/version
-minor=${KUBERNETES#v1.}
-built kube-apiserver k8s.io/kubernetes "$KUBERNETES" ./cmd/kube-apiserver k8s.io "v0.$minor" \
-    "-X $version.gitVersion=$KUBERNETES -X $version.gitMajor=1 -X $version.gitMinor=${minor%.*}"
+etcd
+kubernetes kube-apiserver
 
 # Three ports, one after the other, that nobody is likely to have.
 port=$(shuf -i 21000-29000 -n 1)
@@ -50,7 +21,7 @@ openssl genrsa -out "$place/account.key" 2048 2>/dev/null
 "$tools/etcd" --data-dir "$place/etcd" --unsafe-no-fsync --listen-peer-urls "http://127.0.0.1:$((port + 1))" \
     --listen-client-urls "http://127.0.0.1:$port" --advertise-client-urls "http://127.0.0.1:$port" >"$place/etcd.log" 2>&1 &
 started="$!"
-"$tools/kube-apiserver" --etcd-servers "http://127.0.0.1:$port" --bind-address 127.0.0.1 --secure-port $((port + 2)) \
+"$kubernetes/kube-apiserver" --etcd-servers "http://127.0.0.1:$port" --bind-address 127.0.0.1 --secure-port $((port + 2)) \
     --cert-dir "$place" --token-auth-file "$place/tokens" --authorization-mode Node,RBAC \
     --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$place/account.key" \
     --service-account-signing-key-file "$place/account.key" --service-cluster-ip-range 10.96.0.0/16,fd00:96::/112 \

@@ -22,11 +22,6 @@ pub struct View<T> {
     pub answered: Instant,
 }
 
-/// Is a state that of an [`Error::Dedicated`]?
-pub fn is_of_dedicated(state: &str) -> bool {
-    state.starts_with("robot ")
-}
-
 /// Which API did not answer, and how.
 #[derive(Debug)]
 pub enum Error {

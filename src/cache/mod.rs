@@ -7,7 +7,7 @@ mod cached;
 mod nodes;
 mod secrets;
 
-pub use cached::{Error, View, is_of_dedicated};
+pub use cached::{Error, View};
 pub use nodes::{NodeCache, Nodes, Poll};
 
 use crate::kube::{self, Recorder};
@@ -56,7 +56,7 @@ impl Freshness {
     }
 }
 
-/// How old a list of dedicated servers may be, unless [`Apis::keep_dedicated_for`] says otherwise.
+/// How old a list of dedicated servers may be, unless `ROBOT_CACHE_TIMEOUT` says otherwise.
 const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 
 /// Both APIs, with what they last answered.
@@ -79,8 +79,8 @@ pub struct Apis {
     /// The last call about dedicated servers failed.
     dedicated_fails: AtomicBool,
     cloud_interval: Duration,
-    /// `ROBOT_CACHE_TIMEOUT`: how old a list of dedicated servers may be.
-    dedicated_max_age: Duration,
+    /// `ROBOT_CACHE_TIMEOUT`: how old a list of dedicated servers may be, whatever rests on it.
+    pub dedicated_max_age: Duration,
 }
 
 impl Apis {
@@ -106,11 +106,6 @@ impl Apis {
             cloud_interval: Duration::ZERO,
             dedicated_max_age: DEDICATED_MAX_AGE.mul_f64(time_scale),
         }
-    }
-
-    /// How old a list of dedicated servers may be, whatever rests on it.
-    pub fn keep_dedicated_for(&mut self, max_age: Duration) {
-        self.dedicated_max_age = max_age;
     }
 
     /// From now on the cloud is not asked the same twice within this time, whatever age a reader accepts, and a single

@@ -5,9 +5,8 @@
 //! also a row of [`Command`], which the rows of the settings name.
 
 use super::output::{Exit, Printer};
-use super::reflow::reflowed;
 use super::terminal::help_columns;
-use super::topics;
+use super::topics::{self, reflowed};
 use crate::settings::{self, Command, all_nearest, next_word, one_of};
 use std::ffi::OsString;
 use std::sync::OnceLock;

@@ -1,14 +1,14 @@
 //! What the lists share: the order of rows, `-o name`, `--no-headers`, `--watch`.
 
 use super::objects::{Context, Planned, Sides, document};
-use super::output::{self, Exit, Failed, Printer};
+use super::output::{self, Exit, Failed, HAS_NO_READER, Printer};
 use super::table::Columns;
 use super::{commands, terminal, wire};
 use crate::controllers::Report;
-use crate::daemon;
 use crate::provider::Kept;
 use crate::settings::{Output, Settings};
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -138,17 +138,15 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
     }
 }
 
-/// Shows something again and again: in the place of the last screen, where a terminal can do that. Ends with a signal, or
-/// without a reader.
+/// Shows something again and again: in the place of the last screen, where a terminal can do that. Ends without a reader,
+/// or with a signal, as any program does.
 pub(super) fn watch(
     settings: &Settings,
     mut show: impl FnMut(bool) -> Result<Exit, Exit>,
 ) -> Result<Exit, Exit> {
-    daemon::exit_on_signals(terminal::end)
-        .map_err(|error| Printer::failure(&format!("signals can't be watched: {error}")))?;
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
-    while !Printer::has_no_reader() {
+    while !HAS_NO_READER.load(Ordering::Relaxed) {
         sleep(wire::scaled(settings, POLL_INTERVAL));
         // What failed is on stderr; the next poll may do better.
         let _ = show(can_redraw);

@@ -17,8 +17,6 @@ mod names;
 mod node;
 mod objects;
 mod output;
-mod process;
-mod reflow;
 mod route;
 mod run;
 mod startup;
@@ -33,6 +31,7 @@ use commands::{Entry, Kind};
 use output::{Exit, Printer, usage};
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::panic::PanicHookInfo;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -45,7 +44,7 @@ const PLUGIN: &str = "kubectl-ccm";
 
 /// Runs what the words say; the first is the name that the program was called by.
 pub fn main(words: Vec<OsString>) -> ExitCode {
-    process::prepare();
+    prepare();
     let exit = dispatch(without_program(words));
     terminal::end();
     ExitCode::from(exit as u8)
@@ -190,6 +189,52 @@ fn help_on(words: &[OsString]) -> Exit {
             explain::unknown("command or topic", &name, &all)
         }
     }
+}
+
+/// First thing in every run.
+fn prepare() {
+    one_malloc_arena();
+    forbid_dumps();
+    std::panic::set_hook(Box::new(end_with_one_line));
+}
+
+/// glibc gives every thread an arena of its own, which keeps what that thread once needed:
+/// megabytes for a daemon whose threads take turns parsing lists.
+#[allow(unsafe_code)]
+fn one_malloc_arena() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // Safety: mallopt has no preconditions, and no other thread runs yet.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Its memory holds tokens and private keys: there is no core dump of it, and no process without CAP_SYS_PTRACE reads its
+/// memory or environment. Not RLIMIT_CORE: a program that takes core dumps by a pipe does not obey it. What is read of
+/// `/proc/self` for metrics (`stat`, `status`) stays readable.
+#[allow(unsafe_code)]
+fn forbid_dumps() {
+    #[cfg(target_os = "linux")]
+    // Safety: it takes numbers alone.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+    }
+}
+
+/// No backtrace reaches a user; the process ends whole, never half.
+fn end_with_one_line(info: &PanicHookInfo) {
+    let place = info.location().map(ToString::to_string).unwrap_or_default();
+    let payload = info.payload();
+    let message = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    Printer::failure(&format!(
+        "internal error at {place}: {message}; this is a bug in ccm, please report it"
+    ));
+    terminal::end();
+    std::process::exit(1);
 }
 
 #[cfg(test)]

@@ -52,7 +52,8 @@ impl From<cache::Error> for Failed {
 
 pub(super) struct Printer;
 
-static HAS_NO_READER: AtomicBool = AtomicBool::new(false);
+/// What is printed again and again ends then.
+pub(super) static HAS_NO_READER: AtomicBool = AtomicBool::new(false);
 
 impl Printer {
     /// A reader that went away (`| head`) is not our failure; a full disk is.
@@ -86,11 +87,6 @@ impl Printer {
                 Printer::failure(&format!("the output can't be written to stdout: {error}"))
             }
         }
-    }
-
-    /// What is printed again and again ends then.
-    pub(super) fn has_no_reader() -> bool {
-        HAS_NO_READER.load(Ordering::Relaxed)
     }
 
     pub(super) fn stderr(text: &str) {

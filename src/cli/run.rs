@@ -48,7 +48,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
         return Ok(dry_run(apis, &controllers));
     }
     if let (Some(lease), Some(dedicated)) = (lease, apis.provider.dedicated()) {
-        lease.note_refused_logins(dedicated);
+        let _ = lease.dedicated.set(dedicated);
     }
     daemon::stop_on_signals(stop)
         .map_err(|error| failed(format!("signals can't be watched: {error}")))?;

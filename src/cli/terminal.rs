@@ -3,7 +3,6 @@
 use crate::provider::lock;
 use crate::settings::Color;
 use std::io::{IsTerminal, Write, stderr, stdout};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -165,15 +164,10 @@ fn share(word: &str) -> Option<(u32, u32)> {
 /// Is there a line about a wait? What is written meanwhile takes its place.
 static WAIT: Mutex<bool> = Mutex::new(false);
 
-/// A screen is drawn again and again, and the cursor is hidden.
-static HAS_SCREEN: AtomicBool = AtomicBool::new(false);
-
 pub(super) const ERASE_LINE: &str = "\r\x1b[K";
 
-/// Begins a screen: the cursor is hidden, moves to the first place, and all is cleared.
-const CLEAR: &str = "\x1b[?25l\x1b[H\x1b[2J";
-/// Shows the cursor, behind what a terminal makes of Ctrl-C.
-const SHOW_CURSOR: &str = "\x1b[?25h\n";
+/// Begins a screen: all is cleared, and the cursor moves to the first place.
+const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Shows the line in the place of the last one; none: erases that. Where stderr obeys codes.
 pub(super) fn show_wait(line: Option<&str>) {
@@ -200,7 +194,6 @@ pub(super) fn over_wait<T>(write: impl FnOnce() -> T) -> T {
 
 /// What draws a text in the place of the last screen, as far as it fits.
 pub(super) fn screen(text: &str) -> String {
-    HAS_SCREEN.store(true, Ordering::Relaxed);
     let (_, rows) = window(libc::STDOUT_FILENO);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     // The cursor needs one.
@@ -216,14 +209,8 @@ pub(super) fn end() {
     // Who writes to a terminal that takes nothing must not keep the process from ending.
     let pause = || std::thread::sleep(Duration::from_millis(1));
     let mut tries = (0..100).map(|_| WAIT.try_lock().inspect_err(|_| pause()));
-    let Some(mut wait) = tries.find_map(Result::ok) else {
-        return;
-    };
-    erase(&mut wait);
-    if HAS_SCREEN.load(Ordering::Relaxed) {
-        let mut stdout = stdout();
-        let shown = stdout.write_all(SHOW_CURSOR.as_bytes());
-        let _ = shown.and_then(|()| stdout.flush());
+    if let Some(mut wait) = tries.find_map(Result::ok) {
+        erase(&mut wait);
     }
 }
 

@@ -5,10 +5,12 @@ use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};
 use crate::daemon;
 use crate::hetzner::{self, Hetzner, robot};
-use crate::http::{self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT};
+use crate::http::{
+    self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT, read_file,
+};
 use crate::kube::{self, config};
 use crate::provider::{Gate, LoadBalancerDefaults, OpenGate, Profile, Refused};
-use crate::settings::{self, Command, Settings};
+use crate::settings::{Command, Settings};
 use crate::text::without_tls;
 use std::path::Path;
 use std::sync::{Arc, Once};
@@ -99,7 +101,7 @@ pub(super) fn apis(
 pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> Apis {
     let mut apis = Apis::new(kube, Box::new(provider), settings.test_time_scale.value);
     apis.concurrent_nodes = settings.concurrent_node_syncs.value.min(WRITERS_AT_MOST) as usize;
-    apis.keep_dedicated_for(scaled(settings, settings.robot_cache_timeout.value));
+    apis.dedicated_max_age = scaled(settings, settings.robot_cache_timeout.value);
     apis
 }
 
@@ -121,7 +123,7 @@ pub(super) fn provider(
     let has_load_balancers = settings.load_balancers_enabled.value;
     Ok(Hetzner::new(hetzner::Settings {
         profile: settings.cloud_provider.value,
-        endpoint: settings.endpoint.value.as_str().to_owned(),
+        endpoint: settings.endpoint.value.clone(),
         tls: Tls {
             more_authorities: authorities.certificates,
             ..Tls::default()
@@ -149,7 +151,7 @@ pub(super) fn provider(
 fn robot(settings: &Settings) -> Option<robot::Settings> {
     let (user, password) = (&settings.robot_user.value, &settings.robot_password.value);
     settings.robot_enabled.value.then(|| robot::Settings {
-        endpoint: settings.robot_endpoint.value.as_str().to_owned(),
+        endpoint: settings.robot_endpoint.value.clone(),
         credentials: user.clone().zip(password.clone()),
         rate_limit_wait: settings.robot_rate_limit_wait_time.value,
         forward_internal_ips: settings.robot_forward_internal_ips.clone(),
@@ -186,7 +188,7 @@ fn client(
 ) -> Result<kube::Client, String> {
     let mut access = config::load(&kube_options(settings))?;
     check_encryption(settings, &access)?;
-    access.tls.add_authorities(authorities()?.certificates);
+    access.tls.tls.more_authorities = authorities()?.certificates;
     Ok(kube::Client::new(access, proxies()?, timing, gate))
 }
 
@@ -295,10 +297,7 @@ fn timing(settings: &Settings, read_timeout: Duration) -> Timing {
 /// stops that ran before: it is a warning there, once.
 fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
     static WARNING: Once = Once::new();
-    // The settings have seen this one.
-    let master = settings.master.value.as_ref();
-    let is_known = master.is_some_and(settings::Url::leaves_unencrypted);
-    if !access.is_unencrypted() || settings.allow_insecure_endpoint.value || is_known {
+    if !access.is_unencrypted() || settings.allow_insecure_endpoint.value {
         return Ok(());
     }
     let (place, server) = (&access.named_by, &access.server);
@@ -312,11 +311,15 @@ fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), 
     }
 }
 
+/// A system's whole bundle has a quarter of a megabyte.
+const BUNDLE_LIMIT_BYTES: u64 = 4 << 20;
+
 /// What `SSL_CERT_FILE` adds to the built-in roots.
 fn authorities() -> Result<Authorities, String> {
     match std::env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
         None => Ok(Authorities::default()),
-        Some(path) => Authorities::read(Path::new(&path))
+        Some(path) => read_file(Path::new(&path), BUNDLE_LIMIT_BYTES)
+            .and_then(|pem| Authorities::parse(&pem))
             .map_err(|why| format!("SSL_CERT_FILE: {}: {why}", path.display())),
     }
 }
@@ -331,7 +334,7 @@ fn kube_options(settings: &Settings) -> config::Options {
     config::Options {
         kubeconfig: settings.kubeconfig.value.clone(),
         context: settings.context.value.clone(),
-        master: settings.master.value.as_ref().map(ToString::to_string),
+        master: settings.master.value.clone(),
         service: variable("KUBERNETES_SERVICE_HOST").map(|host| {
             let port = variable("KUBERNETES_SERVICE_PORT");
             (host, port.unwrap_or_else(|| "443".into()))

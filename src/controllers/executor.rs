@@ -19,20 +19,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// From the start of an action to the question whether it has ended, and how that grows. Most take about a second, and
-/// an earlier question is a wasted call.
+/// From the start of an action to the question whether it has ended, or to a change that may follow at once; and how that
+/// grows. Most take about a second, and an earlier call is wasted.
 const FIRST_PAUSE: Duration = Duration::from_millis(1200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// Actions that no change waits for are asked about when they have run for so long.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
-
-/// The same for executions that are made in turn, of which one is begun every 1.2 s: a dozen share a question.
-const ASKED_AFTER_IN_TURN: Duration = Duration::from_secs(15);
-
-/// After a change that runs as an action, before the next one that may follow at once is sent: most actions take about
-/// a second, and a change that comes too early costs a call.
-const FOLLOW_PAUSE: Duration = Duration::from_secs(1);
 
 /// An action that runs for longer is a failure of its execution.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
@@ -311,10 +304,7 @@ impl<T> Executor<T> {
 
     /// When to ask whether actions have ended. Actions that started one soon after the other share a question.
     fn next_question(&self) -> Option<Instant> {
-        let asked_after = self.scaled(match self.is_in_turn {
-            true => ASKED_AFTER_IN_TURN,
-            false => ASKED_AFTER,
-        });
+        let asked_after = self.scaled(ASKED_AFTER);
         let mut moments = Vec::new();
         let mut starts = Vec::new();
         let all_wait =
@@ -350,14 +340,10 @@ impl<T> Executor<T> {
             Response::Change(id, change, applied) => {
                 let is_busy = |error: &Error| error.kind == ErrorKind::Busy;
                 self.was_busy |= applied.as_ref().is_err_and(is_busy);
-                let pause = match self.is_in_turn {
-                    true => FIRST_PAUSE,
-                    false => FOLLOW_PAUSE,
-                };
-                let (pause, first_question) = (self.scaled(pause), self.scaled(FIRST_PAUSE));
+                let pause = self.scaled(FIRST_PAUSE);
                 let mut executions = self.executions.iter_mut();
                 if let Some(execution) = executions.find(|one| one.id == id) {
-                    execution.answered(change, applied, pause, first_question);
+                    execution.answered(change, applied, pause);
                 }
             }
             Response::Ended(actions, ended) => self.handle_ended(&actions, ended),
@@ -486,7 +472,6 @@ impl<T> Execution<T> {
         &mut self,
         change: Box<dyn Change>,
         applied: Result<Applied, Error>,
-        follow_pause: Duration,
         pause: Duration,
     ) {
         self.is_in_flight = false;
@@ -508,7 +493,7 @@ impl<T> Execution<T> {
             }
             Err(error) => {
                 self.count(&*change, Err(&error));
-                return self.answered_with_error(change, error, now + follow_pause);
+                return self.answered_with_error(change, error, now + pause);
             }
         };
         self.tries = 0;
@@ -519,7 +504,7 @@ impl<T> Execution<T> {
         log::debug!("{}: {} (begun)", self.object, change.description());
         let waiting =
             waiting_for(|| format!("{}: {}", self.object, change.description().requested()));
-        self.not_before = now + follow_pause;
+        self.not_before = now + pause;
         self.running.push(Running {
             action,
             change,

@@ -9,12 +9,13 @@ mod stop;
 mod ticks;
 
 pub use health::{BIND_RETRY, Health, HealthSettings, SILENCE_LIMIT};
-pub use stop::{Stop, StopGate, exit_on_signals, stop_on_signals};
+pub use stop::{Stop, StopGate, stop_on_signals};
 pub use ticks::{log_report, reach_cloud};
 
 use crate::cache::Apis;
 use crate::controllers::Controller;
 use crate::provider::heartbeat;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use ticks::Ticks;
@@ -61,7 +62,7 @@ pub fn run(
         })
         .collect();
     std::thread::spawn(|| apis.recorder.write_events(&apis.kube));
-    stop.wait_until_set();
+    stop.wait_until_set_or(|| false);
     let deadline = Instant::now() + GRACE;
     while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
@@ -73,7 +74,7 @@ pub fn run(
     let left = deadline.saturating_duration_since(Instant::now());
     apis.recorder
         .end(left.clamp(EVENTS_AT_LEAST, EVENTS_AT_MOST));
-    match ticks.need_a_person() {
+    match ticks.failed.load(Ordering::Relaxed) {
         true => Ended::Blocked,
         false => Ended::Stopped,
     }

@@ -43,10 +43,6 @@ impl Stop {
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    pub fn wait_until_set(&self) {
-        self.wait_until_set_or(|| false);
-    }
-
     /// Waits until it is set, or until `ready`; the code that makes that true calls [`wake`](Stop::wake).
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
         let must_wait = |is_set: &mut bool| !*is_set && !ready();
@@ -75,19 +71,6 @@ impl Gate for StopGate<'_> {
 /// One wish to end may come twice: coreutils' timeout signals its child and then the group of
 /// processes that the child is in.
 const SAME_WISH: Duration = Duration::from_millis(500);
-
-/// Ends this process at SIGTERM or SIGINT, after `end`, with the exit code that shells give a program which such a signal
-/// ended: for a command that reads until its user has seen enough.
-pub fn exit_on_signals(end: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    std::thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            end();
-            std::process::exit(128 + signal);
-        }
-    });
-    Ok(())
-}
 
 /// Sets `stop` at the first SIGTERM or SIGINT, on a thread of its own; a second one ends at once.
 pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {

@@ -16,7 +16,7 @@ pub(super) struct Ticks {
     stop: &'static Stop,
     outages: Outages,
     /// None of them can work before a setting, a credential or a role is fixed.
-    failed: AtomicBool,
+    pub(super) failed: AtomicBool,
     /// Controllers that have not ended their first tick.
     first_ticks: AtomicUsize,
 }
@@ -43,10 +43,6 @@ impl Ticks {
             failed: AtomicBool::new(false),
             first_ticks: AtomicUsize::new(controllers.len()),
         }
-    }
-
-    pub(super) fn need_a_person(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
     }
 
     /// Ticks one controller until the wish to end.
@@ -154,7 +150,7 @@ impl Outages {
         let mut states = lock(&self.states);
         let state = match (outage.map(state_of), states.get(controller)) {
             // This tick had no question about dedicated servers.
-            (None, Some(before)) if dedicated_fails && cache::is_of_dedicated(before) => {
+            (None, Some(before)) if dedicated_fails && before.starts_with("robot ") => {
                 return;
             }
             (state, _) => state,

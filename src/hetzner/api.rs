@@ -6,12 +6,10 @@ use super::pages::{self, PER_PAGE, Pagination};
 use crate::http::{self, Method, Secret, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
 use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, lock};
-use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::HashSet;
-use std::fmt;
-use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -42,9 +40,26 @@ pub(super) trait Resource: DeserializeOwned {
     fn id(&self) -> u64;
 }
 
-/// An answer with one resource, or with a page of a list.
+/// An answer with one resource, or with a page of a list; each resource has its own names for them.
+#[derive(Deserialize)]
 struct Answer<T> {
+    #[serde(
+        alias = "certificate",
+        alias = "load_balancer",
+        alias = "load_balancer_type",
+        alias = "network",
+        alias = "primary_ip",
+        alias = "server"
+    )]
     one: Option<T>,
+    #[serde(
+        alias = "certificates",
+        alias = "load_balancers",
+        alias = "load_balancer_types",
+        alias = "networks",
+        alias = "primary_ips",
+        alias = "servers"
+    )]
     list: Option<Vec<T>>,
     meta: Option<Meta>,
 }
@@ -52,35 +67,6 @@ struct Answer<T> {
 #[derive(Debug, Deserialize)]
 struct Meta {
     pagination: Pagination,
-}
-
-impl<'de, T: Resource> Deserialize<'de> for Answer<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Answer<T>, D::Error> {
-        deserializer.deserialize_map(AnswerOf(PhantomData))
-    }
-}
-
-struct AnswerOf<T>(PhantomData<T>);
-
-impl<'de, T: Resource> Visitor<'de> for AnswerOf<T> {
-    type Value = Answer<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "an object with {} or {}", T::ONE, T::LIST)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Answer<T>, A::Error> {
-        let (mut one, mut list, mut meta) = (None, None, None);
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "meta" => meta = Some(map.next_value()?),
-                key if key == T::ONE => one = Some(map.next_value()?),
-                key if key == T::LIST => list = Some(map.next_value()?),
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(Answer { one, list, meta })
-    }
 }
 
 /// A list that hardly ever changes, as last read.

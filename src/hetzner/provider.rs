@@ -5,7 +5,6 @@ use super::addresses::{addresses, explain_missing, hold_back};
 use super::api::{self, Api};
 use super::certificates;
 use super::load_balancers::{self, Project};
-use super::metadata;
 use super::networks::{self, Network};
 use super::robot::{self, Robot};
 use super::servers;
@@ -64,37 +63,25 @@ pub struct Settings {
 
 /// A project of Hetzner Cloud.
 pub struct Hetzner {
+    settings: Settings,
     api: Arc<Api>,
-    profile: Profile,
-    network: Option<NetworkSelector>,
-    metadata: Option<String>,
     /// The Network, once it was found.
     found: OnceLock<Network>,
     finding: std::sync::Mutex<()>,
-    address_family: Sourced<AddressFamily>,
-    internal_ip_from: InternalIpFrom,
-    label_prefixes: LabelPrefixes,
-    zone_label: Sourced<bool>,
+    /// Those of the settings.
     load_balancers: Arc<load_balancers::Defaults>,
-    has_load_balancers: bool,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
-    /// `ROBOT_FORWARD_INTERNAL_IPS`; none: `ROBOT_ENABLED` is false.
-    forward_internal_ips: Option<Sourced<bool>>,
+    /// None: without its credentials.
     robot: Option<Robot>,
 }
 
 impl Hetzner {
     /// Makes no call.
     pub fn new(settings: Settings) -> Hetzner {
-        let forward = settings
-            .robot
-            .as_ref()
-            .map(|robot| &robot.forward_internal_ips);
-        let forward_internal_ips = forward.cloned();
-        let client = |base, login, retry, watch| {
+        let client = |base: &str, login, retry, watch| {
             http::Client::new(http::Settings {
-                base,
+                base: base.to_owned(),
                 tls: settings.tls.clone().into(),
                 proxies: settings.proxies.clone(),
                 login,
@@ -107,37 +94,29 @@ impl Hetzner {
                 watch,
             })
         };
-        let token = Arc::new(settings.token);
-        let http = client(settings.endpoint, token, Retry::NotRateLimited, api::watch);
-        let robot = settings.robot.and_then(|settings_of_robot| {
-            Robot::new(settings_of_robot, settings.time_scale, |base, login| {
+        let (token, scale) = (Arc::new(settings.token.clone()), settings.time_scale);
+        let http = client(&settings.endpoint, token, Retry::NotRateLimited, api::watch);
+        let robot = settings.robot.as_ref().and_then(|robot| {
+            Robot::new(robot, scale, |base, login| {
                 client(base, login, Retry::Never, robot::watch)
             })
         });
         Hetzner {
-            forward_internal_ips,
             robot,
-            api: Arc::new(Api::new(http, settings.time_scale)),
-            profile: settings.profile,
-            network: settings.network,
-            metadata: settings.metadata,
+            api: Arc::new(Api::new(http, scale)),
             found: OnceLock::new(),
             finding: std::sync::Mutex::new(()),
-            address_family: settings.address_family,
-            internal_ip_from: settings.internal_ip_from,
-            label_prefixes: settings.label_prefixes,
-            zone_label: settings.zone_label,
-            has_load_balancers: settings.load_balancers.is_some(),
-            load_balancers: Arc::new(settings.load_balancers.unwrap_or_default()),
-            types: load_balancers::Types::new(settings.time_scale),
-            subnets: load_balancers::Subnets::new(settings.time_scale),
+            load_balancers: Arc::new(settings.load_balancers.clone().unwrap_or_default()),
+            types: load_balancers::Types::new(scale),
+            subnets: load_balancers::Subnets::new(scale),
+            settings,
         }
     }
 
     /// Plans load balancers with this Network.
     pub fn project(&self, network: Option<u64>) -> Project {
         Project {
-            profile: self.profile,
+            profile: self.settings.profile,
             defaults: Arc::clone(&self.load_balancers),
             network,
             api: Arc::clone(&self.api),
@@ -148,15 +127,15 @@ impl Hetzner {
     /// must
     /// be attached to it.
     fn find_network(&self, is_checked: bool) -> Result<Option<&Network>, Error> {
-        let Some(selector) = &self.network else {
+        let Some(selector) = &self.settings.network else {
             return Ok(None);
         };
         let _one_at_a_time = lock(&self.finding);
         if self.found.get().is_none() {
             let network = networks::find(&self.api, selector)?;
             if is_checked {
-                if let Some(endpoint) = &self.metadata {
-                    metadata::check_attached(endpoint, &network)?;
+                if let Some(endpoint) = &self.settings.metadata {
+                    networks::check_attached(endpoint, &network)?;
                 }
                 log::info!("private Network: {} ({})", network.name, network.id);
             }
@@ -189,7 +168,7 @@ impl Hetzner {
         snapshot.observed.is_for_manifests = true;
         let project = &mut snapshot.project;
         // One that was not read, or that the cluster may have.
-        let is_assumed = self.network.is_some() || project.may_have_network();
+        let is_assumed = self.settings.network.is_some() || project.may_have_network();
         project.network = project.network.or(is_assumed.then_some(0));
         Ok(Arc::new(snapshot))
     }
@@ -214,14 +193,12 @@ impl Hetzner {
 
 impl Provider for Hetzner {
     fn name(&self) -> &'static str {
-        self.profile.name()
+        self.settings.profile.name()
     }
 
     fn parse_provider_id(&self, text: &str) -> ProviderId {
-        match self.profile.parse_provider_id(text) {
-            ProviderId::Ours(InstanceId::Dedicated(number))
-                if self.forward_internal_ips.is_none() =>
-            {
+        match self.settings.profile.parse_provider_id(text) {
+            ProviderId::Ours(InstanceId::Dedicated(number)) if self.settings.robot.is_none() => {
                 let why = format!("dedicated server {number}: ROBOT_ENABLED is not true");
                 ProviderId::Unknown(why)
             }
@@ -230,7 +207,7 @@ impl Provider for Hetzner {
     }
 
     fn event_component(&self) -> Option<&'static str> {
-        match self.profile {
+        match self.settings.profile {
             Profile::CcmFromScratch => None,
             Profile::Hcloud => Some("hcloud-cloud-controller-manager"),
         }
@@ -242,8 +219,8 @@ impl Provider for Hetzner {
 
     fn checkup(&self) -> Checkup {
         let network = self.find_network(false);
-        let attached = match (&network, &self.metadata) {
-            (Ok(Some(network)), Some(endpoint)) => metadata::attached(endpoint, network),
+        let attached = match (&network, &self.settings.metadata) {
+            (Ok(Some(network)), Some(endpoint)) => networks::attached(endpoint, network),
             _ => Attached::default(),
         };
         let permission = api::permission(&self.api);
@@ -278,11 +255,11 @@ impl Provider for Hetzner {
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        self.has_load_balancers.then_some(self)
+        self.settings.load_balancers.is_some().then_some(self)
     }
 
     fn routes(&self) -> Option<&dyn Routes> {
-        self.network.is_some().then_some(self)
+        self.settings.network.is_some().then_some(self)
     }
 }
 
@@ -386,20 +363,20 @@ impl LoadBalancers for Hetzner {
 
 impl Instances for Hetzner {
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error> {
-        servers::list(&self.api, &self.label_prefixes, urgency)
+        servers::list(&self.api, &self.settings.label_prefixes, urgency)
     }
 
     fn get(&self, number: u64) -> Result<Instance, Error> {
-        servers::get(&self.api, &self.label_prefixes, number)
+        servers::get(&self.api, &self.settings.label_prefixes, number)
     }
 
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {
-        let forward = self.forward_internal_ips.as_ref();
+        let robot = self.settings.robot.as_ref();
         let keeps_reported = match instance.id {
-            InstanceId::Cloud(_) => self.internal_ip_from == InternalIpFrom::Kubelet,
-            InstanceId::Dedicated(_) => forward.is_some_and(|forward| forward.value),
+            InstanceId::Cloud(_) => self.settings.internal_ip_from == InternalIpFrom::Kubelet,
+            InstanceId::Dedicated(_) => robot.is_some_and(|robot| robot.forward_internal_ips.value),
         };
-        let (family, network) = (&self.address_family, self.network_id());
+        let (family, network) = (&self.settings.address_family, self.network_id());
         let mut findings = Vec::new();
         let addresses = addresses(
             instance,
@@ -414,12 +391,18 @@ impl Instances for Hetzner {
         }
         Ok(Metadata {
             provider_id: Sourced::new(
-                self.profile.provider_id(instance.id),
-                Source::server_because("id", format_args!("profile {}", self.profile.name())),
+                self.settings.profile.provider_id(instance.id),
+                Source::server_because(
+                    "id",
+                    format_args!("profile {}", self.settings.profile.name()),
+                ),
             ),
             addresses,
-            topology: self.profile.topology(instance, &self.zone_label),
-            extra_labels: self.profile.extra_labels(instance.id),
+            topology: self
+                .settings
+                .profile
+                .topology(instance, &self.settings.zone_label),
+            extra_labels: self.settings.profile.extra_labels(instance.id),
             findings,
         })
     }
@@ -432,7 +415,7 @@ impl Instances for Hetzner {
         }
         let network = self
             .network_id()
-            .filter(|_| self.profile == Profile::CcmFromScratch);
+            .filter(|_| self.settings.profile == Profile::CcmFromScratch);
         let private = instance
             .private
             .iter()
@@ -447,7 +430,7 @@ impl Instances for Hetzner {
     }
 
     fn allows_label(&self, key: &str) -> bool {
-        self.label_prefixes.allow(key)
+        self.settings.label_prefixes.allow(key)
     }
 
     fn hold_back(&self, instance: &Instance, node: &Node, wanted: &Metadata) -> Option<Finding> {
@@ -455,7 +438,12 @@ impl Instances for Hetzner {
     }
 
     fn explain_missing(&self, instance: &Instance, ip: IpAddr) -> Option<Finding> {
-        explain_missing(instance, ip, &self.address_family, self.network_id())
+        explain_missing(
+            instance,
+            ip,
+            &self.settings.address_family,
+            self.network_id(),
+        )
     }
 }
 

@@ -2,10 +2,11 @@
 //! password, or what an issuer hands out.
 
 use super::certificates::Identity;
-use super::{rotation, secret::Secret};
+use super::secret::Secret;
 use crate::provider::lock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -146,11 +147,11 @@ impl SecretSource {
         let name = format!("the {} file {}", self.what, path.display());
         match read(path, self.check) {
             Ok(secret) => {
-                rotation::resolved(&name);
+                resolved(&name);
                 *last = Some(secret);
             }
             Err(why) if last.is_none() => return Err(format!("{name} {why}")),
-            Err(why) => rotation::raise(&name, format!("{name} {why}")),
+            Err(why) => raise(&name, format!("{name} {why}")),
         }
         Ok(last.clone())
     }
@@ -170,6 +171,23 @@ fn read(path: &Path, check: SecretCheck) -> Result<Secret, String> {
     }
     check(&secret)?;
     Ok(secret)
+}
+
+/// Why, by what was read: several clients of a process read the same files.
+static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+/// Logs why what was read is not used, once.
+pub(super) fn raise(what: &str, why: String) {
+    let is_news = lock(&COMPLAINTS).get(what) != Some(&why);
+    if is_news {
+        log::warn!("{why}; what was read before stays in use");
+        lock(&COMPLAINTS).insert(what.to_owned(), why);
+    }
+}
+
+/// It was read.
+pub(super) fn resolved(what: &str) {
+    lock(&COMPLAINTS).remove(what);
 }
 
 #[cfg(test)]

@@ -45,26 +45,48 @@ impl Pem {
 fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|_| "holds damaged PEM; copy it anew".to_owned())?;
-    if certificates.is_empty() && holds(pem, "PRIVATE KEY-----") {
-        return Err("holds a private key instead of a certificate; are the two swapped?".into());
+        .map_err(|_| DAMAGED.to_owned())?;
+    match certificates.is_empty() {
+        true => Err(no_certificate(pem).to_owned()),
+        false => Ok(certificates),
     }
-    if certificates.is_empty() {
-        return Err("holds no PEM certificate (-----BEGIN CERTIFICATE-----)".into());
-    }
-    Ok(certificates)
 }
 
-/// The same as trusted authorities.
-pub fn parse_authorities(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates = parse_certificates(pem)?;
-    let mut store = RootCertStore::empty();
-    for certificate in &certificates {
-        store
-            .add(certificate.clone())
-            .map_err(|_| "holds a damaged certificate; copy it anew".to_owned())?;
+const DAMAGED: &str = "holds damaged certificates alone; copy it anew";
+
+fn no_certificate(pem: &[u8]) -> &'static str {
+    match holds(pem, "PRIVATE KEY-----") {
+        true => "holds a private key instead of a certificate; are the two swapped?",
+        false => "holds no PEM certificate (-----BEGIN CERTIFICATE-----)",
     }
-    Ok(certificates)
+}
+
+/// Authorities to trust.
+#[derive(Debug, Default)]
+pub struct Authorities {
+    pub certificates: Vec<CertificateDer<'static>>,
+    /// So many more are damaged, or of a kind that can't be used here.
+    pub unusable: usize,
+}
+
+impl Authorities {
+    /// Of a PEM text: at least one that can be used, or an error that says why not. A bundle of a hundred is not refused
+    /// for one that is outdated.
+    pub fn parse(pem: &[u8]) -> Result<Authorities, String> {
+        let mut store = RootCertStore::empty();
+        let mut found = Authorities::default();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            match certificate {
+                Ok(der) if store.add(der.clone()).is_ok() => found.certificates.push(der),
+                _ => found.unusable += 1,
+            }
+        }
+        match (found.certificates.is_empty(), found.unusable) {
+            (true, 0) => Err(no_certificate(pem).to_owned()),
+            (true, _) => Err(DAMAGED.to_owned()),
+            _ => Ok(found),
+        }
+    }
 }
 
 impl Identity {
@@ -209,39 +231,5 @@ pub fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
             ErrorKind::IsADirectory => "this is a folder, not a file".into(),
             _ => format!("the file can't be read: {error}"),
         }),
-    }
-}
-
-/// A system's whole bundle has a quarter of a megabyte.
-const BUNDLE_LIMIT_BYTES: u64 = 4 << 20;
-
-/// What a bundle holds.
-#[derive(Debug, Default)]
-pub struct Authorities {
-    pub certificates: Vec<CertificateDer<'static>>,
-    /// So many more are damaged, or of a kind that can't be used here.
-    pub unusable: usize,
-}
-
-impl Authorities {
-    /// At least one that can be used, or an error that says why not. A bundle of a hundred is not
-    /// refused for one that is outdated.
-    pub fn read(path: &Path) -> Result<Authorities, String> {
-        let pem = read_file(path, BUNDLE_LIMIT_BYTES)?;
-        let mut store = RootCertStore::empty();
-        let mut found = Authorities::default();
-        for certificate in CertificateDer::pem_slice_iter(&pem) {
-            match certificate {
-                Ok(der) if store.add(der.clone()).is_ok() => found.certificates.push(der),
-                _ => found.unusable += 1,
-            }
-        }
-        match (found.certificates.is_empty(), found.unusable) {
-            (true, 0) => {
-                Err("the file holds no PEM certificate (-----BEGIN CERTIFICATE-----)".into())
-            }
-            (true, _) => Err("the file holds only damaged certificates; copy it anew".into()),
-            _ => Ok(found),
-        }
     }
 }

@@ -170,11 +170,9 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
         ureq::Error::Io(error) => describe_io(error, timeout),
         ureq::Error::Rustls(error) => describe_tls(error),
         ureq::Error::Tls(why) => Kind::Tls((*why).to_owned()),
-        ureq::Error::BadUri(why) => Kind::Request(format!("not a URL: {why}")),
-        ureq::Error::Http(why) => Kind::Request(why.to_string()),
-        ureq::Error::Protocol(why) => Kind::Malformed(format!("not an HTTP/1.1 answer: {why}")),
-        ureq::Error::LargeResponseHeader(..) => {
-            Kind::Malformed("the answer's header is too long".into())
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) => Kind::Request(error.to_string()),
+        ureq::Error::Protocol(_) | ureq::Error::LargeResponseHeader(..) => {
+            Kind::Malformed(format!("not an HTTP/1.1 answer: {error}"))
         }
         ureq::Error::BodyExceedsLimit(limit) => {
             Kind::Malformed(format!("the answer is longer than {} MiB", limit >> 20))
@@ -198,9 +196,7 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
         return describe_tls(inner);
     }
     Kind::Unreachable(match error.kind() {
-        ConnectionRefused => {
-            "connection refused; is the API running, and is this its address?".into()
-        }
+        ConnectionRefused => "connection refused; is it running, and is this its address?".into(),
         ConnectionReset | ConnectionAborted | BrokenPipe => "the connection was reset".into(),
         UnexpectedEof => "the connection was closed before the answer was complete".into(),
         TimedOut | WouldBlock => return Kind::TimedOut(timeout),
@@ -229,14 +225,12 @@ fn describe_certificate(error: &rustls::CertificateError) -> String {
         UnknownIssuer => {
             "the server's certificate is signed by an authority that is not trusted here".into()
         }
-        Expired => "the server's certificate has expired".into(),
         ExpiredContext { not_after, .. } => {
             format!("the server's certificate expired{}", at(not_after))
         }
-        NotValidYet | NotValidYetContext { .. } => {
+        NotValidYetContext { .. } => {
             "the server's certificate is not valid yet (is this machine's clock right?)".into()
         }
-        NotValidForName => "the server's certificate is for another name".into(),
         NotValidForNameContext {
             expected,
             presented,

@@ -1,38 +1,34 @@
 //! One blocking JSON client for both APIs.
 //!
 //! A request passes through layers that each do one thing: the gate (writes), the credentials (`auth`),
-//! the bytes (`agent`: ureq), the log and the count, the answer's status and the streaming parse (`answer`),
+//! the bytes (`request`: ureq), the log and the count, the answer's status and the streaming parse (`answer`),
 //! and, for reads only, the next try (`request`). Below ureq are our own connections: `transport` connects directly
 //! or through a `proxy` and moves no byte after the call's deadline, and `tls` encrypts.
 //! `secret` redacts. Knows nothing of either API's
 //! objects or errors; imports only `text` and `provider`: the gate, the heartbeat after every call, and the two clocks.
 
-mod agent;
 mod answer;
 mod auth;
 mod certificates;
 mod error;
 mod proxy;
 mod request;
-mod rotation;
 mod secret;
 mod tls;
 mod transport;
+mod tunnel;
 
-pub use agent::fetch_text;
 pub use answer::Reply;
 pub use auth::{Credentials, Issuer, Login, SecretCheck, SecretSource};
-pub use certificates::{Authorities, Chain, Identity, Pem, parse_authorities, read_file};
+pub use certificates::{Authorities, Chain, Identity, Pem, read_file};
 pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
-pub use request::{Method, Retry, Settings, Stage, Timing, WRITE_TIMEOUT};
-pub use rotation::TlsSource;
+pub use request::{Method, Retry, Settings, Stage, Timing, WRITE_TIMEOUT, fetch_text};
 pub use secret::{Secret, redact, without_known_secrets};
-pub use tls::{Roots, Tls};
+pub use tls::{Roots, Tls, TlsSource};
 
 use crate::provider::{Gate, Refused, heartbeat, waiting_for};
-use agent::{Session, Sessions};
-use request::{Call, wait_after};
+use request::{Call, Session, Sessions, wait_after};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -219,7 +215,7 @@ impl Client {
         let left_ms = deadline.saturating_duration_since(begun).as_secs_f64() * 1e3;
         let timeout = Duration::from_millis(left_ms.ceil() as u64);
         let _held = hold_deadline(deadline);
-        let outcome = agent::send(session, &self.settings, call, timeout)
+        let outcome = request::send(session, &self.settings, call, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
             .and_then(|response| answer::read(response, &line, timeout, &self.settings, secrets))
             .map_err(|error| error.without_secrets(secrets));

@@ -1,6 +1,7 @@
 //! TLS over a connection. ureq's own can trust either Mozilla's authorities or given ones; here
 //! both may be meant, and a proxy gets none of our certificates.
 
+use super::auth::{raise, resolved};
 use super::certificates::Identity;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -11,6 +12,7 @@ use rustls::{Error, SignatureScheme};
 use std::fmt;
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use ureq::unversioned::transport::time::Instant as UreqInstant;
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, Either, LazyBuffers};
 use ureq::unversioned::transport::{NextTimeout, Transport, TransportAdapter};
@@ -25,6 +27,68 @@ pub struct Tls {
     /// `tls-server-name`: the name that a server's certificate has to have, when it is not the URL's host. Address,
     /// `Host`, proxies and the pool of connections still follow the URL.
     pub server_name: Option<ServerName<'static>>,
+}
+
+/// How often the files are read, when nothing is refused.
+pub(super) const READ_EVERY: Duration = Duration::from_secs(5);
+
+/// The certificates and keys of the kubeconfig, all clients' the same.
+const TLS: &str = "TLS";
+
+/// TLS settings, and how to make them anew from their files.
+#[derive(Clone)]
+pub struct TlsSource {
+    /// What is in force.
+    pub tls: Tls,
+    /// None: they stay.
+    read: Option<Arc<ReadTls>>,
+    read_at: Instant,
+}
+
+type ReadTls = dyn Fn() -> Result<Tls, String> + Send + Sync;
+
+impl From<Tls> for TlsSource {
+    fn from(tls: Tls) -> TlsSource {
+        TlsSource {
+            tls,
+            read: None,
+            read_at: Instant::now(),
+        }
+    }
+}
+
+impl TlsSource {
+    /// `tls` was read just now; `read` does it again.
+    pub fn files(
+        tls: Tls,
+        read: impl Fn() -> Result<Tls, String> + Send + Sync + 'static,
+    ) -> TlsSource {
+        TlsSource {
+            read: Some(Arc::new(read)),
+            ..tls.into()
+        }
+    }
+
+    /// Reads the files when they were read that long ago. What is in force stays so until they are whole and fit each
+    /// other.
+    pub(super) fn refresh(&mut self, after: Duration) {
+        if let Some(read) = &self.read
+            && self.read_at.elapsed() >= after
+        {
+            self.read_at = Instant::now();
+            match read() {
+                Ok(tls) => {
+                    resolved(TLS);
+                    let more_authorities = std::mem::take(&mut self.tls.more_authorities);
+                    self.tls = Tls {
+                        more_authorities,
+                        ..tls
+                    };
+                }
+                Err(why) => raise(TLS, why),
+            }
+        }
+    }
 }
 
 #[derive(Clone, Default, PartialEq)]

@@ -8,8 +8,9 @@
 //! suspended has a monotonic clock that stands still: a call during which the clocks jumped against each
 //! other is over as well. Everything is blocking, so a call is on one thread from its beginning to its end.
 
-use super::proxy::{self, Tunnel};
+use super::proxy::Tunnel;
 use super::tls::BUFFER_BYTES;
+use super::tunnel;
 use crate::provider::Moment;
 use socket2::SockRef;
 use std::cell::Cell;
@@ -116,7 +117,7 @@ impl Connector<()> for Connect {
         let connect = |uri: &Uri| Connect::socket(uri, details.config, by);
         let connected = match &self.proxy {
             None => connect(details.uri),
-            Some(tunnel) => proxy::open(tunnel, details, connect, by),
+            Some(tunnel) => tunnel::open(tunnel, details, connect, by),
         };
         connected.map(Some)
     }

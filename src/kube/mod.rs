@@ -11,7 +11,6 @@ mod labels;
 mod lease;
 mod node_table;
 mod recorder;
-mod reported;
 mod secrets;
 mod services;
 mod types;
@@ -23,8 +22,7 @@ pub use events::{Event, PastEvent};
 pub use labels::{Annotations, Labels};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
 pub use node_table::{Detail, NodeRow, RowMeta};
-pub use recorder::Recorder;
-pub use reported::Reported;
+pub use recorder::{Recorder, Reported};
 pub use secrets::ReadSecret;
 pub use services::{AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceSpec};
 pub use types::{

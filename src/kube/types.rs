@@ -130,6 +130,7 @@ pub(super) struct ListPage<T> {
     kind: String,
     #[serde(default)]
     metadata: ListMeta,
+    #[serde(deserialize_with = "null_as_default")]
     items: Vec<Shared<T>>,
 }
 

@@ -342,6 +342,9 @@ pub struct Health {
     /// Why it is not, in the cloud's word, where it says so.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
+    /// It asks kube-proxy about the node, not the port.
+    #[serde(skip)]
+    pub is_of_kube_proxy: bool,
     /// Why it fails, where that was found out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,

@@ -1,10 +1,11 @@
 //! What a user chooses of a provider: the plain types that settings are parsed into.
 
 use super::source::Sourced;
-use crate::text::named;
 use crate::text::selector::Selector;
+use crate::text::{is_label_key, is_label_value, named, quoted};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 named! {
@@ -90,6 +91,60 @@ named! {
     }
 }
 
+named! {
+    /// `HCLOUD_LOAD_BALANCERS_HEALTH_CHECK`: what is asked whether a node takes traffic.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    HealthCheck {
+        /// kube-proxy, or what replaces it, about the node; with `externalTrafficPolicy: Cluster`.
+        KubeProxy = "kube-proxy",
+    }
+}
+
+/// `HCLOUD_LOAD_BALANCERS_LABELS`: what users say of load balancers; never labels that decide anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels(pub BTreeMap<String, String>);
+
+impl Labels {
+    /// A tenant writes them, and each list of load balancers repeats them.
+    const AT_MOST: usize = 32;
+
+    /// Of labels that say whose a load balancer is; the last is the cloud's own.
+    const RESERVED: [&str; 3] = ["ccm-from-scratch/", "hcloud-ccm/", "hetzner.cloud/"];
+
+    /// `team=web,cost=42`, by the rules of the Cloud API. The error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Labels, String> {
+        let mut labels = BTreeMap::new();
+        let items = text.split(',').map(str::trim);
+        for item in items.filter(|item| !item.is_empty()) {
+            let wrong = |why: &str| Err(format!("{}: {why}", quoted(item)));
+            let Some((key, value)) = item.split_once('=') else {
+                return wrong("write KEY=VALUE");
+            };
+            if Labels::RESERVED.iter().any(|one| key.starts_with(one)) {
+                return wrong(
+                    "labels of ccm-from-scratch/, hcloud-ccm/ and hetzner.cloud/ are reserved",
+                );
+            }
+            if !is_label_key(key) || !is_label_value(value) {
+                return wrong(
+                    "no label; key and value have at most 63 letters, digits, -, _ or ., e.g. team=web",
+                );
+            }
+            if labels.insert(key.to_owned(), value.to_owned()).is_some() {
+                return wrong("the key is there twice");
+            }
+        }
+        match labels.len() {
+            0..=Labels::AT_MOST => Ok(Labels(labels)),
+            count => Err(format!(
+                "it has {count} labels, and {} at most are taken",
+                Labels::AT_MOST
+            )),
+        }
+    }
+}
+
 /// Defaults for Services without the annotation: `HCLOUD_LOAD_BALANCERS_*`. None: unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerDefaults {
@@ -113,6 +168,8 @@ pub struct LoadBalancerDefaults {
     pub disable_ipv6: Option<Sourced<bool>>,
     /// `…_USES_PROXYPROTOCOL`.
     pub uses_proxyprotocol: Option<Sourced<bool>>,
+    /// `…_HEALTH_CHECK`.
+    pub health_check: Option<Sourced<HealthCheck>>,
     /// `…_HEALTH_CHECK_INTERVAL`, in seconds.
     pub health_check_interval_s: Option<Sourced<u32>>,
     /// `…_HEALTH_CHECK_TIMEOUT`, in seconds.
@@ -122,6 +179,8 @@ pub struct LoadBalancerDefaults {
     /// `…_HEALTH_CHECK_NODE_PORT`: profile `hcloud` checks `externalTrafficPolicy: Local` at the
     /// health check node port only when this is true.
     pub health_check_node_port: Option<Sourced<bool>>,
+    /// `…_LABELS`: of all load balancers; of one key the annotation wins.
+    pub labels: Option<Sourced<Labels>>,
     /// `…_PRIMARY_IP_SELECTOR`: labels of the Primary IPs that Services may claim. None: they may claim all.
     pub primary_ip_selector: Option<Sourced<Selector>>,
     /// Variables, and flags with their dashes, that are unset here and may be set for the daemon: they are held back.

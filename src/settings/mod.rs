@@ -38,4 +38,4 @@ pub use problem::{Notice, Problem};
 pub use resolve::{Parsed, parse, parse_with_daemon};
 pub use setting::{Command, Group, Kind, Setting, Variable};
 pub use table::{Settings, TABLE};
-pub use values::{Color, Controller, LogFormat, Output, Url, WorkloadName};
+pub use values::{Color, Controller, LogFormat, Output, WorkloadName};

@@ -6,11 +6,10 @@ use super::hccm_compat::IGNORED_VARIABLES;
 use super::problem::{Notice, Problem};
 use super::setting::Command;
 use super::table::{self, Settings, TABLE};
-use super::values::{Output, Url, WorkloadName};
+use super::values::{Output, WorkloadName};
 use crate::http::WRITE_TIMEOUT;
 use crate::provider::{LoadBalancerDefaults, Profile, Source};
-use crate::text::nearest;
-use crate::text::without_tls;
+use crate::text::{leaves_unencrypted, nearest, without_tls};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -168,15 +167,15 @@ fn check_encryption(
         return;
     }
     let is_refused = settings.cloud_provider.value != Profile::Hcloud;
-    let mut refuses = |url: &Url, source: &Source, secret: &str| {
-        let is_plain = url.leaves_unencrypted();
+    let mut refuses = |url: &str, source: &Source, secret: &str| {
+        let is_plain = leaves_unencrypted(url);
         let why = without_tls(secret);
         match (is_plain, is_refused) {
             (false, _) => {}
             (true, false) => notices.push(Notice::warning(format!("{}: {why}", source.name()))),
             (true, true) => problems.push(Problem {
                 setting: source.name().to_owned(),
-                value: Some(url.to_string()),
+                value: Some(url.to_owned()),
                 message: why,
                 usage: matches!(source, Source::Flag(_)),
             }),
@@ -192,15 +191,9 @@ fn check_encryption(
         ),
     ] {
         if refuses(&endpoint.value, &endpoint.source, secret) {
-            endpoint.value = Url::parse(row.default.unwrap_or_default()).unwrap_or_default();
+            endpoint.value = row.default.unwrap_or_default().to_owned();
         }
     }
-    let source = &settings.master.source;
-    settings.master.value = settings
-        .master
-        .value
-        .take()
-        .filter(|url| !refuses(url, source, "token"));
 }
 
 /// User and password come together, or none of them: then no dedicated server is looked up.

@@ -7,11 +7,11 @@
 use super::effective::{Resolver, choice, kubeconfig, output, parsed, password, token, user};
 use super::setting::Variable::{File, Older, Value};
 use super::setting::{Command, Group, Kind, Setting};
-use super::values::{self, Color, Controller, LogFormat, Output, Url, WorkloadName, unless_empty};
+use super::values::{self, Color, Controller, LogFormat, Output, WorkloadName, unless_empty};
 use crate::http::SecretSource;
 use crate::provider::{
-    AddressFamily, InternalIpFrom, LabelPrefixes, LoadBalancerDefaults, NetworkSelector, Profile,
-    Sourced,
+    AddressFamily, InternalIpFrom, LabelPrefixes, Labels, LoadBalancerDefaults, NetworkSelector,
+    Profile, Sourced,
 };
 use crate::text::duration::{duration, interval, whole_seconds};
 use crate::text::selector::Selector;
@@ -123,7 +123,7 @@ settings! {
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    ENDPOINT endpoint: Url = parsed(Url::parse) => {
+    ENDPOINT endpoint: String = parsed(values::url) => {
         variables: &[Value("HCLOUD_ENDPOINT")],
         kind: Kind::Url,
         default: Some("https://api.hetzner.cloud/v1"),
@@ -161,7 +161,7 @@ settings! {
         ..Setting::off(Group::Hetzner, DAEMON_AND_DOCTOR)
     }
 
-    METADATA_ENDPOINT metadata_endpoint: Option<Url> = parsed(unless_empty(Url::parse)) => {
+    METADATA_ENDPOINT metadata_endpoint: Option<String> = parsed(unless_empty(values::url)) => {
         variables: &[Value("HCLOUD_METADATA_ENDPOINT")],
         kind: Kind::Url,
         help: "For tests: base URL of the metadata service.",
@@ -243,7 +243,7 @@ settings! {
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    ROBOT_ENDPOINT robot_endpoint: Url = parsed(Url::parse) => {
+    ROBOT_ENDPOINT robot_endpoint: String = parsed(values::url) => {
         variables: &[Value("ROBOT_ENDPOINT")],
         kind: Kind::Url,
         default: Some("https://robot-ws.your-server.de"),
@@ -346,6 +346,13 @@ settings! {
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
+    LB_HEALTH_CHECK [health_check = choice] => {
+        variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK")],
+        kind: Kind::Choice(&["kube-proxy"]),
+        help: "kube-proxy: nodes are checked by GET /healthz on port 10256, where kube-proxy answers 503 when its node is about to be deleted. For ports of Services with externalTrafficPolicy: Cluster that describe no other check. The load balancers must reach that port: ccm help services. Unset: the node port is checked.",
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
+    }
+
     LB_HEALTH_CHECK_INTERVAL [health_check_interval_s = parsed(whole_seconds)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL")],
         help: "Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.",
@@ -368,6 +375,13 @@ settings! {
     LB_HEALTH_CHECK_NODE_PORT [health_check_node_port = parsed(boolean)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT")],
         help: "Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset: yes; profile hcloud: no.",
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
+    }
+
+    LB_LABELS [labels = parsed(Labels::parse)] => {
+        variables: &[Value("HCLOUD_LOAD_BALANCERS_LABELS")],
+        kind: Kind::List("KEY=VALUE"),
+        help: "Labels of all load balancers of Services, e.g. team=web,cost=42. A label whose key is taken out stays.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
@@ -395,7 +409,7 @@ settings! {
         ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    MASTER master: Option<Url> = parsed(unless_empty(Url::parse)) => {
+    MASTER master: Option<String> = parsed(unless_empty(values::url)) => {
         flags: &["master"],
         kind: Kind::Url,
         help: "URL of the Kubernetes API server, instead of the one in the kubeconfig or, in a pod, the \

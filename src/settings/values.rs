@@ -5,8 +5,8 @@ use crate::provider::{
 };
 use crate::text::duration::duration;
 use crate::text::nearest;
-use crate::text::{host_and_port, is_label, is_label_key, is_label_value, is_subdomain};
-use crate::text::{leaves_unencrypted, quoted};
+use crate::text::quoted;
+use crate::text::{base_url, is_label, is_label_key, is_label_value, is_subdomain};
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::fmt;
@@ -293,50 +293,8 @@ impl fmt::Display for WorkloadName {
     }
 }
 
-/// An `http` or `https` URL without a slash at its end, to which paths can be appended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Url(String);
-
-impl Url {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// It is reached without TLS on another machine.
-    pub fn leaves_unencrypted(&self) -> bool {
-        leaves_unencrypted(&self.0)
-    }
-
-    pub(super) fn parse(text: &str) -> Result<Url, String> {
-        if text.contains(|c: char| c.is_control() || c.is_whitespace() || !c.is_ascii()) {
-            return Err("a URL has no white space and only ASCII characters".to_owned());
-        }
-        let Some((scheme, rest)) = text.split_once("://") else {
-            return Err("write a whole URL, e.g. https://api.example.com".to_owned());
-        };
-        let scheme = scheme.to_ascii_lowercase();
-        if scheme != "http" && scheme != "https" {
-            return Err("use http:// or https://".to_owned());
-        }
-        if rest.contains(['?', '#']) {
-            return Err("a base URL has no query and no fragment".to_owned());
-        }
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        if authority.contains('@') {
-            return Err("leave out the user name and password".to_owned());
-        }
-        host_and_port(authority)?;
-        Ok(Url(format!(
-            "{scheme}://{authority}{}",
-            path.trim_end_matches('/')
-        )))
-    }
-}
-
-impl fmt::Display for Url {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
+pub(super) fn url(text: &str) -> Result<String, String> {
+    base_url(text).map_err(str::to_owned)
 }
 
 /// What a message may repeat of something that should have been a URL: whatever may be a password
@@ -439,7 +397,7 @@ mod tests {
                 "https://host.example/k8s/clusters/c-1",
             ),
         ] {
-            assert_eq!(Url::parse(text), Ok(Url(url.to_owned())), "{text}");
+            assert_eq!(base_url(text), Ok(url.to_owned()), "{text}");
         }
     }
 
@@ -479,7 +437,7 @@ mod tests {
                 "a URL has no white space and only ASCII characters",
             ),
         ] {
-            assert_eq!(Url::parse(text), Err(message.to_owned()), "{text}");
+            assert_eq!(base_url(text), Err(message), "{text}");
         }
     }
 

@@ -66,6 +66,32 @@ fn has_label_form(text: &str) -> bool {
         && bytes.last().is_some_and(is_alphanumeric)
 }
 
+/// An `http` or `https` URL, without the slashes at its end, to which paths can be appended. The error repeats nothing:
+/// there may be a password in it.
+pub fn base_url(text: &str) -> Result<String, &'static str> {
+    if text.contains(|c: char| c.is_control() || c.is_whitespace() || !c.is_ascii()) {
+        return Err("a URL has no white space and only ASCII characters");
+    }
+    let (scheme, rest) = text
+        .split_once("://")
+        .ok_or("write a whole URL, e.g. https://api.example.com")?;
+    let scheme = scheme.to_ascii_lowercase();
+    if scheme != "http" && scheme != "https" {
+        return Err("use http:// or https://");
+    }
+    if rest.contains(['?', '#']) {
+        return Err("a base URL has no query and no fragment");
+    }
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if authority.contains('@') {
+        return Err("leave out the user name and password");
+    }
+    host_and_port(authority)?;
+    Ok(format!("{scheme}://{authority}{path}")
+        .trim_end_matches('/')
+        .to_owned())
+}
+
 /// What is wrong with a URL that [`leaves_unencrypted`]; `what`: the secret that is sent there.
 pub fn without_tls(what: &str) -> String {
     format!(

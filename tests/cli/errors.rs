@@ -100,7 +100,7 @@ fn settings() {
         (LIST, &[("HCLOUD_NETWORK", "nets"), ("HCLOUD_TOKEN", &foreign)], 1, "HCLOUD_NETWORK: there is no Network nets; this project has none"),
         (LIST, &[("HCLOUD_ENDPOINT", "localhost")], 1, "HCLOUD_ENDPOINT: \"localhost\": write a whole URL, e.g. https://api.example.com"),
         (LIST, &[("HCLOUD_ENDPOINT", &root)], 1, "GET HETZNER_ROOT/networks: resource not found (not_found, ID); is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
-        (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; is the API running, and is this its address? (the address is that of HCLOUD_ENDPOINT)"),
+        (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; is it running, and is this its address? (the address is that of HCLOUD_ENDPOINT)"),
         (LIST, &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5"), ("HCLOUD_DEBUG", "maybe")], 1, "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6, dualstack or none\nHCLOUD_DEBUG: \"maybe\": use true or false"),
         (LIST, &[("HCLOUD_NETWROK", "x"), ("HCLOUD_NETWORK", "")], 0, "warn: HCLOUD_NETWROK: not a variable that ccm reads; did you mean HCLOUD_NETWORK?"),
         (ONCE, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
@@ -229,7 +229,7 @@ fn answers_of_something_else() {
 fn unreachable() {
     let sandbox = world();
     let env = env(&sandbox);
-    let refused = "connection refused; is the API running, and is this its address?";
+    let refused = "connection refused; is it running, and is this its address?";
     let hetzner =
         format!("GET HETZNER/networks: {refused} (the address is that of HCLOUD_ENDPOINT)");
     let kubernetes = format!("GET KUBERNETES/api/v1/nodes: {refused}");

@@ -62,12 +62,12 @@ fn annotate(sandbox: &Sandbox, full_name: &str, name: &str, value: Option<&str>)
     let is_there = sandbox
         .cluster()
         .edit("services", Some(namespace), of, |service| {
-            let all = service["metadata"]["annotations"].as_object_mut().unwrap();
-            let key = format!("load-balancer.hetzner.cloud/{name}");
-            match value {
-                Some(value) => drop(all.insert(key, json!(value))),
-                None => drop(all.remove(&key)),
-            }
+            // An API server leaves an empty map out.
+            let mut all = service["metadata"]["annotations"].take();
+            all[format!("load-balancer.hetzner.cloud/{name}")] = json!(value);
+            let all = all.as_object().unwrap().clone().into_iter();
+            service["metadata"]["annotations"] =
+                all.filter(|(_, value)| !value.is_null()).collect();
         });
     assert!(is_there);
 }

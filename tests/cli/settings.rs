@@ -165,7 +165,7 @@ fn values_and_who_said_so() {
         (Run, "", "ROBOT_RATE_LIMIT_WAIT_TIME=0s", "robot-rate-limit-wait-time", "None", "ROBOT_RATE_LIMIT_WAIT_TIME"),
         (Run, "", "ROBOT_RATE_LIMIT_WAIT_TIME=10m", "robot-rate-limit-wait-time", "Some(600s)", "ROBOT_RATE_LIMIT_WAIT_TIME"),
         (Run, "", "ROBOT_RATE_LIMIT_WAIT_TIME=9h", "robot-rate-limit-wait-time", "Some(3600s)", "ROBOT_RATE_LIMIT_WAIT_TIME"),
-        (Run, "", "", "robot-endpoint", "Url(\"https://robot-ws.your-server.de\")", "default"),
+        (Run, "", "", "robot-endpoint", "\"https://robot-ws.your-server.de\"", "default"),
         (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m", "server-cache-max-age", "60s", "HCLOUD_SERVER_CACHE_TTL"),
         (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=0", "server-cache-max-age", "0ns", "HCLOUD_SERVER_CACHE_MAX_AGE"),
         (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=", "server-cache-max-age", "60s", "HCLOUD_SERVER_CACHE_TTL"),
@@ -460,27 +460,26 @@ fn a_token_is_not_sent_unencrypted_but_to_this_machine() {
     let why = format!("without TLS anyone on the way reads the token; use https://, or set {allow}=true where the way is yours");
     for (host, is_fine) in hosts {
         let variables = format!("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=http://{host}/v1");
-        let flag = format!("--master=http://{host}");
         let problems = match is_fine {
             true => String::new(),
-            false => format!("--master: \"http://{host}\": {why}\nHCLOUD_ENDPOINT: \"http://{host}/v1\": {why}"),
+            false => format!("HCLOUD_ENDPOINT: \"http://{host}/v1\": {why}"),
         };
         for command in [Command::Run, Command::NodeList, Command::Doctor] {
-            let parsed = read(command, &flag, &variables);
+            let parsed = read(command, "", &variables);
             let mut found: Vec<String> = parsed.problems.iter().map(ToString::to_string).collect();
             found.sort();
             assert_eq!(lines(&found), problems, "{host}");
             assert_eq!(lines(&parsed.notices), "", "{host}");
         }
-        let secure = read(Command::Run, &flag.replace("http:", "https:"), &variables.replace("http:", "https:"));
+        let secure = read(Command::Run, "", &variables.replace("http:", "https:"));
         assert_eq!(lines(&secure.problems), "", "{host}");
-        let allowed = read(Command::Run, &flag, &format!("{variables}\n{allow}=true"));
+        let allowed = read(Command::Run, "", &format!("{variables}\n{allow}=true"));
         assert_eq!((lines(&allowed.problems), lines(&allowed.notices)), (String::new(), String::new()), "{host}");
         // In the place of another CCM an image can be changed, and nothing else need be.
-        let hcloud = read(Command::Run, &format!("{flag} --cloud-provider=hcloud"), &variables);
+        let hcloud = read(Command::Run, "--cloud-provider=hcloud", &variables);
         let notices = match is_fine {
             true => String::new(),
-            false => format!("HCLOUD_ENDPOINT: {why}\n--master: {why}"),
+            false => format!("HCLOUD_ENDPOINT: {why}"),
         };
         assert_eq!((lines(&hcloud.problems), lines(&hcloud.notices)), (String::new(), notices), "{host}");
     }

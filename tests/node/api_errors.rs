@@ -375,14 +375,22 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
         cluster.edit("nodes", None, "worker-1", |node| {
             node["metadata"]["annotations"]["mine"] = json!("changed");
         });
-        std::thread::sleep(Duration::from_millis(600));
+        std::thread::sleep(Duration::from_millis(1200));
     };
     let first = Rule::new(Effect::before(change))
         .half(Half::Kubernetes)
         .method("PATCH")
         .path("/api/v1/nodes/worker-1/status");
     sandbox.faults().add(first.times(1));
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    // A list may be 0.6 s old, and a write may take 2.4 s.
+    let slow = with(
+        env(&sandbox),
+        &[
+            ("CCM_TEST_TIME_SCALE", "0.3"),
+            ("HCLOUD_SERVER_CACHE_MAX_AGE", "2s"),
+        ],
+    );
+    let ran = ccm(&slow, &["run", "--once"]);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     let why = "node/worker-1: another program changed it, and the list of servers is too old to plan again";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);

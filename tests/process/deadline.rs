@@ -4,7 +4,7 @@
 use crate::common;
 
 use ccm::http::{
-    self, Kind, Method, Proxies, Roots, Secret, SecretSource, Timing, Tls, parse_authorities,
+    self, Authorities, Kind, Method, Proxies, Roots, Secret, SecretSource, Timing, Tls,
 };
 use ccm::provider::{Gate, Refused};
 use common::wait_until;
@@ -186,7 +186,9 @@ fn a_request_that_is_taken_a_bit_at_a_time() {
 fn tls_through_a_narrow_pipe() {
     let sandbox = Sandbox::builder().heartbeats(false).start();
     let token = sandbox.account("ccm").unwrap().token;
-    let authorities = parse_authorities(sandbox.authority().certificate_pem().as_bytes()).unwrap();
+    let authorities = Authorities::parse(sandbox.authority().certificate_pem().as_bytes())
+        .unwrap()
+        .certificates;
     let there = sandbox.address(Half::Kubernetes);
     // Bytes of each direction that pass every 10 ms: the handshake alone, or the request, takes too long.
     for (what, up, down) in [

@@ -8,14 +8,13 @@
 //! |---|---|
 //! | `observe` | what is read, and what a role must allow |
 //! | `outcome` | what comes of a check |
-//! | `cloud`, `robot`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
+//! | `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
 
 mod cloud;
 mod cluster;
 mod nodes;
 mod observe;
 mod outcome;
-mod robot;
 mod routes;
 mod services;
 
@@ -64,7 +63,7 @@ const CHECKS: &[Check] = &[
     ("attached", "private-networks of the metadata service",
         "", One(cloud::attached)),
     ("robot", "ROBOT_USER, ROBOT_PASSWORD; GET /server of the Robot web service, once",
-        "", Each(robot::login)),
+        "", Each(cloud::robot_login)),
     ("cluster", "kubeconfig or service account; GET /version; who the API server takes us for",
         "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same kubeconfig must work from here",
         One(cluster::reached)),
@@ -88,7 +87,7 @@ const CHECKS: &[Check] = &[
     ("nodes", "each node and its server",
         SEE_API_SERVER, Each(nodes::servers)),
     ("dedicated", "servers of the Robot web service beside the nodes",
-        "", Each(robot::servers)),
+        "", Each(cloud::dedicated)),
     ("ready", "condition Ready of each node, and the taint shutdown",
         "", Each(nodes::ready)),
     ("servers", "each node's server; without the cluster all servers of the project",

@@ -1,8 +1,8 @@
 //! Nodes and their servers. What Kubernetes alone says is shown without the Cloud API, and the other way round.
 
+use super::cloud;
 use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok, reported};
-use super::robot;
 use crate::controllers::lifecycle::SHUTDOWN;
 use crate::controllers::node::{NodePlan, Server, is_uninitialized};
 use crate::provider::{Finding, Reason};
@@ -118,7 +118,7 @@ pub(super) fn servers(view: &View) -> Verdicts {
         Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {
-        if robot::is_not_looked_up(view, plan) {
+        if cloud::is_not_looked_up(view, plan) {
             return None;
         }
         let is_new = matches!(plan.server, Server::Matched(..)) && is_uninitialized(&plan.node);

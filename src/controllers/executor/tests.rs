@@ -489,7 +489,7 @@ fn changes_in_turn_share_questions() {
     assert!(works.iter().all(|work| work.lines.len() == 1));
     let log = fake.log();
     let asked = log.iter().filter(|line| line.starts_with("ask")).count();
-    let intervals = begun.elapsed().div_duration_f64(ASKED_AFTER_IN_TURN) / SCALE;
+    let intervals = begun.elapsed().div_duration_f64(ASKED_AFTER) / SCALE;
     assert!(
         asked as f64 <= intervals + 2.0,
         "{asked} questions in {intervals} intervals"

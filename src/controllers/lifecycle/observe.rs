@@ -64,35 +64,24 @@ struct Observation<'a> {
 impl Observation<'_> {
     fn of_cloud(&self, numbers: HashSet<u64>, list_max_age: Duration) -> Result<Facts, Error> {
         let apis = self.apis;
-        let mut facts = Facts::new();
+        let mut found = Found::default();
         let count = apis.instances_last().map_or(0, |servers| servers.len());
         let pages = count.div_ceil(SERVERS_A_PAGE).max(1);
         if numbers.len() > 2 * pages {
             let list = apis.instances(list_max_age, Urgency::Needed)?;
             let is_asked = |id: InstanceId| id.cloud().is_some_and(|id| numbers.contains(&id));
             let listed = list.value.iter().filter(|it| is_asked(it.id));
-            facts.extend(listed.map(|it| (it.id, Fact::Exists { is_off: it.is_off })));
+            let listed = listed.map(|it| (it.id, Fact::Exists { is_off: it.is_off }));
+            found.facts.extend(listed);
         }
-        let mut missing = Vec::new();
-        let mut failures = 0;
         for number in numbers {
             let id = InstanceId::Cloud(number);
-            if facts.contains_key(&id) {
-                continue;
-            }
-            match apis.instance(number) {
-                Ok(Instance { is_off, .. }) => drop(facts.insert(id, Fact::Exists { is_off })),
-                // By the API itself; nothing else counts.
-                Err(error) if error.kind == ErrorKind::NotFound => missing.push(id),
-                Err(error) => {
-                    failures += 1;
-                    if is_for_all(&error) || failures == FAILURES_AT_MOST {
-                        return Err(Error::Cloud(error));
-                    }
-                    facts.insert(id, Fact::Unclear(error.to_string()));
-                }
+            if !found.facts.contains_key(&id) {
+                let is_off = apis.instance(number).map(|server| server.is_off);
+                found.note(id, is_off)?;
             }
         }
+        let (mut facts, missing) = (found.facts, found.missing);
         if !missing.is_empty() {
             // The second witness: a list that is complete, and younger than this tick.
             let list = apis.instances(self.begun.elapsed(), Urgency::Needed)?;
@@ -105,39 +94,22 @@ impl Observation<'_> {
     /// the budget has none left, nothing is known of a server until the next time.
     fn of_dedicated(&self, numbers: HashSet<u64>) -> Result<Facts, provider::Error> {
         let apis = self.apis;
-        let mut facts = Facts::new();
         if numbers.is_empty() || apis.provider.dedicated().is_none() {
-            return Ok(facts);
+            return Ok(Facts::new());
         }
         let list = apis.dedicated(None, Urgency::Needed)?;
         let listed: HashSet<InstanceId> = list.value.iter().map(|it| it.id).collect();
-        let mut missing = Vec::new();
+        let mut found = Found::default();
         for number in numbers {
             let id = InstanceId::Dedicated(number);
-            let answer = match listed.contains(&id) {
-                true => apis.ask_dedicated(|api| api.is_off(number)).map(|off| {
-                    // Where the API does not know, nothing is done.
-                    let is_off = off == Some(true);
-                    facts.insert(id, Fact::Exists { is_off });
-                }),
-                false => match apis.ask_dedicated(|api| api.get(number)) {
-                    // By the API itself; nothing else counts.
-                    Err(error) if error.kind == ErrorKind::NotFound => {
-                        missing.push(id);
-                        Ok(())
-                    }
-                    answer => answer.map(|()| {
-                        facts.insert(id, Fact::Exists { is_off: false });
-                    }),
-                },
-            };
-            match answer {
-                Err(error) if error.is_put_off() => {}
-                Err(error) if is_for_all(&error) => return Err(error),
-                Err(error) => drop(facts.insert(id, Fact::Unclear(error.to_string()))),
-                Ok(()) => {}
-            }
+            let is_off = apis.ask_dedicated(|api| match listed.contains(&id) {
+                // Where the API does not know, nothing is done.
+                true => api.is_off(number).map(|off| off == Some(true)),
+                false => api.get(number).map(|()| false),
+            });
+            found.note(id, is_off)?;
         }
+        let (mut facts, missing) = (found.facts, found.missing);
         if !missing.is_empty() {
             let list = match apis.dedicated(Some(self.begun), Urgency::Needed) {
                 Err(error) if error.is_put_off() => return Ok(facts),
@@ -178,7 +150,36 @@ impl Observation<'_> {
     }
 }
 
-/// Every other call would be answered the same.
-fn is_for_all(error: &provider::Error) -> bool {
-    matches!(error.kind, ErrorKind::RateLimited { .. }) || error.is_permanent()
+/// What the questions about single servers showed.
+#[derive(Default)]
+struct Found {
+    facts: Facts,
+    /// By the API itself they do not exist; nothing else counts.
+    missing: Vec<InstanceId>,
+    failures: usize,
+}
+
+impl Found {
+    /// Is the server off? Where the budget has no call left, nothing is known. The error: other questions would be
+    /// answered the same.
+    fn note(
+        &mut self,
+        id: InstanceId,
+        is_off: Result<bool, provider::Error>,
+    ) -> Result<(), provider::Error> {
+        match is_off {
+            Ok(is_off) => drop(self.facts.insert(id, Fact::Exists { is_off })),
+            Err(error) if error.kind == ErrorKind::NotFound => self.missing.push(id),
+            Err(error) if error.is_put_off() => {}
+            Err(error) => {
+                self.failures += 1;
+                let is_limit = matches!(error.kind, ErrorKind::RateLimited { .. });
+                if is_limit || error.is_permanent() || self.failures == FAILURES_AT_MOST {
+                    return Err(error);
+                }
+                self.facts.insert(id, Fact::Unclear(error.to_string()));
+            }
+        }
+        Ok(())
+    }
 }

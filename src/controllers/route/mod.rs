@@ -2,8 +2,7 @@
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `due` | which nodes there are, and whether they are to be compared with the network |
-//! | `observe` | what both APIs say, what earlier comparisons showed |
+//! | `observe` | which nodes there are, and whether they are to be compared with the network; what both APIs say, what earlier comparisons showed |
 //! | `plan` | which node wants which routes, what should be done: decides, and is pure |
 //! | `types` | the types of a plan, and its words; decides nothing |
 //! | `sync` | reads again, plans again, makes that by the executor, and sets the nodes' conditions |
@@ -11,7 +10,6 @@
 //! The network may have routes of others, and the kubeconfig may be another cluster's: see `plan` for what keeps
 //! a route.
 
-mod due;
 mod observe;
 mod plan;
 mod sync;
@@ -27,8 +25,7 @@ use crate::controllers::report::{Report, component, publish, recovered};
 use crate::controllers::{Controller, Proposal, Selection};
 use crate::metrics::ROUTES;
 use crate::provider::{Network, Urgency};
-use due::{POLL_INTERVAL, Schedule};
-use observe::{Ages, COMPARE_PERIOD, Memory};
+use observe::{Ages, COMPARE_PERIOD, Memory, POLL_INTERVAL, Schedule};
 use std::time::{Duration, Instant};
 use sync::Sync;
 

@@ -21,12 +21,6 @@ use std::time::{Duration, Instant};
 /// A hundred deletions, a few by each plan: what is left then is left to the next sync.
 const PLANS_AT_MOST: u32 = 40;
 
-/// Changes of a plan that fail are tried so often, because another program may change the network too.
-const ROUNDS_AT_MOST: u32 = 3;
-
-/// After the cloud did not answer between the two changes of a replacement.
-const AGAIN_AFTER: Duration = Duration::from_millis(1200);
-
 /// How old a plan may be that a route is added by. A node that wants a route may have been deleted since: the route
 /// would lead nowhere, do no harm, and be deleted by the next sync.
 const ADDS_WITHIN: Duration = Duration::from_secs(60);
@@ -61,10 +55,8 @@ pub(super) struct Sync<'a> {
     /// No other condition is written. With the error of the API server that does not answer; without: the gate is
     /// closed.
     mute: Option<Option<Error>>,
-    /// Changes of this plan that were refused, and why.
+    /// Changes that were refused, and why: they are not tried again in this sync.
     refused: Vec<(RouteChange, provider::Error)>,
-    /// Refused changes that a later plan wanted again: not tried again in this sync.
-    blocked: Vec<(RouteChange, provider::Error)>,
     /// Destinations whose route this sync deleted, or may have deleted.
     deleted: HashSet<Ipv4Net>,
     /// No more is done. With the error of the API that does not answer; without: the gate is closed.
@@ -82,7 +74,6 @@ impl<'a> Sync<'a> {
             said: HashSet::new(),
             mute: None,
             refused: Vec::new(),
-            blocked: Vec::new(),
             deleted: HashSet::new(),
             stopped: None,
             synced: Synced::default(),
@@ -90,7 +81,6 @@ impl<'a> Sync<'a> {
     }
 
     pub(super) fn run(mut self, cloud: &dyn Routes) -> Synced {
-        let mut rounds = 0;
         for _ in 0..PLANS_AT_MOST {
             let complete = match self.observe() {
                 Ok(complete) => complete,
@@ -100,19 +90,15 @@ impl<'a> Sync<'a> {
                 }
             };
             self.set_conditions(false);
-            if rounds == ROUNDS_AT_MOST || self.left().is_empty() {
+            let (there, refused) = (self.synced.routes.len(), self.refused.len());
+            if self.left().is_empty() {
                 break;
             }
-            let there = self.synced.routes.len();
             let is_complete = self.execute(cloud, complete);
             let is_clearer = self.synced.plan.is_in_doubt && self.synced.routes.len() > there;
-            rounds += u32::from(is_complete || self.stopped.is_some());
-            let is_over = match self.stopped {
-                Some(_) => rounds == ROUNDS_AT_MOST || !self.may_continue(cloud),
-                // Another program may have made what was refused.
-                None => is_complete && self.refused.is_empty() && !is_clearer,
-            };
-            if is_over {
+            // Another program may have made what was refused.
+            let is_over = is_complete && self.refused.len() == refused && !is_clearer;
+            if is_over || self.stopped.is_some() {
                 break;
             }
         }
@@ -125,11 +111,10 @@ impl<'a> Sync<'a> {
         let mut observed = settings.observe_all(self.apis, self.memory, Duration::ZERO)?;
         let (plan, network) = (&mut observed.plan, &observed.network.value);
         self.memory.note_routes(plan, network);
-        self.blocked.append(&mut self.refused);
         // What another program did meanwhile is done.
-        self.blocked
+        self.refused
             .retain(|(change, _)| plan.changes.contains(change));
-        for (change, error) in &self.blocked {
+        for (change, error) in &self.refused {
             plan.block(change, error);
         }
         self.synced.routes = network.routes.iter().copied().collect();
@@ -142,7 +127,7 @@ impl<'a> Sync<'a> {
     fn left(&self) -> Vec<Vec<RouteChange>> {
         let is_left = |change: &&RouteChange| {
             let destination = change.route.destination;
-            let mut refused = self.refused.iter().chain(&self.blocked);
+            let mut refused = self.refused.iter();
             let is_refused = refused.any(|(one, _)| one.route.destination == destination);
             !is_refused && !self.is_made(change)
         };
@@ -265,22 +250,6 @@ impl<'a> Sync<'a> {
         changes.any(|one| !one.is_deletion() && is_deleted(one) && !self.is_made(one))
     }
 
-    /// After the cloud did not answer between the two changes of a replacement, these pods
-    /// can't be reached: it is tried again in a moment.
-    fn may_continue(&mut self, cloud: &dyn Routes) -> bool {
-        let Some(Some(Error::Cloud(error))) = &self.stopped else {
-            return false;
-        };
-        let is_away = error.kind == ErrorKind::Unavailable;
-        if !is_away || !self.is_interrupted() || !cloud.may_wait() {
-            return false;
-        }
-        log::warn!("{error}; a route was deleted to be replaced: trying again");
-        std::thread::sleep(self.settings.scaled(AGAIN_AFTER));
-        self.stopped = None;
-        true
-    }
-
     fn finish(mut self) -> Synced {
         let left = self.left();
         let is_interrupted = self.stopped.is_some() && self.is_interrupted();
@@ -299,10 +268,12 @@ impl<'a> Sync<'a> {
             report.add_changes(&object, &condition(unavailable));
             made.push((object, condition_json(unavailable)));
         }
-        // Those of additions that are blocked are their nodes' obstacles.
-        self.blocked.retain(|(change, _)| change.is_deletion());
-        for (change, error) in self.refused.into_iter().chain(self.blocked) {
-            report.fail(change.object(), error.message, None);
+        for (change, error) in self.refused {
+            // Of an addition that a later plan lacked it is its node's obstacle.
+            let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
+            if change.is_deletion() || !nodes.any(|node| node.name() == change.object()) {
+                report.fail(change.object(), error.message, None);
+            }
         }
         for node in &plan.nodes {
             if let Some(why) = &node.obstacle {

@@ -71,6 +71,21 @@ fn cause(health: &Health, is_local: bool, is_off: bool) -> Cause {
             "switch the server on (hcloud server poweron NAME); when it is not needed, delete it, and the daemon deletes \
              its node",
         ),
+        ("layer4_no_connection" | "layer4_timeout" | "layer7_timeout", None)
+            if health.is_of_kube_proxy =>
+        {
+            (
+                "port 10256 of kube-proxy does not answer: k3s, Cilium, firewall?",
+                "health-check: kube-proxy asks that port of the node. k3s binds it to the loopback: run it with \
+                 --kube-proxy-arg=healthz-bind-address=0.0.0.0; Cilium needs \
+                 kubeProxyReplacementHealthzBindAddr=0.0.0.0:10256; for public targets the firewall must let the load \
+                 balancer reach the port",
+            )
+        }
+        (_, Some(503)) if health.is_of_kube_proxy => (
+            "kube-proxy answers 503: the node is about to be deleted, or kube-proxy is not healthy",
+            "nothing, while nodes are being deleted; else kubectl logs of kube-proxy, or of what replaces it",
+        ),
         ("layer4_no_connection" | "layer4_timeout", _) | (_, Some(503)) if is_local => (
             NO_POD,
             "let pods of the Service run on the nodes that are targets, or set externalTrafficPolicy: Cluster",

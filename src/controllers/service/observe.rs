@@ -21,9 +21,6 @@ const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// The cluster autoscaler is about to remove the node.
-const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
-
 /// Of one namespace, more than the ports of the largest load balancer; the youngest are not looked at by the others.
 const GROUP_AT_MOST: usize = 100;
 
@@ -317,7 +314,6 @@ fn offered(
     };
     let label = |(key, value): (&_, &_)| (ToString::to_string(key), ToString::to_string(value));
     candidates(nodes, &*apis.provider)
-        .filter(|(node, _)| node.taint(TO_BE_DELETED).is_none())
         .map(|(node, id)| OfferedNode {
             name: node.name().to_owned(),
             reach: reach(id),
@@ -329,8 +325,9 @@ fn offered(
         .collect()
 }
 
-/// The nodes that a change of starts a sync for, with their servers: one that gains the autoscaler's taint still serves
-/// the connections it has, and leaves with the next sync.
+/// The nodes that may become targets, with their servers. A change of one of them starts a sync. One that the cluster
+/// autoscaler is about to remove stays a target until its Node is deleted: its health check ends its traffic (KEP-3836),
+/// and a target that is removed loses its connections.
 pub(super) fn candidates<'a>(
     nodes: &'a [Arc<Node>],
     provider: &'a dyn Provider,

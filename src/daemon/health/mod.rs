@@ -8,11 +8,10 @@
 //!
 //! Bodies are short plain text that names what is wrong and nothing that is private: on the host
 //! network everybody may read them. That the settings are valid needs no check: the server is
-//! started after they were read. `verdict` decides, `exchange` turns bytes into bytes, `server`
-//! owns the sockets. A probe takes no lock that a controller holds while it works; that of a
+//! started after they were read. `verdict` decides, `server` owns the sockets and turns
+//! bytes into bytes. A probe takes no lock that a controller holds while it works; that of a
 //! metric is held while one figure changes.
 
-mod exchange;
 mod server;
 
 use super::lease::Lease;
@@ -21,7 +20,7 @@ use crate::cache::Apis;
 use crate::metrics;
 use crate::provider::heartbeat::Heartbeat;
 use crate::provider::lock;
-use exchange::Verdict;
+use server::Verdict;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;

@@ -55,9 +55,10 @@ pub struct Lease {
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
     pub(super) leadership: Mutex<Leadership>,
     /// Another one was seen to lead.
-    is_standby: AtomicBool,
-    /// The API of which a refused login is noted on the Lease.
-    dedicated: OnceLock<&'static dyn Dedicated>,
+    pub(super) is_standby: AtomicBool,
+    /// The API of which a refused login is noted on the Lease; one that was refused before is heeded as soon as the Lease is
+    /// acquired: so a restart costs no other failed login.
+    pub dedicated: OnceLock<&'static dyn Dedicated>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,12 +115,6 @@ impl Lease {
         }
     }
 
-    /// From now on the Lease says when a login of this API was refused, and one that was refused before is heeded as
-    /// soon as the Lease is acquired: so a restart costs no other failed login.
-    pub fn note_refused_logins(&self, dedicated: &'static dyn Dedicated) {
-        let _ = self.dedicated.set(dedicated);
-    }
-
     /// What is written over the Lease that was read.
     pub(super) fn noted(&self, read: kube::Lease, leads: bool) -> kube::Lease {
         let Some(dedicated) = self.dedicated.get() else {
@@ -134,10 +129,6 @@ impl Lease {
     /// Does another one lead, as far as we saw? Then we are ready to take over.
     pub fn is_standby(&self) -> bool {
         self.is_standby.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn stand_by(&self, another_leads: bool) {
-        self.is_standby.store(another_leads, Ordering::Relaxed);
     }
 
     pub fn is_lost(&self) -> bool {

@@ -14,6 +14,7 @@ use crate::kube::{self, retry_on_conflict};
 use crate::provider::{Moment, lock};
 use election::{Election, Step};
 use leadership::Leadership;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -169,7 +170,8 @@ impl Renewer {
             Err(error) => return self.failed(&error),
         };
         self.worked_once = true;
-        self.lease.stand_by(matches!(step, Step::Wait { .. }));
+        let is_standby = matches!(step, Step::Wait { .. });
+        self.lease.is_standby.store(is_standby, Ordering::Relaxed);
         if std::mem::take(&mut self.is_failing) {
             log::info!("{key}: the API server answers again");
         }

@@ -147,6 +147,20 @@ table! {
         form: "label selector, e.g. `pool=web`",
         meaning: "Which nodes become targets, as in `kubectl get nodes -l`.",
     };
+    DELETION_PROTECTION = {
+        name: "deletion-protection",
+        whole: true,
+        form: BOOLEAN,
+        meaning: "Whether Hetzner refuses to delete it. A protected one stays when its Service is deleted, and costs money. Unset: left unchanged.",
+    };
+    LABELS = {
+        name: "labels",
+        whole: true,
+        longest: LONG,
+        form: "labels, with commas, e.g. `team=web,cost=42`",
+        variable: Some("HCLOUD_LOAD_BALANCERS_LABELS"),
+        meaning: "Labels of the load balancer, 32 at most, besides those of the environment default; of one key the annotation's value wins. Keys that begin with `ccm-from-scratch/`, `hcloud-ccm/` or `hetzner.cloud/` are refused. A label whose key is taken out stays.",
+    };
     PUBLIC_NET_IPV4 = {
         name: "public-net-ipv4",
         whole: true,
@@ -261,6 +275,13 @@ table! {
         form: BOOLEAN,
         per_port: true,
         meaning: "Order it from the test service of Let's Encrypt, which no browser trusts.",
+    };
+    HEALTH_CHECK = {
+        name: "health-check",
+        form: "`kube-proxy`",
+        variable: Some("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK"),
+        per_port: true,
+        meaning: "Check the node, not the node port: `GET /healthz` on port 10256, status 200. There kube-proxy answers 503 when its node is about to be deleted (`ccm help services`). Only with `externalTrafficPolicy: Cluster`. An annotation that describes another check wins: `health-check-protocol`, `health-check-port`, `health-check-http-*`, `http-status-codes`. Unset: see `health-check-protocol`.",
     };
     HEALTH_CHECK_PROTOCOL = {
         name: "health-check-protocol",

@@ -63,6 +63,7 @@ actions! {
     ChangeType: "change_type";
     ChangeAlgorithm: "change_algorithm" FollowsAtOnce;
     ChangeDnsPtr: "change_dns_ptr" FollowsAtOnce FailsAlone;
+    ChangeProtection: "change_protection" FollowsAtOnce FailsAlone;
     Detach: "detach_from_network" ReadAgain;
     Attach: "attach_to_network" ReadAgain;
     EnablePublicInterface: "enable_public_interface" ReadAgain;

@@ -9,7 +9,7 @@ use super::parser::{AnnotationParser, value_of};
 use super::ports::{Port, ports};
 use super::values as v;
 use crate::provider::{
-    AddressKind, InstanceId, OfferedNode, ProviderId, Reason, Service, Source, Sourced,
+    AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reason, Service, Source, Sourced,
 };
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
@@ -27,6 +27,10 @@ pub(super) struct Desired {
     pub(super) algorithm: Option<Sourced<Algorithm>>,
     /// Whether its public interface is on.
     pub(super) public: Option<Sourced<bool>>,
+    /// Against deletion.
+    pub(super) protection: Option<Sourced<bool>>,
+    /// Those that users ask for, by key.
+    pub(super) labels: BTreeMap<String, Sourced<String>>,
     pub(super) ipv4_rdns: Option<Sourced<String>>,
     pub(super) ipv6_rdns: Option<Sourced<String>>,
     /// With `HCLOUD_NETWORK`.
@@ -146,6 +150,8 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
         public: disabled
             .filter(|_| !is_external)
             .map(|disabled| Sourced::new(!disabled.value, disabled.source)),
+        protection: parser.read(&a::DELETION_PROTECTION, None, v::boolean),
+        labels: labels(parser, context),
         ipv4_rdns: parser.read(&a::IPV4_RDNS, None, v::host),
         ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::host),
         attach: attach(parser, context).filter(|_| !is_external),
@@ -177,6 +183,21 @@ fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
         location: one(&a::LOCATION, &defaults.location),
         zone: one(&a::NETWORK_ZONE, &defaults.network_zone),
     }
+}
+
+/// Of one key the annotation wins.
+fn labels(parser: &mut AnnotationParser, context: &Context) -> BTreeMap<String, Sourced<String>> {
+    let set = parser.read(&a::LABELS, None, Labels::parse);
+    let default = context.project.defaults.labels.clone();
+    let all = [default.filter(|_| !context.group.is_external()), set];
+    let labels = all
+        .into_iter()
+        .flatten()
+        .flat_map(|Sourced { value, source }| {
+            let labels = value.0.into_iter();
+            labels.map(move |(key, value)| (key, Sourced::new(value, source.clone())))
+        });
+    labels.collect()
 }
 
 fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {

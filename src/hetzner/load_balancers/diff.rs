@@ -22,6 +22,9 @@ const UNSET: Source = Source::Rule("unset");
 /// When no type is set.
 pub(super) const USUAL_TYPE: &str = "lb11";
 
+/// Those whose key is taken out of an annotation stay: without a limit they would grow without end.
+const LABELS_AT_MOST: usize = 100;
+
 /// The comparison of one load balancer; the differences are added to the plan.
 pub(super) struct Diff<'a, 'b> {
     pub(super) plan: &'a mut LoadBalancerPlan,
@@ -109,6 +112,7 @@ impl Diff<'_, '_> {
         let ipv6 = public.map(|net| &net.ipv6);
         self.reverse_dns("IPv4", ipv4, &desired.ipv4_rdns);
         self.reverse_dns("IPv6", ipv6, &desired.ipv6_rdns);
+        self.protection();
         self.network(zone);
         // On early, off late: the API refuses that while targets use public addresses.
         let is_off = |public: &&Sourced<bool>| !public.value;
@@ -232,6 +236,25 @@ impl Diff<'_, '_> {
                 parts.push(Description::value(field, has, Some(&value)));
             }
         }
+        for (label, wanted) in &self.desired.labels {
+            let has = balancer.and_then(|one| one.labels.get(label));
+            let count = balancer.map_or(0, |one| one.labels.len()) + set.len();
+            if has.is_none() && count >= LABELS_AT_MOST {
+                let why = format!(
+                    "{}: label {label} is not added: the load balancer has {count}, and gets no more than \
+                     {LABELS_AT_MOST}; remove those that are not needed",
+                    wanted.source
+                );
+                self.parser.warning(Reason::AnnotationWithoutEffect, why);
+                continue;
+            }
+            let field = format!("label {label}");
+            if self.compare(&field, has.cloned(), Some(wanted.clone())) {
+                let has = has.map(String::as_str);
+                parts.push(Description::value(field, has, Some(&wanted.value)));
+                set.insert(label.clone(), wanted.value.clone());
+            }
+        }
         if parts.is_empty() {
             return;
         }
@@ -302,6 +325,20 @@ impl Diff<'_, '_> {
             let description = Description::value("algorithm", has, Some(&value));
             let body = json!({ "type": value });
             self.change(Action::ChangeAlgorithm, body, description);
+        }
+    }
+
+    /// The call that creates one can't carry it.
+    fn protection(&mut self) {
+        let has = self.balancer.map(|one| on_or_off(&one.protection.delete));
+        let want = shown(self.desired.protection.as_ref(), on_or_off);
+        let name = "deletion protection";
+        if self.compare(name, has.clone(), want.clone())
+            && let Some(Sourced { value, .. }) = want
+        {
+            let body = json!({ "delete": value == "on" });
+            let description = Description::value(name, has.as_deref(), Some(&value));
+            self.change(Action::ChangeProtection, body, description);
         }
     }
 

@@ -6,6 +6,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// Where kube-proxy, or what replaces it, says whether the node takes traffic: 200, or 503, also when the node is about
+/// to be deleted (KEP-3836).
+pub(super) const KUBE_PROXY_PORT: u16 = 10256;
+
 /// One port: where traffic comes in, where it is sent, and how targets are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listener {
@@ -177,6 +181,12 @@ impl Listener {
 
     pub(super) fn is_on(&self, field: PortField) -> bool {
         self.get(field) == Some(&Value::Bool(true))
+    }
+
+    /// Are targets checked by what kube-proxy says of the node?
+    pub(super) fn asks_kube_proxy(&self) -> bool {
+        self.get(F::CheckPort)
+            .is_some_and(|port| *port == KUBE_PROXY_PORT)
     }
 
     /// IDs of those it shows.

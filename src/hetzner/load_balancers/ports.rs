@@ -5,7 +5,7 @@ use super::balancer::LoadBalancer;
 use super::certificates::{Managed, is_managed, issued};
 use super::context::{Context, Defaults, NODE_PORT, default_source};
 use super::group::{HTTP_PORT, is_in_status, owned};
-use super::listener::{Listener, Part, PortField, PortField as F};
+use super::listener::{KUBE_PROXY_PORT, Listener, Part, PortField, PortField as F};
 use super::parser::AnnotationParser;
 use super::values as v;
 use crate::provider::{Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
@@ -13,8 +13,8 @@ use crate::text::{self, did_you_mean};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Where kube-proxy says whether the node runs a pod of the Service.
-const NODE_PORT_PATH: &str = "/healthz";
+/// There, and on the health check node port, where kube-proxy says whether the node runs a pod of the Service.
+const HEALTHZ: &str = "/healthz";
 
 const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
 
@@ -120,6 +120,8 @@ struct PortReader<'a, 'b> {
     parser: &'a mut AnnotationParser<'b>,
     context: &'a Context<'a>,
     port: &'a ServicePort,
+    /// Kube-proxy is asked about the port as it is now.
+    asks_now: bool,
     wanted: Port,
 }
 
@@ -130,6 +132,8 @@ pub(super) fn ports(
     managed: &Managed,
 ) -> Vec<Port> {
     let mut ports = Vec::new();
+    let there = owned(&context.observed.balancers, context.service).flat_map(|one| &one.services);
+    let asked: Vec<&Listener> = there.filter(|one| one.asks_kube_proxy()).collect();
     for port in &context.service.ports {
         if port.protocol != Protocol::Tcp {
             let why = format!(
@@ -139,7 +143,9 @@ pub(super) fn ports(
             );
             parser.warning(Reason::UnsupportedProtocolConfigured, why);
         } else if let Some(node_port) = port.node_port {
-            ports.push(wanted(parser, context, managed, port, node_port));
+            let asks_now = asked.iter().any(|one| one.listen_port == port.port);
+            let wanted = wanted(parser, context, managed, (port, node_port), asks_now);
+            ports.push(wanted);
         } else {
             parser.problem(format!(
                 "port {} has no node port, and traffic reaches the nodes by no other way: leave \
@@ -279,13 +285,14 @@ fn wanted(
     parser: &mut AnnotationParser,
     context: &Context,
     managed: &Managed,
-    port: &ServicePort,
-    node_port: u16,
+    (port, node_port): (&ServicePort, u16),
+    asks_now: bool,
 ) -> Port {
     let mut reader = PortReader {
         parser,
         context,
         port,
+        asks_now,
         wanted: Port {
             listener: Listener::new(port.port),
             sources: BTreeMap::new(),
@@ -417,6 +424,7 @@ impl PortReader<'_, '_> {
             is_set |= self.read(field);
         }
         let (service, project) = (self.context.service, self.context.project);
+        let kube_proxy = self.kube_proxy();
         // Where `externalTrafficPolicy: Local` has the nodes asked, unless annotations say otherwise.
         let is_placed = PLACE.iter().any(|one| self.has(one));
         let is_local = service.traffic_policy == TrafficPolicy::Local && !is_placed;
@@ -426,20 +434,67 @@ impl PortReader<'_, '_> {
         let is_on = on.map_or(!project.preserves_unset(), |on| on.value);
         let local = node_port.filter(|_| is_on);
         let local = local.map(|number| Sourced::new(number, LOCAL));
-        self.check_protocol(is_set, local.is_some());
-        if local.is_some() {
-            let path = Some(Sourced::new(NODE_PORT_PATH, LOCAL));
+        if let Some(asked) = &kube_proxy {
+            let codes = Some(Sourced::new(vec!["200"], asked.source.clone()));
+            self.set(F::CheckStatusCodes, codes, Value::Null, None);
+        }
+        let asked = local.or(kube_proxy);
+        self.check_protocol(is_set, asked.as_ref().map(|asked| &asked.source));
+        if let Some(asked) = &asked {
+            let path = Some(Sourced::new(HEALTHZ, asked.source.clone()));
             self.set(F::CheckPath, path, "", None);
         }
         let usual = self.wanted.listener.get(F::DestinationPort).cloned();
         let own_port = Some(Source::Rule("the port that gets the traffic"));
-        let number = number.or(local);
+        let number = number.or(asked);
         self.set(F::CheckPort, number, usual.unwrap_or_default(), own_port);
+        let leaves_kube_proxy = self.asks_now && !self.wanted.listener.asks_kube_proxy();
+        if leaves_kube_proxy {
+            // What only kube-proxy answers to never stays.
+            for field in [F::CheckPath, F::CheckStatusCodes] {
+                let usual = || Source::Rule("the default of the API");
+                self.wanted.sources.entry(field).or_insert_with(usual);
+            }
+        }
+        let may_ask_kube_proxy = leaves_kube_proxy && self.other_check().is_none();
         // No annotation sets it.
         let usual = Source::Rule("the default of the API");
         let usual = Some(usual).filter(|_| !project.preserves_unset());
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
-        self.name_unknown_settings(is_set, node_port.is_some() && on.is_none());
+        self.name_unknown_settings(
+            is_set,
+            node_port.is_some() && on.is_none(),
+            may_ask_kube_proxy,
+        );
+    }
+
+    /// The port of kube-proxy, where it is to be asked. What describes another check wins.
+    fn kube_proxy(&mut self) -> Option<Sourced<u16>> {
+        let set = self.annotation(&a::HEALTH_CHECK, v::health_check);
+        let Some(other) = self.other_check() else {
+            let set = set.or_else(|| self.context.project.defaults.health_check.clone())?;
+            return Some(Sourced::new(KUBE_PROXY_PORT, set.source));
+        };
+        if let Some(set) = set {
+            let (number, source) = (self.port.port, set.source);
+            let why = format!(
+                "{source} has no effect on port {number}: {other} has it checked otherwise"
+            );
+            self.parser.warning(Reason::AnnotationWithoutEffect, why);
+        }
+        None
+    }
+
+    /// What has the port checked otherwise than at kube-proxy's own port.
+    fn other_check(&self) -> Option<String> {
+        if self.context.service.traffic_policy == TrafficPolicy::Local {
+            return Some(LOCAL.to_string());
+        }
+        let of_http = ONLY_WITH
+            .iter()
+            .filter(|(part, _)| *part == Part::HttpCheck);
+        let mut all = PLACE.into_iter().chain(of_http.map(|(_, one)| *one));
+        Some(all.find(|one| self.has(one))?.key())
     }
 
     fn has(&self, annotation: &'static Annotation) -> bool {
@@ -448,7 +503,12 @@ impl PortReader<'_, '_> {
 
     /// How and where targets are checked may rest on settings of the daemon that are not known here: then these are the
     /// sources, so that the change is held back.
-    fn name_unknown_settings(&mut self, is_set: bool, by_node_port: bool) {
+    fn name_unknown_settings(
+        &mut self,
+        is_set: bool,
+        by_node_port: bool,
+        may_ask_kube_proxy: bool,
+    ) {
         let project = self.context.project;
         // With an interval the check would speak the port's own protocol.
         let may_follow_port = !self.has(&a::HEALTH_CHECK_PROTOCOL)
@@ -459,9 +519,18 @@ impl PortReader<'_, '_> {
         let mut intervals = rows.map(|(annotation, ..)| default_source(annotation));
         let interval = intervals.find(|unset| may_follow_port && project.holds_back(unset));
         let node_port = Source::Default(NODE_PORT.to_owned());
+        let kube_proxy = default_source(&a::HEALTH_CHECK);
+        let place = &[
+            F::CheckPort,
+            F::CheckProtocol,
+            F::CheckPath,
+            F::CheckTls,
+            F::CheckStatusCodes,
+        ];
         let (fields, source): (&[F], Source) = if by_node_port && project.holds_back(&node_port) {
-            let fields = &[F::CheckPort, F::CheckProtocol, F::CheckPath, F::CheckTls];
-            (fields, node_port)
+            (&place[..4], node_port)
+        } else if may_ask_kube_proxy && project.holds_back(&kube_proxy) {
+            (place, kube_proxy)
         } else if let Some(interval) = interval {
             (&[F::CheckProtocol, F::CheckTls], interval)
         } else {
@@ -471,8 +540,8 @@ impl PortReader<'_, '_> {
         self.wanted.sources.extend(fields);
     }
 
-    /// `tcp` or `http`, which may be over TLS.
-    fn check_protocol(&mut self, is_set: bool, is_local: bool) {
+    /// `tcp` or `http`, which may be over TLS. `asked`: what has kube-proxy asked, where it is.
+    fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let mut of_http = ONLY_WITH
             .iter()
@@ -481,14 +550,14 @@ impl PortReader<'_, '_> {
         // Upstream reads those only when the check is HTTP.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);
-        let (name, source) = match set {
-            Some(set) => (set.value, set.source),
-            None if is_local => ("http", LOCAL),
-            None if follows_port => {
+        let (name, source) = match (set, asked) {
+            (Some(set), _) => (set.value, set.source),
+            (None, Some(asked)) => ("http", asked.clone()),
+            (None, None) if follows_port => {
                 let own = self.wanted.listener.protocol();
                 (own, Source::Rule("the port's protocol"))
             }
-            None => ("tcp", by_default),
+            (None, None) => ("tcp", by_default),
         };
         let over_tls = name == "https";
         let name = if over_tls { "http" } else { name }.to_owned();

@@ -64,7 +64,11 @@ pub(super) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
 
 /// For people; targets by the names of their nodes.
 pub(super) fn for_people(balancer: &LoadBalancer, cluster: &Cluster) -> Balancer {
-    let targets = balancer.targets.iter().map(|one| target(one, cluster));
+    let ports = balancer.services.iter();
+    let of_kube_proxy = ports.filter(|port| port.asks_kube_proxy());
+    let of_kube_proxy: Vec<u16> = of_kube_proxy.map(|port| port.listen_port).collect();
+    let targets = balancer.targets.iter();
+    let targets = targets.map(|one| target(one, &of_kube_proxy, cluster));
     let targets: Vec<provider::Target> = targets.collect();
     Balancer {
         id: balancer.id,
@@ -123,7 +127,7 @@ pub(super) fn node_on(target: TargetId, cluster: &Cluster) -> String {
     }
 }
 
-fn target(target: &Target, cluster: &Cluster) -> provider::Target {
+fn target(target: &Target, of_kube_proxy: &[u16], cluster: &Cluster) -> provider::Target {
     let (name, health): (String, &[HealthStatus]) = match target {
         Target::Server {
             server,
@@ -143,6 +147,7 @@ fn target(target: &Target, cluster: &Cluster) -> provider::Target {
         status: status.status.clone(),
         detail: status.detail.clone(),
         http_status: status.http_status_code,
+        is_of_kube_proxy: of_kube_proxy.contains(&status.listen_port),
         cause: None,
     });
     provider::Target {

@@ -1,6 +1,6 @@
 //! The values of annotations: each text becomes a type once. An error says what is allowed.
 
-use crate::provider::Algorithm;
+use crate::provider::{Algorithm, HealthCheck};
 use crate::text::{self as t, one_of, quoted};
 use serde_json::Value;
 use std::net::Ipv4Addr;
@@ -41,6 +41,13 @@ pub(super) fn protocol(text: &str) -> Result<&'static str, String> {
 pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {
     let words = [Algorithm::RoundRobin, Algorithm::LeastConnections];
     word(text, &words.map(|word| (word.name(), word)))
+}
+
+pub(super) fn health_check(text: &str) -> Result<HealthCheck, String> {
+    word(
+        text,
+        &[HealthCheck::KubeProxy].map(|word| (word.name(), word)),
+    )
 }
 
 /// Does an `https` port show the Service's own certificate?

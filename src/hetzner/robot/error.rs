@@ -16,11 +16,6 @@ pub(super) struct Failed {
 }
 
 impl Failed {
-    pub(super) fn not_sent(what: &str, why: &str) -> Failed {
-        let why = format!("{what}: not sent: {why}");
-        Error::new(ErrorKind::Unauthorized, why).into()
-    }
-
     /// The web service itself says that there is no such server, or none at all.
     pub(super) fn is_no_server(&self) -> bool {
         self.is_404("SERVER_NOT_FOUND")

@@ -61,16 +61,12 @@ impl Login {
         ROBOT_BLOCKED.set(&["login"], 0.0);
     }
 
-    /// The credentials that were shown last did not; asked once more about them, nothing changes.
-    pub(super) fn refuse(&self) {
+    /// The credentials that were shown last did not; asked once more about them, nothing changes. `is_all`: the IP of this
+    /// machine may be blocked, and no other credentials would do.
+    pub(super) fn refuse(&self, is_all: bool) {
         let mut state = lock(&self.state);
-        let header = state.shown.clone();
+        let header = state.shown.clone().filter(|_| !is_all);
         state.note(header, whole_second(Timestamp::now()), self.wait);
-    }
-
-    /// The IP of this machine may be blocked: no other credentials would do.
-    pub(super) fn refuse_all(&self) {
-        lock(&self.state).note(None, whole_second(Timestamp::now()), self.wait);
     }
 
     /// When a login was refused, and none succeeded since.
@@ -133,7 +129,7 @@ impl Issuer for Login {
     }
 
     fn refused(&self, _number: u64) {
-        self.refuse();
+        self.refuse(false);
     }
 }
 

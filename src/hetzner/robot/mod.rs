@@ -59,14 +59,14 @@ struct Reset {
 impl Robot {
     /// Makes no call. None: without credentials. `client` makes the one of this address and login.
     pub(super) fn new(
-        settings: Settings,
+        settings: &Settings,
         time_scale: f64,
-        client: impl FnOnce(String, http::Login) -> http::Client,
+        client: impl FnOnce(&str, http::Login) -> http::Client,
     ) -> Option<Robot> {
-        let (user, password) = settings.credentials?;
+        let (user, password) = settings.credentials.clone()?;
         let login = Arc::new(Login::new(user, password, time_scale));
         Some(Robot {
-            http: client(settings.endpoint, login.clone()),
+            http: client(&settings.endpoint, login.clone()),
             login,
             budget: Budget::new(settings.rate_limit_wait, time_scale),
             calling: Mutex::default(),
@@ -77,7 +77,10 @@ impl Robot {
         let _one_at_a_time = turn(&self.calling);
         let what = format!("GET {}{path}", self.http.base());
         // First: what is not sent for want of a login costs nothing of the budget.
-        http::Issuer::current(&*self.login).map_err(|why| Failed::not_sent(&what, &why))?;
+        http::Issuer::current(&*self.login).map_err(|why| {
+            let why = format!("{what}: not sent: {why}");
+            Failed::from(Error::new(ErrorKind::Unauthorized, why))
+        })?;
         self.budget
             .admit(call, &what, Instant::now())
             .map_err(Failed::from)?;
@@ -90,8 +93,8 @@ impl Robot {
         };
         let mut failed = Failed::of(error);
         match &mut failed.error.kind {
-            ErrorKind::Unauthorized => self.login.refuse(),
-            ErrorKind::Forbidden => self.login.refuse_all(),
+            ErrorKind::Unauthorized => self.login.refuse(false),
+            ErrorKind::Forbidden => self.login.refuse(true),
             ErrorKind::RateLimited { retry_in, .. } => {
                 let why = "Robot's rate limit is used up";
                 *retry_in = self.budget.pause(why, failed.interval, Instant::now());
@@ -226,9 +229,9 @@ mod tests {
             rate_limit_wait: None,
             forward_internal_ips: Sourced::new(true, crate::provider::Source::Rule("test")),
         };
-        let client = |base, login| {
+        let client = |base: &str, login| {
             http::Client::new(http::Settings {
-                base,
+                base: base.to_owned(),
                 tls: Tls::default().into(),
                 proxies: Proxies::Never,
                 login,
@@ -245,7 +248,7 @@ mod tests {
                 watch,
             })
         };
-        Robot::new(settings, 1.0, client).unwrap()
+        Robot::new(&settings, 1.0, client).unwrap()
     }
 
     fn fixed() -> SecretSource {

@@ -1,19 +1,79 @@
 //! A kubeconfig's context → how to reach its cluster as its user. Every field is either used or refused by name.
 
-use super::access::{Access, EXEC_TIME_LIMIT, Options, server_url};
 use super::entry::{Cluster, Context, Entry, User};
 use super::exec::Plugin;
 use super::file;
-use crate::http::parse_authorities;
 use crate::http::{
-    Credentials, Identity, Login, Pem, Proxy, Roots, Secret, SecretSource, Tls, TlsSource,
+    Authorities, Credentials, Identity, Login, Pem, Proxy, Roots, Secret, SecretSource, Tls,
+    TlsSource,
 };
+use crate::text::{base_url, is_this_machine, leaves_unencrypted};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a credential plugin may take: so short that a thread that waits for one does not count as dead.
+pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// What the settings and the environment name.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `--kubeconfig`, else the files of `$KUBECONFIG`; merged, the first wins.
+    pub kubeconfig: Vec<PathBuf>,
+    /// `--context`.
+    pub context: Option<String>,
+    /// `--master`: another address than the one that the rest names.
+    pub master: Option<String>,
+    /// `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`.
+    pub service: Option<(String, String)>,
+    /// `$HOME`.
+    pub home: Option<PathBuf>,
+    /// What a test makes of [`EXEC_TIME_LIMIT`].
+    pub exec_time_limit: Option<Duration>,
+}
+
+/// Everything a client needs.
+pub struct Access {
+    /// Scheme, host and port, no trailing slash.
+    pub server: String,
+    pub tls: TlsSource,
+    /// `proxy-url`, used whatever the environment names. None: the environment decides.
+    pub proxy: Option<Proxy>,
+    pub login: Login,
+    /// Of objects that are named without one: that of the context.
+    pub namespace: Option<String>,
+    /// Where this comes from, for people.
+    pub origin: String,
+    /// Where the address stands, for people.
+    pub named_by: String,
+}
+
+impl Access {
+    /// To a server that wants none.
+    pub(crate) fn without_credentials(server: &str) -> Access {
+        Access {
+            server: server.to_owned(),
+            tls: Tls::default().into(),
+            proxy: None,
+            login: Arc::new(SecretSource::none()),
+            namespace: None,
+            origin: "no credentials".into(),
+            named_by: String::new(),
+        }
+    }
+
+    /// Are credentials read on the way? To a proxy on another machine, this machine is itself.
+    pub fn is_unencrypted(&self) -> bool {
+        let scheme = self.server.split("://").next().unwrap_or_default();
+        let proxy = self.proxy.as_ref();
+        let is_elsewhere = proxy.is_some_and(|proxy| !is_this_machine(&proxy.host));
+        scheme.eq_ignore_ascii_case("http") && (is_elsewhere || leaves_unencrypted(&self.server))
+    }
+}
 
 /// The extension that is for credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
@@ -92,7 +152,7 @@ fn server(cluster: &Entry<Cluster>) -> Result<String, String> {
             "server",
             "not set; write the API server's URL, like https://10.0.0.1:6443",
         )),
-        Some(url) => server_url(url).map_err(|why| cluster.error("server", why)),
+        Some(url) => base_url(url).map_err(|why| cluster.error("server", why)),
     }
 }
 
@@ -113,8 +173,8 @@ fn roots(cluster: &Entry<Cluster>) -> Result<Roots, String> {
             &pem.origin,
             "can't be given together with insecure-skip-tls-verify; remove one of them",
         )),
-        (Some(pem), false) => parse_authorities(&pem.bytes)
-            .map(Roots::Only)
+        (Some(pem), false) => Authorities::parse(&pem.bytes)
+            .map(|found| Roots::Only(found.certificates))
             .map_err(|why| cluster.error(&pem.origin, why)),
     }
 }

@@ -5,11 +5,10 @@
 use crate::http::{Pem, read_file};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::de::{DeserializeOwned, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_yaml::{Mapping, Value};
 use std::fmt;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// An authority's bundle has some hundred kilobytes at most.
@@ -24,16 +23,12 @@ const SECRET_CHARACTERS: usize = 32;
 /// So many are enough when capitals, small letters and digits are mixed.
 const MIXED_CHARACTERS: usize = 16;
 
-/// A text. What is a number or a boolean for YAML is refused: `0123` would come back as `83`.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Text(String);
-
 /// `contexts[].context`. Empty fields count as missing, here and below.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Context {
-    pub(super) cluster: Option<Text>,
-    pub(super) user: Option<Text>,
+    pub(super) cluster: Option<String>,
+    pub(super) user: Option<String>,
     pub(super) namespace: Option<Value>,
     #[serde(rename = "extensions")]
     _extensions: Option<Value>,
@@ -43,13 +38,13 @@ pub(super) struct Context {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Cluster {
-    pub(super) server: Option<Text>,
-    pub(super) certificate_authority: Option<Text>,
-    pub(super) certificate_authority_data: Option<Text>,
+    pub(super) server: Option<String>,
+    pub(super) certificate_authority: Option<String>,
+    pub(super) certificate_authority_data: Option<String>,
     #[serde(default)]
     pub(super) insecure_skip_tls_verify: bool,
-    pub(super) tls_server_name: Option<Text>,
-    pub(super) proxy_url: Option<Text>,
+    pub(super) tls_server_name: Option<String>,
+    pub(super) proxy_url: Option<String>,
     /// Without effect here, but for credential plugins: nothing is compressed.
     #[serde(default)]
     pub(super) disable_compression: bool,
@@ -61,15 +56,15 @@ pub(super) struct Cluster {
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct User {
-    pub(super) token: Option<Text>,
+    pub(super) token: Option<String>,
     #[serde(rename = "tokenFile")]
-    pub(super) token_file: Option<Text>,
-    pub(super) client_certificate: Option<Text>,
-    pub(super) client_certificate_data: Option<Text>,
-    pub(super) client_key: Option<Text>,
-    pub(super) client_key_data: Option<Text>,
-    pub(super) username: Option<Text>,
-    pub(super) password: Option<Text>,
+    pub(super) token_file: Option<String>,
+    pub(super) client_certificate: Option<String>,
+    pub(super) client_certificate_data: Option<String>,
+    pub(super) client_key: Option<String>,
+    pub(super) client_key_data: Option<String>,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
     pub(super) exec: Option<Mapping>,
     #[serde(rename = "extensions")]
     _extensions: Option<Value>,
@@ -79,24 +74,24 @@ pub(super) struct User {
 #[derive(PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Exec {
-    pub(super) api_version: Option<Text>,
-    pub(super) command: Option<Text>,
+    pub(super) api_version: Option<String>,
+    pub(super) command: Option<String>,
     #[serde(default)]
-    pub(super) args: Vec<Text>,
+    pub(super) args: Vec<String>,
     #[serde(default)]
     pub(super) env: Vec<Variable>,
-    pub(super) install_hint: Option<Text>,
+    pub(super) install_hint: Option<String>,
     #[serde(default)]
     pub(super) provide_cluster_info: bool,
-    pub(super) interactive_mode: Option<Text>,
+    pub(super) interactive_mode: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "a name and a value")]
 pub(super) struct Variable {
-    pub(super) name: Text,
+    pub(super) name: String,
     #[serde(default)]
-    pub(super) value: Text,
+    pub(super) value: String,
 }
 
 /// Others point to it by name. Relative paths in it are relative to its file.
@@ -107,34 +102,6 @@ pub(super) struct Entry<T> {
     pub(super) name: String,
     pub(super) file: PathBuf,
     pub(super) fields: T,
-}
-
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Text, D::Error> {
-        struct Quoted;
-
-        impl Visitor<'_> for Quoted {
-            type Value = Text;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("text; put it in quotes")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-                Ok(Text(text.to_owned()))
-            }
-        }
-
-        d.deserialize_any(Quoted)
-    }
-}
-
-impl Deref for Text {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
 }
 
 /// Fields by their types; the error: a field, and what is wrong with it. What we can't honour is an error, never
@@ -176,8 +143,8 @@ impl<T> Entry<T> {
     pub(super) fn pem(
         &self,
         field: &str,
-        path: &Option<Text>,
-        data: &Option<Text>,
+        path: &Option<String>,
+        data: &Option<String>,
     ) -> Result<Option<Pem>, String> {
         let data_field = format!("{field}-data");
         if let Some(data) = data {
@@ -270,10 +237,9 @@ pub(super) fn explained(error: &serde_yaml::Error) -> String {
     }
     match (found.split_once("invalid type: "), error.location()) {
         (Some((place, _)), _) => {
-            format!(
-                "{place}must be {}",
-                expected.replace("a sequence", "a list")
-            )
+            // A number or a boolean: `0123` would come back as `83`.
+            let text = expected.replace("a string", "text; put it in quotes");
+            format!("{place}must be {}", text.replace("a sequence", "a list"))
         }
         (None, Some(at)) => {
             format!(

@@ -1,6 +1,6 @@
 //! The files of a kubeconfig: read with limits, then merged, the first that says something wins.
 
-use super::entry::{Entry, Text, explained, shown, typed};
+use super::entry::{Entry, explained, shown, typed};
 use crate::http::read_file;
 use crate::text;
 use serde::Deserialize;
@@ -18,7 +18,7 @@ const LIMIT_BYTES: u64 = 16 << 20;
     expecting = "a kubeconfig with clusters, contexts and users"
 )]
 struct File {
-    current_context: Option<Text>,
+    current_context: Option<String>,
     clusters: Option<Vec<Named>>,
     contexts: Option<Vec<Named>>,
     users: Option<Vec<Named>>,
@@ -28,7 +28,7 @@ struct File {
 #[derive(Deserialize)]
 #[serde(expecting = "an entry with a name and its fields")]
 struct Named {
-    name: Text,
+    name: String,
     #[serde(alias = "cluster", alias = "context", alias = "user")]
     fields: Option<Mapping>,
 }
@@ -114,7 +114,7 @@ impl Merged {
     fn add(&mut self, path: &Path, file: File) -> Result<(), String> {
         if self.current_context.is_none() {
             let name = file.current_context.filter(|name| !name.is_empty());
-            self.current_context = name.map(|name| (name.to_string(), path.to_owned()));
+            self.current_context = name.map(|name| (name, path.to_owned()));
         }
         let lists = [
             ("cluster", file.clusters),
@@ -124,7 +124,7 @@ impl Merged {
         for (kind, list) in lists {
             let mut here: Vec<Entry<Mapping>> = Vec::new();
             for Named { name, fields } in list.unwrap_or_default() {
-                if here.iter().any(|other| other.name == *name) {
+                if here.iter().any(|other| other.name == name) {
                     let name = shown(&name);
                     return Err(error(
                         path,
@@ -133,7 +133,7 @@ impl Merged {
                 }
                 here.push(Entry {
                     kind,
-                    name: name.to_string(),
+                    name,
                     file: path.to_owned(),
                     fields: fields.unwrap_or_default(),
                 });

@@ -1,15 +1,13 @@
 //! How to reach the API server: `--kubeconfig`, `$KUBECONFIG`, in-cluster, `~/.kube/config`, in this order.
 
-mod access;
 mod context;
 mod entry;
 mod exec;
 mod file;
 
-pub use access::{Access, EXEC_TIME_LIMIT, Options};
+pub use context::{Access, EXEC_TIME_LIMIT, Options};
 
-use crate::http::{Roots, SecretSource, Tls, TlsSource, parse_authorities, read_file};
-use access::server_url;
+use crate::http::{Authorities, Roots, SecretSource, Tls, TlsSource, read_file};
 use entry::shown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +24,7 @@ pub fn load(options: &Options) -> Result<Access, String> {
         by_default(options, context)?
     };
     if let Some(master) = &options.master {
-        access.server = server_url(master).map_err(|why| format!("--master: {why}"))?;
+        access.server.clone_from(master);
         access.origin = format!("--master, and {}", access.origin);
         access.named_by = "--master".into();
     }
@@ -112,9 +110,9 @@ fn tls_of(ca_path: &Path) -> Result<Tls, String> {
             "in-cluster: {name}: {why}; does the pod have a service account (automountServiceAccountToken)?"
         )
     })?;
-    let roots = parse_authorities(&ca).map_err(|why| format!("in-cluster: {name}: {why}"))?;
+    let found = Authorities::parse(&ca).map_err(|why| format!("in-cluster: {name}: {why}"))?;
     Ok(Tls {
-        roots: Roots::Only(roots),
+        roots: Roots::Only(found.certificates),
         ..Tls::default()
     })
 }

@@ -249,6 +249,52 @@ fn causes_of_unhealthy_targets() {
 }
 
 #[test]
+fn a_kube_proxy_that_does_not_answer_is_named_with_its_likely_causes() {
+    let answers = Health {
+        http_status_code: Some(503),
+        ..Health::unhealthy("unexpected_http_status")
+    };
+    for (health, message, remedies) in [
+        (
+            Health::unhealthy("layer4_no_connection"),
+            "0 of 2 targets healthy; worker-1, worker-2: port 10256 of kube-proxy does not answer",
+            &[
+                "healthz-bind-address=0.0.0.0",
+                "kubeProxyReplacementHealthzBindAddr",
+                "firewall",
+            ][..],
+        ),
+        (
+            answers,
+            "kube-proxy answers 503: the node is about to be deleted",
+            &["kubectl logs"],
+        ),
+    ] {
+        let world = World::healthy();
+        for name in ["worker-1", "worker-2"] {
+            unhealthy(&world, name, health.clone());
+        }
+        let balancer = balancer_of(&world.sandbox, "web");
+        let cloud = world.sandbox.cloud();
+        cloud.edit_load_balancer(balancer, |one| {
+            one["services"][0]["health_check"]["port"] = json!(10256);
+        });
+        let ran = world.doctor(&["-o", "json"]);
+        let checks = crate::doctor::world::checks(&ran);
+        let (_, check) = checks.iter().find(|(name, _)| name == "targets").unwrap();
+        assert_eq!(check.status, "fail", "{check:?}");
+        assert!(check.message.contains(message), "{check:?}");
+        let remedy = format!("{:?}", check.remedy);
+        assert!(
+            remedies.iter().all(|part| remedy.contains(part)),
+            "{check:?}"
+        );
+        let inspect = ccm(&world.env, &["lb", "inspect", "default/web"]).stdout;
+        assert!(inspect.contains("kube-proxy"), "{inspect}");
+    }
+}
+
+#[test]
 fn targets_of_a_new_service_are_given_time() {
     let world = World::healthy();
     let balancer = balancer_of(&world.sandbox, "web");
@@ -359,7 +405,7 @@ fn one_half_never_hides_the_other() {
         for part in parts {
             assert!(shown.contains(part), "{half:?} {words:?}: {part}\n{shown}");
         }
-        let causes = ran.stderr.matches("connection refused; is the API running");
+        let causes = ran.stderr.matches("connection refused; is it running");
         assert_eq!(causes.count(), 1, "{half:?} {words:?}: {ran:?}");
         world.sandbox.resume(half).unwrap();
     }

@@ -270,6 +270,9 @@ impl Both {
             one["algorithm"]["type"].clone(),
             json!(algorithm),
         )?;
+        if annotation(service, "labels").is_some() {
+            equal("label", one["labels"]["tier"].clone(), json!("web"))?;
+        }
         equal("ports", ports(one), wanted_ports(service))?;
         let shown = one["services"].as_array().unwrap().iter();
         let shown = shown.filter(|port| port["protocol"] == "https");
@@ -322,6 +325,7 @@ fn ports(balancer: &Value) -> Value {
             service["protocol"],
             service["proxyprotocol"],
             service["health_check"]["interval"],
+            service["health_check"]["port"] == 10256,
         ])
     });
     sorted(ports)
@@ -341,6 +345,7 @@ fn wanted_ports(service: &Value) -> Value {
             annotation(service, "protocol").unwrap_or("tcp"),
             annotation(service, "uses-proxyprotocol").is_some(),
             interval,
+            annotation(service, "health-check").is_some(),
         ])
     });
     sorted(ports)

@@ -81,13 +81,15 @@ pub enum Event {
 }
 
 /// Values that a load balancer can have, and some that none can.
-const ANNOTATIONS: [(&str, &str); 12] = [
+const ANNOTATIONS: [(&str, &str); 14] = [
     ("algorithm-type", "least_connections"),
     ("algorithm-type", "round_robin"),
     ("type", "lb21"),
     ("type", "lb11"),
     ("uses-proxyprotocol", "true"),
     ("health-check-interval", "7s"),
+    ("health-check", "kube-proxy"),
+    ("labels", "tier=web"),
     ("protocol", "http"),
     ("node-selector", "pool=a"),
     ("algorithm-type", "by-the-moon"),

@@ -71,6 +71,14 @@ fn public(world: &World) -> String {
     world.balancer().public_net.enabled.to_string()
 }
 
+/// Those that are not a controller's.
+fn labels(world: &World) -> String {
+    let all = world.balancer().labels.iter();
+    let own = all.filter(|(key, _)| !key.contains('/'));
+    let shown: Vec<String> = own.map(|(key, value)| format!("{key}={value}")).collect();
+    shown.join(" ")
+}
+
 const VIP: &str = "203.0.113.1 VIP, 2001:db8::1 VIP";
 const PRIVATE_TOO: &str = "203.0.113.1 VIP, 2001:db8::1 VIP, 10.0.0.200 VIP";
 
@@ -122,6 +130,12 @@ const CASES: &[Case] = &[
         second: ("b.example", "b.example"), removed: ("b.example", "b.example"), writes: &["change_dns_ptr"], ..BASE },
     Case { name: "node-selector", of: targets, first: ("n in (1,2)", "1 2"), second: ("n!=1", "2 3"), removed: ("2 3 1", "2 3 1"),
         bad: ("n in (1", "a ( without its )"), writes: &["add_target", "remove_target"], ..BASE },
+    Case { name: "deletion-protection", of: |w| w.balancer().protection.delete.to_string(), first: ("false", "false"),
+        second: ("true", "true"), removed: ("true", "true"), bad: BOOLEAN, writes: &["change_protection"], ..BASE },
+    Case { name: "deletion-protection", of: |w| w.balancer().protection.delete.to_string(), first: ("true", "true"),
+        second: ("false", "false"), removed: ("false", "false"), bad: BOOLEAN, writes: &["change_protection"], ..BASE },
+    Case { name: "labels", of: labels, first: ("team=web, cost=42,", "cost=42 team=web"), second: ("team=", "cost=42 team="),
+        removed: ("cost=42 team=", "cost=42 team="), bad: ("team", "write KEY=VALUE"), writes: &["edit"], ..BASE },
     Case { name: "protocol", of: |w| field(w, PortField::Protocol), first: ("HTTP", "http"), second: ("tcp", "tcp"),
         removed: ("tcp", "tcp"), bad: ("udp", "use tcp, http or https"), ..BASE },
     Case { name: "protocol", with: &[("http-certificates", "one")], of: |w| field(w, PortField::Protocol),
@@ -141,6 +155,9 @@ const CASES: &[Case] = &[
     Case { name: "http-certificates", with: &[("protocol", "https")], of: |w| field(w, PortField::Certificates),
         first: ("one", "7"), second: ("8 , one", "7, 8"), removed: ("needs a certificate", "7, 8"),
         bad: ("three", "there is no certificate \"three\" in the project"), ..BASE },
+    Case { name: "health-check", of: |w| format!("{} {}", field(w, PortField::CheckProtocol), field(w, PortField::CheckPort)),
+        first: ("kube-proxy", "http 10256"), second: ("Kube-Proxy", "http 10256"), removed: ("tcp 30080", "tcp 30080"),
+        bad: ("kubeproxy", "use kube-proxy"), writes: &[], ..BASE },
     Case { name: "health-check-protocol", of: |w| format!("{}{}", field(w, PortField::CheckProtocol), field(w, PortField::CheckTls)),
         first: ("HTTP", "httpfalse"), second: ("https", "httptrue"), removed: ("tcp", "tcp"), bad: ("udp", "use tcp, http or https"), ..BASE },
     Case { name: "health-check-port", of: |w| field(w, PortField::CheckPort), first: ("8080", "8080"), second: ("8081", "8081"),

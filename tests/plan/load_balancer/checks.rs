@@ -3,7 +3,7 @@
 use crate::load_balancer::support::{World, environment};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::PortField;
-use ccm::provider::Reason;
+use ccm::provider::{HealthCheck, Reason, TrafficPolicy};
 
 /// Annotations, whether the environment has an interval, and the check: ours, and profile `hcloud`.
 type Case = (
@@ -70,5 +70,160 @@ fn an_expected_response_set_by_hand_goes() {
         let response = PortField::CheckResponse.of(world.listener());
         assert_eq!(response.as_deref(), Some(after), "{profile:?}");
         assert_eq!(made.len(), usize::from(profile == Profile::CcmFromScratch));
+    }
+}
+
+const DEFAULT: &str = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK";
+
+fn shown(world: &World) -> String {
+    let field = |field: PortField| field.of(world.listener()).unwrap_or("-".into());
+    [
+        PortField::CheckProtocol,
+        PortField::CheckPort,
+        PortField::CheckPath,
+        PortField::CheckStatusCodes,
+    ]
+    .map(field)
+    .join(" ")
+}
+
+/// What describes another check wins; how often is asked holds for both.
+#[test]
+fn kube_proxy_is_asked_unless_another_check_is_described() {
+    const ASKED: &str = "http 10256 /healthz 200";
+    let cluster = TrafficPolicy::Cluster;
+    let local = TrafficPolicy::Local;
+    let on = ("health-check", "kube-proxy");
+    let interval = ("health-check-interval", "5s");
+    let cases: &[(_, &[_], bool, _, usize)] = &[
+        // Policy, annotations, by the environment; the check; how many warnings.
+        (cluster, &[], false, "tcp 30080 - -", 0),
+        (cluster, &[on], false, ASKED, 0),
+        (cluster, &[], true, ASKED, 0),
+        (cluster, &[on], true, ASKED, 0),
+        (cluster, &[on, interval], false, ASKED, 0),
+        (cluster, &[on, ("protocol", "http")], false, ASKED, 0),
+        (
+            cluster,
+            &[("health-check.http", "kube-proxy")],
+            false,
+            ASKED,
+            0,
+        ),
+        (
+            cluster,
+            &[on, ("health-check-port", "8080")],
+            false,
+            "tcp 8080 - -",
+            1,
+        ),
+        (
+            cluster,
+            &[on, ("health-check-protocol", "tcp")],
+            false,
+            "tcp 30080 - -",
+            1,
+        ),
+        (
+            cluster,
+            &[on, ("health-check-protocol.http", "tcp")],
+            false,
+            "tcp 30080 - -",
+            1,
+        ),
+        (
+            cluster,
+            &[("health-check-protocol", "tcp")],
+            true,
+            "tcp 30080 - -",
+            0,
+        ),
+        (
+            cluster,
+            &[("protocol", "http"), ("http-status-codes", "404")],
+            true,
+            "http 30080 / 404",
+            0,
+        ),
+        (
+            cluster,
+            &[("protocol", "http"), ("health-check-http-path", "/up")],
+            true,
+            "http 30080 /up 2??, 3??",
+            0,
+        ),
+        (local, &[], true, "http 32000 /healthz 2??, 3??", 0),
+        (local, &[on], false, "http 32000 /healthz 2??, 3??", 1),
+        (
+            local,
+            &[on, ("health-check-port", "8080")],
+            false,
+            "tcp 8080 - -",
+            1,
+        ),
+    ];
+    for (policy, annotations, by_default, expected, warnings) in cases {
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.service.traffic_policy = *policy;
+        world.service.health_check_node_port = (*policy == local).then_some(32000);
+        let set = || environment(DEFAULT, HealthCheck::KubeProxy);
+        world.defaults.health_check = by_default.then(set);
+        world.set(annotations);
+        let mut findings = world.findings();
+        findings.retain(|one| *one == Reason::AnnotationWithoutEffect);
+        world.settle();
+        let about = format!("{policy:?} {annotations:?} {by_default}");
+        assert_eq!(shown(&world), *expected, "{about}");
+        assert_eq!(findings.len(), *warnings, "{about}");
+    }
+}
+
+/// Upstream leaves path and status codes unchanged: kube-proxy's would make each pod unhealthy.
+#[test]
+fn nothing_of_a_check_of_kube_proxy_stays() {
+    for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
+        let mut world = World::new(profile);
+        world.set(&[("protocol", "http"), ("health-check-interval", "5s")]);
+        world.set(&[("health-check", "kube-proxy")]);
+        world.settle();
+        assert_eq!(shown(&world), "http 10256 /healthz 200", "{profile:?}");
+        world.unset("health-check");
+        world.settle();
+        assert_eq!(shown(&world), "http 30080 / 2??, 3??", "{profile:?}");
+    }
+    // One that was made by hand, with that port in the annotation, is what it was.
+    let mut world = World::new(Profile::Hcloud);
+    world.set(&[
+        ("health-check-protocol", "http"),
+        ("health-check-port", "10256"),
+    ]);
+    world.settle();
+    world.balancer_mut().services[0].set(PortField::CheckPath, "/healthz");
+    assert!(world.plan().changes.is_empty());
+}
+
+/// The daemon may have the setting: a check of kube-proxy that is there stays, and any other one is what it was without.
+#[test]
+fn a_shell_that_may_not_know_the_setting_leaves_a_check_of_kube_proxy() {
+    for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
+        let mut world = World::new(profile);
+        world.defaults.health_check = Some(environment(DEFAULT, HealthCheck::KubeProxy));
+        world.settle();
+        let asked = shown(&world);
+        world.defaults.health_check = None;
+        world.defaults.unknown = vec![DEFAULT.into()];
+        let plan = world.plan();
+        assert!(plan.changes.is_empty(), "{plan:?}");
+        let held = plan.held_back.iter().map(|one| one.source.to_string());
+        assert!(held.clone().count() >= 2 && held.clone().all(|one| one.contains(DEFAULT)));
+        assert_eq!(shown(&world), asked);
+
+        world.set(&[("health-check-protocol", "tcp")]);
+        world.settle();
+        assert_eq!(shown(&world).split(' ').nth(1), Some("30080"));
+        world.unset("health-check-protocol");
+        world.service.ports[0].node_port = Some(31_000);
+        world.settle();
+        assert_eq!(shown(&world).split(' ').nth(1), Some("31000"));
     }
 }

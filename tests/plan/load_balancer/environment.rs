@@ -4,7 +4,7 @@ use crate::load_balancer::support::{NETWORK, PROFILES, World, creation, environm
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::TABLE;
 use ccm::hetzner::load_balancers::{Algorithm, Defaults, PortField};
-use ccm::provider::{Source, TrafficPolicy};
+use ccm::provider::{HealthCheck, Labels, Source, TrafficPolicy};
 use std::collections::BTreeSet;
 
 struct Case {
@@ -66,6 +66,14 @@ const CASES: &[Case] = &[
     Case { variable: "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL",
         set: |d| d.uses_proxyprotocol = env("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", true), unset: |d| d.uses_proxyprotocol = None,
         annotation: ("uses-proxyprotocol", "false"), of: |w| check(w, PortField::ProxyProtocol), effects: ["true", "false", "false", "false"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_LABELS",
+        set: |d| d.labels = env("HCLOUD_LOAD_BALANCERS_LABELS", Labels::parse("team=all,cost=1").unwrap()), unset: |d| d.labels = None,
+        annotation: ("labels", "team=web"), of: |w| format!("{} {}", w.balancer().labels["team"], w.balancer().labels["cost"]),
+        effects: ["all 1", "web 1", "web 1", "web 1"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK",
+        set: |d| d.health_check = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK", HealthCheck::KubeProxy), unset: |d| d.health_check = None,
+        annotation: ("health-check-protocol", "tcp"), of: |w| format!("{} {}", check(w, PortField::CheckProtocol), check(w, PortField::CheckPort)),
+        effects: ["http 10256", "tcp 30080", "tcp 30080", "tcp 30080"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
         set: |d| d.health_check_interval_s = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", 5), unset: |d| d.health_check_interval_s = None,
         annotation: ("health-check-interval", "6s"), of: |w| check(w, PortField::CheckInterval), effects: ["5s", "6s", "15s", "6s"] },

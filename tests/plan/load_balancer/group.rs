@@ -3,14 +3,16 @@
 
 use crate::load_balancer::model::{apply, fresh};
 use crate::load_balancer::random::Random;
-use crate::load_balancer::support::{World, lines, node, port, word, words};
+use crate::load_balancer::support::{World, environment, lines, node, port, word, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
     CREATED, EXTERNAL, GROUP, Listener, LoadBalancer, PORT, PortField, RELEASED, Reference,
     SERVICE_UID, TARGETS_BEFORE, Target,
 };
-use ccm::provider::{Change, LoadBalancerPlan, OfferedNode, Reach, Reason, Service, ServicePort};
+use ccm::provider::{
+    Change, Labels, LoadBalancerPlan, OfferedNode, Reach, Reason, Service, ServicePort,
+};
 use jiff::Timestamp;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -345,6 +347,21 @@ fn the_oldest_that_sets_it_decides_what_the_whole_load_balancer_is() {
         message.contains("type has no effect: Service default/b, which is older, sets \"lb21\""),
         "{message}"
     );
+    let labels = |cluster: &Cluster| cluster.named("front").labels.get("team").cloned();
+    cluster.set("c", "labels", Some("team=c"));
+    cluster.set("c", "deletion-protection", Some("true"));
+    cluster.settle();
+    assert_eq!(
+        labels(&cluster).as_deref(),
+        Some("c"),
+        "no older one sets it"
+    );
+    assert!(cluster.named("front").protection.delete);
+    cluster.set("b", "labels", Some("team=b"));
+    cluster.set("b", "deletion-protection", Some("false"));
+    cluster.settle();
+    assert_eq!(labels(&cluster).as_deref(), Some("b"));
+    assert!(!cluster.named("front").protection.delete);
     // One that can't be read changes nothing of the whole, and keeps nobody's ports from being served.
     cluster.set("b", "type", Some("lb2l"));
     cluster.set("b", "algorithm-type", Some("least"));
@@ -551,7 +568,12 @@ fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_wa
                 ("type", "lb11"),
                 ("name", "other"),
                 ("algorithm-type", "least_connections"),
+                ("labels", "team=web"),
+                ("deletion-protection", "true"),
             ];
+            let labels = Labels::parse("cost=42").unwrap();
+            cluster.world.defaults.labels =
+                Some(environment("HCLOUD_LOAD_BALANCERS_LABELS", labels));
             cluster.add("a", 3, &[80], &own);
             if !is_it {
                 let obstacle = cluster.plan("a").obstacle.expect("not allowed").message;
@@ -570,7 +592,7 @@ fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_wa
             let without = reasons(&plan)
                 .into_iter()
                 .filter(|one| *one == Reason::AnnotationWithoutEffect);
-            assert_eq!(without.count(), 3);
+            assert_eq!(without.count(), 5);
             let made = cluster.settle();
             assert_eq!(made.len(), 4, "labels, a port, two targets: {made:#?}");
             assert_eq!(cluster.ports("edge-lb"), owned(&[(80, "a"), (6443, "")]));

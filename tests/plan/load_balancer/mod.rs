@@ -9,6 +9,7 @@ mod dedicated;
 mod environment;
 mod finding;
 mod group;
+mod labels;
 mod limits;
 mod model;
 mod names;

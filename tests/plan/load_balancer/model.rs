@@ -233,6 +233,7 @@ fn changed(balancer: &mut LoadBalancer, word: &str, request: &Value) {
             balancer.load_balancer_type = types.find(|one| one.name == kind).unwrap();
         }
         "change_algorithm" => balancer.algorithm = algorithm(request),
+        "change_protection" => balancer.protection.delete = request["delete"].as_bool().unwrap(),
         "change_dns_ptr" => {
             let name = Some(text(&request["dns_ptr"]));
             match request["ip"].as_str().unwrap().parse().unwrap() {

@@ -32,6 +32,8 @@ const VALUES: &[(&str, &[&str])] = &[
     ("private-subnet-ip-range", &["10.0.0.0/24"]),
     ("ipv4-rdns", &["a.example", "static.example"]),
     ("ipv6-rdns", &["a.example"]),
+    ("deletion-protection", &["true", "false"]),
+    ("labels", &["team=web", "team=shop,cost=42"]),
     ("node-selector", &["even=yes", "even!=yes"]),
     ("protocol", &["tcp", "http", "https"]),
     ("protocol.p2", &["tcp", "http"]),
@@ -56,6 +58,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("http-managed-certificate-acme-staging", &["true", "false"]),
     ("public-net-ipv4", &["kept", "41"]),
     ("public-net-ipv6", &["kept6"]),
+    ("health-check", &["kube-proxy"]),
     ("health-check-protocol", &["tcp", "http", "https"]),
     ("health-check-port", &["8080"]),
     ("health-check-interval", &["5s", "15s"]),
@@ -111,6 +114,7 @@ fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
     one.algorithm = AlgorithmOf {
         kind: *random.pick(&[Algorithm::RoundRobin, Algorithm::LeastConnections]),
     };
+    one.protection.delete = random.percent(30);
     if random.percent(60) {
         one.private_net = vec![PrivateNet {
             network: *random.pick(&[NETWORK, NETWORK, 11]),
@@ -265,6 +269,7 @@ fn differences(from: &LoadBalancer, to: &LoadBalancer) -> usize {
     usize::from(from.name != to.name || from.labels != to.labels)
         + usize::from(from.load_balancer_type != to.load_balancer_type)
         + usize::from(from.algorithm != to.algorithm)
+        + usize::from(from.protection != to.protection)
         + usize::from(from.public_net.ipv4 != to.public_net.ipv4)
         + usize::from(from.public_net.ipv6 != to.public_net.ipv6)
         + usize::from(from.public_net.enabled != to.public_net.enabled)

@@ -128,6 +128,7 @@ fn people_read_nodes_and_their_health() {
         status: "unhealthy".into(),
         detail: Some("layer4_timeout".into()),
         http_status: None,
+        is_of_kube_proxy: false,
         cause: None,
     };
     assert_eq!(balancer.targets[1].health, [expected]);

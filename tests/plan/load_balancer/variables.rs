@@ -49,10 +49,12 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ("PRIVATE_SUBNET_IP_RANGE", "10.0.1.0/24", "10.0.1.0", "use an IP range"),
     ("DISABLE_IPV6", "TRUE", "off", "use true or false"),
     ("USES_PROXYPROTOCOL", "True", "off", "use true or false"),
+    ("HEALTH_CHECK", "kube-proxy", "kubelet", "use kube-proxy"),
     ("HEALTH_CHECK_INTERVAL", "5s", "15", "a duration needs a unit"),
     ("HEALTH_CHECK_TIMEOUT", "1m", "1500ms", "use whole seconds"),
     ("HEALTH_CHECK_RETRIES", "5", "0", "use a whole number from 1"),
     ("HEALTH_CHECK_NODE_PORT", "F", "off", "use true or false"),
+    ("LABELS", "team=web,cost=42", "hcloud-ccm/service-uid=1", "are reserved"),
     ("PRIMARY_IP_SELECTOR", "use=services,!reserved", "use in services", "no name of a label"),
 ];
 

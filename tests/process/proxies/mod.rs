@@ -219,7 +219,7 @@ fn a_variable_that_names_no_proxy_ends_everything_at_once() {
         (
             "SSL_CERT_FILE",
             "/dev/null",
-            "SSL_CERT_FILE: /dev/null: the file holds no PEM certificate",
+            "SSL_CERT_FILE: /dev/null: holds no PEM certificate",
         ),
         (
             "SSL_CERT_FILE",

@@ -3,7 +3,7 @@
 use super::common::{ccm, env, with};
 use super::proxy::{self, Answers, Proxy, Speaks};
 use super::{ESCAPED, PASSWORD, USER, client, kubeconfig};
-use ccm::http::{self, Proxies, Roots, SecretSource, Tls, parse_authorities};
+use ccm::http::{self, Authorities, Proxies, Roots, SecretSource, Tls};
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
 
@@ -22,7 +22,9 @@ fn a_proxy_may_want_tls_itself() {
         let client = client(sandbox.kubernetes_url(), tls, proxies, token);
         client.get::<Value>("/version").map(|reply| reply.value)
     };
-    let authorities = parse_authorities(authority.certificate_pem().as_bytes()).unwrap();
+    let authorities = Authorities::parse(authority.certificate_pem().as_bytes())
+        .unwrap()
+        .certificates;
     let version = ask(Tls {
         more_authorities: authorities.clone(),
         ..Tls::default()

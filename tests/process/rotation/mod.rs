@@ -372,11 +372,9 @@ fn the_authority_of_the_server() {
     world.works("two");
     // Damaged, and then the new one alone.
     world.write("ca.crt", "-----BEGIN CERTIFICATE-----\n");
-    world
-        .daemon
-        .as_ref()
-        .unwrap()
-        .logs("ca.crt: holds damaged PEM; copy it anew; what was read before stays in use");
+    world.daemon.as_ref().unwrap().logs(
+        "ca.crt: holds damaged certificates alone; copy it anew; what was read before stays in use",
+    );
     world.does_work("three");
     world.write("ca.crt", new.certificate_pem());
     let third = Authority::new("third").unwrap();

@@ -114,11 +114,11 @@ fn a_plugin_that_hangs_leaves_nothing_behind() {
     wait_until("a second run", || children().len() >= 2);
     let early = state();
     wait_until("a fourth run", || children().len() >= 4);
-    let late = state();
-    assert!(
-        late.0 <= early.0 + 2 && late.1 <= early.1 + 1,
-        "descriptors and threads: {early:?}, then {late:?}"
-    );
+    // For a moment requests may have more.
+    wait_until("as few descriptors and threads as before", || {
+        let (descriptors, threads) = state();
+        descriptors <= early.0 + 2 && threads <= early.1 + 1
+    });
     for child in &children()[..3] {
         let status = format!("/proc/{child}/status");
         let is_gone =

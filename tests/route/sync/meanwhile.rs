@@ -176,9 +176,9 @@ fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
     );
 }
 
-/// Nobody reaches the pods meanwhile: this does not wait for the next pass.
+/// Whatever of it was made.
 #[test]
-fn a_replacement_that_was_cut_in_two_is_ended_at_once() {
+fn a_replacement_that_was_cut_in_two_is_ended_by_the_next_sync() {
     for path in [ADD, DELETE] {
         let world = World::settled(2);
         world
@@ -188,14 +188,16 @@ fn a_replacement_that_was_cut_in_two_is_ended_at_once() {
         let away = Effect::hetzner_error(503, "maintenance", "try again");
         world.sandbox.faults().add(hetzner(away, path).times(1));
         let ran = common::ccm(&world.env, &["route", "sync", CIDR]);
+        assert_eq!(ran.code, 1, "{path}: {ran:?}");
+        let ran = common::ccm(&world.env, &["route", "sync", CIDR]);
         assert_eq!(ran.code, 0, "{path}: {ran:?}");
         assert_eq!(world.routes(), world.wanted());
     }
 }
 
-/// And when it can't be ended at once it is tried again as any failure is, and not as late as a pass comes.
+/// Nothing reaches the pods meanwhile: it is tried again as any failure is, and not as late as a pass comes.
 #[test]
-fn a_replacement_that_stays_cut_in_two_does_not_wait_for_its_period() {
+fn a_replacement_that_was_cut_in_two_does_not_wait_for_its_period() {
     let world = World::settled(2);
     let place = Place::new(&world.sandbox);
     let apis = place.world(&place.token, None);
@@ -205,11 +207,9 @@ fn a_replacement_that_stays_cut_in_two_does_not_wait_for_its_period() {
         .cloud()
         .set_route(world.network(), "10.244.1.0/24", NOBODY);
     let away = Effect::hetzner_error(503, "maintenance", "try again");
-    let rule = world.sandbox.faults().add(hetzner(away, ADD));
+    world.sandbox.faults().add(hetzner(away, ADD));
     let report = routes.tick(&apis, &Selection::Due);
     assert!(report.outage.is_some());
-    let tries = world.sandbox.faults().hits(rule);
-    assert!((2..=6).contains(&tries), "{tries} tries in one pass");
     world.sandbox.faults().clear();
     let begun = Instant::now();
     while world.routes() != world.wanted() {

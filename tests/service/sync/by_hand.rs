@@ -42,6 +42,7 @@ const CASES: &[(&str, Wanted, Edit)] = &[
     ("a target less", Always, |one| { one["targets"].as_array_mut().unwrap().pop(); }),
     ("no target", Always, |one| one["targets"] = json!([])),
     ("public interface", Never, |one| one["public_net"]["enabled"] = json!(false)),
+    ("deletion protection", Never, |one| one["protection"]["delete"] = json!(true)),
     ("a label of theirs", Never, |one| one["labels"]["team"] = json!("a")),
 ];
 
@@ -128,6 +129,7 @@ fn shape(balancer: &Value) -> Value {
         "name",
         "labels",
         "algorithm",
+        "protection",
         "public_net",
         "private_net",
         "services",

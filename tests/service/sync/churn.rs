@@ -225,28 +225,69 @@ fn an_excluded_node_leaves_and_comes_back() {
     }
 }
 
+/// Its health check ends its traffic (KEP-3836); removed from the targets it would lose its connections.
 #[test]
-fn a_node_that_the_autoscaler_will_remove_drains_and_leaves_with_the_next_sync() {
+fn a_node_that_the_autoscaler_will_remove_is_a_target_until_it_is_deleted() {
     let world = World::new(2);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let uid = world.create("web", &[], &[80]);
     world.up("web");
     world.ticks(1);
+    let both = targets(&world.of_uid(&uid).unwrap());
     let mark = world.mark();
-    world.sandbox.cluster().edit("nodes", None, "worker-2", |node| {
+    let cluster = world.sandbox.cluster();
+    cluster.edit("nodes", None, "worker-2", |node| {
         node["spec"]["taints"] =
             json!([{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]);
     });
     world.ticks(4);
     assert_eq!(world.writes(mark), Vec::<String>::new());
     world.annotate("web", "algorithm-type", Some("least_connections"));
-    wait_until("one target", || {
-        targets(&world.of_uid(&uid).unwrap()).len() == 1
+    wait_until("the new algorithm", || {
+        world.of_uid(&uid).unwrap()["algorithm"]["type"] == "least_connections"
     });
+    world.ticks(2);
+    assert_eq!(world.cloud_writes(mark).len(), 1);
+    assert_eq!(targets(&world.of_uid(&uid).unwrap()), both);
+    let other = world.create("other", &[], &[80]);
+    world.up("other");
+    assert_eq!(targets(&world.of_uid(&other).unwrap()), both);
+    assert!(cluster.delete("nodes", None, "worker-2"));
+    wait_until("one target", || {
+        targets(&world.of_uid(&uid).unwrap()) == [server_of(&world, "worker-1")]
+    });
+}
+
+/// By the annotation, then by the setting, which asks for the same: no write. What describes another check stays.
+#[test]
+fn kube_proxy_is_asked_where_annotation_or_setting_says_so() {
+    let mut world = World::new(2);
+    let uid = world.create("web", &[("health-check", "kube-proxy")], &[80, 443]);
+    let own = world.create("own", &[("health-check-port", "8080")], &[80]);
+    world.settle(&[]);
+    let check = |world: &World, uid: &str| {
+        let check = &world.of_uid(uid).unwrap()["services"][0]["health_check"];
+        let http = &check["http"];
+        (
+            check["port"].clone(),
+            json!([check["protocol"], http["path"], http["status_codes"]]),
+        )
+    };
+    let asked = (json!(10256), json!(["http", "/healthz", ["200"]]));
+    assert_eq!(check(&world, &uid), asked);
+    world.annotate("web", "health-check", None);
+    let setting = ("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK", "kube-proxy");
+    world.env = common::with(world.env.clone(), &[setting]);
+    let mark = world.mark();
+    world.settle(&[]);
+    assert_eq!(world.writes(mark), Vec::<String>::new());
+    assert_eq!(check(&world, &uid), asked);
     assert_eq!(
-        targets(&world.of_uid(&uid).unwrap()),
-        [server_of(&world, "worker-1")]
+        check(&world, &own),
+        (json!(8080), json!(["tcp", null, null]))
     );
+    let inspect = common::ccm(&world.env, &["lb", "inspect", "web"]).stdout;
+    assert!(inspect.contains(setting.0), "{inspect}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod floods;
 mod kept;
 mod kept_targets;
 mod killed;
+mod labels;
 mod life;
 mod management;
 mod one_name;

@@ -1,12 +1,12 @@
 //! From a connection to a proxy to one through it: `CONNECT` of HTTP, or SOCKS 5.
 
-use super::super::auth::USER_AGENT;
-use super::super::error::{Kind, describe_io, describe_transport};
-use super::super::tls::{Encrypt, bare_host, certificate_name};
-use super::address::{Login, PROXY_URL, Protocol, Proxy, authority};
+use super::auth::USER_AGENT;
+use super::error::{Kind, describe_io, describe_transport};
+use super::proxy::{Login, PROXY_URL, Protocol, Tunnel, authority};
+use super::tls::{bare_host, certificate_name};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use ureq::Timeout;
@@ -27,16 +27,6 @@ const IPV6: u8 = 4;
 /// Of an answer's head; a login page's cookies fit in.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// What a tunnel through one proxy needs.
-#[derive(Debug)]
-pub(in crate::http) struct Tunnel {
-    pub(super) proxy: Proxy,
-    /// The variable or field that named it.
-    pub(super) named_by: &'static str,
-    /// For a proxy that is reached over TLS.
-    pub(super) tls: Option<Encrypt>,
-}
-
 /// A tunnel that is being opened.
 struct Opening<'a, S> {
     stream: &'a mut S,
@@ -48,7 +38,7 @@ struct Opening<'a, S> {
 }
 
 /// Connects to the proxy, and has it connect to the host of the URL that is called.
-pub(in crate::http) fn open(
+pub(super) fn open(
     tunnel: &Tunnel,
     details: &ConnectionDetails,
     connect: impl Fn(&Uri) -> Result<Box<dyn Transport>, ureq::Error>,
@@ -61,9 +51,12 @@ pub(in crate::http) fn open(
     };
     let transport = tunnel
         .proxy_itself(details, connect, timeout)
-        .map_err(|error| tunnel.failed(unreached(&error)))?;
+        .map_err(|error| tunnel.failed(describe_transport(&error, Duration::ZERO)))?;
     let mut stream = TransportAdapter::new(transport, details.current_time.clone());
-    stream.set_timeout(timeout);
+    stream.set_timeout(NextTimeout {
+        reason: Timeout::RecvResponse,
+        ..timeout
+    });
     let default_port = if details.needs_tls() { 443 } else { 80 };
     let mut opening = Opening {
         stream: &mut stream,
@@ -106,38 +99,12 @@ impl Tunnel {
         let in_full = |why| format!("the proxy {} ({}): {why}", self.proxy, self.named_by);
         ureq::Error::Other(Box::new(match kind {
             Kind::Request(why) => Kind::Request(in_full(why)),
-            Kind::TimedOut(_) => Kind::Unreachable(in_full("no answer that can be read".into())),
+            Kind::TimedOut(_) => {
+                let why = "no answer in time; is it a proxy, and is it of this kind?";
+                Kind::Unreachable(in_full(why.into()))
+            }
             kind => Kind::Unreachable(in_full(kind.to_string())),
         }))
-    }
-}
-
-/// Why there is no connection to the proxy.
-fn unreached(error: &ureq::Error) -> Kind {
-    const HINT: &str = "is it running, and is this its address?";
-    match error {
-        ureq::Error::Timeout(_) => Kind::Unreachable(format!("no connection in time; {HINT}")),
-        ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            Kind::Unreachable(format!("connection refused; {HINT}"))
-        }
-        other => describe_transport(other, Duration::ZERO),
-    }
-}
-
-/// Why there is no answer of the proxy.
-fn unanswered(error: io::Error) -> Kind {
-    const HINT: &str = "is it a proxy, and is it of this kind?";
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-    match (inner, error.kind()) {
-        (Some(ureq::Error::Timeout(_)), _) => {
-            Kind::Unreachable(format!("no answer in time; {HINT}"))
-        }
-        (_, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
-            Kind::Unreachable(format!(
-                "it closed the connection without an answer; {HINT}"
-            ))
-        }
-        _ => describe_io(&error, Duration::ZERO),
     }
 }
 
@@ -281,12 +248,14 @@ impl<S: Read + Write> Opening<'_, S> {
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), Kind> {
         let sent = self.stream.write_all(bytes);
-        sent.and_then(|()| self.stream.flush()).map_err(unanswered)
+        sent.and_then(|()| self.stream.flush())
+            .map_err(|error| describe_io(&error, Duration::ZERO))
     }
 
     fn receive<const N: usize>(&mut self) -> Result<[u8; N], Kind> {
         let mut bytes = [0; N];
-        self.stream.read_exact(&mut bytes).map_err(unanswered)?;
+        let read = self.stream.read_exact(&mut bytes);
+        read.map_err(|error| describe_io(&error, Duration::ZERO))?;
         Ok(bytes)
     }
 }

@@ -1,0 +1,509 @@
+//! Which calls use a proxy, and through which: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, as Go programs read
+//! them (golang.org/x/net/http/httpproxy), or a kubeconfig's `proxy-url`.
+//!
+//! The tunnels are our own: ureq's SOCKS connector opens its own sockets, on which our deadline has no effect, its
+//! `NO_PROXY` knows no CIDRs, and what remains of `CONNECT` is a request of five lines.
+
+use super::secret::Secret;
+use super::tls::{Encrypt, Tls, bare_host};
+use crate::text::host_and_port;
+use ipnet::IpNet;
+use percent_encoding::percent_decode_str;
+use std::fmt;
+use std::net::IpAddr;
+use ureq::http::Uri;
+
+/// What decides whether a client's calls go through a proxy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Proxies {
+    /// None, whatever the environment says.
+    #[default]
+    Never,
+    /// This one, whatever the environment says: a kubeconfig's `proxy-url`.
+    Only(Proxy),
+    /// What the environment says of the address called.
+    ByEnvironment(Environment),
+}
+
+impl Proxies {
+    /// The way to the host of a base URL; none: directly. `tls` says whom to trust, should the proxy want TLS.
+    pub(super) fn tunnel(&self, base: &str, tls: &Tls) -> Option<Tunnel> {
+        let (proxy, named_by) = match self {
+            Proxies::Never => return None,
+            Proxies::Only(proxy) => (proxy, PROXY_URL),
+            // An address that can't be read: the call itself will say so.
+            Proxies::ByEnvironment(environment) => environment.proxy_for(&base.parse().ok()?)?,
+        };
+        Some(Tunnel {
+            proxy: proxy.clone(),
+            named_by,
+            tls: (proxy.protocol == Protocol::Https).then(|| {
+                // A proxy is not the API: its certificate is signed by a public authority, and our credentials for the
+                // API are not for it.
+                let tls = Tls {
+                    more_authorities: tls.more_authorities.clone(),
+                    ..Tls::default()
+                };
+                Encrypt::new(&tls)
+            }),
+        })
+    }
+}
+
+/// What the environment says about proxies, read once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// Each with the variable that names it.
+    https: Option<(Proxy, &'static str)>,
+    http: Option<(Proxy, &'static str)>,
+    no_proxy: NoProxy,
+}
+
+impl Environment {
+    /// `variable` answers the value of an environment variable. The error names the variable and
+    /// repeats nothing of its value. (Go uses no proxy then, and says nothing.)
+    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Environment, String> {
+        let first = |names: [&'static str; 2]| {
+            names.into_iter().find_map(|name| {
+                let value = variable(name).filter(|value| !value.is_empty())?;
+                Some((name, value))
+            })
+        };
+        let proxy = |names| match first(names) {
+            None => Ok(None),
+            Some((variable, value)) => match Proxy::parse(&value) {
+                Ok(proxy) => Ok(Some((proxy, variable))),
+                Err(why) => Err(format!("{variable}: {why}")),
+            },
+        };
+        let no_proxy = first(["NO_PROXY", "no_proxy"]);
+        Ok(Environment {
+            https: proxy(["HTTPS_PROXY", "https_proxy"])?,
+            http: proxy(["HTTP_PROXY", "http_proxy"])?,
+            no_proxy: no_proxy.map_or_else(NoProxy::default, |(_, value)| NoProxy::parse(&value)),
+        })
+    }
+
+    /// The proxy on the way to a URL, and who named it; none: no proxy.
+    fn proxy_for(&self, uri: &Uri) -> Option<(&Proxy, &'static str)> {
+        let (named, default_port) = match uri.scheme_str() == Some("https") {
+            true => (&self.https, 443),
+            false => (&self.http, 80),
+        };
+        let (proxy, variable) = named.as_ref()?;
+        let port = uri.port_u16().unwrap_or(default_port);
+        let is_covered = self.no_proxy.covers(bare_host(uri), port);
+        (!is_covered).then_some((proxy, *variable))
+    }
+}
+
+/// What a tunnel through one proxy needs.
+#[derive(Debug)]
+pub(super) struct Tunnel {
+    pub(super) proxy: Proxy,
+    /// The variable or field that named it.
+    pub(super) named_by: &'static str,
+    /// For a proxy that is reached over TLS.
+    pub(super) tls: Option<Encrypt>,
+}
+
+/// The field of a kubeconfig that names a proxy.
+pub(super) const PROXY_URL: &str = "proxy-url";
+
+/// Go's own order of trying: a URL first, and `host:port` is an HTTP proxy.
+const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed";
+
+/// A proxy, with the login it wants. Shown without the login.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Proxy {
+    pub protocol: Protocol,
+    /// A name, an IPv4 address, or an IPv6 address without brackets.
+    pub host: String,
+    pub port: u16,
+    pub(super) login: Option<Login>,
+}
+
+/// The protocol that a proxy is used with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// `CONNECT` of HTTP.
+    Http,
+    /// `CONNECT` of HTTP, over TLS.
+    Https,
+    /// SOCKS 5 (RFC 1928). The proxy resolves names, whether it is written `socks5` or `socks5h`: so does Go.
+    Socks5,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: Secret,
+}
+
+impl Proxy {
+    /// `scheme://[user[:password]@]host[:port]`; without a scheme it is an HTTP proxy. The error
+    /// repeats nothing of what was given: there may be a password in it.
+    pub fn parse(text: &str) -> Result<Proxy, String> {
+        let text = text.trim();
+        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+        let protocol = match scheme.to_ascii_lowercase().as_str() {
+            "http" => Protocol::Http,
+            "https" => Protocol::Https,
+            "socks5" | "socks5h" => Protocol::Socks5,
+            _ => {
+                return Err(format!(
+                    "its scheme is none of http, https, socks5 and socks5h; {FORMS}"
+                ));
+            }
+        };
+        // A path says nothing about a proxy; Go does not read it either.
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        // What is not escaped in a password may be cut in two by that.
+        if rest.len() > authority.len() && rest[authority.len()..].contains('@') {
+            return Err(format!(
+                "a user name or password with one of / ? # in it is written with %2F, %3F, %23; {FORMS}"
+            ));
+        }
+        let (login, address) = match authority.rsplit_once('@') {
+            Some((login, address)) => (Some(Login::parse(login)), address),
+            None => (None, authority),
+        };
+        let (host, port) = host_and_port(address).map_err(|why| format!("{why}; {FORMS}"))?;
+        Ok(Proxy {
+            protocol,
+            host: host.to_ascii_lowercase(),
+            port: port.unwrap_or(protocol.scheme_and_port().1),
+            login,
+        })
+    }
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, _) = self.protocol.scheme_and_port();
+        write!(f, "{scheme}://{}", authority(&self.host, self.port))
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Protocol {
+    /// With the port where none is written.
+    fn scheme_and_port(self) -> (&'static str, u16) {
+        match self {
+            Protocol::Http => ("http", 80),
+            Protocol::Https => ("https", 443),
+            Protocol::Socks5 => ("socks5", 1080),
+        }
+    }
+}
+
+impl Login {
+    /// A `%` that begins no escape is itself.
+    fn parse(text: &str) -> Login {
+        let (user, password) = text.split_once(':').unwrap_or((text, ""));
+        let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        Login {
+            user: decode(user),
+            password: Secret::exactly(decode(password)),
+        }
+    }
+}
+
+/// `host:port`, an IPv6 address in brackets.
+pub(super) fn authority(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
+/// Entries separated by commas, in the forms that Go takes, each with its port; none: every port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NoProxy(Vec<(Hosts, Option<u16>)>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Hosts {
+    /// `*`
+    All,
+    /// `10.0.0.0/8`, and `10.0.0.1` as a range of one address.
+    Range(IpNet),
+    /// `.example.com` and `*.example.com`, with a dot in front.
+    Below(String),
+    /// `example.com`: itself too.
+    Domain(String),
+}
+
+impl NoProxy {
+    /// What is none of the forms means no host, as in Go.
+    pub(super) fn parse(text: &str) -> NoProxy {
+        NoProxy(text.split(',').filter_map(Hosts::parse).collect())
+    }
+
+    /// A host's name or its address without brackets. This machine itself is always covered.
+    pub(super) fn covers(&self, host: &str, port: u16) -> bool {
+        let host = host.to_ascii_lowercase();
+        let ip = host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());
+        if host == "localhost" || ip.is_some_and(|ip| ip.is_loopback()) {
+            return true;
+        }
+        let mut entries = self.0.iter();
+        entries.any(|(hosts, own)| own.is_none_or(|own| own == port) && hosts.covers(&host, ip))
+    }
+}
+
+impl Hosts {
+    fn parse(text: &str) -> Option<(Hosts, Option<u16>)> {
+        let text = text.trim().to_ascii_lowercase();
+        if text == "*" {
+            return Some((Hosts::All, None));
+        }
+        let range = text.parse::<IpNet>().ok();
+        let address = |text: &str| {
+            text.parse::<IpAddr>()
+                .ok()
+                .map(|ip| IpNet::from(ip.to_canonical()))
+        };
+        if let Some(range) = range.or_else(|| address(&text)) {
+            return Some((Hosts::Range(range), None));
+        }
+        let without_star = text.strip_prefix('*').filter(|rest| rest.starts_with('.'));
+        let (host, port) = host_and_port(without_star.unwrap_or(&text)).ok()?;
+        let hosts = match address(host) {
+            Some(range) => Hosts::Range(range),
+            None if host.starts_with('.') => Hosts::Below(host.to_owned()),
+            None => Hosts::Domain(host.to_owned()),
+        };
+        Some((hosts, port))
+    }
+
+    fn covers(&self, host: &str, ip: Option<IpAddr>) -> bool {
+        match (self, ip) {
+            (Hosts::All, _) => true,
+            (Hosts::Range(range), _) => ip.is_some_and(|ip| range.contains(&ip)),
+            (_, Some(_)) => false,
+            (Hosts::Below(suffix), None) => host.ends_with(suffix),
+            (Hosts::Domain(domain), None) => {
+                let rest = host.strip_suffix(domain);
+                rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn chosen(variables: &[(&str, &str)], url: &str) -> Result<Option<String>, String> {
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(other, _)| *other == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let environment = Environment::read(variable)?;
+        let chosen = environment.proxy_for(&url.parse().unwrap());
+        Ok(chosen.map(|(proxy, variable)| format!("{variable}={proxy}")))
+    }
+
+    /// Variables, URL, and which proxy it uses.
+    #[test]
+    fn the_scheme_of_the_url_chooses_the_variable() {
+        let (http, https) = (("HTTP_PROXY", "cache:3128"), ("HTTPS_PROXY", "gate:3128"));
+        let lower = ("https_proxy", "lower:3128");
+        let (via_http, via_https) = (
+            "HTTP_PROXY=http://cache:3128",
+            "HTTPS_PROXY=http://gate:3128",
+        );
+        type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, Option<&'a str>);
+        let cases: &[Case] = &[
+            (&[], "https://api.hetzner.cloud/v1", None),
+            (&[http], "https://api.hetzner.cloud/v1", None),
+            (&[https], "http://10.0.0.1", None),
+            (
+                &[http, https],
+                "https://api.hetzner.cloud/v1",
+                Some(via_https),
+            ),
+            (&[http, https], "http://10.0.0.1", Some(via_http)),
+            (&[https, lower], "https://host", Some(via_https)),
+            (
+                &[("HTTPS_PROXY", ""), lower],
+                "https://host",
+                Some("https_proxy=http://lower:3128"),
+            ),
+            (&[https, ("NO_PROXY", "host")], "https://host", None),
+            (&[https, ("no_proxy", "host")], "https://host", None),
+            (
+                &[https, ("NO_PROXY", "other"), ("no_proxy", "host")],
+                "https://host",
+                Some(via_https),
+            ),
+            (&[https, ("NO_PROXY", "host:443")], "https://host", None),
+            (
+                &[https, ("NO_PROXY", "host:443")],
+                "https://host:6443",
+                Some(via_https),
+            ),
+            (&[http, ("NO_PROXY", "host:80")], "http://host", None),
+            (&[https, ("NO_PROXY", "*")], "https://host", None),
+            (&[https], "https://localhost:6443", None),
+            (&[https], "https://127.0.0.1:6443", None),
+            (&[https], "https://[::1]:6443", None),
+        ];
+        for (variables, url, expected) in cases {
+            let found = chosen(variables, url).unwrap();
+            assert_eq!(found.as_deref(), *expected, "{variables:?} {url}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_said_by_name() {
+        for variable in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
+            let why = chosen(&[(variable, "ftp://u:hunter2@p")], "https://host").unwrap_err();
+            assert!(
+                why.starts_with(&format!("{variable}: its scheme is none of")),
+                "{why}"
+            );
+            assert!(!why.contains("hunter2"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_as_go_takes_it() {
+        for (text, shown, login) in [
+            ("http://proxy:3128", "http://proxy:3128", None),
+            (
+                "proxy.example.com:3128",
+                "http://proxy.example.com:3128",
+                None,
+            ),
+            ("proxy", "http://proxy:80", None),
+            ("10.0.0.1:8080", "http://10.0.0.1:8080", None),
+            ("https://proxy/", "https://proxy:443", None),
+            ("HTTP://Proxy:3128/path", "http://proxy:3128", None),
+            ("http://proxy:", "http://proxy:80", None),
+            ("socks5://[fd00::1]", "socks5://[fd00::1]:1080", None),
+            ("socks5h://proxy:1081", "socks5://proxy:1081", None),
+            (
+                " http://u:p@proxy:3128 ",
+                "http://proxy:3128",
+                Some(("u", "p")),
+            ),
+            ("u:p@proxy:3128", "http://proxy:3128", Some(("u", "p"))),
+            (
+                "http://u%40x:p%3a%2F@proxy",
+                "http://proxy:80",
+                Some(("u@x", "p:/")),
+            ),
+            (
+                "http://u:a:b@c@proxy",
+                "http://proxy:80",
+                Some(("u", "a:b@c")),
+            ),
+            ("http://token@proxy", "http://proxy:80", Some(("token", ""))),
+            ("http://u:a%@proxy", "http://proxy:80", Some(("u", "a%"))),
+            (
+                "http://u:a%+1@proxy",
+                "http://proxy:80",
+                Some(("u", "a%+1")),
+            ),
+        ] {
+            let proxy = Proxy::parse(text).unwrap();
+            assert_eq!(proxy.to_string(), shown, "{text}");
+            assert_eq!(format!("{proxy:?}"), shown, "{text}");
+            let found = proxy.login.as_ref();
+            let found = found.map(|login| (login.user.as_str(), login.password.expose()));
+            assert_eq!(found, login, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_password() {
+        for (text, expected) in [
+            ("", "the host is missing"),
+            ("http://", "the host is missing"),
+            ("http://user:hunter2@", "the host is missing"),
+            ("http://user:hunter2@ho st", "the host has characters"),
+            (
+                "http://user:hunter2@host:99999",
+                "the port is a number from 1 to 65535",
+            ),
+            (
+                "http://user:hunter2@host:0",
+                "the port is a number from 1 to 65535",
+            ),
+            ("http://[::1]3128", "the port is a number from 1 to 65535"),
+            ("http://[::g]:3128", "what is in [ ] is no IPv6 address"),
+            (
+                "ftp://user:hunter2@host",
+                "its scheme is none of http, https, socks5 and socks5h",
+            ),
+            ("socks4://host", "its scheme is none of"),
+            ("http://user:hunter2/3@host", "with one of / ? # in it"),
+        ] {
+            let why = Proxy::parse(text).unwrap_err();
+            assert!(why.contains(expected), "{text}: {why}");
+            assert!(!why.contains("hunter2"), "{why}");
+        }
+    }
+
+    const LIST: &str = "foobar.com, .barbaz.net, *.wildcard.io, 192.168.1.1, 192.168.1.2:81, 192.168.1.3:80, \
+                        10.0.0.0/30, 2001:db8::52:0:1, [2001:db8::52:0:2]:443, [2001:db8::52:0:3]:80, \
+                        2002:db8:a::45/64, with-port.org:8080, ,:80,[broken";
+
+    /// Host, port, and whether it is reached without a proxy: Go's own rules, each once.
+    #[test]
+    fn no_proxy_means_what_it_means_to_go() {
+        let cases = [
+            ("localhost", 80, true),
+            ("127.0.0.1", 80, true),
+            ("127.0.0.2", 80, true),
+            ("::1", 80, true),
+            ("::ffff:127.0.0.1", 80, true),
+            ("::2", 80, false),
+            ("192.168.1.1", 80, true),
+            ("192.168.1.1", 6443, true),
+            ("192.168.1.2", 80, false),
+            ("192.168.1.2", 81, true),
+            ("192.168.1.3", 80, true),
+            ("192.168.1.4", 80, false),
+            ("10.0.0.2", 80, true),
+            ("10.0.0.4", 80, false),
+            ("2001:db8::52:0:1", 80, true),
+            ("2001:db8::52:0:2", 80, false),
+            ("2001:db8::52:0:2", 443, true),
+            ("2001:db8::52:0:3", 80, true),
+            ("2002:db8:a::123", 80, true),
+            ("fe80::424b:c8be:1643:a1b6", 80, false),
+            ("barbaz.net", 80, false),
+            ("www.barbaz.net", 80, true),
+            ("foobar.com", 80, true),
+            ("FooBar.com", 80, true),
+            ("www.foobar.com", 80, true),
+            ("foofoobar.com", 80, false),
+            ("baz.com", 80, false),
+            ("localhost.net", 80, false),
+            ("local.localhost", 80, false),
+            ("barbarbaz.net", 80, false),
+            ("wildcard.io", 80, false),
+            ("nested.wildcard.io", 80, true),
+            ("awildcard.io", 80, false),
+            ("with-port.org", 8080, true),
+            ("a.with-port.org", 8080, true),
+            ("with-port.org", 80, false),
+        ];
+        let bypass = NoProxy::parse(LIST);
+        for (host, port, expected) in cases {
+            assert_eq!(bypass.covers(host, port), expected, "{host}:{port}");
+        }
+        // An address is no domain, and a star covers everything.
+        assert!(!NoProxy::parse("1.1, .1").covers("10.0.1.1", 80));
+        assert!(NoProxy::parse("example.com, *").covers("10.0.1.1", 80));
+        assert!(!NoProxy::parse("").covers("10.0.1.1", 80));
+    }
+}

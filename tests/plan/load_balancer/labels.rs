@@ -1,0 +1,84 @@
+//! Labels that users ask for, and protection against deletion: on whose load balancer, and within which limits.
+
+use crate::load_balancer::support::{PROFILES, World, creation, lines, words};
+use ccm::hetzner::Profile;
+use ccm::provider::Reason;
+
+#[test]
+fn what_is_no_label_or_decides_something_is_refused() {
+    let many: String = (0..33).map(|n| format!("l{n}=1,")).collect();
+    let long = format!("{}=1", "k".repeat(64));
+    for (value, why) in [
+        ("team", "write KEY=VALUE"),
+        ("team:web", "write KEY=VALUE"),
+        ("=web", "no label"),
+        ("-team=web", "no label"),
+        ("team=we b", "no label"),
+        ("team=web=x", "no label"),
+        ("Ex.com/a=1", "no label"),
+        (&long, "no label"),
+        ("team=web,team=shop", "there twice"),
+        ("hcloud-ccm/service-uid=1", "are reserved"),
+        ("ccm-from-scratch/created=true", "are reserved"),
+        ("hetzner.cloud/a=1", "are reserved"),
+        (&many, "33 labels, and 32 at most"),
+    ] {
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.set(&[("labels", value)]);
+        let message = world.obstacle();
+        assert!(message.contains(why), "{value}: {message}");
+    }
+}
+
+/// They are in the request that creates it; protection follows, as the API takes it only then.
+#[test]
+fn a_new_load_balancer_has_both() {
+    for profile in PROFILES {
+        let mut world = World::new(profile);
+        world.set(&[
+            ("labels", "example.com/team=web"),
+            ("deletion-protection", "true"),
+        ]);
+        let made = world.settle();
+        assert_eq!(words(&made), ["create", "change_protection"]);
+        assert_eq!(creation(&made)["labels"]["example.com/team"], "web");
+        assert_eq!(lines(&made)[1], "deletion protection: changed, off → on");
+    }
+}
+
+/// Keys that are taken out stay: without a limit a tenant could add some with each change.
+#[test]
+fn a_load_balancer_gets_no_label_without_end() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    for round in 0..10 {
+        let labels: String = (0..30).map(|n| format!("l{round}-{n}=1,")).collect();
+        world.set(&[("labels", &labels)]);
+        world.settle();
+    }
+    assert_eq!(world.balancer().labels.len(), 100);
+    assert!(world.findings().contains(&Reason::AnnotationWithoutEffect));
+    // Those that are there are still changed.
+    world.set(&[("labels", "l0-0=2,new=1")]);
+    world.settle();
+    assert_eq!(world.balancer().labels["l0-0"], "2");
+    assert!(!world.balancer().labels.contains_key("new"));
+}
+
+/// Set by an operator, and by the annotation: the Service's end lifts neither.
+#[test]
+fn a_protected_one_stays_when_its_service_is_deleted() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.set(&[("deletion-protection", "true")]);
+    world.settle();
+    for annotation in [Some("true"), Some("false"), None] {
+        match annotation {
+            Some(value) => world.set(&[("deletion-protection", value)]),
+            None => world.unset("deletion-protection"),
+        }
+        let removal = world.removal();
+        assert!(removal.changes.is_empty(), "{removal:?}");
+        assert_eq!(removal.findings[0].reason, Reason::LoadBalancerProtected);
+    }
+    // Unset: left unchanged.
+    assert_eq!(words(&world.settle()), [""; 0]);
+}

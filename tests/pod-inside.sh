@@ -1,0 +1,353 @@
+#!/bin/sh
+# The part of pod.sh that runs in the namespaces, as their first process: the cluster, then what is to be seen in it.
+set -eu
+trap 'exit 130' INT TERM
+node=worker-1
+namespace=kube-system
+log=$place/log
+mkdir -p "$log"
+begun=$(date +%s)
+
+# Nothing is written to this machine's own folders; only this mount namespace sees it.
+mount --make-rprivate /
+for folder in /run /var/run /var/lib/containerd /var/lib/kubelet /var/log /etc/cni /etc/kubernetes; do
+    [ -L "$folder" ] && continue
+    mkdir -p "$folder"
+    mount -t tmpfs none "$folder"
+done
+# The hierarchies as they are seen from this group.
+hierarchies=$(cd /sys/fs/cgroup && for one in */; do echo "${one%/}"; done)
+umount -R /sys/fs/cgroup
+mount -t tmpfs none /sys/fs/cgroup
+for one in $hierarchies; do
+    case $one in
+        unified) continue ;;
+        systemd) options=none,name=systemd ;;
+        *) options=$one ;;
+    esac
+    mkdir "/sys/fs/cgroup/$one"
+    mount -t cgroup -o "$options" none "/sys/fs/cgroup/$one"
+done
+
+# The node's addresses are those of the simulated server; Services have the API server at 10.96.0.1.
+ip link set lo up
+ip address add 10.96.0.1/32 dev lo
+ip link add node0 type veth peer name node1
+ip address add 10.0.0.2/8 dev node0
+ip address add 203.0.113.1/32 dev node0
+ip link set node0 up
+ip link set node1 up
+ip route add default dev node0
+
+in_background() {
+    name=$1
+    shift
+    "$@" >"$log/$name" 2>&1 &
+}
+failed() {
+    echo "not seen: $1" >&2
+    for file in "$log"/*; do echo "--- $file" && tail -n 15 "$file"; done >&2
+    kubectl get pods,nodes,events --all-namespaces >&2 || :
+    for one in $(kubectl get pods --namespace $namespace -o name); do
+        kubectl logs --namespace $namespace "$one" --tail 20 >&2 || :
+    done
+    [ -z "${KEEP-}" ] || sh </dev/tty >/dev/tty 2>&1 || :
+    exit 1
+}
+# eventually SECONDS WHAT COMMAND...: the command succeeds before.
+eventually() {
+    until=$(($(date +%s) + $1))
+    what=$2
+    shift 2
+    until "$@" >"$log/eventually" 2>&1; do
+        [ "$(date +%s)" -lt "$until" ] || { cat "$log/eventually" >&2; failed "$what"; }
+        sleep 0.2
+    done
+}
+seen() { echo "  $(($(date +%s) - begun)) s  $1"; }
+has() { case $1 in *"$2"*) ;; *) failed "$3: $1" ;; esac; }
+
+# --- the control plane ---
+secret() { head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n'; }
+admin=$(secret) of_kubelet=$(secret)
+cat >"$place/tokens" <<END
+$admin,admin,admin,system:masters
+$of_kubelet,system:node:$node,kubelet,system:nodes
+END
+openssl genrsa -out "$place/account.key" 2048 2>/dev/null
+in_background etcd "$tools/etcd" --data-dir "$place/etcd" --unsafe-no-fsync
+in_background apiserver "$kubernetes/kube-apiserver" --etcd-servers http://127.0.0.1:2379 --secure-port 443 \
+    --advertise-address 10.0.0.2 --cert-dir "$place" --token-auth-file "$place/tokens" --authorization-mode Node,RBAC \
+    --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$place/account.key" \
+    --service-account-signing-key-file "$place/account.key" --service-cluster-ip-range 10.96.0.0/16 \
+    --allow-privileged --kubelet-preferred-address-types InternalIP --endpoint-reconciler-type none
+kubeconfig() {
+    cat >"$place/$1.kubeconfig" <<END
+apiVersion: v1
+kind: Config
+current-context: test
+contexts: [{name: test, context: {cluster: test, user: test}}]
+clusters: [{name: test, cluster: {server: "https://10.96.0.1", certificate-authority: "$place/apiserver.crt"}}]
+users: [{name: test, user: {token: "$2"}}]
+END
+}
+kubeconfig admin "$admin"
+kubeconfig kubelet "$of_kubelet"
+export KUBECONFIG="$place/admin.kubeconfig" PATH="$kubernetes:$tools:$PWD/target/debug:$PATH"
+eventually 60 "an API server" kubectl get service kubernetes
+in_background manager kube-controller-manager --kubeconfig "$KUBECONFIG" --leader-elect=false \
+    --service-account-private-key-file "$place/account.key" --root-ca-file "$place/apiserver.crt"
+in_background scheduler kube-scheduler --kubeconfig "$KUBECONFIG" --leader-elect=false
+
+# --- the node ---
+cat >"$place/containerd.toml" <<END
+version = 2
+root = "/var/lib/containerd"
+state = "/run/containerd"
+[grpc]
+address = "/run/containerd/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "pause:test"
+restrict_oom_score_adj = true
+END
+in_background containerd containerd --config "$place/containerd.toml"
+cat >"$place/kubelet.yaml" <<END
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+failCgroupV1: false
+failSwapOn: false
+cgroupDriver: cgroupfs
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+evictionHard: {memory.available: 1Mi}
+imageGCHighThresholdPercent: 100
+END
+# The program that holds a Pod's namespaces, and the image of it.
+mkdir -p "$place/pause/root"
+cat >"$place/pause/main.go" <<END
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGINT, syscall.SIGTERM)
+	<-end
+}
+END
+CGO_ENABLED=0 GOFLAGS= GO111MODULE=off go build -o "$place/pause/root/pause" "$place/pause/main.go"
+mkdir "$place/pause/root/bin"
+ln -s /pause "$place/pause/root/bin/hcloud-cloud-controller-manager"
+image() (
+    cd "$place/pause"
+    tar --create --file layer.tar --directory root .
+    sum=$(sha256sum layer.tar | cut -d ' ' -f 1)
+    echo "{\"architecture\":\"$(go env GOARCH)\",\"os\":\"linux\",\"config\":{\"Entrypoint\":[\"/pause\"]},\"rootfs\":{\"type\":\"layers\",\"diff_ids\":[\"sha256:$sum\"]}}" >config.json
+    echo "[{\"Config\":\"config.json\",\"RepoTags\":[\"docker.io/library/pause:test\"],\"Layers\":[\"layer.tar\"]}]" >manifest.json
+    tar --create --file image.tar config.json layer.tar manifest.json
+)
+image
+eventually 30 "containerd" ctr version
+for archive in "$place/pause/image.tar" target/image/ccm-from-scratch-*-"$(go env GOARCH)".tar; do
+    ctr --namespace k8s.io images import "$archive" >"$log/import" 2>&1 || { cat "$log/import"; failed "the image $archive"; }
+done
+ctr --namespace k8s.io images tag docker.io/library/pause:test docker.io/library/hcloud-cloud-controller-manager:other >/dev/null
+start_kubelet() {
+    in_background kubelet kubelet --config "$place/kubelet.yaml" --kubeconfig "$place/kubelet.kubeconfig" \
+        --hostname-override $node --node-ip 10.0.0.2 --cloud-provider external
+    kubelet=$!
+    eventually 60 "a node" kubectl get node $node
+}
+start_kubelet
+
+# --- Hetzner ---
+in_background sandbox sandbox --only hcloud --nodes 1 --network=10.0.0.0/8 --scale 0.1 --port-hetzner 8080 \
+    --env-file "$place/hetzner"
+eventually 30 "Hetzner's API" test -f "$place/hetzner"
+. "$place/hetzner"
+kubectl --namespace $namespace create secret generic hcloud --from-literal token="$HCLOUD_TOKEN" \
+    --from-literal network="$HCLOUD_NETWORK" >/dev/null
+seen "Kubernetes $KUBERNETES with containerd $(containerd --version | cut -d ' ' -f 3) and its node"
+
+# --- what is to be seen ---
+ours=docker.io/library/ccm-from-scratch:test
+label=app.kubernetes.io/name=ccm-from-scratch
+k() { kubectl --namespace $namespace "$@"; }
+
+# Each way of installing finds a node that is new.
+new_node() {
+    kill $kubelet
+    wait $kubelet || :
+    kubectl delete node $node >/dev/null
+    start_kubelet
+}
+is_initialised() {
+    case $(kubectl get node $node -o jsonpath='{.spec.providerID} {.spec.taints[*].key}') in
+        *uninitialized*) return 1 ;;
+        "$1://"*) return 0 ;;
+    esac
+    return 1
+}
+# installed WAY PROVIDER: from now on it initialises the node.
+installed() {
+    since=$(date +%s)
+    eventually 60 "$1 initialises the node" is_initialised "$2"
+    seen "$1: the node was initialised after $(($(date +%s) - since)) s"
+}
+is_ready() { k rollout status "$1" --timeout 1s; }
+is_gone() { [ -z "$(k get pods --selector "$1" --field-selector status.phase!=Succeeded -o name)" ]; }
+# kustomized WAY FOLDER: with the image made here and the simulated Hetzner API.
+kustomized() {
+    # A kustomization takes no folder by its absolute name.
+    mkdir -p "$place/ways/$1"
+    up=$(echo "$place/ways/$1" | sed 's:/[^/]*:../:g; s:/$::')
+    variable="{name: HCLOUD_ENDPOINT, value: '$HCLOUD_ENDPOINT'}"
+    cat >"$place/ways/$1/kustomization.yaml" <<END
+resources: ["$up$PWD/$2"]
+images: [{name: ccm-from-scratch, newTag: test}]
+patches:
+  - target: {kind: Deployment}
+    patch: |
+      - {op: add, path: /spec/template/spec/containers/0/env/-, value: $variable}
+  - target: {kind: CronJob}
+    patch: |
+      - {op: add, path: /spec/jobTemplate/spec/template/spec/containers/0/env/-, value: $variable}
+END
+    kubectl kustomize "$place/ways/$1" >"$place/ways/$1.yaml"
+    kubectl apply --filename "$place/ways/$1.yaml" >"$log/apply"
+}
+removed() {
+    # First, so that it gives its Lease away while its role is there.
+    k delete deployment ccm-from-scratch --ignore-not-found >"$log/delete"
+    eventually 60 "the end of its Pods" is_gone $label
+    kubectl delete --filename "$place/ways/$1.yaml" --ignore-not-found >"$log/delete"
+}
+process() { pgrep -x ccm; }
+of_process() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$pid/status"; }
+holder() { k get lease cloud-controller-manager -o jsonpath='{.spec.holderIdentity}'; }
+
+kustomized base manifests
+installed "kubectl apply -k manifests/" ccm-from-scratch
+eventually 60 "a Pod that is ready" is_ready deployment/ccm-from-scratch
+eventually 10 "its process" process
+pid=$(process)
+curl -sf "http://127.0.0.1:8233/livez" >/dev/null || failed "an answer of /livez"
+seen "its probes succeed"
+
+[ "$(of_process Uid | cut -f 1)" = 65532 ] || failed "user 65532: $(of_process Uid)"
+[ "$(of_process CapEff)" = 0000000000000000 ] || failed "no capabilities: $(of_process CapEff)"
+[ "$(of_process NoNewPrivs) $(of_process Seccomp)" = "1 2" ] || failed "no new privileges, and seccomp"
+awk '$5 == "/"' "/proc/$pid/mountinfo" | grep -q ' ro,' || failed "a root that can't be written"
+seen "user, capabilities, seccomp and read-only root are as the manifests say"
+
+kubectl create service loadbalancer web --tcp=80 >/dev/null
+kubectl annotate service web load-balancer.hetzner.cloud/location=fsn1 >/dev/null
+address() { kubectl get service web -o jsonpath='{.status.loadBalancer.ingress[0].ip}' | grep -q .; }
+eventually 60 "the address of a Service" address
+seen "a Service has an address"
+
+has "$(k exec deployment/ccm-from-scratch -- /ccm node list)" $node "kubectl exec"
+seen "kubectl exec … /ccm node list"
+
+memory=/sys/fs/cgroup/memory$(sed -n 's/.*:memory://p' "/proc/$pid/cgroup")
+limit=$(cat "$memory/memory.limit_in_bytes") used=$(cat "$memory/memory.max_usage_in_bytes")
+[ "$limit" = 67108864 ] || failed "its limit of memory: $limit"
+[ "$used" -lt $((limit / 2)) ] || failed "less than half of it in use: $used"
+seen "$((used / 1024)) kB of memory at most, of $((limit / 1024)) kB"
+
+k logs --follow deployment/ccm-from-scratch >"$log/old" 2>&1 &
+old=$(holder)
+since=$(date +%s)
+k rollout restart deployment/ccm-from-scratch >/dev/null
+other_leads() { now=$(holder) && [ -n "$now" ] && [ "$now" != "$old" ]; }
+eventually 60 "another leader" other_leads
+took=$(($(date +%s) - since))
+eventually 60 "a new Pod that is ready" is_ready deployment/ccm-from-scratch
+has "$(cat "$log/old")" "cloud-controller-manager: released" "the Lease is released"
+[ $took -lt 15 ] || failed "a new leader before the Lease ends: after $took s"
+seen "a rolling update: the Lease is released at SIGTERM, and the new Pod leads after $took s"
+
+eventually 10 "its process" process
+kill -KILL "$(process)"
+is_restarted() {
+    [ "$(k get pods --selector $label -o jsonpath='{.items[0].status.containerStatuses[0].restartCount}')" = 1 ]
+}
+eventually 60 "a restart" is_restarted
+kubectl annotate service web load-balancer.hetzner.cloud/algorithm-type=least_connections >/dev/null
+changed() {
+    curl -sf -H "Authorization: Bearer $HCLOUD_TOKEN" "$HCLOUD_ENDPOINT/load_balancers" | grep -q least_connections
+}
+eventually 60 "work after the restart" changed
+seen "killed, it is started again and goes on"
+kubectl delete service web >/dev/null
+removed base
+
+for overlay in private-network hcloud; do
+    new_node
+    kustomized $overlay manifests/overlays/$overlay
+    case $overlay in
+        hcloud) installed "kubectl apply -k manifests/overlays/$overlay" hcloud ;;
+        *) installed "kubectl apply -k manifests/overlays/$overlay" ccm-from-scratch ;;
+    esac
+    eventually 60 "a Pod that is ready" is_ready deployment/ccm-from-scratch
+    removed $overlay
+done
+
+new_node
+kustomized cron manifests/overlays/cron
+k create job --from=cronjob/ccm-from-scratch once >/dev/null
+installed "kubectl apply -k manifests/overlays/cron, a job of it" ccm-from-scratch
+k wait --for=condition=complete job/once --timeout 60s >/dev/null || failed "a job that succeeds"
+removed cron
+k delete job once --ignore-not-found >/dev/null
+
+new_node
+helm install ccm manifests/chart --namespace $namespace --set image.repository="${ours%:*}" --set image.tag=test \
+    --set networking.enabled=true --set env.HCLOUD_ENDPOINT.value="$HCLOUD_ENDPOINT" >"$log/helm" || failed "helm install"
+installed "helm install" ccm-from-scratch
+helm uninstall ccm --namespace $namespace --wait >"$log/helm" || failed "helm uninstall"
+eventually 60 "the end of its Pods" is_gone app.kubernetes.io/instance=ccm
+
+# The Deployment of hcloud-cloud-controller-manager, with a stand-in for its program.
+new_node
+k create serviceaccount hcloud-cloud-controller-manager >/dev/null
+kubectl create clusterrolebinding system:hcloud-cloud-controller-manager --clusterrole cluster-admin \
+    --serviceaccount $namespace:hcloud-cloud-controller-manager >/dev/null
+kubectl apply --filename - >/dev/null <<END
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: hcloud-cloud-controller-manager, namespace: $namespace}
+spec:
+  replicas: 1
+  strategy: {type: Recreate}
+  selector: {matchLabels: {app: hcloud-cloud-controller-manager}}
+  template:
+    metadata: {labels: {app: hcloud-cloud-controller-manager}}
+    spec:
+      serviceAccountName: hcloud-cloud-controller-manager
+      dnsPolicy: Default
+      hostNetwork: true
+      priorityClassName: system-cluster-critical
+      tolerations: [{operator: Exists}]
+      containers:
+        - name: hcloud-cloud-controller-manager
+          image: docker.io/library/hcloud-cloud-controller-manager:other
+          command: ["/bin/hcloud-cloud-controller-manager", "--allow-untagged-cloud", "--cloud-provider=hcloud", "--route-reconciliation-period=30s", "--webhook-secure-port=0", "--leader-elect=false"]
+          env:
+            - {name: HCLOUD_TOKEN, valueFrom: {secretKeyRef: {key: token, name: hcloud}}}
+            - {name: HCLOUD_NETWORK, valueFrom: {secretKeyRef: {key: network, name: hcloud}}}
+            - {name: HCLOUD_ENDPOINT, value: "$HCLOUD_ENDPOINT"}
+          ports: [{name: metrics, containerPort: 8233}]
+          resources: {requests: {cpu: 100m, memory: 50Mi}}
+END
+eventually 60 "its Deployment" is_ready deployment/hcloud-cloud-controller-manager
+k set image deployment/hcloud-cloud-controller-manager hcloud-cloud-controller-manager=$ours >/dev/null
+installed "kubectl set image, in the Deployment of hcloud-cloud-controller-manager" hcloud
+echo "all of it was seen after $(($(date +%s) - begun)) s"

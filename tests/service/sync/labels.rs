@@ -1,0 +1,74 @@
+//! Labels that users ask for, and protection against deletion.
+
+use crate::common::{self, wait_until};
+use crate::sync::world::{NO_RESYNC, World};
+use serde_json::json;
+
+/// With the setting, one write that replaces the whole map, and what an operator added just before stays.
+#[test]
+fn labels_are_set_beside_those_of_others_and_stay() {
+    let mut world = World::new(1);
+    let default = ("HCLOUD_LOAD_BALANCERS_LABELS", "team=all,cost=1");
+    world.env = common::with(world.env.clone(), &[default]);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let mark = world.mark();
+    let uid = world.create("web", &[("labels", "team=web")], &[80]);
+    let id = world.up("web")["id"].as_u64().unwrap();
+    world.ticks(1);
+    assert_eq!(world.cloud_writes(mark), ["POST /load_balancers"]);
+    let label = |name: &str| world.of_uid(&uid).unwrap()["labels"][name].clone();
+    assert_eq!((label("team"), label("cost")), (json!("web"), json!("1")));
+
+    let cloud = world.sandbox.cloud();
+    cloud.edit_load_balancer(id, |one| one["labels"]["operator"] = json!("me"));
+    let mark = world.mark();
+    world.annotate("web", "labels", Some("example.com/cost=42"));
+    wait_until("the label", || label("example.com/cost") == "42");
+    world.ticks(1);
+    assert_eq!(
+        world.cloud_writes(mark),
+        [format!("PUT /load_balancers/{id}")]
+    );
+    assert_eq!(
+        (label("operator"), label("team")),
+        (json!("me"), json!("all"))
+    );
+    let mark = world.mark();
+    world.annotate("web", "labels", None);
+    world.ticks(3);
+    assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
+
+    world.annotate("web", "labels", Some("hcloud-ccm/service-uid=other"));
+    world.tells("web", "SyncLoadBalancerFailed", &["are reserved"]);
+    assert_eq!(label("example.com/cost"), "42");
+    // Labels of ours say that it was made for the Service: it is deleted with it.
+    world.delete("web");
+    wait_until("its end", || world.balancers().is_empty());
+}
+
+#[test]
+fn protection_is_set_unset_and_not_lifted_when_the_service_is_deleted() {
+    let world = World::new(1);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let uid = world.create("web", &[("deletion-protection", "true")], &[80]);
+    let id = world.up("web")["id"].as_u64().unwrap();
+    let is_protected = || world.of_uid(&uid).unwrap()["protection"]["delete"] == true;
+    wait_until("protection", is_protected);
+    for (value, protected) in [("false", false), ("true", true)] {
+        let mark = world.mark();
+        world.annotate("web", "deletion-protection", Some(value));
+        wait_until(value, || is_protected() == protected);
+        world.ticks(1);
+        let call = format!("POST /load_balancers/{id}/actions/change_protection");
+        assert_eq!(world.cloud_writes(mark), [call]);
+    }
+    let mark = world.mark();
+    world.annotate("web", "deletion-protection", None);
+    world.ticks(3);
+    assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
+    world.delete("web");
+    wait_until("the Service's end", || world.service("web").is_none());
+    world.tells("web", "LoadBalancerProtected", &["stays", "costs money"]);
+    assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
+    assert!(is_protected());
+}
