@@ -5,6 +5,7 @@
 
 mod cached;
 mod nodes;
+mod secrets;
 
 pub use cached::{Error, View};
 pub use nodes::{NodeCache, Nodes, Poll};
@@ -12,9 +13,12 @@ pub use nodes::{NodeCache, Nodes, Poll};
 use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
 use crate::provider::{
-    self, Dedicated, ErrorKind, Instance, InstanceId, Network, Provider, Servers, Snapshot, Urgency,
+    self, Dedicated, ErrorKind, Instance, InstanceId, Network, Provider, Servers, Snapshot,
+    TlsSecrets, Urgency,
 };
 use cached::{Cached, CallPause};
+use secrets::Secrets;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -69,6 +73,7 @@ pub struct Apis {
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
+    secrets: Secrets,
     pause: CallPause,
     dedicated_pause: CallPause,
     /// The last call about dedicated servers failed.
@@ -94,6 +99,7 @@ impl Apis {
             any_services: Cached::default(),
             load_balancers: Cached::default(),
             network: Cached::default(),
+            secrets: Secrets::new(time_scale),
             pause: CallPause::new(time_scale),
             dedicated_pause: CallPause::new(time_scale),
             dedicated_fails: AtomicBool::new(false),
@@ -161,6 +167,17 @@ impl Apis {
         self.load_balancers
             .get(max_age, || self.pause.guard(observe))
             .map_err(Error::Cloud)
+    }
+
+    /// What these Secrets of type `kubernetes.io/tls` hold, by namespace and name, as it was a minute ago or later. One
+    /// that can't be had keeps nothing else from being read; an error: the API server does not answer.
+    pub fn tls_secrets(&self, names: &BTreeSet<(String, String)>) -> Result<TlsSecrets, Error> {
+        self.secrets.get(&self.kube, names).map_err(Error::Kube)
+    }
+
+    /// All others are forgotten.
+    pub fn keep_tls_secrets(&self, names: &BTreeSet<(String, String)>) {
+        self.secrets.keep(names);
     }
 
     /// The private network with its routes, no older than that: complete, or an error.

@@ -194,6 +194,7 @@ fn help_on(words: &[OsString]) -> Exit {
 /// First thing in every run.
 fn prepare() {
     one_malloc_arena();
+    forbid_dumps();
     std::panic::set_hook(Box::new(end_with_one_line));
 }
 
@@ -205,6 +206,18 @@ fn one_malloc_arena() {
     // Safety: mallopt has no preconditions, and no other thread runs yet.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Its memory holds tokens and private keys: there is no core dump of it, and no process without CAP_SYS_PTRACE reads its
+/// memory or environment. Not RLIMIT_CORE: a program that takes core dumps by a pipe does not obey it. What is read of
+/// `/proc/self` for metrics (`stat`, `status`) stays readable.
+#[allow(unsafe_code)]
+fn forbid_dumps() {
+    #[cfg(target_os = "linux")]
+    // Safety: it takes numbers alone.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
 }
 

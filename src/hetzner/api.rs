@@ -3,7 +3,7 @@
 use super::budget::Budget;
 pub(super) use super::error::Failed;
 use super::pages::{self, PER_PAGE, Pagination};
-use crate::http::{self, Method, Stage};
+use crate::http::{self, Method, Secret, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
 use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, lock};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -139,12 +139,24 @@ impl Api {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<T, Failed> {
+        self.write_secret(method, path, body, &[])
+    }
+
+    /// The same of a body that holds these secrets.
+    pub(super) fn write_secret<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+        secrets: &[Secret],
+    ) -> Result<T, Failed> {
         let what = format!("{} {}{path}", method.name(), self.http.base());
         let admitted = self.budget.admit(&what, Urgency::Needed, Instant::now());
         admitted.map_err(|error| Failed { error, code: None })?;
+        let (pass, form) = (<dyn Gate>::pass, "application/json");
         match self
             .http
-            .write(<dyn Gate>::pass, method, path, "application/json", body)
+            .write_secret(pass, method, path, form, body, secrets)
         {
             Ok(reply) => {
                 self.budget.note(&reply.head, Instant::now());

@@ -2,6 +2,7 @@
 
 use super::api::{Api, Reference, Resource};
 use crate::provider::{Error, Urgency};
+use jiff::Timestamp;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,6 +15,9 @@ pub struct Certificate {
     pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub domain_names: Vec<String>,
+    /// RFC 3339; none while it is not issued.
+    #[serde(default)]
+    pub not_valid_after: Option<String>,
     /// None: it was uploaded, and is complete.
     pub status: Option<CertificateStatus>,
     /// Load balancers, by their IDs.
@@ -49,6 +53,11 @@ impl Certificate {
     /// Hetzner orders and renews it.
     pub fn is_managed(&self) -> bool {
         self.status.is_some()
+    }
+
+    /// None: not issued yet, or no time.
+    pub fn expires(&self) -> Option<Timestamp> {
+        self.not_valid_after.as_ref()?.parse().ok()
     }
 
     /// A load balancer can show it.
@@ -98,7 +107,12 @@ impl Resource for Certificate {
 }
 
 /// Those with this label.
-pub(super) fn of_cluster(api: &Api, label: &str, uid: &str) -> Result<Vec<Certificate>, Error> {
+pub(super) fn of_cluster(
+    api: &Api,
+    label: &str,
+    uid: &str,
+    urgency: Urgency,
+) -> Result<Vec<Certificate>, Error> {
     let label = label.replace('/', "%2F");
-    api.list(&format!("label_selector={label}%3D{uid}&"), Urgency::Asked)
+    api.list(&format!("label_selector={label}%3D{uid}&"), urgency)
 }

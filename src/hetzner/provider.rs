@@ -18,7 +18,7 @@ use crate::provider::{
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -336,8 +336,23 @@ impl LoadBalancers for Hetzner {
         load_balancers::group(namespace, annotations)
     }
 
+    fn tls_secrets(&self, service: &Service) -> BTreeSet<String> {
+        load_balancers::secrets(service)
+    }
+
+    fn unused_certificates(
+        &self,
+        cluster: &Cluster,
+    ) -> Result<Option<Vec<Box<dyn Change>>>, Error> {
+        let (label, uid) = (load_balancers::CLUSTER_UID, &cluster.uid);
+        let all = certificates::of_cluster(&self.api, label, uid, Urgency::CanWait)?;
+        let project = self.project(self.network_id());
+        Ok(load_balancers::unused(&project, &all, cluster))
+    }
+
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
-        let all = certificates::of_cluster(&self.api, load_balancers::CLUSTER_UID, &cluster.uid)?;
+        let (label, uid) = (load_balancers::CLUSTER_UID, &cluster.uid);
+        let all = certificates::of_cluster(&self.api, label, uid, Urgency::Asked)?;
         Ok(load_balancers::left(&all, cluster))
     }
 

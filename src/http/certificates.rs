@@ -1,15 +1,22 @@
 //! Certificates and keys from PEM, checked before a connection is made with them: only here a message can say which of
 //! the two is wrong, and how.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
-use rustls::{Error, InconsistentKeys, RootCertStore};
+use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore};
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A client certificate with its key: known to fit each other.
 #[derive(Clone)]
@@ -99,12 +106,93 @@ impl Identity {
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
                 Ok(Identity(Arc::new(certified)))
             }
-            Err(Error::InconsistentKeys(_)) => {
-                Err(key.error("is the key of another certificate than the client's"))
-            }
+            Err(Error::InconsistentKeys(_)) => Err(key.error("is the key of another certificate")),
             Err(_) => Err(certificate.error("holds a damaged certificate; copy it anew")),
         }
     }
+}
+
+/// What a server proves itself with, as it was read.
+pub struct Chain {
+    /// PEM, of the certificates alone: whatever else stood beside them is dropped.
+    pub pem: String,
+    pub certificates: usize,
+    /// SHA-256 of all of them, in hexadecimal digits.
+    pub digest: String,
+    /// Of the first.
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
+}
+
+impl Chain {
+    /// Certificates of a server, its own first, whose key this is. The error says which of the two is wrong, and how; it
+    /// repeats nothing of them.
+    pub fn from_pem(certificate: &Pem, key: &Pem) -> Result<Chain, String> {
+        let Identity(certified) = Identity::from_pem(certificate, key)?;
+        let damaged = || certificate.error("holds a damaged certificate; copy it anew");
+        let (mut pem, mut all) = (String::new(), Vec::new());
+        for der in &certified.cert {
+            let base64 = STANDARD.encode(der);
+            pem += "-----BEGIN CERTIFICATE-----\n";
+            for line in base64.as_bytes().chunks(64) {
+                pem += &String::from_utf8_lossy(line);
+                pem += "\n";
+            }
+            pem += "-----END CERTIFICATE-----\n";
+            // Each with its length: where one ends counts.
+            all.extend((der.len() as u64).to_be_bytes());
+            all.extend_from_slice(der);
+        }
+        let suite = TLS13_AES_128_GCM_SHA256.tls13().ok_or_else(damaged)?;
+        let hash = suite.common.hash_provider.hash(&all);
+        let parsed = certified.cert.first().ok_or_else(damaged)?;
+        let parsed = ParsedCertificate::try_from(parsed).map_err(|_| damaged())?;
+        let (not_before, not_after) = validity(&parsed).ok_or_else(damaged)?;
+        Ok(Chain {
+            pem,
+            certificates: certified.cert.len(),
+            digest: hash
+                .as_ref()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+            not_before,
+            not_after,
+        })
+    }
+}
+
+/// Whether it is valid then is checked before its issuer is, which is unknown here: the refusals at both ends of time name
+/// the limits.
+fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
+    let at = |seconds: u64| {
+        let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        verify_server_cert_signed_by_trust_anchor(
+            certificate,
+            &RootCertStore::empty(),
+            &[],
+            at,
+            &[],
+        )
+    };
+    let after = match at(u64::MAX) {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            not_after
+        }
+        _ => return None,
+    };
+    let before = match at(0) {
+        Err(Error::InvalidCertificate(CertificateError::NotValidYetContext {
+            not_before, ..
+        })) => not_before,
+        _ => UnixTime::since_unix_epoch(Duration::ZERO),
+    };
+    // None ends later than our calendar.
+    let shown = |at: UnixTime| {
+        let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
+        Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
+    };
+    Some((shown(before), shown(after)))
 }
 
 fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {

@@ -20,7 +20,7 @@ mod tunnel;
 
 pub use answer::Reply;
 pub use auth::{Credentials, Issuer, Login, SecretCheck, SecretSource};
-pub use certificates::{Authorities, Identity, Pem, read_file};
+pub use certificates::{Authorities, Chain, Identity, Pem, read_file};
 pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use request::{Method, Retry, Settings, Stage, Timing, WRITE_TIMEOUT, fetch_text};
@@ -92,6 +92,7 @@ impl Client {
             accept,
             content_type: "",
             body: Vec::new(),
+            secrets: &[],
         };
         let settings = &self.settings;
         let mut session = self.session(&call)?;
@@ -138,6 +139,19 @@ impl Client {
         content_type: &str,
         body: Option<&impl Serialize>,
     ) -> Result<Reply<T>, Error> {
+        self.write_secret(pass, method, path, content_type, body, &[])
+    }
+
+    /// The same of a body that holds these secrets: it is not logged, and what is reported does not repeat them.
+    pub fn write_secret<T: DeserializeOwned>(
+        &self,
+        pass: Pass,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: Option<&impl Serialize>,
+        secrets: &[Secret],
+    ) -> Result<Reply<T>, Error> {
         let line = format!("{} {path}", method.name());
         let body = body.map_or_else(|| Ok(Vec::new()), serde_json::to_vec);
         let body = body
@@ -148,6 +162,7 @@ impl Client {
             accept: "application/json",
             content_type,
             body,
+            secrets,
         };
         let send = |session: &Session| {
             // From before the gate is asked: a process that was paused after it had passed
@@ -190,8 +205,8 @@ impl Client {
     ) -> Result<Reply<T>, Error> {
         let line = self.url_line(call.method, call.path);
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let secrets = &session.credentials.secrets;
-        if self.settings.log_bodies && !call.body.is_empty() {
+        let secrets = &[&session.credentials.secrets[..], call.secrets].concat();
+        if self.settings.log_bodies && !call.body.is_empty() && call.secrets.is_empty() {
             log::debug!("{line}: {}", answer::beginning(&call.body, secrets));
         }
         (self.settings.watch)(call.method, call.path, Stage::Begun);

@@ -5,7 +5,7 @@
 use super::auth::{Credentials, Login, USER_AGENT};
 use super::error::{Error, Kind, describe_io, describe_transport};
 use super::proxy::{Proxies, Tunnel};
-use super::secret;
+use super::secret::{self, Secret};
 use super::tls::{BUFFER_BYTES, Encrypt, READ_EVERY, Tls, TlsSource};
 use super::transport::{Connect, Unresolved, hold_deadline};
 use crate::provider::{Gate, lock, waiting_for};
@@ -91,6 +91,8 @@ pub(super) struct Call<'a> {
     pub(super) accept: &'a str,
     pub(super) content_type: &'a str,
     pub(super) body: Vec<u8>,
+    /// What of the body may not be repeated.
+    pub(super) secrets: &'a [Secret],
 }
 
 impl Method {

@@ -209,6 +209,12 @@ impl Client {
         Ok(self.http.get(path)?.value)
     }
 
+    /// Metadata of one object; the same error when it is not there.
+    pub(super) fn get_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        let accept = format!("{JSON};as=PartialObjectMetadata;v=v1;g=meta.k8s.io");
+        Ok(self.http.get_as(path, &accept)?.value)
+    }
+
     /// One object as it is now; none when the API server itself says that it is not there.
     pub(super) fn get_if_there<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Error> {
         match self.get(path) {

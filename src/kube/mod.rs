@@ -11,6 +11,7 @@ mod labels;
 mod lease;
 mod node_table;
 mod recorder;
+mod secrets;
 mod services;
 mod types;
 mod workloads;
@@ -22,6 +23,7 @@ pub use labels::{Annotations, Labels, LeftAlone, ServiceScope};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
 pub use node_table::{Detail, NodeRow, RowMeta};
 pub use recorder::{Recorder, Reported};
+pub use secrets::ReadSecret;
 pub use services::{AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceSpec};
 pub use types::{
     Condition, ListMeta, NODE, Node, NodeSpec, NodeStatus, ObjectMeta, ObjectReference, PodCidrs,

@@ -95,6 +95,10 @@ metrics! {
     LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [],
         "When that was read, in seconds since 1970.";
 
+    /// Not for each: labels never have names of objects, and one that is replaced would stay.
+    CERTIFICATE_EXPIRY: Gauge "ccm_certificate_expiry_timestamp_seconds" [],
+        "When the first of the certificates expires that load balancers of Services show, in seconds since 1970, as of the last read; 0: none is known.";
+
     ROUTES: Gauge "ccm_routes" ["state"],
         "Routes of the private Network by state: ok, missing, wrong_gateway, blackhole, unwanted, stale, left_alone, not_ours, see ccm route list --help; only where the route controller runs.";
 

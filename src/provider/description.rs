@@ -25,6 +25,7 @@ pub enum Verb {
     /// The detail is the value before and the one afterwards.
     Change,
     TakeOver,
+    Upload,
     Delete,
     Detach,
     Empty,
@@ -44,6 +45,7 @@ impl Verb {
             Verb::Set => ('+', "set", "set"),
             Verb::Change => ('~', "change", "changed"),
             Verb::TakeOver => ('~', "take over", "taken over"),
+            Verb::Upload => ('+', "upload", "uploaded"),
             Verb::Delete => ('-', "delete", "deleted"),
             Verb::Detach => ('-', "detach", "detached"),
             Verb::Empty => ('-', "empty", "emptied"),

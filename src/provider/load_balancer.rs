@@ -9,8 +9,9 @@ use super::finding::Finding;
 use super::interned::Interned;
 use super::service::{Cluster, Ingress, OfferedNode, Service};
 use super::source::{Source, Sourced};
-use serde::Serialize;
-use std::collections::{HashMap, HashSet};
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,6 +27,21 @@ pub trait LoadBalancers: Actions {
         _annotations: &mut dyn Iterator<Item = (&str, &str)>,
     ) -> Option<String> {
         None
+    }
+
+    /// Names of the Secrets whose certificates the Service's ports are to show. Pure.
+    fn tls_secrets(&self, _service: &Service) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
+
+    /// What deletes certificates that were uploaded from Secrets, which no load balancer uses and no Service wants.
+    /// `cluster`: with all Secrets that Services name, readable or not. Asks the cloud. None: there is none that was
+    /// uploaded, used or not.
+    fn unused_certificates(
+        &self,
+        _cluster: &Cluster,
+    ) -> Result<Option<Vec<Box<dyn Change>>>, Error> {
+        Ok(None)
     }
 
     /// What was made for Services of this cluster that do not exist any more, and is kept:
@@ -83,6 +99,11 @@ pub trait Snapshot: Send + Sync {
 
     /// How each load balancer of these Services is used, and what its health checks say. Pure.
     fn health(&self, services: &HashSet<&str>) -> Vec<(BalancerUse, BalancerHealth)>;
+
+    /// What ports of these Services' load balancers show; none: certificates were not read. Pure.
+    fn certificates(&self, _services: &HashSet<&str>) -> Option<Vec<ShownCertificate>> {
+        None
+    }
 
     /// Each load balancer that carries the UID of a Service, of any cluster; and that Service, as its labels say:
     /// `namespace.name`, which may be cut, or empty. Pure.
@@ -202,6 +223,8 @@ pub struct LoadBalancerPlan {
     pub takes_over: Vec<u64>,
     /// The name of the load balancer that it creates: of one sync only one plan may.
     pub new_name: Option<Sourced<String>>,
+    /// Names of the certificates that it uploads: of one sync only one plan may.
+    pub uploads: Vec<String>,
     /// A part waits for something in the cloud that the executor does not wait for: it is planned again soon, although
     /// nothing failed.
     pub is_unfinished: bool,
@@ -256,6 +279,24 @@ pub struct Balancer {
     /// Read only for an inspection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Those that its ports show, as far as they were read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<ShownCertificate>,
+}
+
+/// A certificate that ports of a load balancer show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShownCertificate {
+    pub id: u64,
+    pub name: String,
+    pub ports: Vec<u16>,
+    /// None: the cloud does not say.
+    #[serde(serialize_with = "as_text")]
+    pub not_valid_after: Option<Timestamp>,
+    /// `namespace.name` of the Secret that it was uploaded from, as its label says, which may be cut.
+    pub secret: Option<String>,
+    pub is_managed: bool,
 }
 
 /// Whose a load balancer is.
@@ -372,6 +413,17 @@ pub enum Applied {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActionId(pub u64);
 
+impl ShownCertificate {
+    /// Where it comes from, for people.
+    pub fn origin(&self) -> String {
+        match &self.secret {
+            Some(secret) => format!("from Secret {}", secret.replacen('.', "/", 1)),
+            None if self.is_managed => "managed by the cloud".to_owned(),
+            None => "uploaded by its owner".to_owned(),
+        }
+    }
+}
+
 impl Orphan {
     /// `Service default/web, which does not exist`.
     pub fn made_for(&self) -> String {
@@ -465,6 +517,10 @@ impl Balancer {
         let mut owners = self.ports.iter();
         owners.any(|one| one.port == port && is_it(one))
     }
+}
+
+fn as_text<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    at.map(|at| at.to_string()).serialize(serializer)
 }
 
 impl fmt::Debug for dyn Snapshot {

@@ -34,7 +34,7 @@ pub use interned::Interned;
 pub use load_balancer::{
     ActionId, Actions, Applied, Assigned, Balancer, BalancerHealth, BalancerUse, Cause, Change,
     ChangeKind, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan, PortOwner,
-    Snapshot, Target, Usage,
+    ShownCertificate, Snapshot, Target, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{
@@ -43,7 +43,8 @@ pub use options::{
 };
 pub use route::{Network, Route, RouteChange, RouteChangeKind, Routes};
 pub use service::{
-    Cluster, Ingress, OfferedNode, Protocol, Reach, Service, ServicePort, TrafficPolicy,
+    Cluster, Ingress, OfferedNode, PrivateKey, Protocol, Reach, Service, ServicePort, TlsPair,
+    TlsSecret, TlsSecrets, TrafficPolicy,
 };
 pub use source::{Source, Sourced};
 pub use waits::{Open, Waiting, longest_wait, note_waits, waiting_for};

@@ -5,7 +5,9 @@ use super::node::NodeAddress;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// A Service that wants a load balancer, or wanted one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -96,6 +98,28 @@ pub enum Reach {
     },
 }
 
+/// A certificate with its chain, and its key: they fit each other, and the certificate is valid now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TlsPair {
+    /// PEM, the server's own certificate first.
+    pub chain: String,
+    /// How many it has.
+    pub certificates: usize,
+    /// SHA-256 of the chain, in hexadecimal digits.
+    pub digest: String,
+    pub key: PrivateKey,
+}
+
+/// PEM of a private key. `Debug` says nothing of it.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct PrivateKey(String);
+
+/// What a Secret of type `kubernetes.io/tls` holds; the error: why it can't be used, for people.
+pub type TlsSecret = Result<Arc<TlsPair>, String>;
+
+/// By namespace and name. One that was not read is not among them.
+pub type TlsSecrets = BTreeMap<(String, String), TlsSecret>;
+
 /// The cluster that asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
@@ -118,6 +142,8 @@ pub struct Cluster {
     pub dedicated: HashMap<IpAddr, String>,
     /// Nodes with a provider ID that is not ours, and that ID.
     pub foreign_nodes: Vec<(String, String)>,
+    /// Those that the Services which are planned name.
+    pub tls_secrets: TlsSecrets,
 }
 
 /// One entry of `status.loadBalancer.ingress`.
@@ -137,6 +163,22 @@ impl Service {
     /// `namespace/name`, as people write it.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+impl PrivateKey {
+    pub fn new(pem: String) -> PrivateKey {
+        PrivateKey(pem)
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
     }
 }
 

@@ -5,6 +5,7 @@ use crate::lb::cluster;
 
 use common::{Env, ccm, env, with};
 use sandbox::Sandbox;
+use sandbox::credentials::Validity;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,6 +139,28 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
     let groups = crate::groups::cluster();
     assert_eq!(ccm(&admin(&groups), &["lb", "sync"]).code, 0);
     let document = ccm(&admin(&groups), &["lb", "list", "-o", "json"]).json();
+    paths(&document, "", found.entry("LoadBalancer").or_default());
+    let tls = common::builder().nodes(1).start();
+    let one = tls
+        .authority()
+        .server(&["a.example"], Validity::Now)
+        .unwrap();
+    tls.cloud().create_certificate(
+        tls.project(),
+        json!({
+            "name": "one", "certificate": one.certificate_pem, "private_key": one.key_pem,
+            "labels": {"ccm-from-scratch/secret": "default.web-tls"},
+        }),
+    );
+    let shows = [
+        ("protocol", "https"),
+        ("http-certificates", "one"),
+        ("location", "fsn1"),
+    ];
+    let service = common::services::LoadBalancerService::new("tls", &[443]).with(&shows);
+    common::services::create(&tls, service);
+    assert_eq!(ccm(&admin(&tls), &["lb", "sync"]).code, 0);
+    let document = ccm(&admin(&tls), &["lb", "list", "-o", "json"]).json();
     paths(&document, "", found.entry("LoadBalancer").or_default());
     let metal = common::builder().nodes(0).robot(1).start();
     let document = ccm(&admin(&metal), &["node", "list", "-o", "json"]).json();

@@ -11,3 +11,4 @@ mod node;
 mod node_addresses;
 mod node_labels;
 mod route;
+mod tls_chain;

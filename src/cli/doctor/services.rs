@@ -7,6 +7,10 @@ use crate::controllers::service::{ServicePlan, Want, trouble, want};
 use crate::kube::Service;
 use crate::provider::BalancerHealth;
 use crate::text::some_of;
+use jiff::{SignedDuration, Timestamp};
+
+/// Let's Encrypt and cert-manager renew a month before.
+const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
                           NAMESPACE/NAME shows it, ccm lb sync does it now";
@@ -28,6 +32,7 @@ pub(super) fn services(view: &View) -> Verdicts {
             .warnings()
             .map(|one| reported(Outcome::warn, one, SEE_SERVICE));
         let all = blocked.chain(lacking(view, plan)).chain(warned);
+        let all = all.chain(expiring(plan));
         outcomes.extend(all.map(|one| on(&plan.service, one)));
     }
     if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
@@ -120,6 +125,33 @@ fn lacks(plan: &ServicePlan) -> Option<(String, &'static str)> {
         _ => return None,
     };
     Some((lack.to_owned(), remedy))
+}
+
+/// Certificates that its load balancer shows, and that expire soon or have expired.
+fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
+    let shown = plan
+        .cloud
+        .found
+        .iter()
+        .flat_map(|found| &found.certificates);
+    shown.filter_map(|one| {
+        let at = one.not_valid_after?;
+        let left = at.duration_since(Timestamp::now());
+        let is_over = left.is_negative();
+        let remedy = match (&one.secret, one.is_managed) {
+            (Some(_), _) => {
+                "see why the Secret is not renewed (kubectl get certificate, where cert-manager makes it), and whether it \
+                 can be used: ccm lb inspect NAMESPACE/NAME"
+            }
+            (None, true) => "see why Hetzner does not renew it: hcloud certificate describe NAME",
+            (None, false) => "upload a new one, and name it in annotation http-certificates",
+        };
+        let ports: Vec<String> = one.ports.iter().map(ToString::to_string).collect();
+        let (name, ports, from) = (&one.name, ports.join(", "), one.origin());
+        let verb = if is_over { "expired" } else { "expires" };
+        let message = format!("certificate {name} of port {ports} ({from}) {verb} at {at}");
+        (left <= EXPIRES_SOON).then(|| Outcome::bad(is_over, message, remedy))
+    })
 }
 
 /// Load balancers whose targets get no traffic; without a cluster those of every cluster in the project.

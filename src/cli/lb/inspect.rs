@@ -9,6 +9,7 @@ use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
 use crate::kube::PastEvent;
 use crate::provider::{
     Balancer, BalancerUse, Field, Finding, Health, Protocol, ServicePort, Severity,
+    ShownCertificate,
 };
 use crate::settings::Command;
 use std::cmp::Reverse;
@@ -124,6 +125,11 @@ fn inspection(
             _ => String::new(),
         },
         plan.cloud.found.as_ref().map(usage).unwrap_or_default(),
+        plan.cloud
+            .found
+            .as_ref()
+            .map(certificates)
+            .unwrap_or_default(),
         health(plan),
         section(
             "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
@@ -172,6 +178,29 @@ fn usage(found: &Balancer) -> String {
         .into_iter()
         .filter_map(|(name, text)| Some(format!("  {name:<9}{}\n", text?)));
     section("\nUSAGE", &lines.collect::<String>(), "not known")
+}
+
+/// What its ports show, and until when.
+fn certificates(found: &Balancer) -> String {
+    let row = |one: &ShownCertificate| {
+        let ports: Vec<String> = one.ports.iter().map(ToString::to_string).collect();
+        let ends = one.not_valid_after.map(|at| at.to_string());
+        let name = format!("{} ({})", one.name, one.id);
+        vec![
+            ports.join(", "),
+            name,
+            or_dash(&ends.unwrap_or_default()),
+            one.origin(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = found.certificates.iter().map(row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!(
+        "\n{}",
+        table::render(&["PORTS", "CERTIFICATE", "EXPIRES", "FROM"], &rows)
+    )
 }
 
 /// The newest first; they are at the end, because what is to be done comes first.

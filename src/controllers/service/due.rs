@@ -6,6 +6,7 @@ use super::plan::want;
 use crate::cache::Apis;
 use crate::controllers::backoff::Backoff;
 use crate::kube::{Node, Service};
+use crate::provider::TlsSecrets;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(super) struct Around {
     groups: u64,
     /// UIDs of these.
     members: HashSet<String>,
+    /// What the Secrets hold that a Service names, by its UID.
+    secrets: HashMap<String, u64>,
 }
 
 impl Due {
@@ -126,7 +129,24 @@ impl Due {
 }
 
 impl Around {
-    pub(super) fn new(apis: &Apis, nodes: &[Arc<Node>], services: &[Arc<Service>]) -> Around {
+    pub(super) fn new(
+        apis: &Apis,
+        nodes: &[Arc<Node>],
+        services: &[Arc<Service>],
+        tls_secrets: &TlsSecrets,
+    ) -> Around {
+        let secrets = services.iter().filter(|_| !tls_secrets.is_empty());
+        let secrets = secrets.filter_map(|service| {
+            let names = observe::tls_secret_names(&*apis.provider, [service]);
+            let mut hasher = DefaultHasher::new();
+            for name in &names {
+                let held = tls_secrets.get(name).map(Result::as_ref);
+                held.map(|held| held.map(|pair| &pair.digest))
+                    .hash(&mut hasher);
+            }
+            let uid = service.metadata.uid.clone();
+            (!names.is_empty()).then(|| (uid, hasher.finish()))
+        });
         let mut groups = DefaultHasher::new();
         let mut members = HashSet::new();
         let all = services.iter().filter(|one| one.wants_load_balancer());
@@ -148,6 +168,7 @@ impl Around {
             nodes: hasher.finish(),
             groups: groups.finish(),
             members,
+            secrets: secrets.collect(),
         }
     }
 
@@ -156,9 +177,11 @@ impl Around {
     }
 
     fn of(&self, service: &Service) -> u64 {
-        match self.members.contains(&service.metadata.uid) {
-            true => self.nodes ^ self.groups,
-            false => self.nodes,
+        let uid = &service.metadata.uid;
+        let secrets = self.secrets.get(uid).copied().unwrap_or_default();
+        match self.members.contains(uid) {
+            true => self.nodes ^ self.groups ^ secrets,
+            false => self.nodes ^ secrets,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | file | its one job |
 //! |---|---|
 //! | `due` | when a Service is planned |
+//! | `certificates` | those from Secrets that nothing uses any more |
 //! | `observe` | what both APIs say, as new as a write demands |
 //! | `plan` | what should be done: pure |
 //! | `sync` | from a plan to its end, for all Services of a tick |
@@ -18,6 +19,7 @@
 //! asks: finalizer before anything is created, status after, nothing on an old view, and no
 //! Service waits for another one's changes.
 
+mod certificates;
 mod due;
 mod events;
 mod health;
@@ -38,12 +40,14 @@ use super::report::{Outage, Report};
 use crate::cache::{Apis, Error, Poll, ReadFrom};
 use crate::kube::{Node, Service};
 use crate::metrics::{
-    LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ, LOAD_BALANCERS_USE,
+    CERTIFICATE_EXPIRY, LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ,
+    LOAD_BALANCERS_USE,
 };
 use crate::provider::{
     Balancer, BalancerHealth, BalancerUse, Cluster, Kept, LoadBalancerPlan, LoadBalancers,
-    Snapshot, Urgency,
+    Snapshot, TlsSecrets, Urgency,
 };
+use certificates::Unused;
 use due::{Around, Due};
 use jiff::Timestamp;
 use observe::{Observed, full_name};
@@ -66,6 +70,8 @@ struct Polled {
     services: Vec<Arc<Service>>,
     /// All Services are compared.
     is_resync: bool,
+    /// What the Secrets hold that these Services name; empty where a person chose Services.
+    tls_secrets: TlsSecrets,
 }
 
 pub struct ServiceController {
@@ -115,6 +121,8 @@ impl ServiceController {
                 known: BTreeSet::new(),
                 has_no_services: false,
                 last_write: None,
+                tls_secrets: TlsSecrets::new(),
+                unused_certificates: Unused::default(),
             },
             orphans_due: None,
             all_quiet: None,
@@ -134,7 +142,7 @@ impl ServiceController {
         }
         let begun = Instant::now();
         let polled = self.state.poll(apis, selection, begun)?;
-        let around = Around::new(apis, &polled.nodes, &polled.services);
+        let around = polled.around(apis);
         let observed = self
             .state
             .observe_due(apis, selection, &polled, &around, true)?;
@@ -218,7 +226,7 @@ impl ServiceController {
             has_written: false,
         };
         let compared = sync.run(provider, selection);
-        let has_written = sync.has_written;
+        let (has_written, is_closed) = (sync.has_written, sync.is_closed);
         let (mut report, mut plans) = (sync.report, sync.plans);
         if for_people {
             // In whatever order they ended: the lines of one Service stand together.
@@ -228,7 +236,16 @@ impl ServiceController {
             failures.sort_by(|one, other| one.object.cmp(&other.object));
         }
         let compared = compared.filter(|_| report.unreached == 0);
+        let unused = &mut self.state.unused_certificates;
+        unused.is_due |= has_written || compared.is_some();
         self.search_orphans(apis, provider, compared, has_written, &mut report);
+        let is_settled = report.unfinished + report.unreached == 0 && report.outage.is_none();
+        if is_settled && !selection.is_explicit() && !is_closed {
+            let state = &mut self.state;
+            let (settings, wanted) = (&state.settings, &state.tls_secrets);
+            let unused = &mut state.unused_certificates;
+            unused.delete(apis, provider, settings, wanted, &mut report);
+        }
         (report, plans)
     }
 
@@ -327,7 +344,7 @@ impl Sync<'_> {
             Outage::new(error, String::new())
         })?;
         let waiting = |error| Outage::new(error, waiting(&polled));
-        let around = Around::new(apis, &polled.nodes, &polled.services);
+        let around = polled.around(apis);
         if !selection.is_explicit() {
             state.stop_stale(&polled.services, &around);
         }
@@ -399,6 +416,12 @@ impl State {
             );
         }
         services.sort_by_cached_key(|service| service.full_name());
+        let mut tls_secrets = TlsSecrets::new();
+        if !is_explicit {
+            let names = observe::tls_secret_names(&*apis.provider, &services);
+            apis.keep_tls_secrets(&names);
+            tls_secrets = apis.tls_secrets(&names)?;
+        }
         let poll = Poll {
             table_max_age: age,
             // The node controller reads them whole more often, where it runs.
@@ -415,6 +438,7 @@ impl State {
             nodes,
             services,
             is_resync,
+            tls_secrets,
         })
     }
 
@@ -474,8 +498,17 @@ impl State {
         let left_alone: HashSet<&str> = left_alone.map(|one| &*one.metadata.uid).collect();
         self.ended.retain(|uid| left_alone.contains(uid.as_str()));
         self.has_groups = around.has_groups();
+        self.unused_certificates.is_due |= self.tls_secrets != polled.tls_secrets;
+        self.unused_certificates.may_exist |= !polled.tls_secrets.is_empty();
+        self.tls_secrets.clone_from(&polled.tls_secrets);
         self.due.listed(services, around);
         self.has_no_services = services.iter().all(|one| want(one) == Want::Nothing);
+    }
+}
+
+impl Polled {
+    fn around(&self, apis: &Apis) -> Around {
+        Around::new(apis, &self.nodes, &self.services, &self.tls_secrets)
     }
 }
 
@@ -514,6 +547,19 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) {
     for use_of in BalancerUse::ALL {
         let such = health.iter().filter(|(one, _)| *one == use_of);
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
+    }
+    let certificates = match observed {
+        Some(observed) => observed.snapshot.certificates(&wanted),
+        None => None,
+    };
+    // Where a comparison of all Services read none, none names one.
+    if certificates.is_some() || polled.is_resync {
+        let ends = certificates
+            .iter()
+            .flatten()
+            .filter_map(|one| one.not_valid_after);
+        let first = ends.min().map_or(0, Timestamp::as_second);
+        CERTIFICATE_EXPIRY.set(&[], first as f64);
     }
     let age = observed.map_or(Duration::ZERO, |observed| observed.answered.elapsed());
     let read = Timestamp::now().as_second() as f64 - age.as_secs_f64();

@@ -9,7 +9,7 @@ use crate::provider::{
     self, AddressKind, Cluster, Instance, InstanceId, Needs, NodeAddress, OfferedNode, Provider,
     ProviderId, Reach, Snapshot, Urgency,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -96,6 +96,7 @@ impl Observed {
             let now = cluster(apis, &self.cluster.name, &all.value, nodes)?;
             let before = std::mem::replace(&mut self.cluster, now);
             self.cluster.left_alone = before.left_alone;
+            self.cluster.tls_secrets = before.tls_secrets;
             self.has_groups(before.groups);
         }
         if needs.servers && apis.provider.instances().is_some() {
@@ -118,6 +119,23 @@ pub(super) fn group(provider: &dyn Provider, service: &Service) -> Option<String
     let mut annotations = metadata.annotations.iter();
     let balancers = provider.load_balancers()?;
     balancers.group(&metadata.namespace, &mut annotations)
+}
+
+/// Namespaces and names of the Secrets that ports of these Services ask for.
+pub(super) fn tls_secret_names<'a>(
+    provider: &dyn Provider,
+    services: impl IntoIterator<Item = &'a Arc<Service>>,
+) -> BTreeSet<FullName> {
+    let mut names = BTreeSet::new();
+    let has_annotations = |one: &&Arc<Service>| one.metadata.annotations.iter().next().is_some();
+    let services = services.into_iter().filter(|one| one.wants_load_balancer());
+    for service in services.filter(has_annotations) {
+        let secrets = provider.load_balancers();
+        let secrets = secrets.map(|all| all.tls_secrets(&service.for_cloud()));
+        let of = |name| (service.metadata.namespace.clone(), name);
+        names.extend(secrets.unwrap_or_default().into_iter().map(of));
+    }
+    names
 }
 
 /// The Services that use load balancers together, as they are in the first of these lists that has them.
@@ -169,6 +187,7 @@ pub(super) fn observe(
     let for_cloud: Vec<&provider::Service> =
         for_cloud.iter().chain(groups.values().flatten()).collect();
     let snapshot = apis.load_balancers(&for_cloud, max_age, urgency)?;
+    let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
     // Whatever was read last, and by whom: see `Observed::read_needs`.
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
@@ -185,6 +204,7 @@ pub(super) fn observe(
     };
     observed.cluster.left_alone = left_alone;
     observed.has_groups(groups);
+    observed.cluster.tls_secrets = tls_secrets;
     Ok(observed)
 }
 

@@ -141,6 +141,7 @@ pub(super) fn plan_for(
         if let Some(found) = &mut plan.cloud.found {
             found.targets = Vec::new();
             found.ports = Vec::new();
+            found.certificates = Vec::new();
         }
     }
     plan

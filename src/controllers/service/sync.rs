@@ -4,6 +4,7 @@
 //! A Service is taken up, planned, executed and ended by itself: it waits for no other one, except for the one that
 //! already works on the load balancer or takes the name that it wants.
 
+use super::certificates::Unused;
 use super::due::{self, Due};
 use super::events;
 use super::observe::{self, FullName, Management, NAME, Observed, Settings};
@@ -12,7 +13,7 @@ use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
-use crate::provider::{ChangeKind, ErrorKind, Reason, Urgency, without_correlations};
+use crate::provider::{ChangeKind, ErrorKind, Reason, TlsSecrets, Urgency, without_correlations};
 use crate::text;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -44,6 +45,9 @@ pub(super) struct State {
     pub(super) has_groups: bool,
     /// There is no Service that has or wants a load balancer of ours.
     pub(super) has_no_services: bool,
+    /// What the Secrets hold that Services name, as of the last tick.
+    pub(super) tls_secrets: TlsSecrets,
+    pub(super) unused_certificates: Unused,
     /// When a load balancer was written to last: a list that was requested before it is too old.
     pub(super) last_write: Option<Instant>,
 }
@@ -101,6 +105,8 @@ enum Claim {
     Id(u64),
     /// Of the new load balancer.
     Name(String),
+    /// Name of one that is uploaded.
+    Certificate(String),
 }
 
 /// Plans, and what they rest on.
@@ -634,7 +640,8 @@ fn claims(plan: &ServicePlan) -> HashSet<Claim> {
     let found = plan.cloud.found.iter().map(|balancer| balancer.id);
     let ids = found.chain(plan.cloud.takes_over.iter().copied());
     let name = plan.new_name().map(|name| Claim::Name(name.value.clone()));
-    ids.map(Claim::Id).chain(name).collect()
+    let uploads = plan.cloud.uploads.iter().cloned().map(Claim::Certificate);
+    ids.map(Claim::Id).chain(name).chain(uploads).collect()
 }
 
 fn kind_of(plan: &ServicePlan) -> ChangeKind {

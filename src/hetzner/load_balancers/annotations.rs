@@ -256,6 +256,13 @@ table! {
         per_port: true,
         meaning: "Certificates of the project for `https` ports.",
     };
+    HTTP_TLS_SECRET = {
+        name: "http-tls-secret",
+        longest: LONG,
+        form: "names, with commas, e.g. `web-tls`",
+        per_port: true,
+        meaning: "Secrets of type `kubernetes.io/tls` in the namespace of the Service, for `https` ports. Their certificates are uploaded, renewed when the Secret changes, and deleted when nothing uses them. Needs the right to read the Secret (`ccm help services`). Not together with `http-certificates` or `managed` on one port.",
+    };
     HTTP_MANAGED_CERTIFICATE_NAME = {
         name: "http-managed-certificate-name",
         form: "text, e.g. `web`",

@@ -6,13 +6,15 @@ use super::change::{Action, Change, Guard};
 use super::context::Context;
 use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::parser::AnnotationParser;
+use super::uploads::{FromSecrets, Uploads, is_https, uploads};
 use super::values as v;
 use crate::hetzner::certificates::Certificate;
 use crate::provider::{
-    Cluster, Description, Field, Kept, Protocol, Reason, ServicePort, Source, Sourced, Verb,
+    Cluster, Description, Field, Kept, Reason, ServicePort, Source, Sourced, Verb,
 };
 use crate::text;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Hetzner has those of a certificate with this label signed by Let's Encrypt's test service.
 const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
@@ -28,6 +30,9 @@ pub(super) struct Managed {
     pub(super) takes_over: Vec<u64>,
     /// See `Needs::services`.
     pub(super) rests_on_services: bool,
+    from_secrets: BTreeMap<u16, FromSecrets>,
+    /// Names of those that are uploaded from Secrets.
+    pub(super) uploads: Vec<String>,
 }
 
 /// One certificate that ports ask for.
@@ -45,12 +50,16 @@ struct Wanted {
 }
 
 impl Managed {
-    /// The ID of a port's certificate; none while it is still to be issued. Nothing: the port asks
-    /// for none.
-    pub(super) fn of(&self, port: u16) -> Option<Sourced<Option<u64>>> {
+    /// IDs of a port's certificates, and whether one is still to be issued or uploaded. None: the port asks for none of
+    /// these.
+    pub(super) fn of(&self, port: u16) -> Option<(Sourced<Vec<u64>>, bool)> {
+        if let Some(from) = self.from_secrets.get(&port) {
+            return Some((from.ids.clone(), from.waits));
+        }
         let mut wanted = self.wanted.iter();
         let found = wanted.find(|one| one.ports.contains(&port))?;
-        Some(Sourced::new(found.id, found.source.clone()))
+        let ids = found.id.into_iter().collect();
+        Some((Sourced::new(ids, found.source.clone()), found.id.is_none()))
     }
 }
 
@@ -64,7 +73,32 @@ pub(super) fn managed(parser: &mut AnnotationParser, context: &Context) -> Manag
         one.id = certificate.and_then(|found| issued(parser, &shown(&one.ports), found));
         managed.wanted.push(one);
     }
+    let uploads = uploads(parser, context);
+    check_alone(parser, context, &uploads);
+    managed.changes.extend(uploads.changes);
+    managed.fields.extend(uploads.fields);
+    managed.uploads = uploads.names;
+    managed.from_secrets = uploads.ports;
     managed
+}
+
+/// A port's certificates come from one place.
+fn check_alone(parser: &mut AnnotationParser, context: &Context, uploads: &Uploads) {
+    for port in &context.service.ports {
+        let Some(own) = uploads.ports.get(&port.port) else {
+            continue;
+        };
+        let named = parser.read(&a::HTTP_CERTIFICATES, Some(port), v::certificates);
+        let managed = is_managed(parser, context, port).filter(|managed| managed.value);
+        let other = named.map(|named| named.source);
+        if let Some(other) = other.or(managed.map(|managed| managed.source)) {
+            parser.problem(format!(
+                "port {}: its certificates are named twice, in {} and in {other}: remove one, or set it to an empty \
+                 value for this port",
+                port.port, own.ids.source
+            ));
+        }
+    }
 }
 
 /// Each once, however many ports show it.
@@ -109,9 +143,7 @@ fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
 
 /// Does an `https` port ask for a managed certificate?
 fn asks(parser: &mut AnnotationParser, context: &Context, port: &ServicePort) -> Option<Source> {
-    let protocol = parser.read(&a::PROTOCOL, Some(port), v::protocol);
-    let is_https = protocol.is_some_and(|protocol| protocol.value == "https");
-    if port.protocol != Protocol::Tcp || !is_https {
+    if !is_https(parser, port) {
         return None;
     }
     let is_managed = is_managed(parser, context, port)?;

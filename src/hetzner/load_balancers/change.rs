@@ -8,9 +8,9 @@ use crate::hetzner::actions;
 use crate::hetzner::api::Failed;
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::error::Code;
-use crate::http::Method;
+use crate::http::{Method, Secret};
 use crate::provider::{
-    self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, Urgency, Verb,
+    self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, TlsPair, Urgency, Verb,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,7 @@ actions! {
     Delete: "delete";
     CreateCertificate: "create_certificate" FailsAlone;
     EditCertificate: "edit_certificate" FailsAlone;
+    DeleteCertificate: "delete_certificate" FailsAlone;
 }
 
 /// What a write is a part of.
@@ -90,6 +91,8 @@ pub(super) enum Purpose {
     Orphan,
     /// Of the targets that are there now none stays.
     LastTarget,
+    /// The last certificate that is uploaded: the IDs of all are read before ports are changed.
+    LastUpload,
 }
 
 /// One write.
@@ -104,7 +107,12 @@ pub struct Change {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
+    /// Sent beside `request`, and never shown.
+    pair: Option<Arc<TlsPair>>,
 }
+
+/// A shorter part of a key would be found in other texts, and says nothing.
+const SHORTEST_KEY_LINE: usize = 16;
 
 /// What is sent.
 #[derive(Clone, Default, Serialize)]
@@ -136,6 +144,8 @@ pub(super) struct Seen {
     ports: BTreeSet<u16>,
     targets: BTreeSet<String>,
     is_protected: bool,
+    /// IDs of the load balancers that show a certificate.
+    uses: BTreeSet<u64>,
 }
 
 impl From<&LoadBalancer> for Seen {
@@ -146,6 +156,7 @@ impl From<&LoadBalancer> for Seen {
             ports: ports.collect(),
             targets: balancer.targets.iter().flat_map(stands_for).collect(),
             is_protected: balancer.protection.delete,
+            uses: BTreeSet::new(),
         }
     }
 }
@@ -154,6 +165,7 @@ impl From<&Certificate> for Seen {
     fn from(certificate: &Certificate) -> Seen {
         Seen {
             labels: certificate.labels.clone(),
+            uses: certificate.used_by.iter().map(|one| one.id).collect(),
             ..Seen::default()
         }
     }
@@ -202,6 +214,7 @@ impl Change {
             purpose: Purpose::Usual,
             event: None,
             guard: None,
+            pair: None,
         }
     }
 
@@ -234,8 +247,18 @@ impl Change {
         self
     }
 
+    /// The certificate that is uploaded.
+    pub(super) fn with_pair(mut self, pair: Arc<TlsPair>) -> Change {
+        self.pair = Some(pair);
+        self
+    }
+
+    fn is_deletion(&self) -> bool {
+        matches!(self.action, Action::Delete | Action::DeleteCertificate)
+    }
+
     fn set_labels(&mut self, guard: &Guard, now: &Seen) {
-        if self.action == Action::Delete {
+        if self.is_deletion() {
             return;
         }
         let mut labels = now.labels.clone();
@@ -268,7 +291,7 @@ impl Change {
     fn is_of_certificate(&self) -> bool {
         matches!(
             self.action,
-            Action::CreateCertificate | Action::EditCertificate
+            Action::CreateCertificate | Action::EditCertificate | Action::DeleteCertificate
         )
     }
 
@@ -282,7 +305,7 @@ impl Change {
         };
         match self.action {
             Action::Edit | Action::EditCertificate => (Method::Put, format!("{all}/{id}")),
-            Action::Delete => (Method::Delete, format!("{all}/{id}")),
+            Action::Delete | Action::DeleteCertificate => (Method::Delete, format!("{all}/{id}")),
             action => (
                 Method::Post,
                 format!("{all}/{id}/actions/{}", action.name()),
@@ -309,9 +332,9 @@ impl Change {
         };
         let now = match now {
             Err(error) if error.kind == ErrorKind::NotFound => {
-                return Ok(Some(match self.action {
-                    Action::Delete => Applied::Done,
-                    _ => Applied::Overtaken,
+                return Ok(Some(match self.is_deletion() {
+                    true => Applied::Done,
+                    false => Applied::Overtaken,
                 }));
             }
             now => now?,
@@ -332,7 +355,7 @@ impl Change {
     /// What a process that was killed had begun may have ended since the load balancers were listed: a release must not
     /// leave it.
     fn refused(&self, seen: &Seen, now: &Seen) -> Option<&'static str> {
-        let is_deleted = self.action == Action::Delete;
+        let is_deleted = self.is_deletion();
         let whose = |labels: &BTreeMap<String, String>| {
             let mut labels = labels.clone();
             labels.retain(|label, _| label == SERVICE_UID || label.starts_with(OUR_PREFIX));
@@ -342,6 +365,8 @@ impl Change {
         let has_more = !now.ports.is_subset(&seen.ports) || !now.targets.is_subset(&seen.targets);
         if is_deleted && now.is_protected {
             Some("it is protected by now")
+        } else if is_deleted && !now.uses.is_empty() {
+            Some("a load balancer uses it by now")
         } else if is_deleted && seen.labels != now.labels {
             Some("its labels changed meanwhile")
         } else if whose(&seen.labels) != whose(&now.labels) {
@@ -385,6 +410,9 @@ impl Change {
                 Applied::Shown(running, Arc::new(Snapshot { project, observed }))
             }
             (Action::Create, None, running) => Applied::LookAgain(running),
+            (Action::CreateCertificate, ..) if self.purpose == Purpose::LastUpload => {
+                Applied::LookAgain(None)
+            }
             // Issuance may take minutes, and only one port waits for it: the certificate's status shows the end.
             (Action::CreateCertificate, ..) => Applied::Done,
             (action, _, running) if action.is(ReadAgain) => Applied::LookAgain(running),
@@ -411,6 +439,8 @@ impl Change {
             (Action::Create | Action::Edit | Action::CreateCertificate, Some("uniqueness_error"))
             // Protected since it was read: it stays.
             | (Action::Delete, Some("protected"))
+            // Used since it was read: it stays.
+            | (Action::DeleteCertificate, Some("resource_in_use"))
             // Another program was faster.
             | (Action::AddTarget, Some("target_already_defined"))
             | (Action::Attach, Some("load_balancer_already_attached"))
@@ -421,7 +451,7 @@ impl Change {
             (Action::Create, _) if self.is_refused_for_a_part(&failed) => {
                 Err(Error::new(ErrorKind::InPart, failed.error.message))
             }
-            (Action::Delete, _) if failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
+            _ if self.is_deletion() && failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
             _ => Err(match self.next_step(&failed) {
                 Some(step) => {
                     let message = format!("{}; {step}", failed.error);
@@ -549,8 +579,18 @@ impl provider::Change for Change {
             return Ok(instead);
         }
         let (method, path) = change.call();
+        let mut secrets = Vec::new();
+        if let Some(pair) = &change.pair {
+            let (body, key) = (&mut change.request.body, pair.key.expose());
+            body.insert("certificate".to_owned(), json!(pair.chain));
+            body.insert("private_key".to_owned(), json!(key));
+            // Line by line: an answer may repeat a part.
+            let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
+            secrets.extend(key.lines().filter(is_long).map(Secret::new));
+        }
         let body = (method != Method::Delete).then_some(&change.request);
-        match change.project.api.write(method, &path, body) {
+        let api = &change.project.api;
+        match api.write_secret(method, &path, body, &secrets) {
             Ok(answer) => change.answered(answer),
             Err(failed) => change.failed(failed),
         }

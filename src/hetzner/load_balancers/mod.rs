@@ -13,6 +13,7 @@
 //! | `context` | what a plan rests on: settings, what was read, what is held back in a shell |
 //! | `desired`, `ports` | what a Service wants: the whole; each port with its health check |
 //! | `certificates` | managed certificates: found, taken over, ordered |
+//! | `uploads` | certificates from Secrets: uploaded, chosen, deleted when unused |
 //! | `primary_ips` | the Primary IPs of a new one, and what is reported about those of the others |
 //! | `names` | names and labels |
 //! | `balancer` | the API's types |
@@ -51,6 +52,7 @@ mod primary_ips;
 mod status;
 mod subnets;
 mod targets;
+mod uploads;
 mod values;
 
 pub use super::api::{Location, Reference};
@@ -64,11 +66,12 @@ pub use balancer::{
 pub use context::{Defaults, Observed, Project, Snapshot};
 pub use listener::{Listener, PortField};
 pub use names::{
-    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, PORT, RELEASED, SERVICE,
-    SERVICE_UID, TARGETS_BEFORE,
+    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, PORT, RELEASED, SECRET,
+    SERVICE, SERVICE_UID, TARGETS_BEFORE,
 };
 
 pub(super) use certificates::left;
 pub(super) use group::key as group;
 pub(super) use observe::{Known, Types, observe, usage};
 pub(super) use subnets::Subnets;
+pub(super) use uploads::{secrets, unused};

@@ -19,6 +19,8 @@ pub const SERVICE: &str = "ccm-from-scratch/service";
 pub const CREATED: &str = "ccm-from-scratch/created";
 /// On what we adopted, from the adoption on.
 pub const ADOPTED: &str = "ccm-from-scratch/adopted";
+/// On a certificate that was uploaded from a Secret: `namespace.name` of it.
+pub const SECRET: &str = "ccm-from-scratch/secret";
 /// Set by an operator: `namespace.name` of the Service that may adopt it.
 pub const ADOPT: &str = "ccm-from-scratch/adopt";
 
@@ -52,6 +54,9 @@ const LONGEST: usize = 63;
 
 /// As upstream cuts it.
 const LONGEST_UPSTREAM: usize = 32;
+
+/// Of a chain's SHA-256 in the name of its certificate: 80 bits, so that no tenant can make another chain with them.
+const UPLOAD_DIGITS: usize = 20;
 
 /// The name of a load balancer whose Service names none.
 pub(super) fn default_name(profile: Profile, service: &Service, cluster: &Cluster) -> String {
@@ -87,13 +92,54 @@ pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<String, S
         (SERVICE_UID.to_owned(), service.uid.clone()),
         (SERVICE.to_owned(), service_value(service)),
     ]);
-    if !cluster.uid.is_empty() {
-        labels.insert(CLUSTER_UID.to_owned(), cluster.uid.clone());
-    }
-    if !cluster.name.is_empty() {
-        labels.insert(CLUSTER.to_owned(), label_value(&cluster.name));
-    }
+    labels.extend(cluster_labels(cluster));
     labels
+}
+
+fn cluster_labels(cluster: &Cluster) -> BTreeMap<String, String> {
+    let name = (!cluster.name.is_empty()).then(|| label_value(&cluster.name));
+    let uid = (!cluster.uid.is_empty()).then(|| cluster.uid.clone());
+    let both = [(CLUSTER_UID, uid), (CLUSTER, name)].into_iter();
+    both.filter_map(|(label, value)| Some((label.to_owned(), value?)))
+        .collect()
+}
+
+/// Of a certificate that is uploaded from this Secret: another name for each chain, Secret and cluster, so that what has
+/// the name is what would be uploaded. A chain holds the public half of its key: where the key changes, so does the chain.
+/// `digest`: see `TlsPair`.
+pub(super) fn upload_name(
+    namespace: &str,
+    secret: &str,
+    digest: &str,
+    cluster: &Cluster,
+) -> String {
+    let digest: String = digest.chars().take(UPLOAD_DIGITS).collect();
+    upload_prefix(namespace, secret, cluster) + &digest
+}
+
+/// What the names of all certificates of one Secret begin with.
+pub(super) fn upload_prefix(namespace: &str, secret: &str, cluster: &Cluster) -> String {
+    let whose = fnv1a([cluster.uid.as_str(), namespace, secret]) as u32;
+    let end = format!("-{whose:08x}");
+    let room = LONGEST - UPLOAD_DIGITS - end.len();
+    let stem = format!("ccm-{namespace}-{secret}");
+    stem.chars().take(room).collect::<String>() + &end
+}
+
+/// Ours on a certificate that is uploaded from this Secret; never `hcloud-ccm/service-uid`, by which one is a Service's.
+pub(super) fn upload_labels(
+    namespace: &str,
+    secret: &str,
+    cluster: &Cluster,
+) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::from([(SECRET.to_owned(), secret_value(namespace, secret))]);
+    labels.extend(cluster_labels(cluster));
+    labels
+}
+
+/// `namespace.name`, as the label [`SECRET`] has it.
+pub(super) fn secret_value(namespace: &str, secret: &str) -> String {
+    label_value(&format!("{namespace}.{secret}"))
 }
 
 /// `namespace.name`, as the labels [`SERVICE`] and [`ADOPT`] have it.

@@ -113,7 +113,13 @@ fn needs_primary_ips(balancers: &[LoadBalancer], service: &Service) -> bool {
 }
 
 fn needs_certificates(service: &Service) -> bool {
-    has(service, &annotations::HTTP_CERTIFICATES) || has(service, &annotations::CERTIFICATE_TYPE)
+    let mut naming = [
+        &annotations::HTTP_CERTIFICATES,
+        &annotations::CERTIFICATE_TYPE,
+        &annotations::HTTP_TLS_SECRET,
+    ]
+    .into_iter();
+    naming.any(|annotation| has(service, annotation))
 }
 
 /// `wanted`: names of types; an empty name stands for any.

@@ -21,11 +21,13 @@ use super::ownership::{is_kept, why_it_stays};
 use super::parser::AnnotationParser;
 use super::ports::leave_out_taken;
 use super::targets::need_servers;
+use super::uploads::shown;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
     self, Assigned, Balancer, BalancerHealth, BalancerUse, Cluster, Description, Finding, Kept,
-    LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol, ProviderId, Reason, Service, Verb,
+    LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol, ProviderId, Reason, Service,
+    ShownCertificate, Verb,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -105,7 +107,10 @@ impl provider::Snapshot for Snapshot {
         {
             parser.finding(not_adopted_beside(other, own));
         }
-        plan.found = there.map(|balancer| status::for_people(balancer, cluster));
+        plan.found = there.map(|balancer| Balancer {
+            certificates: shown(balancer, self.observed.certificates.as_deref()),
+            ..status::for_people(balancer, cluster)
+        });
         leave_out_taken(&mut parser, &context, &mut desired.ports, there);
         let kind = kind(&mut parser, &context, &desired, there);
         check_services(&mut parser, &context, &desired, kind, there);
@@ -117,6 +122,7 @@ impl provider::Snapshot for Snapshot {
             let managed = std::mem::take(&mut desired.managed);
             plan.takes_over = managed.takes_over;
             plan.fields = managed.fields;
+            plan.uploads = managed.uploads;
             let diff = Diff {
                 plan: &mut plan,
                 changes: managed.changes,
@@ -281,6 +287,16 @@ impl provider::Snapshot for Snapshot {
             .filter(is_ours)
             .map(|one| status::for_people(one, names));
         shown.map(|one| (one.use_of, one.health(None))).collect()
+    }
+
+    fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>> {
+        let certificates = self.observed.certificates.as_deref()?;
+        let all = self.observed.balancers.iter();
+        let is_ours = |one: &&LoadBalancer| uids(one).any(|uid| services.contains(uid.as_str()));
+        let shown = all
+            .filter(is_ours)
+            .flat_map(|one| shown(one, Some(certificates)));
+        Some(shown.collect())
     }
 
     fn all(&self) -> Vec<(Balancer, String)> {

@@ -230,7 +230,7 @@ pub(super) fn leave_out_taken(
 }
 
 /// Annotations that have an effect only on ports with a certain part.
-const ONLY_WITH: [(Part, &Annotation); 14] = [
+const ONLY_WITH: [(Part, &Annotation); 15] = [
     (Part::Http, &a::HTTP_COOKIE_NAME),
     (Part::Http, &a::HTTP_COOKIE_LIFETIME),
     (Part::Http, &a::HTTP_STICKY_SESSIONS),
@@ -238,6 +238,7 @@ const ONLY_WITH: [(Part, &Annotation); 14] = [
     (Part::Https, &a::HTTP_REDIRECT_HTTP),
     (Part::Https, &a::CERTIFICATE_TYPE),
     (Part::Https, &a::HTTP_CERTIFICATES),
+    (Part::Https, &a::HTTP_TLS_SECRET),
     (Part::Https, &a::HTTP_MANAGED_CERTIFICATE_NAME),
     (Part::Https, &a::HTTP_MANAGED_CERTIFICATE_DOMAINS),
     (Part::Https, &a::HTTP_MANAGED_CERTIFICATE_ACME_STAGING),
@@ -357,11 +358,12 @@ impl PortReader<'_, '_> {
     }
 
     fn certificates(&mut self, managed: &Managed) {
-        let own = managed.of(self.port.port);
-        self.wanted.waits = own.as_ref().is_some_and(|own| own.value.is_none());
-        let certificates = match own {
-            // What it shows meanwhile stays.
-            Some(own) => own.value.map(|id| Sourced::new(vec![id], own.source)),
+        let certificates = match managed.of(self.port.port) {
+            Some((ids, waits)) => {
+                self.wanted.waits = waits;
+                // What it shows meanwhile stays.
+                Some(ids).filter(|ids| !waits || !ids.value.is_empty())
+            }
             None => self.uploaded(),
         };
         let enforced = self.context.project.enforced(&a::HTTP_CERTIFICATES);

@@ -87,6 +87,7 @@ pub(super) fn for_people(balancer: &LoadBalancer, cluster: &Cluster) -> Balancer
         ingoing_traffic: balancer.ingoing_traffic,
         included_traffic: balancer.included_traffic,
         usage: None,
+        certificates: Vec::new(),
     }
 }
 

@@ -98,6 +98,24 @@ pub(super) fn certificates(text: &str) -> Result<Vec<String>, String> {
     list(text, |_| true, "")
 }
 
+/// As long as the name of a Secret may be.
+const SECRET_NAME: usize = 253;
+
+/// Names of Secrets.
+pub(super) fn secrets(text: &str) -> Result<Vec<String>, String> {
+    let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_name = |name: &str| {
+        let bytes = name.as_bytes();
+        let ends = [bytes.first(), bytes.last()].into_iter().flatten();
+        name.len() <= SECRET_NAME
+            && ends.copied().all(is_end)
+            && bytes
+                .iter()
+                .all(|byte| is_end(*byte) || b"-.".contains(byte))
+    };
+    list(text, is_name, "name of a Secret")
+}
+
 /// Host names of a certificate; the first part may be a `*`.
 pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
     let is_part = |part: &str| {

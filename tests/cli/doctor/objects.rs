@@ -3,6 +3,7 @@
 use crate::common::services::{LoadBalancerService, balancer_of, create};
 use crate::common::{UNINITIALIZED, ccm};
 use crate::doctor::world::{World, checks, each, rules};
+use sandbox::credentials::Validity;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -150,6 +151,28 @@ fn orphaned(world: &mut World) {
     assert!(cluster.delete("services", Some("default"), "web"));
 }
 
+/// A Service with port 443 that shows a certificate of the project.
+fn shows_expired(world: &mut World) {
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let authority = world.sandbox.authority();
+    let one = authority.server(&["a.example"], Validity::Expired).unwrap();
+    cloud.create_certificate(
+        project,
+        json!({"name": "old", "certificate": one.certificate_pem, "private_key": one.key_pem}),
+    );
+    let named = [
+        ("protocol", "https"),
+        ("http-certificates", "old"),
+        ("location", "fsn1"),
+    ];
+    let service = LoadBalancerService::new("tls", &[443]).with(&named);
+    create(&world.sandbox, service);
+    for _ in 0..2 {
+        let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
+        assert_eq!(synced.code, 0, "{synced:?}");
+    }
+}
+
 /// The project has as many load balancers as it may.
 fn refused(world: &mut World) {
     let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
@@ -203,6 +226,16 @@ fn services() {
                 "service/default/new: without an address: ",
             ],
             "the message says what to change",
+        ),
+        (
+            "a certificate that has expired",
+            shows_expired,
+            "services",
+            "fail",
+            &[
+                "service/default/tls: certificate old of port 443 (uploaded by its owner) expired at ",
+            ],
+            "upload a new one",
         ),
         (
             "one that asks for what it does not get",

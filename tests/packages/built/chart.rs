@@ -57,6 +57,11 @@ fn the_chart_holds_the_rules_and_the_version_of_the_rest() {
         let of = |folder_name| std::fs::read(folder().join(folder_name).join(file)).unwrap();
         assert_eq!(of("chart/files"), of("base"), "{file}");
     }
+    let of = |file: &str| std::fs::read_to_string(folder().join(file)).unwrap();
+    assert_eq!(
+        of("chart/files/tls-secrets.yaml"),
+        of("tls-secrets/role.yaml")
+    );
     let chart = read("chart/Chart.yaml").remove(0);
     for field in ["version", "appVersion"] {
         assert_eq!(chart[field], env!("CARGO_PKG_VERSION"), "{field}");
@@ -99,11 +104,44 @@ fn as_it_is_the_chart_is_the_base() {
     assert!(parsed.notices.is_empty(), "{:?}", parsed.notices);
 }
 
+#[test]
+fn secrets_may_be_read_in_the_namespaces_that_are_named_and_nowhere_else() {
+    let set = settings("tlsSecretNamespaces={web,shop} nameOverride=mine");
+    let (Some(plain), Some(built)) = (rendered(&settings("nameOverride=mine")), rendered(&set))
+    else {
+        return;
+    };
+    let more: Vec<&Value> = built.iter().filter(|one| !plain.contains(one)).collect();
+    let names: Vec<(&str, &str)> = more
+        .iter()
+        .map(|one| (&one["kind"], &one["metadata"]["namespace"]))
+        .map(|(kind, namespace)| (kind.as_str().unwrap(), namespace.as_str().unwrap()))
+        .collect();
+    // In the order in which helm prints them.
+    let expected = ["Role", "RoleBinding"].map(|kind| [(kind, "web"), (kind, "shop")]);
+    assert_eq!(names, expected.concat());
+    let manifests = read("tls-secrets/role.yaml");
+    for pair in [[more[0], more[2]], [more[1], more[3]]] {
+        assert_eq!(pair[0]["rules"], manifests[0]["rules"]);
+        assert_eq!(pair[1]["roleRef"]["name"], pair[0]["metadata"]["name"]);
+        let account = &one(&built, "ServiceAccount")["metadata"];
+        let subject = &pair[1]["subjects"][0];
+        assert_eq!(subject["name"], account["name"]);
+        assert_eq!(subject["namespace"], "kube-system");
+    }
+    let verbs = &manifests[0]["rules"][0];
+    assert_eq!(
+        (&verbs["resources"], &verbs["verbs"]),
+        (&json!(["secrets"]), &json!(["get"]))
+    );
+}
+
 /// Strictly, and with everything in it.
 #[test]
 fn helm_finds_no_fault() {
     let chart = folder().join("chart");
-    for set in ["", "kind=DaemonSet networking.enabled=true"] {
+    let all = "kind=DaemonSet networking.enabled=true tlsSecretNamespaces={web}";
+    for set in ["", all] {
         let lint = [
             "lint",
             "--strict",

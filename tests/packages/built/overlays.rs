@@ -33,6 +33,25 @@ fn hcloud_is_the_base_in_the_other_profile() {
 }
 
 #[test]
+fn the_right_to_read_secrets_has_no_namespace_of_its_own_and_is_of_the_daemons_account() {
+    let Some(built) = kustomized("../tls-secrets") else {
+        return;
+    };
+    let role = one(&built, "Role");
+    let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
+    assert_eq!(role["rules"], rules);
+    let binding = one(&built, "RoleBinding");
+    assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+    let base = base();
+    let account = &one(&base, "ServiceAccount")["metadata"];
+    let subject = &binding["subjects"][0];
+    assert_eq!(subject["name"], account["name"]);
+    assert_eq!(subject["namespace"], "kube-system");
+    let namespaces = built.iter().map(|one| &one["metadata"]["namespace"]);
+    assert!(namespaces.into_iter().all(Value::is_null));
+}
+
+#[test]
 fn private_network_insists_on_the_network_and_uses_it() {
     let Some(built) = kustomized("private-network") else {
         return;

@@ -181,7 +181,8 @@ const CASES: &[Case] = &[
 ];
 
 /// Those that have tests of their own, in `certificates` and `primary_ips`.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 11] = [
+    "http-tls-secret",
     "share",
     "share-namespaces",
     "external",
@@ -294,6 +295,7 @@ fn the_example_of_each_annotation_is_right() {
         let case = CASES.iter().find(|case| case.name == row.name);
         let with = match (case, row.name.contains("certificate")) {
             (Some(case), _) => case.with,
+            (None, _) if row.name == "http-tls-secret" => &[("protocol", "https")],
             (None, true) if row.name == "certificate-type" => HTTPS,
             (None, true) => MANAGED,
             (None, false) => &[],

@@ -39,7 +39,7 @@ fn there(id: u64, name: &str, labels: &[(&str, &str)]) -> Certificate {
             .collect(),
         domain_names: vec!["*.example.com".into(), "example.com".into()],
         status: Some(status("completed")),
-        used_by: Vec::new(),
+        ..Certificate::default()
     }
 }
 

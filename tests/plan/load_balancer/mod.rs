@@ -20,4 +20,5 @@ use crate::common::random;
 mod selector;
 mod status;
 mod support;
+mod uploads;
 mod variables;

@@ -163,7 +163,7 @@ fn managed(random: &mut Random, world: &mut World) {
                 issuance: issuance.into(),
                 ..CertificateStatus::default()
             }),
-            used_by: Vec::new(),
+            ..Certificate::default()
         };
         if random.percent(30) {
             world.state.certificates.as_mut().unwrap().push(one);

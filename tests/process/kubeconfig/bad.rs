@@ -366,7 +366,7 @@ fn users_with_a_certificate() {
         ("client-key-data", json!("?"), "is not base64; copy it whole, or make it anew with base64 -w0 FILE"),
         ("client-key-data", base64("not PEM"), "holds no PEM private key (PKCS#1, PKCS#8 or SEC1)"),
         ("client-key-data", base64(&world.identity.certificate_pem), "holds a certificate instead of a private key; are the two swapped?"),
-        ("client-key-data", base64(&client(Validity::Now).key_pem), "is the key of another certificate than the client's"),
+        ("client-key-data", base64(&client(Validity::Now).key_pem), "is the key of another certificate"),
         ("client-key-data", damaged("EC PRIVATE KEY"), "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 and P-384, and Ed25519"),
         ("client-key-data", damaged("ENCRYPTED PRIVATE KEY"), "is encrypted; give one that is not (openssl pkey -in FILE)"),
         ("client-certificate-data", base64(key), "holds a private key instead of a certificate; are the two swapped?"),

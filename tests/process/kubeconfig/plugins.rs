@@ -393,7 +393,7 @@ fn those_that_fail() {
         (credential(json!({"token": token, "expirationTimestamp": "0000-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: ended at TIME; is this machine's clock right?"),
         (credential(json!({"clientCertificateData": certificate})), "the program's status.clientCertificateData: comes with clientKeyData, or not at all"),
         (credential(json!({"clientKeyData": key})), "the program's status.clientCertificateData: comes with clientKeyData, or not at all"),
-        (credential(json!({"clientCertificateData": certificate, "clientKeyData": other.key_pem})), "the program's status.clientKeyData: is the key of another certificate than the client's"),
+        (credential(json!({"clientCertificateData": certificate, "clientKeyData": other.key_pem})), "the program's status.clientKeyData: is the key of another certificate"),
         (credential(json!({"clientCertificateData": key, "clientKeyData": certificate})), "the program's status.clientCertificateData: holds a private key instead of a certificate; are the two swapped?"),
     ];
     let mut exec = exec("./plugin");

@@ -4,9 +4,11 @@ use crate::common::services::{self, LoadBalancerService};
 use crate::common::{all_initialised, env, wait_until};
 use crate::metrics::{Scrape, Watched, family};
 use ccm::metrics::TABLE;
+use sandbox::credentials::Validity;
 use sandbox::faults::{Effect, Rule};
 use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -41,6 +43,28 @@ pub fn node(sandbox: &Sandbox, name: &str, provider_id: Option<&str>) {
 pub fn fails(sandbox: &Sandbox, half: Half, method: &str, path: &str, effect: Effect) {
     let rule = Rule::new(effect).half(half).method(method).path(path);
     sandbox.faults().add(rule);
+}
+
+/// On port 443 of a new Service.
+pub fn shows_certificate(sandbox: &Sandbox, validity: Validity) {
+    let one = sandbox
+        .authority()
+        .server(&["a.example"], validity)
+        .unwrap();
+    sandbox.cloud().create_certificate(
+        sandbox.project(),
+        json!({"name": "one", "certificate": one.certificate_pem, "private_key": one.key_pem}),
+    );
+    let shows = [
+        ("protocol", "https"),
+        ("http-certificates", "one"),
+        ("location", "fsn1"),
+    ];
+    let service = LoadBalancerService::new("tls", &[443]).with(&shows);
+    services::create(sandbox, service);
+    wait_until("its address", || {
+        services::has_address(&services::service(sandbox, "tls"))
+    });
 }
 
 /// One after the other, on one daemon: what happens, and what moves.
@@ -88,6 +112,9 @@ pub const STORY: &[Chapter] = &[
         ("hcloud_api_request_duration_seconds_count{method=\"post\"}", Rises),
         ("ccm_hcloud_rate_limit_remaining", Falls),
     ]),
+    ("a Service shows a certificate", |sandbox| shows_certificate(sandbox, Validity::Now), &[
+        ("ccm_certificate_expiry_timestamp_seconds", Rises),
+    ]),
     ("a server is turned off", |sandbox| {
         sandbox.cloud().set_power(server(sandbox, "worker-1"), false);
         sandbox.kubelets().expire();
@@ -122,7 +149,7 @@ pub const STORY: &[Chapter] = &[
     }, &[
         ("ccm_load_balancers{state=\"orphaned\"}", Is(1.0)),
         ("ccm_load_balancers_health{state=\"none\"}", Rises),
-        ("ccm_load_balancers_use{use=\"own\"}", Is(1.0)),
+        ("ccm_load_balancers_use{use=\"own\"}", Is(2.0)),
         ("ccm_load_balancers_health_timestamp_seconds", Rises),
         ("ccm_findings_total{controller=\"service-lb-controller\",reason=\"OrphanedLoadBalancer\"}", Rises),
     ]),

@@ -4,7 +4,8 @@ use crate::common::services::{self, LoadBalancerService};
 use crate::common::{SCALE, builder, quiet, wait_until, with};
 use crate::metrics::Watched;
 use crate::metrics::film::Film;
-use crate::metrics::story::{fails, node, server};
+use crate::metrics::story::{fails, node, server, shows_certificate};
+use sandbox::credentials::Validity;
 use sandbox::faults::Effect;
 use sandbox::hetzner::{Health, Machine, ServerSpec};
 use sandbox::kubelet::NodeSpec;
@@ -267,6 +268,14 @@ pub const WORLDS: &[World] = &[
         ("Controllers: Ticks", &[("controller", "cloud-node-controller"), ("result", "failed")]),
         ("Hetzner Cloud API: Errors", &[("code", "403")]),
     ] },
+    World { name: "a certificate expires", film: || {
+        let mut film = Film::of(quiet(2), &[RESYNC]);
+        film.roll(BEFORE);
+        film.cause();
+        shows_certificate(&film.sandbox, Validity::Soon);
+        film.roll(SOME);
+        film
+    }, fires: &["CcmCertificateExpires"], may: &[], moves: &[("State: Certificate ends in", &[])] },
     World { name: "no target is reached, and a route can't be made", film: || {
         let sandbox = builder().nodes(2).heartbeats(false).network("10.0.0.0/8").start();
         let mut film = Film::of(sandbox, &["--cluster-cidr=10.244.0.0/16", RESYNC]);

@@ -329,7 +329,7 @@ fn a_client_certificate_in_files() {
         (1..=2).contains(&warned.len()),
         "one for each client: {log}"
     );
-    let why = "tls.key: is the key of another certificate than the client's; what was read before stays in use";
+    let why = "tls.key: is the key of another certificate; what was read before stays in use";
     assert!(warned.iter().all(|line| line.contains(why)), "{log}");
     let calls = world.sandbox.calls().calls_since(mark);
     assert!(calls.iter().all(|call| call.status != Some(401)));

@@ -51,6 +51,8 @@ pub struct Subject {
 pub enum Validity {
     /// From yesterday for ten years.
     Now,
+    /// It ends in a week.
+    Soon,
     /// It ended yesterday.
     Expired,
     /// It begins tomorrow.
@@ -270,6 +272,7 @@ fn set_validity(params: &mut CertificateParams, validity: Validity) -> Result<()
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     let (from, until) = match validity {
         Validity::Now => (today - 1.day(), today + 10.years()),
+        Validity::Soon => (today - 80.days(), today + 7.days()),
         Validity::Expired => (today - 30.days(), today - 1.day()),
         Validity::NotYet => (today + 2.days(), today + 10.years()),
     };

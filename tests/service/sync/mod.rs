@@ -23,6 +23,7 @@ mod readers;
 mod scope;
 mod seen_before;
 mod shared;
+mod tls_secrets;
 mod trouble;
 mod world;
 mod wrong_project;

@@ -133,6 +133,15 @@ pub static RESOURCES: &[Resource] = &[
         ..DEFAULT
     },
     Resource {
+        plural: "secrets",
+        singular: "secret",
+        kind: "Secret",
+        schema: Some(&schema::SECRET),
+        storage_prefix: "/registry/secrets",
+        selectable_fields: &["type"],
+        ..DEFAULT
+    },
+    Resource {
         plural: "services",
         singular: "service",
         kind: "Service",

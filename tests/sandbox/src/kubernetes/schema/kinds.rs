@@ -88,6 +88,20 @@ static LEASE_SPEC: Object = Object {
     ],
 };
 
+pub static SECRET: Object = Object {
+    name: "Secret",
+    package: CORE,
+    fields: &[
+        optional("kind", Type::String),
+        optional("apiVersion", Type::String),
+        always("metadata", OBJECT_META),
+        pointer("immutable", Type::Bool),
+        // In base64, which is not checked.
+        optional("data", Type::Strings),
+        optional("type", Type::String),
+    ],
+};
+
 pub static NAMESPACE: Object = Object {
     name: "Namespace",
     package: CORE,

@@ -10,7 +10,9 @@ mod node;
 mod service;
 
 pub use decode::{Decoded, decode};
-pub use kinds::{DAEMON_SET, DEPLOYMENT, EVENT, LEASE, NAMESPACE, SELF_SUBJECT_ACCESS_REVIEW};
+pub use kinds::{
+    DAEMON_SET, DEPLOYMENT, EVENT, LEASE, NAMESPACE, SECRET, SELF_SUBJECT_ACCESS_REVIEW,
+};
 pub use node::NODE;
 pub use service::SERVICE;
 

@@ -1,0 +1,76 @@
+//! Certificates that were uploaded from Secrets, and that neither a load balancer uses nor a Service wants: deleted.
+//!
+//! They are left by a renewal, by a Service or an annotation that was removed, and by a process that was killed between
+//! two writes. The provider reads each again just before its deletion.
+
+use super::observe::{self, NAME, Settings};
+use crate::cache::{Apis, Error};
+use crate::controllers::executor::Executor;
+use crate::controllers::report::Report;
+use crate::provider::{LoadBalancers, TlsSecrets};
+use std::time::Duration;
+
+/// In reports, where others name a Service.
+const OBJECT: &str = "certificates";
+
+/// When they are searched.
+pub(super) struct Unused {
+    /// What Services want of them, or the load balancers that use them, may have changed.
+    pub(super) is_due: bool,
+    /// There are some, or there may be some of a process before this one.
+    pub(super) may_exist: bool,
+}
+
+impl Default for Unused {
+    fn default() -> Unused {
+        Unused {
+            is_due: false,
+            may_exist: true,
+        }
+    }
+}
+
+impl Unused {
+    /// Where no changes of load balancers are being made. `wanted`: of all Services.
+    pub(super) fn delete(
+        &mut self,
+        apis: &Apis,
+        provider: &dyn LoadBalancers,
+        settings: &Settings,
+        wanted: &TlsSecrets,
+        report: &mut Report,
+    ) {
+        if !std::mem::take(&mut self.is_due) || !self.may_exist {
+            return;
+        }
+        let find = || {
+            let all = apis.any_services(Duration::MAX)?;
+            let mut cluster = observe::cluster(apis, &settings.cluster_name, &all.value, &[])?;
+            cluster.tls_secrets = wanted.clone();
+            let unused = provider.unused_certificates(&cluster);
+            unused.map_err(Error::Cloud)
+        };
+        let unused = match find() {
+            Ok(unused) => unused,
+            // The next comparison of all Services finds them.
+            Err(error) => return log::debug!("unused certificates: {error}"),
+        };
+        self.may_exist = unused.is_some();
+        let unused = unused.unwrap_or_default();
+        if unused.is_empty() {
+            return;
+        }
+        let mut executor = Executor::new(NAME, settings.time_scale);
+        executor.begin(OBJECT.to_owned(), unused, (), None);
+        for over in executor.run(provider, 1) {
+            let lines = over
+                .lines
+                .iter()
+                .map(|line| (OBJECT.to_owned(), line.clone()));
+            report.changes.extend(lines);
+            if let Some(error) = over.error() {
+                report.fail(OBJECT.to_owned(), error.to_string(), None);
+            }
+        }
+    }
+}

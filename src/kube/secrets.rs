@@ -1,0 +1,107 @@
+//! Secrets of type `kubernetes.io/tls`: whether one changed, by its metadata; and what it holds.
+//!
+//! Nothing of what a Secret holds is in an error: it is parsed here, and not while the answer is read.
+
+use super::client::{Client, folder, percent_encoded};
+use super::error::Error;
+use crate::http::{Chain, Pem};
+use crate::provider::{PrivateKey, TlsPair, TlsSecret};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::Value;
+use std::sync::Arc;
+
+const TLS: &str = "kubernetes.io/tls";
+
+/// Of `tls.crt` and of `tls.key`; no cloud takes more.
+const BYTES_AT_MOST: usize = 64 << 10;
+
+/// A Secret as it was at one moment.
+pub struct ReadSecret {
+    /// Another one with each change.
+    pub version: String,
+    pair: TlsSecret,
+    not_before: Timestamp,
+    not_after: Timestamp,
+}
+
+impl Client {
+    /// By its metadata alone.
+    pub fn secret_version(&self, namespace: &str, name: &str) -> Result<String, Error> {
+        let object: Value = self.get_metadata(&path(namespace, name))?;
+        Ok(version(&object))
+    }
+
+    pub fn tls_secret(&self, namespace: &str, name: &str) -> Result<ReadSecret, Error> {
+        let secret: Value = self.get(&path(namespace, name))?;
+        let parsed = parse(&secret);
+        let valid = parsed
+            .as_ref()
+            .map(|(_, chain)| (chain.not_before, chain.not_after));
+        let (not_before, not_after) = valid.unwrap_or_default();
+        Ok(ReadSecret {
+            version: version(&secret),
+            pair: parsed.map(|(key, chain)| {
+                Arc::new(TlsPair {
+                    chain: chain.pem,
+                    certificates: chain.certificates,
+                    digest: chain.digest,
+                    key,
+                })
+            }),
+            not_before,
+            not_after,
+        })
+    }
+}
+
+fn path(namespace: &str, name: &str) -> String {
+    let secrets = folder("api/v1", namespace, "secrets");
+    format!("{secrets}/{}", percent_encoded(name))
+}
+
+fn version(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    format!("{} {}", metadata["uid"], metadata["resourceVersion"])
+}
+
+impl ReadSecret {
+    /// Its pair, where the certificate is valid at this time.
+    pub fn at(&self, now: Timestamp) -> TlsSecret {
+        match &self.pair {
+            Ok(_) if now > self.not_after => Err(format!(
+                "its certificate expired at {}: see why it is not renewed (kubectl get certificate, where cert-manager \
+                 makes it)",
+                self.not_after
+            )),
+            Ok(_) if now < self.not_before => {
+                let from = self.not_before;
+                Err(format!("its certificate is not valid before {from}"))
+            }
+            pair => pair.clone(),
+        }
+    }
+}
+
+fn parse(secret: &Value) -> Result<(PrivateKey, Chain), String> {
+    if secret["type"] != TLS {
+        return Err(format!(
+            "its type is not {TLS}: create it with kubectl create secret tls"
+        ));
+    }
+    let read = |field: &str| {
+        let text = secret["data"][field].as_str().unwrap_or_default();
+        if text.len() / 4 * 3 > BYTES_AT_MOST {
+            return Err(format!("{field} has more than {BYTES_AT_MOST} bytes"));
+        }
+        let damaged = |_| format!("{field} is not in base64");
+        let bytes = STANDARD.decode(text).map_err(damaged)?;
+        let origin = field.to_owned();
+        Ok(Pem { bytes, origin })
+    };
+    let (certificate, key) = (read("tls.crt")?, read("tls.key")?);
+    let chain = Chain::from_pem(&certificate, &key)?;
+    let key = String::from_utf8(key.bytes).map_err(|_| "tls.key is not a text".to_owned())?;
+    Ok((PrivateKey::new(key), chain))
+}

@@ -1,0 +1,275 @@
+//! Certificates from Secrets: what each port shows, by what Secrets hold and what was uploaded before.
+
+use crate::load_balancer::support::{PROFILES, UID, World, port, words};
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::{CLUSTER_UID, Certificate, Reference, SECRET};
+use ccm::provider::{PrivateKey, Reason, TlsPair};
+use std::sync::Arc;
+
+const KEY: &str = "the private key";
+
+fn world(profile: Profile, annotations: &[(&str, &str)]) -> World {
+    let mut world = World::new(profile);
+    world.service.ports = vec![port("http", 80), port("https", 443), port("more", 8443)];
+    world.set(&[("protocol.https", "https")]);
+    world.set(annotations);
+    world
+}
+
+/// A pair that can be used; of digits that are its alone.
+fn holds(world: &mut World, secret: &str, digit: &str) {
+    let pair = TlsPair {
+        chain: "the chain".into(),
+        certificates: 1,
+        digest: digit.repeat(64),
+        key: PrivateKey::new(KEY.into()),
+    };
+    put(world, secret, pair);
+}
+
+fn put(world: &mut World, secret: &str, pair: TlsPair) {
+    let key = ("default".to_owned(), secret.to_owned());
+    world.cluster.tls_secrets.insert(key, Ok(Arc::new(pair)));
+}
+
+fn fails(world: &mut World, secret: &str) {
+    let key = ("default".to_owned(), secret.to_owned());
+    world
+        .cluster
+        .tls_secrets
+        .insert(key, Err("it is broken".into()));
+}
+
+/// Of what port 443 shows, the digit of each certificate, or its ID; none: there is no such port.
+fn shows(world: &World) -> Option<Vec<String>> {
+    let mut services = world.balancer().services.iter();
+    let https = services.find(|one| one.listen_port == 443)?;
+    let shown = https.certificates().into_iter().map(|id| {
+        let mut all = world.state.certificates.iter().flatten();
+        let one = all.find(|one| one.id == id).unwrap();
+        let digest = one
+            .labels
+            .contains_key(SECRET)
+            .then(|| one.name.chars().last().unwrap());
+        digest.map_or(id.to_string(), String::from)
+    });
+    Some(shown.collect())
+}
+
+fn shown(digits: &[&str]) -> Option<Vec<String>> {
+    Some(digits.iter().map(|digit| (*digit).to_owned()).collect())
+}
+
+#[test]
+fn each_port_shows_what_its_secrets_hold_and_follows_it() {
+    for profile in PROFILES {
+        let mut world = world(profile, &[("http-tls-secret.https", "web-tls, api-tls")]);
+        holds(&mut world, "web-tls", "a");
+        holds(&mut world, "api-tls", "b");
+        let made = words(&world.settle());
+        assert_eq!(made[..2], ["create_certificate", "create_certificate"]);
+        assert_eq!(shows(&world), shown(&["a", "b"]));
+        let all: Vec<&Certificate> = world.state.certificates.iter().flatten().collect();
+        let one = all
+            .iter()
+            .find(|one| one.name.starts_with("ccm-default-web-tls-"))
+            .unwrap();
+        assert!(one.name.len() <= 63, "{}", one.name);
+        assert_eq!(one.labels[SECRET], "default.web-tls");
+        assert_eq!(one.labels[CLUSTER_UID], "cluster-1");
+        assert!(
+            one.labels
+                .keys()
+                .all(|label| !label.starts_with("hcloud-ccm/"))
+        );
+        // One is renewed.
+        holds(&mut world, "web-tls", "c");
+        assert_eq!(
+            words(&world.settle()),
+            ["create_certificate", "update_service"]
+        );
+        assert_eq!(shows(&world), shown(&["c", "b"]));
+        // One can't be used while the other is renewed: what was uploaded from it stays.
+        fails(&mut world, "api-tls");
+        holds(&mut world, "web-tls", "d");
+        assert_eq!(
+            words(&world.settle()),
+            ["create_certificate", "update_service"]
+        );
+        assert_eq!(shows(&world), shown(&["d", "b"]));
+        assert_eq!(world.findings(), [Reason::CertificateFailed]);
+    }
+}
+
+#[test]
+fn a_secret_that_was_never_uploaded_leaves_the_port_as_it_is() {
+    let secret = ("http-tls-secret.https", "web-tls");
+    let mut world = world(Profile::CcmFromScratch, &[secret]);
+    fails(&mut world, "web-tls");
+    world.settle();
+    assert_eq!(shows(&world), None, "and the others are there");
+    assert_eq!(world.balancer().services.len(), 2);
+    // A port that shows another certificate keeps it.
+    world.unset("http-tls-secret.https");
+    world.set(&[("http-certificates.https", "one")]);
+    world.settle();
+    world.unset("http-certificates.https");
+    world.set(&[secret]);
+    assert_eq!(words(&world.settle()), [""; 0]);
+    assert_eq!(shows(&world), shown(&["7"]));
+    // As where it was not read.
+    world.cluster.tls_secrets.clear();
+    assert_eq!(words(&world.settle()), [""; 0]);
+    assert_eq!(world.findings(), []);
+    holds(&mut world, "web-tls", "a");
+    assert_eq!(
+        words(&world.settle()),
+        ["create_certificate", "update_service"]
+    );
+    assert_eq!(shows(&world), shown(&["a"]));
+}
+
+/// What load balancers use, then the newest; never another cluster's, or a managed one.
+#[test]
+fn of_several_that_were_uploaded_before_one_is_certain() {
+    let mut world = world(
+        Profile::CcmFromScratch,
+        &[("http-tls-secret.https", "web-tls")],
+    );
+    for digit in ["a", "b", "c"] {
+        holds(&mut world, "web-tls", digit);
+        world.plan();
+        world.settle();
+    }
+    let id = |world: &World, digit: &str| {
+        let mut all = world.state.certificates.iter().flatten();
+        all.find(|one| one.name.ends_with(digit)).unwrap().id
+    };
+    fails(&mut world, "web-tls");
+    for (used, expected) in [("b", "b"), ("", "c")] {
+        let used = (!used.is_empty()).then(|| id(&world, used));
+        for one in world.state.certificates.iter_mut().flatten() {
+            let is_used = Some(one.id) == used;
+            one.used_by = is_used
+                .then_some(Reference { id: 1000 })
+                .into_iter()
+                .collect();
+        }
+        world.settle();
+        assert_eq!(shows(&world), shown(&[expected]));
+    }
+    for one in world.state.certificates.iter_mut().flatten() {
+        one.labels.insert(CLUSTER_UID.to_owned(), "another".into());
+    }
+    assert_eq!(words(&world.settle()), [""; 0], "what it shows stays");
+}
+
+#[test]
+fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
+    let good = TlsPair {
+        digest: "a".repeat(64),
+        ..TlsPair::default()
+    };
+    let key = |bytes: usize| PrivateKey::new("x".repeat(bytes));
+    for (pair, is_taken) in [
+        (
+            TlsPair {
+                key: key(5000),
+                ..good.clone()
+            },
+            true,
+        ),
+        (
+            TlsPair {
+                key: key(5001),
+                ..good.clone()
+            },
+            false,
+        ),
+        (
+            TlsPair {
+                certificates: 5,
+                ..good.clone()
+            },
+            true,
+        ),
+        (
+            TlsPair {
+                certificates: 6,
+                ..good.clone()
+            },
+            false,
+        ),
+        (
+            TlsPair {
+                chain: "x".repeat(30_000),
+                ..good.clone()
+            },
+            true,
+        ),
+        (
+            TlsPair {
+                chain: "x".repeat(30_001),
+                ..good.clone()
+            },
+            false,
+        ),
+    ] {
+        let mut world = world(
+            Profile::CcmFromScratch,
+            &[("http-tls-secret.https", "web-tls")],
+        );
+        put(&mut world, "web-tls", pair.clone());
+        let plan = world.plan();
+        assert_eq!(plan.uploads.len(), usize::from(is_taken), "{pair:?}");
+        let failed = plan
+            .findings
+            .iter()
+            .filter(|one| one.reason == Reason::CertificateFailed);
+        assert_eq!(failed.count(), usize::from(!is_taken), "{pair:?}");
+    }
+}
+
+#[test]
+fn certificates_of_a_port_are_named_once() {
+    let named = [
+        ("http-certificates", "one"),
+        ("certificate-type", "managed"),
+    ];
+    for (name, value) in named {
+        let domains = ("http-managed-certificate-domains", "a.example");
+        let secret = ("http-tls-secret.https", "web-tls");
+        let mut world = world(Profile::CcmFromScratch, &[secret, domains, (name, value)]);
+        holds(&mut world, "web-tls", "a");
+        let why = world.obstacle();
+        assert!(
+            why.contains("port 443") && why.contains("named twice"),
+            "{why}"
+        );
+        // Not for this port.
+        world.set(&[(&format!("{name}.https"), "")]);
+        world.settle();
+        assert_eq!(shows(&world), shown(&["a"]));
+    }
+}
+
+#[test]
+fn nothing_of_the_key_is_in_a_plan() {
+    let mut world = world(
+        Profile::CcmFromScratch,
+        &[("http-tls-secret.https", "web-tls")],
+    );
+    holds(&mut world, "web-tls", "a");
+    let plan = world.plan();
+    let json: Vec<String> = plan
+        .changes
+        .iter()
+        .map(|one| one.json().to_string())
+        .collect();
+    let all = format!("{plan:?} {json:?} {:?}", world.cluster);
+    assert!(json[0].contains("create_certificate") && all.contains(UID));
+    assert!(
+        !all.contains(KEY) && !json.concat().contains("the chain"),
+        "{all}"
+    );
+}

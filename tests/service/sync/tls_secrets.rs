@@ -1,0 +1,571 @@
+//! Certificates from Secrets, from outside: uploaded once, renewed without a gap, deleted when nothing uses them, and left
+//! as they are while a Secret can't be used.
+
+use crate::common::{self, wait_until};
+use crate::sync::killed::{Scenario, killed_at_each_write};
+use crate::sync::world::{CLUSTER_UID, NO_RESYNC, PROFILES, World, text};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sandbox::Half;
+use sandbox::credentials::{Authority, Identity, Validity};
+use sandbox::exchange::Request;
+use sandbox::faults::{Effect, Rule};
+use sandbox::kubernetes::PolicyRule;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::{Arc, LazyLock, Mutex};
+
+const FROM_SECRET: &[(&str, &str)] = &[
+    ("protocol.p443", "https"),
+    ("http-tls-secret.p443", "web-tls"),
+];
+
+static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new("test").unwrap());
+
+fn identity(domain: &str, validity: Validity) -> Identity {
+    AUTHORITY.server(&[domain], validity).unwrap()
+}
+
+fn fresh() -> Identity {
+    identity("example.com", Validity::Now)
+}
+
+/// Writes the Secret, new or again.
+fn put(world: &World, name: &str, kind: &str, certificate: &str, key: &str) {
+    let cluster = world.sandbox.cluster();
+    let data = json!({
+        "tls.crt": STANDARD.encode(certificate),
+        "tls.key": STANDARD.encode(key),
+    });
+    if cluster.edit("secrets", Some("default"), name, |secret| {
+        secret["data"] = data.clone();
+        secret["type"] = json!(kind);
+    }) {
+        return;
+    }
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": kind, "data": data,
+        "metadata": { "name": name, "namespace": "default" },
+    });
+    cluster.create("secrets", Some("default"), secret);
+}
+
+fn renew(world: &World, name: &str, identity: &Identity) {
+    let (certificate, key) = (&identity.certificate_pem, &identity.key_pem);
+    put(world, name, "kubernetes.io/tls", certificate, key);
+}
+
+/// The rules of `manifests/tls-secrets`.
+fn rules() -> Vec<PolicyRule> {
+    let text = include_str!("../../../manifests/tls-secrets/role.yaml");
+    let role = serde_yaml::Deserializer::from_str(text).next().unwrap();
+    let role = Value::deserialize(role).unwrap();
+    serde_json::from_value(role["rules"].clone()).unwrap()
+}
+
+fn allow(world: &World) {
+    let cluster = world.sandbox.cluster();
+    cluster.grant_in_namespace("ccm", "default", rules());
+}
+
+/// ccm may read the Secret, which is there.
+fn world() -> World {
+    let world = World::new(1);
+    allow(&world);
+    renew(&world, "web-tls", &fresh());
+    world
+}
+
+fn certificates(world: &World) -> Vec<Value> {
+    world.sandbox.cloud().certificates(world.sandbox.project())
+}
+
+/// IDs that port 443 of the Service shows.
+fn shown(world: &World, uid: &str) -> Vec<u64> {
+    let balancer = world.of_uid(uid).unwrap_or_default();
+    let services = balancer["services"].as_array().cloned().unwrap_or_default();
+    let https = services.iter().find(|one| one["listen_port"] == 443);
+    let ids = https.and_then(|one| one["http"]["certificates"].as_array());
+    ids.into_iter()
+        .flatten()
+        .filter_map(Value::as_u64)
+        .collect()
+}
+
+/// PEM of the only certificate of the project, where the port shows it.
+fn only_shown(world: &World, uid: &str) -> String {
+    let all = certificates(world);
+    match all.as_slice() {
+        [one] if shown(world, uid) == [one["id"].as_u64().unwrap()] => text(&one["certificate"]),
+        _ => String::new(),
+    }
+}
+
+fn is_of(pem: &str, identity: &Identity) -> bool {
+    pem.replace('\r', "").trim() == identity.certificate_pem.replace('\r', "").trim()
+}
+
+fn uploads(world: &World, mark: u64) -> usize {
+    let writes = world.cloud_writes(mark);
+    writes
+        .iter()
+        .filter(|call| *call == "POST /certificates")
+        .count()
+}
+
+#[test]
+fn a_renewed_secret_is_uploaded_swapped_in_and_the_old_one_deleted() {
+    for profile in PROFILES {
+        let world = world();
+        let _daemon = world.daemon(&[profile, NO_RESYNC]);
+        let uid = world.create("web", FROM_SECRET, &[80, 443]);
+        world.up("web");
+        wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+        let labels = certificates(&world)[0]["labels"].clone();
+        assert_eq!(labels["ccm-from-scratch/secret"], "default.web-tls");
+        assert!(labels[CLUSTER_UID].is_string());
+        assert!(labels["hcloud-ccm/service-uid"].is_null());
+        // At each write of the renewal the port shows one that exists.
+        let mark = world.mark();
+        let gaps = watch_for_gaps(&world, &uid);
+        let second = fresh();
+        renew(&world, "web-tls", &second);
+        wait_until("the new one alone", || {
+            is_of(&only_shown(&world, &uid), &second)
+        });
+        world.ticks(5);
+        let writes = world.cloud_writes(mark);
+        let steps = [
+            "POST /certificates",
+            "/actions/update_service",
+            "DELETE /certificates/",
+        ];
+        assert_eq!(writes.len(), steps.len(), "{writes:#?}");
+        for (call, step) in writes.iter().zip(steps) {
+            assert!(call.contains(step), "{writes:#?}");
+        }
+        assert_eq!(*gaps.lock().unwrap(), Vec::<String>::new());
+        // And then all is quiet.
+        let mark = world.mark();
+        world.ticks(20);
+        let calls = world.cloud_calls(mark);
+        let nodes_only = calls.iter().all(|call| call.path == "/v1/servers");
+        assert!(nodes_only, "{calls:#?}");
+        world.nothing_refused();
+    }
+}
+
+/// The moments at which port 443 of the Service showed none, or one that does not exist.
+fn watch_for_gaps(world: &World, uid: &str) -> Arc<Mutex<Vec<String>>> {
+    let gaps: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (noted, uid) = (Arc::clone(&gaps), uid.to_owned());
+    let cloud = Arc::clone(world.sandbox.cloud());
+    let project = world.sandbox.project();
+    let look = move |request: &Request| {
+        let all = cloud.load_balancers(project);
+        let own = all
+            .iter()
+            .find(|one| one["labels"]["hcloud-ccm/service-uid"] == uid);
+        let ports = own.and_then(|one| one["services"].as_array().cloned());
+        let https = ports.unwrap_or_default().into_iter();
+        let ids = https
+            .filter(|one| one["listen_port"] == 443)
+            .map(|one| one["http"]["certificates"].clone());
+        let there: Vec<Value> = cloud
+            .certificates(project)
+            .iter()
+            .map(|one| one["id"].clone())
+            .collect();
+        let is_good = ids
+            .flat_map(|ids| ids.as_array().cloned().unwrap_or_default())
+            .any(|id| there.contains(&id));
+        if !is_good {
+            noted
+                .lock()
+                .unwrap()
+                .push(format!("{} {}", request.method, request.path));
+        }
+    };
+    let look = Arc::new(look);
+    let before = Arc::clone(&look);
+    for effect in [
+        Effect::before(move |request| before(request)),
+        Effect::after(move |request| look(request)),
+    ] {
+        world
+            .sandbox
+            .faults()
+            .add(Rule::new(effect).half(Half::Hetzner));
+    }
+    gaps
+}
+
+#[test]
+fn ten_services_with_one_secret_upload_it_once() {
+    let world = world();
+    let uids: Vec<String> = (0..10)
+        .map(|n| world.create(&format!("web-{n}"), FROM_SECRET, &[443]))
+        .collect();
+    let mark = world.mark();
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let all_show = |world: &World| uids.iter().all(|uid| !only_shown(world, uid).is_empty());
+    wait_until("each port", || all_show(&world));
+    assert_eq!(uploads(&world, mark), 1);
+    let mark = world.mark();
+    let second = fresh();
+    renew(&world, "web-tls", &second);
+    wait_until("the new one on each port", || {
+        all_show(&world) && is_of(&only_shown(&world, &uids[0]), &second)
+    });
+    assert_eq!(uploads(&world, mark), 1);
+}
+
+#[test]
+fn killed_after_any_write_of_a_renewal_nothing_is_left_over() {
+    killed_at_each_write(Scenario {
+        before: |world| {
+            allow(world);
+            renew(world, "web-tls", &fresh());
+            for name in ["one", "two"] {
+                world.create(name, FROM_SECRET, &[80, 443]);
+            }
+        },
+        change: |world| {
+            renew(
+                world,
+                "web-tls",
+                &identity("renewed.example", Validity::Now),
+            )
+        },
+        is_done: |world| {
+            let all = certificates(world);
+            let is_new = |one: &Value| one["domain_names"] == json!(["renewed.example"]);
+            let shows = |name: &str| {
+                let uid = text(&world.service(name).unwrap()["metadata"]["uid"]);
+                !only_shown(world, &uid).is_empty()
+            };
+            all.iter().all(is_new) && shows("one") && shows("two")
+        },
+    });
+}
+
+#[test]
+fn killed_after_any_write_of_the_end_of_a_service_nothing_is_left_over() {
+    killed_at_each_write(Scenario {
+        before: |world| {
+            allow(world);
+            renew(world, "web-tls", &fresh());
+            world.create("web", FROM_SECRET, &[80, 443]);
+        },
+        change: |world| world.delete("web"),
+        is_done: |world| {
+            world.service("web").is_none()
+                && world.balancers().is_empty()
+                && certificates(world).is_empty()
+        },
+    });
+}
+
+#[test]
+fn a_certificate_is_deleted_when_the_annotation_is_removed_and_no_port_shows_it() {
+    let world = world();
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let uid = world.create("web", FROM_SECRET, &[80, 443]);
+    wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+    world.annotate("web", "protocol.p443", None);
+    world.annotate("web", "http-tls-secret.p443", None);
+    wait_until("its end", || certificates(&world).is_empty());
+    assert_eq!(shown(&world, &uid), Vec::<u64>::new());
+}
+
+/// What is wrong with the Secret, and a part of the message.
+type Case = (&'static str, fn(&World), &'static str);
+
+#[rustfmt::skip] // A case is a line.
+const BROKEN: &[Case] = &[
+    ("it was deleted", |world| assert!(world.sandbox.cluster().delete("secrets", Some("default"), "web-tls")), "it does not exist"),
+    ("no PEM", |world| put(world, "web-tls", "kubernetes.io/tls", "nonsense", "nonsense"), "tls.crt: holds no PEM certificate"),
+    ("another key", |world| put(world, "web-tls", "kubernetes.io/tls", &fresh().certificate_pem, &fresh().key_pem), "tls.key: is the key of another certificate"),
+    ("expired", |world| renew(world, "web-tls", &identity("example.com", Validity::Expired)), "its certificate expired at "),
+    ("not valid yet", |world| renew(world, "web-tls", &identity("example.com", Validity::NotYet)), "its certificate is not valid before "),
+    ("another type", |world| put(world, "web-tls", "Opaque", &fresh().certificate_pem, "x"), "its type is not kubernetes.io/tls"),
+    ("a long chain", |world| {
+        let one = fresh();
+        put(world, "web-tls", "kubernetes.io/tls", &one.certificate_pem.repeat(6), &one.key_pem);
+    }, "the certificates in tls.crt are 6, and Hetzner takes 5 at most"),
+    ("a long key", |world| {
+        let one = fresh();
+        put(world, "web-tls", "kubernetes.io/tls", &one.certificate_pem, &format!("{}{}", "x\n".repeat(3000), one.key_pem));
+    }, "and Hetzner takes 5000 at most"),
+    ("far too large", |world| put(world, "web-tls", "kubernetes.io/tls", &"x".repeat(100_000), "x"), "tls.crt has more than 65536 bytes"),
+];
+
+#[test]
+fn a_secret_that_cannot_be_used_leaves_everything_as_it_was() {
+    common::side_by_side(BROKEN.to_vec(), |(what, breaks, message)| {
+        let world = world();
+        let _daemon = world.daemon(&[NO_RESYNC]);
+        let uid = world.create("web", FROM_SECRET, &[80, 443]);
+        wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+        let (before, mark) = (certificates(&world), world.mark());
+        breaks(&world);
+        world.tells(
+            "web",
+            "CertificateFailed",
+            &["port 443: Secret default/web-tls: ", message],
+        );
+        world.ticks(10);
+        assert_eq!(certificates(&world), before, "{what}");
+        assert_eq!(world.cloud_writes(mark), Vec::<String>::new(), "{what}");
+        // A new Service gets its other port, and what was uploaded before.
+        let second = world.create("second", FROM_SECRET, &[80, 443]);
+        world.up("second");
+        wait_until("both ports", || {
+            shown(&world, &second) == shown(&world, &uid)
+        });
+        // And once it is corrected all is as it should be.
+        let good = fresh();
+        renew(&world, "web-tls", &good);
+        for uid in [&uid, &second] {
+            wait_until("the new one", || is_of(&only_shown(&world, uid), &good));
+        }
+    });
+}
+
+#[test]
+fn without_the_right_the_other_ports_are_served_and_the_finding_says_what_to_apply() {
+    let world = World::new(1);
+    renew(&world, "web-tls", &fresh());
+    let daemon = world.daemon(&[NO_RESYNC]);
+    let uid = world.create("web", FROM_SECRET, &[80, 443]);
+    let balancer = world.up("web");
+    assert_eq!(balancer["services"].as_array().map(Vec::len), Some(1));
+    let parts = [
+        "cannot get resource",
+        "kubectl apply -n default -k manifests/tls-secrets",
+        "tlsSecretNamespaces",
+    ];
+    world.tells("web", "CertificateFailed", &parts);
+    assert!(!daemon.log().contains("ERROR"), "{}", daemon.log());
+    allow(&world);
+    wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+}
+
+#[test]
+fn certificates_of_others_are_never_touched() {
+    let world = world();
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let place = |name: &str, labels: Value| {
+        let one = fresh();
+        cloud.create_certificate(
+            project,
+            json!({"name": name, "certificate": one.certificate_pem, "private_key": one.key_pem, "labels": labels}),
+        )
+    };
+    place("bought", json!({}));
+    place(
+        "another-clusters",
+        json!({"ccm-from-scratch/secret": "default.web-tls", CLUSTER_UID: "another"}),
+    );
+    let before = certificates(&world);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let uid = world.create("web", FROM_SECRET, &[443]);
+    wait_until("port 443", || !shown(&world, &uid).is_empty());
+    world.delete("web");
+    wait_until("its end", || {
+        world.service("web").is_none() && certificates(&world).len() == 2
+    });
+    assert_eq!(certificates(&world), before);
+}
+
+/// It is wanted, although it is neither read nor used just now.
+#[test]
+fn a_certificate_of_a_secret_that_cannot_be_read_is_not_deleted() {
+    let world = world();
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let uid = world.create("web", FROM_SECRET, &[80, 443]);
+    wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+    let before = certificates(&world)[0]["id"].clone();
+    let cluster = world.sandbox.cluster();
+    assert!(cluster.delete("secrets", Some("default"), "web-tls"));
+    world.tells("web", "CertificateFailed", &["it does not exist"]);
+    // By hand; the daemon does not compare it for a day.
+    let id = world.of_uid(&uid).unwrap()["id"].clone();
+    let action = format!("/load_balancers/{id}/actions/delete_service");
+    world.act(&action, &json!({ "listen_port": 443 }));
+    let mark = world.mark();
+    world.create("other", &[], &[80]);
+    world.up("other");
+    wait_until("a search", || {
+        let calls = world.cloud_calls(mark);
+        calls
+            .iter()
+            .any(|call| call.query("label_selector").is_some())
+    });
+    world.ticks(5);
+    assert_eq!(certificates(&world)[0]["id"], before);
+}
+
+#[test]
+fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
+    let world = world();
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let uid = world.create("web", FROM_SECRET, &[80, 443]);
+    wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+    let limit = Effect::hetzner_error(403, "resource_limit_exceeded", "too many certificates");
+    let refused = Rule::new(limit).half(Half::Hetzner).method("POST");
+    let rule = world.sandbox.faults().add(refused.path("/v1/certificates"));
+    let (before, second) = (shown(&world, &uid), fresh());
+    renew(&world, "web-tls", &second);
+    world.tells("web", "SyncLoadBalancerFailed", &["too many certificates"]);
+    world.annotate("web", "algorithm-type", Some("least_connections"));
+    wait_until("the algorithm", || {
+        world.of_uid(&uid).unwrap()["algorithm"]["type"] == "least_connections"
+    });
+    assert_eq!(shown(&world, &uid), before);
+    world.sandbox.faults().remove(rule);
+    wait_until("the new one", || is_of(&only_shown(&world, &uid), &second));
+}
+
+/// An upload whose answer is lost, and one that another process made meanwhile.
+#[test]
+fn an_upload_is_not_made_twice() {
+    let faults: [fn() -> Effect; 3] = [
+        || Effect::AnswerLost,
+        Effect::cut_off,
+        Effect::gateway_timeout,
+    ];
+    common::side_by_side(faults.to_vec(), |fault| {
+        let world = world();
+        let lost = Rule::new(fault()).half(Half::Hetzner).method("POST");
+        world
+            .sandbox
+            .faults()
+            .add(lost.path("/v1/certificates").times(1));
+        let _daemon = world.daemon(&[NO_RESYNC]);
+        let uid = world.create("web", FROM_SECRET, &[80, 443]);
+        wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+        assert_eq!(certificates(&world).len(), 1);
+    });
+}
+
+#[test]
+fn inspect_shows_until_when_a_certificate_is_valid_and_its_secret() {
+    let world = world();
+    world.settle(&[]);
+    world.create("web", FROM_SECRET, &[443]);
+    world.settle(&[]);
+    let one = world.inspect("web", &[])["cloud"]["certificates"][0].clone();
+    let stored = certificates(&world)[0].clone();
+    assert_eq!((&one["id"], &one["ports"]), (&stored["id"], &json!([443])));
+    assert_eq!(
+        (&one["secret"], &one["isManaged"]),
+        (&json!("default.web-tls"), &json!(false))
+    );
+    let ends = stored["not_valid_after"]
+        .as_str()
+        .unwrap()
+        .split('T')
+        .next()
+        .unwrap();
+    assert!(text(&one["notValidAfter"]).starts_with(ends), "{one}");
+    let ran = common::ccm(&world.env, &["lb", "inspect", "default/web"]);
+    for part in ["EXPIRES", ends, "from Secret default/web-tls"] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+}
+
+/// Only one that a Service names, of its own namespace, for an https port.
+#[test]
+fn no_other_secret_is_read() {
+    let world = world();
+    for name in ["other", "named"] {
+        renew(&world, name, &fresh());
+    }
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create("plain", &[("http-tls-secret", "other")], &[443]);
+    world.create("https", FROM_SECRET, &[443]);
+    world.up("plain");
+    world.up("https");
+    world.ticks(10);
+    let reads = world.sandbox.calls().calls();
+    let reads: Vec<_> = reads
+        .iter()
+        .filter(|call| call.path.contains("/secrets"))
+        .collect();
+    let named = |path: &str| path == "/api/v1/namespaces/default/secrets/web-tls";
+    assert!(
+        !reads.is_empty() && reads.iter().all(|call| named(&call.path)),
+        "{reads:#?}"
+    );
+}
+
+#[test]
+fn two_ways_to_name_certificates_of_one_port_are_an_error() {
+    let world = world();
+    world.settle(&[]);
+    for more in [
+        ("http-certificates", "bought"),
+        ("certificate-type", "managed"),
+    ] {
+        let name = format!("web-{}", &more.0[..4]);
+        world.create(&name, &[FROM_SECRET, &[more]].concat(), &[443]);
+        assert_eq!(world.once(&[]).code, 1);
+        world.tells(
+            &name,
+            "SyncLoadBalancerFailed",
+            &["port 443", "named twice", "http-tls-secret.p443", more.0],
+        );
+        world.delete(&name);
+    }
+    assert_eq!(certificates(&world), Vec::<Value>::new());
+}
+
+/// As much as can be asked for, whatever fails.
+#[test]
+fn nothing_of_the_key_is_printed() {
+    let world = world();
+    let one = fresh();
+    renew(&world, "web-tls", &one);
+    let secrets = common::secrets::Secrets::new(&[&one.key_pem, &STANDARD.encode(&one.key_pem)]);
+    let mut printed = String::new();
+    let env = common::with(
+        world.env.clone(),
+        &[("HCLOUD_DEBUG", "true"), ("RUST_LOG", "trace")],
+    );
+    world.settle(&[]);
+    world.create("web", FROM_SECRET, &[443]);
+    let key_lines: Vec<String> = one
+        .key_pem
+        .lines()
+        .filter(|line| line.len() > 20 && !line.starts_with('-'))
+        .map(str::to_owned)
+        .collect();
+    assert!(!key_lines.is_empty());
+    let refused = Rule::new(Effect::hetzner_error(422, "invalid_input", &one.key_pem))
+        .half(Half::Hetzner)
+        .method("POST")
+        .path("/v1/certificates");
+    let rule = world.sandbox.faults().add(refused);
+    for words in [
+        &["lb", "sync", "default/web", "--dry-run", "-o", "json"][..],
+        &["lb", "inspect", "default/web", "-o", "yaml"],
+        &["run", "--once", "-v=10"],
+    ] {
+        let ran = common::ccm(&env, words);
+        printed += &(ran.stdout + &ran.stderr);
+    }
+    world.sandbox.faults().remove(rule);
+    let ran = common::ccm(&env, &["run", "--once", "-v=10", "--log-format=json"]);
+    printed += &(ran.stdout + &ran.stderr);
+    assert!(
+        printed.contains("POST") && printed.contains("/certificates"),
+        "{printed}"
+    );
+    assert_eq!(secrets.leak(&printed), None, "{printed}");
+    for line in &key_lines {
+        assert!(!printed.contains(line.as_str()), "{line}\n{printed}");
+    }
+    let events = world.sandbox.cluster().list("events", None);
+    assert!(!json!(events).to_string().contains(&key_lines[0]));
+}
