@@ -62,6 +62,11 @@ pub enum Selection {
 }
 
 impl Selection {
+    /// No object is chosen by its name.
+    pub fn is_of_all(&self) -> bool {
+        !matches!(self, Selection::Names(_))
+    }
+
     /// Asked for by a person, so that nothing of it is put off.
     pub fn is_explicit(&self) -> bool {
         *self != Selection::Due

@@ -240,7 +240,8 @@ impl ServiceController {
         unused.is_due |= has_written || compared.is_some();
         self.search_orphans(apis, provider, compared, has_written, &mut report);
         let is_settled = report.unfinished + report.unreached == 0 && report.outage.is_none();
-        if is_settled && !selection.is_explicit() && !is_closed {
+        // A person is asked about a plan, which does not have them.
+        if is_settled && !for_people && selection.is_of_all() && !is_closed {
             let state = &mut self.state;
             let (settings, wanted) = (&state.settings, &state.tls_secrets);
             let unused = &mut state.unused_certificates;
@@ -417,7 +418,7 @@ impl State {
         }
         services.sort_by_cached_key(|service| service.full_name());
         let mut tls_secrets = TlsSecrets::new();
-        if !is_explicit {
+        if selection.is_of_all() {
             let names = observe::tls_secret_names(&*apis.provider, &services);
             apis.keep_tls_secrets(&names);
             tls_secrets = apis.tls_secrets(&names)?;

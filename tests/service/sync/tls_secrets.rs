@@ -278,6 +278,26 @@ fn a_certificate_is_deleted_when_the_annotation_is_removed_and_no_port_shows_it(
     assert_eq!(shown(&world, &uid), Vec::<u64>::new());
 }
 
+/// As a CronJob runs it; a person who names a Service has only what concerns that one.
+#[test]
+fn a_pass_deletes_what_nothing_uses_and_a_sync_of_one_service_does_not() {
+    let world = world();
+    let uid = world.create("web", FROM_SECRET, &[80, 443]);
+    let run = |words: &[&str]| {
+        let ran = common::ccm(&world.env, words);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    };
+    run(&["run", "--once"]);
+    let first = only_shown(&world, &uid);
+    assert!(!first.is_empty());
+    renew(&world, "web-tls", &fresh());
+    run(&["lb", "sync", "default/web", "--yes"]);
+    assert_eq!(certificates(&world).len(), 2);
+    run(&["run", "--once"]);
+    let second = only_shown(&world, &uid);
+    assert!(!second.is_empty() && second != first);
+}
+
 /// What is wrong with the Secret, and a part of the message.
 type Case = (&'static str, fn(&World), &'static str);
 
