@@ -30,6 +30,9 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// How long events wait at most for work that is ahead of them.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
+/// And no more than these: far from a number that would be dropped.
+const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
+
 /// Warnings that wait: 5 kB each at most, 1 MB in all.
 const WARNINGS_AT_MOST: usize = 200;
 
@@ -105,8 +108,8 @@ impl Recorder {
         }
     }
 
-    /// Does work that has many writes first: events wait for its end, or ten seconds. They would take a third of what
-    /// the API server can do.
+    /// Does work that has many writes first: events wait for its end, ten seconds at most, and a thousand of them at most.
+    /// They would take a third of what the API server can do.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
         lock(&self.queue).work_until = Some(Instant::now() + WAITS_FOR_WORK);
         let done = work();
@@ -239,6 +242,7 @@ impl Queue {
         }
         if let Some(until) = self.work_until.filter(|until| now < *until)
             && !self.is_ending
+            && self.waiting.len() <= WAIT_FOR_WORK_AT_MOST
         {
             return Next::At(until);
         }
@@ -567,6 +571,13 @@ mod tests {
             recorder.queue(good("a", "v", "3"));
         });
         assert_eq!(at(now), ["2", "3"]);
+        recorder.first(|| {
+            for n in 0..2 * WAIT_FOR_WORK_AT_MOST {
+                recorder.queue(good("a", &format!("u{n}"), "many"));
+            }
+            assert_eq!(at(now).len(), WAIT_FOR_WORK_AT_MOST);
+        });
+        assert_eq!(at(now).len(), WAIT_FOR_WORK_AT_MOST);
         recorder.first(|| {
             recorder.queue(good("a", "u", "4"));
             lock(&recorder.queue).is_ending = true;
