@@ -48,10 +48,10 @@ build: ## the static binary
 image: build ## the image, FROM scratch, as an OCI archive in target/image; ARCH=aarch64 for the other kind
 	@manifests/image.sh $(BINARY) $(ARCH)
 
-release: ## binaries, image, chart, SBOM, licences in target/dist; REGISTRY=… names where the image goes (10 min, at first 25; 2 GB)
+release: ## binaries, image, chart, SBOM, licences in target/dist; REGISTRY=… names where the image goes (5 min, at first 15; 1 GB)
 	@manifests/release.sh
 
-test-release: ## make release here and in a new clone: equal bytes (15 min, 3 GB)
+test-release: ## make release here and in a new clone: equal bytes (10 min, 1 GB)
 	@tests/release.sh
 
 # A version that reads charts as those of today do; its module is fetched and built once.
