@@ -89,6 +89,8 @@ pub(super) struct Call<'a> {
     /// Path and query below the base, beginning with `/`.
     pub(super) path: &'a str,
     pub(super) accept: &'a str,
+    /// Of an answer that was read whole: the same was read before, and is not parsed again.
+    pub(super) is_known: Option<&'a dyn Fn(&[u8]) -> bool>,
     pub(super) content_type: &'a str,
     pub(super) body: Vec<u8>,
     /// What of the body may not be repeated.
