@@ -31,6 +31,9 @@ const CORRELATION_ID_BYTES: usize = 64;
 /// Done, and there is nothing to say: read as null.
 const NO_CONTENT: u16 = 204;
 
+/// Of a body that was read whole: what it says is known.
+pub type IsKnown<'a> = dyn Fn(&[u8]) -> bool + 'a;
+
 /// An answer that was parsed whole.
 #[derive(Debug)]
 pub struct Reply<T> {
@@ -43,7 +46,7 @@ pub(super) fn read<T: DeserializeOwned>(
     line: &str,
     timeout: Duration,
     settings: &Settings,
-    is_known: Option<&dyn Fn(&[u8]) -> bool>,
+    is_known: Option<&IsKnown>,
     secrets: &[Secret],
 ) -> Result<Reply<T>, Error> {
     let head = head_of(response.status().as_u16(), response.headers());

@@ -18,7 +18,7 @@ mod tls;
 mod transport;
 mod tunnel;
 
-pub use answer::Reply;
+pub use answer::{IsKnown, Reply};
 pub use auth::{Credentials, Issuer, Login, SecretCheck, SecretSource};
 pub use certificates::{Authorities, Chain, Identity, Pem, read_file};
 pub use error::{Error, Head, Kind, shortened};
@@ -94,7 +94,7 @@ impl Client {
         &self,
         path: &str,
         accept: &str,
-        is_known: Option<&dyn Fn(&[u8]) -> bool>,
+        is_known: Option<&IsKnown>,
     ) -> Result<Reply<T>, Error> {
         let call = Call {
             method: Method::Get,

@@ -337,7 +337,7 @@ impl Client {
         };
         for number in 1..=PAGES_AT_MOST {
             let path = format!("{path}?limit={PAGE_ITEMS}{query}{place}");
-            let is_known: Option<&dyn Fn(&[u8]) -> bool> = (number == 1).then_some(&is_known);
+            let is_known: Option<&http::IsKnown> = (number == 1).then_some(&is_known);
             let page: Option<P> = self.http.get_new(&path, accept, is_known)?.value;
             let Some(page) = page else {
                 if known.0.is_some() && answered.get() == known {
