@@ -18,7 +18,7 @@ use sandbox::calls::Call;
 use sandbox::hetzner::ServerSpec;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn at_rest_it_reads_tables_and_nothing_else() {
@@ -113,6 +113,38 @@ fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
     }
     assert!(before.1.iter().all(|node| node.is_ready()));
     assert_eq!(before.0.len(), 1);
+}
+
+/// Three pages of servers are three calls, of 120 an hour: a refresh each 90 s, where 10 s were asked for.
+#[test]
+fn in_a_large_project_refreshes_are_less_often() {
+    let world = AtRest::new(1, "--node-status-update-frequency=10s");
+    for n in 0..110 {
+        let name = format!("other-{n}");
+        let spec = ServerSpec {
+            name,
+            ..ServerSpec::default()
+        };
+        world
+            .sandbox
+            .cloud()
+            .create_server(world.sandbox.project(), spec);
+    }
+    let lists = || {
+        let calls = world.calls();
+        calls
+            .iter()
+            .filter(|call| call.path == "/v1/servers")
+            .count()
+            / 3
+    };
+    wait_until("a list of all", || lists() >= 1);
+    let (before, begun) = (lists(), Instant::now());
+    world.looks(60);
+    let seconds = begun.elapsed().as_secs_f64() / common::SCALE.parse::<f64>().unwrap();
+    let at_most = (seconds / 90.0).ceil() as usize + 1;
+    let count = lists() - before;
+    assert!((1..=at_most).contains(&count), "{count} in {seconds:.0} s");
 }
 
 /// One change at a time: what is read by name for it, and how often at most.
