@@ -52,7 +52,7 @@ use due::{Dependencies, Due};
 use jiff::Timestamp;
 use observe::{Observed, full_name};
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use sync::{State, Sync, Task};
 
@@ -63,8 +63,16 @@ const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 /// How late a label that changes which nodes are targets may be seen.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
+/// Lists as they were read: the same lists are at the same places.
+#[derive(Clone, Default)]
+struct Seen {
+    services: Weak<Vec<Arc<Service>>>,
+    nodes: Weak<Vec<Arc<Node>>>,
+}
+
 /// What Kubernetes shows at one moment.
 struct Polled {
+    seen: Seen,
     nodes: Arc<Vec<Arc<Node>>>,
     /// Every Service that we may have to do with, by name.
     services: Vec<Arc<Service>>,
@@ -116,6 +124,7 @@ impl ServiceController {
                 executor: Executor::new(NAME, settings.time_scale),
                 queued: Vec::new(),
                 ended: HashSet::new(),
+                seen: Seen::default(),
                 settings,
                 known: BTreeSet::new(),
                 has_no_services: false,
@@ -345,6 +354,9 @@ impl Sync<'_> {
             state.executor.stop(Execution::takes_away);
             Outage::new(error, String::new())
         })?;
+        if !selection.is_explicit() && state.has_seen(&polled, begun) {
+            return Ok(false);
+        }
         let waiting = |error| Outage::new(error, waiting(&polled));
         let dependencies = polled.dependencies(apis);
         if !selection.is_explicit() {
@@ -352,6 +364,10 @@ impl Sync<'_> {
         }
         let observed = state.observe_due(apis, selection, &polled, &dependencies, false);
         let proposals = observed.map_err(waiting)?;
+        state.seen = match proposals.is_none() && state.busy().is_empty() {
+            true => polled.seen.clone(),
+            false => Seen::default(),
+        };
         measure_health(&polled, proposals.as_ref());
         let proposals = proposals.map(|observed| plan::plan(&observed, self.for_people));
         let proposals = proposals.unwrap_or_default();
@@ -436,12 +452,30 @@ impl State {
             (false, true) => Arc::default(),
             (false, false) => apis.nodes.poll(poll)?.value,
         };
+        let seen = Seen {
+            services: Arc::downgrade(&listed.value),
+            nodes: Arc::downgrade(&nodes),
+        };
         Ok(Polled {
+            seen,
             nodes,
             services,
             is_resync,
             tls_secrets,
         })
+    }
+
+    /// In the same lists no Service was due, and none is now.
+    fn has_seen(&self, polled: &Polled, now: Instant) -> bool {
+        let (old, new) = (&self.seen, &polled.seen);
+        let mut services = polled.services.iter();
+        old.services.ptr_eq(&new.services)
+            && old.nodes.ptr_eq(&new.nodes)
+            && !polled.is_resync
+            // Those are read apart from these lists.
+            && polled.tls_secrets.is_empty()
+            && polled.services.len() == new.services.upgrade().map_or(0, |listed| listed.len())
+            && !services.any(|one| self.due.backoff.is_retry_due(&one.metadata.uid, now))
     }
 
     /// For the Services that are due: what was read last, or for a person what is true now. A Service whose changes are

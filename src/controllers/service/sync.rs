@@ -4,6 +4,7 @@
 //! A Service is taken up, planned, executed and ended by itself: it waits for no other one, except for the one that
 //! already works on the load balancer or takes the name that it wants.
 
+use super::Seen;
 use super::certificates::Unused;
 use super::due::{self, Dependencies, Due};
 use super::events;
@@ -43,6 +44,8 @@ pub(super) struct State {
     /// UIDs of Services whose finalizer was removed because they are left alone. One that has it again has it from
     /// another daemon, with another class or selector.
     pub(super) ended: HashSet<String>,
+    /// The lists of the last look, where no Service was due.
+    pub(super) seen: Seen,
     /// There is no Service that has or wants a load balancer of ours.
     pub(super) has_no_services: bool,
     /// What the Secrets hold that Services name, as of the last tick.

@@ -386,8 +386,9 @@ impl PortReader<'_, '_> {
         let Some(named) = named else {
             if context.project.enforced(&a::HTTP_CERTIFICATES).is_some() {
                 self.parser.problem(format!(
-                    "port {number}: protocol https needs a certificate: name one in annotation {}",
-                    a::HTTP_CERTIFICATES.key()
+                    "port {number}: protocol https needs a certificate: name one in annotation {}, or a Secret in {}",
+                    a::HTTP_CERTIFICATES.key(),
+                    a::HTTP_TLS_SECRET.key()
                 ));
             }
             return None;
