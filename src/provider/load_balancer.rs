@@ -9,6 +9,7 @@ use super::finding::Finding;
 use super::interned::Interned;
 use super::service::{Cluster, Ingress, OfferedNode, Service};
 use super::source::{Source, Sourced};
+use crate::text::named;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -23,37 +24,25 @@ pub trait LoadBalancers: Actions {
     /// Services for which this is the same text use one load balancer together. None: the Service has one of its own.
     fn group(
         &self,
-        _namespace: &str,
-        _annotations: &mut dyn Iterator<Item = (&str, &str)>,
-    ) -> Option<String> {
-        None
-    }
+        namespace: &str,
+        annotations: &mut dyn Iterator<Item = (&str, &str)>,
+    ) -> Option<String>;
 
     /// Names of the Secrets whose certificates the Service's ports are to show. Pure.
-    fn tls_secrets(&self, _service: &Service) -> BTreeSet<String> {
-        BTreeSet::new()
-    }
+    fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
 
     /// What deletes certificates that were uploaded from Secrets, which no load balancer uses and no Service wants.
     /// `cluster`: with all Secrets that Services name, readable or not. Asks the cloud. None: there is none that was
     /// uploaded, used or not.
-    fn unused_certificates(
-        &self,
-        _cluster: &Cluster,
-    ) -> Result<Option<Vec<Box<dyn Change>>>, Error> {
-        Ok(None)
-    }
+    fn unused_certificates(&self, cluster: &Cluster)
+    -> Result<Option<Vec<Box<dyn Change>>>, Error>;
 
     /// What was made for Services of this cluster that do not exist any more, and is kept:
     /// for people. Asks the cloud.
-    fn kept(&self, _cluster: &Cluster) -> Result<Vec<Kept>, Error> {
-        Ok(Vec::new())
-    }
+    fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error>;
 
     /// What a load balancer does now: for people. Asks the cloud.
-    fn usage(&self, _id: u64) -> Result<Usage, Error> {
-        Ok(Usage::default())
-    }
+    fn usage(&self, id: u64) -> Result<Usage, Error>;
 }
 
 /// Changes that run in the cloud after they were requested.
@@ -94,9 +83,7 @@ pub trait Snapshot: Send + Sync {
     fn health(&self, services: &HashSet<&str>) -> Vec<(BalancerUse, BalancerHealth)>;
 
     /// What ports of these Services' load balancers show; none: certificates were not read. Pure.
-    fn certificates(&self, _services: &HashSet<&str>) -> Option<Vec<ShownCertificate>> {
-        None
-    }
+    fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
     /// Each load balancer that carries the UID of a Service, of any cluster; and that Service, as its labels say:
     /// `namespace.name`, which may be cut, or empty. Pure.
@@ -304,19 +291,21 @@ pub struct ShownCertificate {
     pub is_managed: bool,
 }
 
-/// Whose a load balancer is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BalancerUse {
-    /// One Service's.
-    #[default]
-    Own,
-    /// Several Services'.
-    Shared,
-    /// Somebody else's.
-    External,
-    /// Its management has ended.
-    Released,
+named! {
+    /// Whose a load balancer is.
+    #[derive(Default, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    BalancerUse {
+        /// One Service's.
+        #[default]
+        Own = "own",
+        /// Several Services'.
+        Shared = "shared",
+        /// Another owner's.
+        External = "external",
+        /// Its management has ended.
+        Released = "released",
+    }
 }
 
 /// A port of a load balancer, and whose it is.
@@ -454,25 +443,13 @@ impl Target {
     }
 }
 
-/// What the health checks say of a load balancer's targets. Those that were added just now do not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BalancerHealth {
-    All,
-    Some,
-    /// Or it has no target.
-    None,
-}
-
-impl BalancerUse {
-    pub const ALL: [BalancerUse; 4] = [Self::Own, Self::Shared, Self::External, Self::Released];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            BalancerUse::Own => "own",
-            BalancerUse::Shared => "shared",
-            BalancerUse::External => "external",
-            BalancerUse::Released => "released",
-        }
+named! {
+    /// What the health checks say of a load balancer's targets. Those that were added just now do not count.
+    BalancerHealth {
+        All = "all",
+        Some = "some",
+        /// Or it has no target.
+        None = "none",
     }
 }
 

@@ -534,7 +534,7 @@ impl State {
         let left_alone: HashSet<&str> = left_alone.map(|one| &*one.metadata.uid).collect();
         self.ended.retain(|uid| left_alone.contains(uid.as_str()));
         self.unused_certificates.is_due |= self.tls_secrets != polled.tls_secrets;
-        self.unused_certificates.may_exist |= !polled.tls_secrets.is_empty();
+        self.unused_certificates.none_exist &= polled.tls_secrets.is_empty();
         self.tls_secrets.clone_from(&polled.tls_secrets);
         self.due.listed(services, dependencies);
         self.has_no_services = services.iter().all(|one| want(one) == Want::Nothing);
@@ -571,22 +571,15 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) {
         None if wanted.is_empty() => Vec::new(),
         None => return,
     };
-    for (state, health_of_state) in [
-        ("all", BalancerHealth::All),
-        ("some", BalancerHealth::Some),
-        ("none", BalancerHealth::None),
-    ] {
-        let such = health.iter().filter(|(_, one)| *one == health_of_state);
-        LOAD_BALANCERS_HEALTH.set(&[state], such.count() as f64);
+    for state in BalancerHealth::ALL {
+        let such = health.iter().filter(|(_, one)| one == state);
+        LOAD_BALANCERS_HEALTH.set(&[state.name()], such.count() as f64);
     }
     for use_of in BalancerUse::ALL {
-        let such = health.iter().filter(|(one, _)| *one == use_of);
+        let such = health.iter().filter(|(one, _)| one == use_of);
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
-    let certificates = match observed {
-        Some(observed) => observed.snapshot.certificates(&wanted),
-        None => None,
-    };
+    let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
     // Where a comparison of all Services read none, none names one.
     if certificates.is_some() || polled.is_resync {
         let ends = certificates

@@ -82,8 +82,8 @@ impl Observed {
         self.cluster.groups = groups;
     }
 
-    /// Reads what plans for these Services need besides, from the APIs themselves. False: nothing. A cloud without servers
-    /// has no list.
+    /// Reads what plans for these Services need besides, from the APIs themselves. False: nothing. A cloud without
+    /// servers has no list.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,

@@ -41,8 +41,8 @@ pub(super) struct State {
     pub(super) queued: Vec<Queued>,
     /// Names of the Services that were of type LoadBalancer or carried our finalizer when they were read last.
     pub(super) known: BTreeSet<FullName>,
-    /// UIDs of Services whose finalizer was removed because they are left alone. One that has it again has it from another
-    /// daemon, with another class or selector.
+    /// UIDs of Services whose finalizer was removed because they are left alone. One that has it again has it from
+    /// another daemon, with another class or selector.
     pub(super) ended: HashSet<String>,
     /// The lists of the last look, where no Service was due.
     pub(super) seen: Seen,
@@ -120,9 +120,9 @@ impl State {
     }
 
     /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that takes something
-    /// away when nodes, or Services that share the load balancer, have changed: what comes instead must be added first, and a target may be another owner's now.
-    /// One that only adds targets does no harm, and is followed by the next plan. A Service that waited for a load
-    /// balancer may want another one: it is due.
+    /// away when nodes, or Services that share the load balancer, have changed: what comes instead must be added first,
+    /// and a target may be another owner's now. One that only adds targets does no harm, and is followed by the next
+    /// plan. A Service that waited for a load balancer may want another one: it is due.
     pub(super) fn stop_stale(&mut self, services: &[Arc<Service>], dependencies: &Dependencies) {
         let due = &self.due;
         let services = services.iter();

@@ -38,10 +38,10 @@ const PROTOCOLS: &str = "`tcp`, `http` or `https`";
 /// Of lists and selectors: room for 200 names of nodes, or for 50 long ones of certificates.
 const LONG: usize = 16 << 10;
 
-const fn of(scope: Scope, name: &'static str) -> Annotation {
+const fn of(scope: Scope, name: &'static str, form: &'static str) -> Annotation {
     Annotation {
         name,
-        form: "text",
+        form,
         variable: None,
         scope,
         longest: 1024,
@@ -58,127 +58,122 @@ macro_rules! table {
 }
 
 table! {
-    NAME = of(Whole, "name").form("text, e.g. `front`")
+    NAME = of(Whole, "name", "text, e.g. `front`")
         .meaning("Name of the load balancer. An existing one of this name is adopted while it has no ports and all its targets are nodes of this cluster (`ccm help services`). A later change renames it.");
-    TYPE = of(Whole, "type").form("e.g. `lb11`")
+    TYPE = of(Whole, "type", "e.g. `lb11`")
         .variable("HCLOUD_LOAD_BALANCERS_TYPE")
         .meaning("Its type, which limits targets, ports and certificates. Unset: a new one is an `lb11`, an existing one keeps its type.");
-    LOCATION = of(Whole, "location").form("e.g. `fsn1`")
+    LOCATION = of(Whole, "location", "e.g. `fsn1`")
         .variable("HCLOUD_LOAD_BALANCERS_LOCATION")
         .meaning("Location in which it is created; it can't be moved later. Wins over `network-zone`. An empty value unsets the environment default. Both unset: the location of most nodes (profile `hcloud`: an error).");
-    NETWORK_ZONE = of(Whole, "network-zone").form("e.g. `eu-central`")
+    NETWORK_ZONE = of(Whole, "network-zone", "e.g. `eu-central`")
         .variable("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")
         .meaning("Network zone in which it is created, when the location does not matter.");
-    ALGORITHM_TYPE = of(Whole, "algorithm-type").form("`round_robin` or `least_connections`")
+    ALGORITHM_TYPE = of(Whole, "algorithm-type", "`round_robin` or `least_connections`")
         .variable("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE")
         .meaning("Which target gets the next connection. Unset: `round_robin` (profile `hcloud`: left unchanged).");
-    DISABLE_PUBLIC_NETWORK = of(Whole, "disable-public-network").form(BOOLEAN)
+    DISABLE_PUBLIC_NETWORK = of(Whole, "disable-public-network", BOOLEAN)
         .variable("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK")
         .meaning("Turn its public interface off. Needs `use-private-ip`. Unset: left unchanged.");
-    DISABLE_PRIVATE_INGRESS = of(Service, "disable-private-ingress").form(BOOLEAN)
+    DISABLE_PRIVATE_INGRESS = of(Service, "disable-private-ingress", BOOLEAN)
         .variable("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS")
         .meaning("Leave its private IPs out of the status of the Service.");
-    USE_PRIVATE_IP = of(Whole, "use-private-ip").form(BOOLEAN)
+    USE_PRIVATE_IP = of(Whole, "use-private-ip", BOOLEAN)
         .variable("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP")
         .meaning("Reach the nodes by their private IPs. Needs `HCLOUD_NETWORK`.");
-    PRIVATE_IPV4 = of(Whole, "private-ipv4").form("IPv4 address, e.g. `10.0.0.5`")
+    PRIVATE_IPV4 = of(Whole, "private-ipv4", "IPv4 address, e.g. `10.0.0.5`")
         .meaning("Its IP in the private Network. A different value detaches it and attaches it again.");
-    PRIVATE_SUBNET_IP_RANGE = of(Whole, "private-subnet-ip-range").form("e.g. `10.0.1.0/24`")
+    PRIVATE_SUBNET_IP_RANGE = of(Whole, "private-subnet-ip-range", "e.g. `10.0.1.0/24`")
         .variable("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE")
         .meaning("Subnet of the private Network in which it is attached. Used only at the moment of attaching.");
-    IPV6_DISABLED = of(Service, "ipv6-disabled").form(BOOLEAN)
+    IPV6_DISABLED = of(Service, "ipv6-disabled", BOOLEAN)
         .variable("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6")
         .meaning("Leave its IPv6 address out of the status of the Service.");
-    HOSTNAME = of(Service, "hostname").form("text, e.g. `web.example.com`")
+    HOSTNAME = of(Service, "hostname", "text, e.g. `web.example.com`")
         .meaning("The status of the Service has this name instead of IPs. Pods of the cluster then reach the Service through the load balancer.");
-    IPV4_RDNS = of(Whole, "ipv4-rdns").form("host name, e.g. `web.example.com`")
+    IPV4_RDNS = of(Whole, "ipv4-rdns", "host name, e.g. `web.example.com`")
         .meaning("Reverse DNS of its IPv4 address. Unset: left unchanged.");
-    IPV6_RDNS = of(Whole, "ipv6-rdns").form("host name, e.g. `web.example.com`")
+    IPV6_RDNS = of(Whole, "ipv6-rdns", "host name, e.g. `web.example.com`")
         .meaning("Reverse DNS of its IPv6 address. Unset: left unchanged.");
-    NODE_SELECTOR = of(Whole, "node-selector").form("label selector, e.g. `pool=web`").long()
+    NODE_SELECTOR = of(Whole, "node-selector", "label selector, e.g. `pool=web`").long()
         .meaning("Which nodes become targets, as in `kubectl get nodes -l`.");
-    DELETION_PROTECTION = of(Whole, "deletion-protection").form(BOOLEAN)
+    DELETION_PROTECTION = of(Whole, "deletion-protection", BOOLEAN)
         .meaning("Whether Hetzner refuses to delete it. A protected one stays when its Service is deleted, and costs money. Unset: left unchanged.");
-    LABELS = of(Whole, "labels").form("labels, with commas, e.g. `team=web,cost=42`").long()
+    LABELS = of(Whole, "labels", "labels, with commas, e.g. `team=web,cost=42`").long()
         .variable("HCLOUD_LOAD_BALANCERS_LABELS")
         .meaning("Labels of the load balancer, 32 at most, besides those of the environment default; of one key the annotation's value wins. Keys that begin with `ccm-from-scratch/`, `hcloud-ccm/` or `hetzner.cloud/` are refused. A label whose key is taken out stays.");
-    PUBLIC_NET_IPV4 = of(Whole, "public-net-ipv4").form("ID, name or address, e.g. `203.0.113.4`")
+    PUBLIC_NET_IPV4 = of(Whole, "public-net-ipv4", "ID, name or address, e.g. `203.0.113.4`")
         .meaning("Primary IP with which it is created. The address stays yours when the load balancer is deleted. It must be free, must not have auto-delete, and must match `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`. It decides the location when none is set. An existing load balancer keeps its address. Profile `hcloud`: ID only.");
-    PUBLIC_NET_IPV6 = of(Whole, "public-net-ipv6").form("ID, name or address, e.g. `2001:db8::1`")
+    PUBLIC_NET_IPV6 = of(Whole, "public-net-ipv6", "ID, name or address, e.g. `2001:db8::1`")
         .meaning("The same for its IPv6 address.");
-    SHARE = of(Service, "share").form("name, e.g. `edge`, or `NAMESPACE/NAME`")
+    SHARE = of(Service, "share", "name, e.g. `edge`, or `NAMESPACE/NAME`")
         .meaning("Use one load balancer together with the other Services that share it by this name, in this namespace or, where a Service there allows it, in another one (`ccm help services`).");
-    SHARE_NAMESPACES = of(Service, "share-namespaces").form("namespaces, with commas, e.g. `web,shop`, or `*`").long()
+    SHARE_NAMESPACES = of(Service, "share-namespaces", "namespaces, with commas, e.g. `web,shop`, or `*`").long()
         .meaning("Namespaces whose Services may share this one's load balancer.");
-    EXTERNAL = of(Service, "external").form("ID or name, e.g. `edge-lb`")
+    EXTERNAL = of(Service, "external", "ID or name, e.g. `edge-lb`")
         .meaning("Put the ports on an existing load balancer, which is not changed otherwise. Its owner allows it by the label `ccm-from-scratch/external=NAMESPACE` (`ccm help services`).");
-    EXTERNAL_TARGETS = of(Service, "external-targets").form(BOOLEAN)
+    EXTERNAL_TARGETS = of(Service, "external-targets", BOOLEAN)
         .meaning("`false`: the nodes do not become targets of the external load balancer for this Service.");
-    KEEP = of(Whole, "keep").form(BOOLEAN)
+    KEEP = of(Whole, "keep", BOOLEAN)
         .meaning("`true`: the load balancer stays, without ports and targets, when the Service is deleted or its type changes. A Service of the same namespace gets it again by the annotation `name` (`ccm help services`).");
-    PROTOCOL = of(Port, "protocol").form(PROTOCOLS)
+    PROTOCOL = of(Port, "protocol", PROTOCOLS)
         .meaning("Protocol of the ports. Unset: `tcp`.");
-    USES_PROXYPROTOCOL = of(Port, "uses-proxyprotocol").form(BOOLEAN)
+    USES_PROXYPROTOCOL = of(Port, "uses-proxyprotocol", BOOLEAN)
         .variable("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL")
         .meaning("Send the PROXY protocol to the targets. The status of the Service then has `ipMode: Proxy`.");
-    HTTP_COOKIE_NAME = of(Port, "http-cookie-name").form("text, e.g. `SESSION`")
+    HTTP_COOKIE_NAME = of(Port, "http-cookie-name", "text, e.g. `SESSION`")
         .meaning("Name of the cookie of sticky sessions. Unset: `HCLBSTICKY`.");
-    HTTP_COOKIE_LIFETIME = of(Port, "http-cookie-lifetime").form(DURATION)
+    HTTP_COOKIE_LIFETIME = of(Port, "http-cookie-lifetime", DURATION)
         .meaning("Lifetime of that cookie. Unset: `300s`.");
-    HTTP_TIMEOUT_IDLE = of(Port, "http-timeout-idle").form("duration from `30s` to `300s`")
+    HTTP_TIMEOUT_IDLE = of(Port, "http-timeout-idle", "duration from `30s` to `300s`")
         .meaning("Idle time after which a connection is closed. Unset: left unchanged.");
-    HTTP_STICKY_SESSIONS = of(Port, "http-sticky-sessions").form(BOOLEAN)
+    HTTP_STICKY_SESSIONS = of(Port, "http-sticky-sessions", BOOLEAN)
         .meaning("Sticky sessions: a client stays with its target.");
-    HTTP_REDIRECT_HTTP = of(Port, "http-redirect-http").form(BOOLEAN)
+    HTTP_REDIRECT_HTTP = of(Port, "http-redirect-http", BOOLEAN)
         .meaning("Redirect port 80 to this `https` port. The Service must not have its own port 80.");
-    CERTIFICATE_TYPE = of(Port, "certificate-type").form("`uploaded` or `managed`")
+    CERTIFICATE_TYPE = of(Port, "certificate-type", "`uploaded` or `managed`")
         .meaning("Certificates of `https` ports: `uploaded` are those of `http-certificates`; `managed` is the Service's own, which is ordered when it does not exist.");
-    HTTP_CERTIFICATES = of(Port, "http-certificates").form("IDs or names, with commas, e.g. `web,shop`").long()
+    HTTP_CERTIFICATES = of(Port, "http-certificates", "IDs or names, with commas, e.g. `web,shop`").long()
         .meaning("Certificates of the project for `https` ports.");
-    HTTP_TLS_SECRET = of(Port, "http-tls-secret").form("names, with commas, e.g. `web-tls`").long()
+    HTTP_TLS_SECRET = of(Port, "http-tls-secret", "names, with commas, e.g. `web-tls`").long()
         .meaning("Secrets of type `kubernetes.io/tls` in the namespace of the Service, for `https` ports. Their certificates are uploaded, renewed when the Secret changes, and deleted when nothing uses them. Needs the right to read the Secret (`ccm help services`). Not together with `http-certificates` or `managed` on one port.");
-    HTTP_MANAGED_CERTIFICATE_NAME = of(Port, "http-managed-certificate-name").form("text, e.g. `web`")
+    HTTP_MANAGED_CERTIFICATE_NAME = of(Port, "http-managed-certificate-name", "text, e.g. `web`")
         .meaning("Name of the managed certificate. Unset: `ccm-managed-certificate-` and the UID of the Service. An existing one of this name is reused when its domains are the same and no existing Service owns it. None is ever deleted.");
-    HTTP_MANAGED_CERTIFICATE_DOMAINS = of(Port, "http-managed-certificate-domains").form("names, with commas, e.g. `example.com,www.example.com`").long()
+    HTTP_MANAGED_CERTIFICATE_DOMAINS = of(Port, "http-managed-certificate-domains", "names, with commas, e.g. `example.com,www.example.com`").long()
         .meaning("Domains of the managed certificate. They must be in DNS zones of this project. An existing certificate keeps its domains: for other domains choose another name.");
-    HTTP_MANAGED_CERTIFICATE_ACME_STAGING = of(Port, "http-managed-certificate-acme-staging").form(BOOLEAN)
+    HTTP_MANAGED_CERTIFICATE_ACME_STAGING = of(Port, "http-managed-certificate-acme-staging", BOOLEAN)
         .meaning("Order it from the test service of Let's Encrypt, which no browser trusts.");
-    HEALTH_CHECK = of(Port, "health-check").form("`kube-proxy`")
+    HEALTH_CHECK = of(Port, "health-check", "`kube-proxy`")
         .variable("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK")
         .meaning("Check the node, not the node port: `GET /healthz` on port 10256, status 200. There kube-proxy answers 503 when its node is about to be deleted (`ccm help services`). Only with `externalTrafficPolicy: Cluster`. An annotation that describes another check wins: `health-check-protocol`, `health-check-port`, `health-check-http-*`, `http-status-codes`. Unset: see `health-check-protocol`.");
-    HEALTH_CHECK_PROTOCOL = of(Port, "health-check-protocol").form(PROTOCOLS)
+    HEALTH_CHECK_PROTOCOL = of(Port, "health-check-protocol", PROTOCOLS)
         .meaning("Protocol of the health check; `https` is `http` over TLS. Unset: the protocol of the port when another `health-check-*` is set, else `tcp`. With `externalTrafficPolicy: Local` the check is `GET /healthz` on the health check node port of the Service, unless this, `health-check-port` or `health-check-http-path` is set.");
-    HEALTH_CHECK_PORT = of(Port, "health-check-port").form("port number, e.g. `8080`")
+    HEALTH_CHECK_PORT = of(Port, "health-check-port", "port number, e.g. `8080`")
         .meaning("Port of the health check. Unset: the port that gets the traffic.");
-    HEALTH_CHECK_INTERVAL = of(Port, "health-check-interval").form(DURATION)
+    HEALTH_CHECK_INTERVAL = of(Port, "health-check-interval", DURATION)
         .variable("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL")
         .meaning("Interval of the health check. Unset: `15s` (profile `hcloud`: left unchanged).");
-    HEALTH_CHECK_TIMEOUT = of(Port, "health-check-timeout").form(DURATION)
+    HEALTH_CHECK_TIMEOUT = of(Port, "health-check-timeout", DURATION)
         .variable("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT")
         .meaning("Timeout of the health check. Unset: `10s` (profile `hcloud`: left unchanged).");
-    HEALTH_CHECK_RETRIES = of(Port, "health-check-retries").form("whole number from 1, e.g. `3`")
+    HEALTH_CHECK_RETRIES = of(Port, "health-check-retries", "whole number from 1, e.g. `3`")
         .variable("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES")
         .meaning("How many checks in a row change the health of a target. Unset: 3 (profile `hcloud`: left unchanged).");
-    HEALTH_CHECK_HTTP_DOMAIN = of(Port, "health-check-http-domain").form("text, e.g. `web.example.com`")
+    HEALTH_CHECK_HTTP_DOMAIN = of(Port, "health-check-http-domain", "text, e.g. `web.example.com`")
         .meaning("`Host` header of an HTTP check. Unset: none.");
-    HEALTH_CHECK_HTTP_PATH = of(Port, "health-check-http-path").form("path, e.g. `/healthz`")
+    HEALTH_CHECK_HTTP_PATH = of(Port, "health-check-http-path", "path, e.g. `/healthz`")
         .meaning("Path of an HTTP check. Unset: `/`.");
-    HTTP_STATUS_CODES = of(Port, "http-status-codes").form("e.g. `2??,301`").long()
+    HTTP_STATUS_CODES = of(Port, "http-status-codes", "e.g. `2??,301`").long()
         .meaning("HTTP status codes that count as healthy. Unset: `2??,3??`.");
-    HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE = of(Port, "health-check-http-validate-certificate").form(BOOLEAN)
+    HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE = of(Port, "health-check-http-validate-certificate", BOOLEAN)
         .meaning("Make the HTTP check over TLS. The API does not validate the certificate.");
     // Upstream documents them as written by itself, and no program reads them.
-    ID = of(Service, "id");
-    IPV4 = of(Service, "ipv4");
-    IPV6 = of(Service, "ipv6");
+    ID = of(Service, "id", "");
+    IPV4 = of(Service, "ipv4", "");
+    IPV6 = of(Service, "ipv6", "");
 }
 
 impl Annotation {
-    const fn form(mut self, form: &'static str) -> Annotation {
-        self.form = form;
-        self
-    }
-
     const fn variable(mut self, name: &'static str) -> Annotation {
         self.variable = Some(name);
         self

@@ -20,7 +20,7 @@ const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
 /// What the Service's ports show, and what has to be done before.
 #[derive(Default)]
-pub(super) struct Certificates {
+pub(super) struct CertificatePlan {
     /// A port that names its certificates itself, or shows none, is not here.
     pub(super) ports: BTreeMap<u16, PortCertificates>,
     /// Before any port is touched.
@@ -52,10 +52,10 @@ struct Wanted {
 }
 
 /// The managed ones, for all ports. What is wrong is in `parser` afterwards.
-pub(super) fn certificates(parser: &mut AnnotationParser, context: &Context) -> Certificates {
+pub(super) fn certificates(parser: &mut AnnotationParser, context: &Context) -> CertificatePlan {
     let wanted = wanted(parser, context);
     let names: Vec<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
-    let mut all = Certificates::default();
+    let mut all = CertificatePlan::default();
     for one in &wanted {
         let id = choose(parser, context, one, &names, &mut all)
             .and_then(|found| issued(parser, &shown(&one.ports), found));
@@ -149,7 +149,7 @@ fn choose<'a>(
     context: &Context<'a>,
     wanted: &Wanted,
     names: &[&str],
-    all: &mut Certificates,
+    all: &mut CertificatePlan,
 ) -> Option<&'a Certificate> {
     if let Some(found) = by_label(parser, context, wanted, names) {
         return found;
@@ -274,8 +274,7 @@ fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option
 pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Kept> {
     let is_left = |one: &&Certificate| {
         let uid = one.labels.get(SERVICE_UID);
-        !cluster.uid.is_empty()
-            && one.labels.get(CLUSTER_UID) == Some(&cluster.uid)
+        names::is_of(&one.labels, cluster)
             && uid.is_some_and(|uid| !cluster.service_uids.contains(uid))
     };
     let kept = |one: &Certificate| Kept {
@@ -300,7 +299,7 @@ fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
     other.into_iter().chain(test).collect()
 }
 
-fn order(context: &Context, wanted: &Wanted, all: &mut Certificates) {
+fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
     let mut labels = names::labels(context.service, context.cluster);
     if wanted.is_staging {
         labels.insert(STAGING.0.to_owned(), STAGING.1.to_owned());
@@ -328,7 +327,7 @@ fn order(context: &Context, wanted: &Wanted, all: &mut Certificates) {
     ));
 }
 
-fn take_over(context: &Context, found: &Certificate, all: &mut Certificates) {
+fn take_over(context: &Context, found: &Certificate, all: &mut CertificatePlan) {
     all.claims.push(Claim::Id(found.id));
     all.fields.push(Field {
         field: format!("certificate {} label {SERVICE_UID}", found.name),

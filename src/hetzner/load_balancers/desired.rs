@@ -2,7 +2,7 @@
 
 use super::annotations::{self as a, Annotation};
 use super::balancer::{Algorithm, LoadBalancer, PrivateNet};
-use super::certificates::{Certificates, certificates};
+use super::certificates::{CertificatePlan, certificates};
 use super::context::Context;
 use super::context::default_source;
 use super::parser::{AnnotationParser, value_of};
@@ -40,7 +40,7 @@ pub(super) struct Desired {
     pub(super) primary_ips: AskedIps,
     /// It outlasts its Services.
     pub(super) is_kept: bool,
-    pub(super) certificates: Certificates,
+    pub(super) certificates: CertificatePlan,
     pub(super) ports: Vec<Port>,
     pub(super) targets: Targets,
     pub(super) in_status: InStatus,
@@ -90,7 +90,6 @@ pub(super) enum Machine {
         public: Option<Ipv4Addr>,
         /// In the vSwitch subnet of the private Network, if the subnets are known.
         private: Option<Ipv4Addr>,
-        knows_subnets: bool,
     },
 }
 
@@ -335,7 +334,6 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &Context) -> Machine {
         number,
         public: node.dedicated_ipv4,
         private: internal.find(is_reached),
-        knows_subnets: context.observed.subnets.is_some(),
     }
 }
 

@@ -204,11 +204,11 @@ pub(super) fn find<'a>(
         Use::Shared(share) => {
             let first = names::usual_name(cluster, share.namespace, share.name);
             let of = format!("{} {}", cluster.uid, share.label());
-            (first.clone(), names::second_name(&first, &of))
+            (first.clone(), names::with_hash(&first, &of))
         }
         _ => {
             let first = names::default_name(context.project.profile, service, cluster);
-            (first.clone(), names::second_name(&first, &service.uid))
+            (first.clone(), names::with_hash(&first, &service.uid))
         }
     };
     let (of_first, of_second) = (of_name(&first), of_name(&second));
@@ -333,8 +333,7 @@ pub(super) fn asked_too_late<'a>(
 /// This cluster had made it, or adopted it, for a Service of this name, which does not exist any more.
 fn is_left_behind(balancer: &LoadBalancer, service: &Service, cluster: &Cluster) -> bool {
     let has = |label: &str| balancer.labels.get(label);
-    !cluster.uid.is_empty()
-        && has(CLUSTER_UID) == Some(&cluster.uid)
+    names::is_of(&balancer.labels, cluster)
         && has(names::SERVICE) == Some(&names::service_value(service))
         && has(SERVICE_UID).is_some()
         && other_service(balancer, service, cluster).is_none()

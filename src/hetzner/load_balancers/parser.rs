@@ -98,8 +98,8 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// These Services use one load balancer, the oldest first. What is about the whole of it is set by the first that does.
-    /// Of an external one no Service sets it, apart from what decides about targets.
+    /// These Services use one load balancer, the oldest first. What is about the whole of it is set by the first that
+    /// does. Of an external one no Service sets it, apart from what decides about targets.
     pub(super) fn join(&mut self, members: &[&'a Service], is_external: bool) {
         self.is_shared = members.len() > 1;
         let of_targets = [&a::NODE_SELECTOR, &a::USE_PRIVATE_IP];

@@ -180,15 +180,12 @@ impl provider::Snapshot for Snapshot {
     }
 
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer> {
-        let is_ours = |one: &&LoadBalancer| {
-            let is_of_cluster = one.labels.get(CLUSTER_UID) == Some(&cluster.uid);
-            is_of_cluster || one.labels.contains_key(&targets_label(cluster))
+        let has_targets = |one: &LoadBalancer| {
+            !cluster.uid.is_empty() && one.labels.contains_key(&targets_label(cluster))
         };
-        let is_known = !cluster.uid.is_empty();
-        let found = owned(&self.observed.balancers, service).find(is_ours);
-        found
-            .filter(|_| is_known)
-            .map(|one| status::for_people(one, cluster))
+        let mut owned = owned(&self.observed.balancers, service);
+        let found = owned.find(|one| names::is_of(&one.labels, cluster) || has_targets(one))?;
+        Some(status::for_people(found, cluster))
     }
 
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
@@ -357,9 +354,7 @@ fn needs(
 /// It is this cluster's, and none of its Services exists.
 fn is_left(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
     let lives = |uid: &String| cluster.service_uids.contains(uid);
-    // A cluster whose UID could not be read has none.
-    !cluster.uid.is_empty()
-        && balancer.labels.get(CLUSTER_UID) == Some(&cluster.uid)
+    names::is_of(&balancer.labels, cluster)
         && !balancer.labels.get(SERVICE_UID).is_some_and(lives)
         && !is_used_by_others(balancer, "", cluster)
 }

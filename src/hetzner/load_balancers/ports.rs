@@ -2,7 +2,7 @@
 
 use super::annotations::{self as a, Annotation};
 use super::balancer::LoadBalancer;
-use super::certificates::{Certificates, PortCertificates, is_managed, issued};
+use super::certificates::{CertificatePlan, PortCertificates, is_managed, issued};
 use super::context::{Context, Defaults, NODE_PORT, default_source};
 use super::group::{HTTP_PORT, is_in_status, owned};
 use super::listener::{KUBE_PROXY_PORT, Listener, Part, PortField, PortField as F};
@@ -129,7 +129,7 @@ struct PortReader<'a, 'b> {
 pub(super) fn ports(
     parser: &mut AnnotationParser,
     context: &Context,
-    certificates: &Certificates,
+    certificates: &CertificatePlan,
 ) -> Vec<Port> {
     let mut ports = Vec::new();
     let there = owned(&context.observed.balancers, context.service).flat_map(|one| &one.services);
@@ -284,7 +284,7 @@ fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
 fn wanted(
     parser: &mut AnnotationParser,
     context: &Context,
-    certificates: &Certificates,
+    certificates: &CertificatePlan,
     (port, node_port): (&ServicePort, u16),
     asks_now: bool,
 ) -> Port {
@@ -357,7 +357,7 @@ impl PortReader<'_, '_> {
             .extend(source.map(|source| (field, source)));
     }
 
-    fn certificates(&mut self, all: &Certificates) {
+    fn certificates(&mut self, all: &CertificatePlan) {
         let certificates = match all.ports.get(&self.port.port) {
             Some(PortCertificates { ids, waits }) => {
                 self.wanted.waits = *waits;

@@ -1,16 +1,16 @@
 //! Certificates from Secrets: which ones each `https` port shows, those that have to be uploaded first, and those that
 //! nothing uses any more.
 //!
-//! The name of an uploaded certificate has a hash of its chain, so a renewed Secret is another certificate: it is uploaded,
-//! the ports are updated to it, and the old one is deleted once no load balancer uses it. Until then, and as long as a
-//! Secret can't be used, what was uploaded from it before stays.
+//! The name of an uploaded certificate has a hash of its chain, so a renewed Secret is another certificate: it is
+//! uploaded, the ports are updated to it, and the old one is deleted once no load balancer uses it. Until then, and as
+//! long as a Secret can't be used, what was uploaded from it before stays.
 
 use super::annotations as a;
 use super::balancer::LoadBalancer;
-use super::certificates::{Certificates, PortCertificates, is_https};
+use super::certificates::{CertificatePlan, PortCertificates, is_https};
 use super::change::{Action, Change, Guard, Purpose};
 use super::context::{Context, Project};
-use super::names::{self, CLUSTER_UID, SECRET};
+use super::names::{self, SECRET};
 use super::parser::{AnnotationParser, has};
 use super::values as v;
 use crate::hetzner::certificates::Certificate;
@@ -55,7 +55,7 @@ fn asked<'a>(
 }
 
 /// For all ports. What is wrong is in `parser` afterwards.
-pub(super) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut Certificates) {
+pub(super) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut CertificatePlan) {
     let asked = asked(parser, context.service);
     // Each Secret once, however many ports name it.
     let mut secrets: BTreeMap<&str, (Vec<String>, &Source)> = BTreeMap::new();
@@ -121,7 +121,7 @@ fn upload_one(
     context: &Context,
     secret: &str,
     source: &Source,
-    all: &mut Certificates,
+    all: &mut CertificatePlan,
 ) -> Result<Option<u64>, String> {
     let (namespace, cluster) = (&context.service.namespace, context.cluster);
     let key = (namespace.clone(), secret.to_owned());
@@ -176,8 +176,7 @@ fn uploaded_before(context: &Context, secret: &str) -> Option<u64> {
 }
 
 fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
-    !cluster.uid.is_empty()
-        && certificate.labels.get(CLUSTER_UID) == Some(&cluster.uid)
+    names::is_of(&certificate.labels, cluster)
         && certificate.labels.contains_key(SECRET)
         && !certificate.is_managed()
 }

@@ -5,14 +5,10 @@ use crate::text::{self as t, one_of, quoted};
 use serde_json::Value;
 use std::net::Ipv4Addr;
 
-pub(super) use crate::text::ip_range;
+pub(super) use crate::text::{boolean, ip_range};
 
 pub(super) fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
-}
-
-pub(super) fn boolean(text: &str) -> Result<bool, String> {
-    t::boolean(text)
 }
 
 // Those of fields of a port are what the API's document has.

@@ -453,12 +453,7 @@ fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
 /// An upload whose answer is lost, and one that another process made meanwhile.
 #[test]
 fn an_upload_is_not_made_twice() {
-    let faults: [fn() -> Effect; 3] = [
-        || Effect::AnswerLost,
-        Effect::cut_off,
-        Effect::gateway_timeout,
-    ];
-    common::side_by_side(faults.to_vec(), |fault| {
+    common::side_by_side(crate::sync::LOST_ANSWERS.to_vec(), |fault| {
         let world = world();
         let lost = Rule::new(fault()).half(Half::Hetzner).method("POST");
         world
