@@ -65,6 +65,7 @@ struct Order {
     labels: Labels,
     networks: Vec<u64>,
     firewalls: Vec<u64>,
+    has_ssh_keys: bool,
     ipv4: Public,
     ipv6: Public,
     start_after_create: bool,
@@ -96,6 +97,7 @@ pub fn place(world: &mut World, project: u64, spec: ServerSpec) -> Result<u64, A
         labels: spec.labels,
         networks: Vec::new(),
         firewalls: Vec::new(),
+        has_ssh_keys: false,
         ipv4: if spec.ipv4 { Public::New } else { Public::None },
         ipv6: if spec.ipv6 { Public::New } else { Public::None },
         start_after_create: true,
@@ -136,6 +138,7 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
 
     let networks = order.networks.clone();
     let starts = order.start_after_create;
+    let has_ssh_keys = order.has_ssh_keys;
     let server = build(call.world, call.project, order)?;
     let id = server.id;
     let attachments = reserve_all(call.world, &server, networks)?;
@@ -162,8 +165,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
         .iter()
         .map(|action| call.world.action_json(*action))
         .collect();
-    // A made-up password, the same length as the real ones: nobody can log in here.
-    let root_password = &call.world.new_correlation_id()[..20];
+    // A made-up password, the same length as the real ones: nobody can log in here. With a key there is none.
+    let root_password = (!has_ssh_keys).then(|| call.world.new_correlation_id()[..20].to_owned());
     Ok(Reply::new(
         201,
         json!({
@@ -265,7 +268,7 @@ fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
         ));
     }
     let labels = fields.labels()?.unwrap_or_default();
-    check_ssh_keys(call, fields)?;
+    let has_ssh_keys = read_ssh_keys(call, fields)?;
     let firewalls = read_firewalls(call, fields)?;
     Ok(Order {
         name,
@@ -275,21 +278,23 @@ fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
         labels,
         networks,
         firewalls,
+        has_ssh_keys,
         ipv4,
         ipv6,
         start_after_create,
     })
 }
 
-/// Names or IDs. Who may log in is nothing that the API shows later.
-fn check_ssh_keys(call: &Call, fields: &mut Fields) -> Result<(), ApiError> {
-    for key in fields.list("ssh_keys")?.unwrap_or_default() {
+/// Names or IDs. The API does not show later who may log in.
+fn read_ssh_keys(call: &Call, fields: &mut Fields) -> Result<bool, ApiError> {
+    let keys = fields.list("ssh_keys")?.unwrap_or_default();
+    for key in &keys {
         let text = key.as_str().map_or_else(|| key.to_string(), str::to_owned);
         if ssh_keys::find(call, &text).is_none() {
             return Err(fields.invalid("ssh_keys", format!("SSH key '{text}' not found")));
         }
     }
-    Ok(())
+    Ok(!keys.is_empty())
 }
 
 fn read_firewalls(call: &Call, fields: &mut Fields) -> Result<Vec<u64>, ApiError> {
