@@ -119,11 +119,9 @@ for number in $(seq "$NODES"); do
     name=$NAME-$number
     server=$(id_of server "$name")
     if [ -z "$server" ]; then
-        user_data "$role" "$control" >"$folder/user-data"
-        hcloud server create --name "$name" --label "$label" \
+        user_data "$role" "$control" | hcloud server create --name "$name" --label "$label" \
             --type "$TYPE" --location "$LOCATION" --image "$SERVER_IMAGE" \
-            --ssh-key "$NAME" --network "$network" --firewall "$NAME" --user-data-from-file "$folder/user-data"
-        rm "$folder/user-data"
+            --ssh-key "$NAME" --network "$network" --firewall "$NAME" --user-data-from-file -
     fi
     [ "$number" != 1 ] || await "the private address of $name" has_private_address
     role=agent

@@ -104,7 +104,7 @@ fn a_server_has_its_firewalls_from_the_start_and_they_stay_as_long_as_it() {
         body
     };
     let unknown = [
-        (server(json!({"ssh_keys": ["other"]})), "invalid_input"),
+        (server(json!({"ssh_keys": ["other"]})), "not_found"),
         (server(json!({"firewalls": [{"firewall": 1}]})), "not_found"),
         (server(json!({"volumes": [1]})), "not_found"),
     ];

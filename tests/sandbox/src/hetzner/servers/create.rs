@@ -291,7 +291,7 @@ fn read_ssh_keys(call: &Call, fields: &mut Fields) -> Result<bool, ApiError> {
     for key in &keys {
         let text = key.as_str().map_or_else(|| key.to_string(), str::to_owned);
         if ssh_keys::find(call, &text).is_none() {
-            return Err(fields.invalid("ssh_keys", format!("SSH key '{text}' not found")));
+            return Err(ApiError::not_found("ssh_key", text));
         }
     }
     Ok(!keys.is_empty())
