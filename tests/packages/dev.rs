@@ -377,15 +377,27 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
     let Some(spec) = common::openapi() else {
         return;
     };
-    // The document has neither keys nor firewalls, and does not know that clients send an empty gateway.
-    let is_unknown = |path: &str| {
-        let parts = ["ssh_keys", "firewalls", "add_subnet"];
-        parts.iter().any(|part| path.contains(part))
+    // The document has neither keys nor firewalls, and does not know that clients send an empty gateway, and IDs as
+    // numbers.
+    let has = |path: &str| {
+        !["ssh_keys", "firewalls", "add_subnet"]
+            .iter()
+            .any(|part| path.contains(part))
     };
     for call in dev.sandbox.calls().calls() {
-        if call.is_write() && !is_unknown(&call.path) {
-            spec.check_request(&call.method, &call.path, &call.query, &call.body)
-                .unwrap_or_else(|problem| panic!("{call}: {problem:?}"));
+        if call.is_write() && has(&call.path) {
+            let mut body = call.json().unwrap();
+            if call.path == "/v1/servers" {
+                body["image"] = body["image"].to_string().into();
+                body["ssh_keys"] = json!(["key"]);
+            }
+            spec.check_request(
+                &call.method,
+                &call.path,
+                &call.query,
+                body.to_string().as_bytes(),
+            )
+            .unwrap_or_else(|problem| panic!("{call}: {problem:?}"));
         }
     }
 }
@@ -682,6 +694,62 @@ fn a_run_that_is_cut_at_any_call_is_finished_or_taken_down() {
         dev.succeeds("down", &[]);
         assert_eq!(dev.names(true), BTreeSet::new(), "{call}: {cut:?}");
         assert!(!dev.folder().exists());
+    });
+}
+
+/// The same for the way down, with a load balancer in the Network that is not the cluster's: it never loses its Network.
+#[test]
+fn a_deletion_that_is_cut_at_any_call_takes_nothing_from_others() {
+    let cut_at = |nth: u64| {
+        let dev = dev("cut deletions")?;
+        put_others(&dev);
+        let labels = json!({"ccm-dev-cluster": dev.name});
+        let named = |rest: Value| {
+            let mut body = json!({"name": dev.name, "labels": labels});
+            body.as_object_mut()
+                .unwrap()
+                .extend(rest.as_object().unwrap().clone());
+            body
+        };
+        let subnet =
+            json!([{"type": "cloud", "network_zone": "eu-central", "ip_range": "10.0.0.0/24"}]);
+        let network = named(json!({"ip_range": "10.0.0.0/16", "subnets": subnet}));
+        let (_, network) = dev.call("POST", "networks", &network);
+        let (_, firewall) = dev.call("POST", "firewalls", &named(json!({})));
+        let server = named(
+            json!({"server_type": "cx23", "image": "debian-12", "networks": [network["network"]["id"]],
+            "firewalls": [{"firewall": firewall["firewall"]["id"]}]}),
+        );
+        assert_eq!(dev.call("POST", "servers", &server).0, 201);
+        create_balancer(&dev, "of-a-service", labels, true);
+        let id = create_balancer(&dev, "of-the-other-ccm", json!({}), true);
+        common::wait_until("servers", || !dev.sandbox.cloud().has_running_actions());
+        let others = dev.names(false);
+        let rule = Rule::new(Effect::AnswerLost).half(Half::Hetzner).nth(nth);
+        let rule = dev.sandbox.faults().add(rule);
+        let mark = dev.sandbox.calls().mark();
+        for attempt in 0..2 {
+            let ran = dev.run("down", &[]);
+            assert_eq!(ran.code, 1, "call {nth}: {ran:?}");
+            assert_eq!(dev.names(false), others, "call {nth}: {ran:?}");
+            let networks = dev.all("networks");
+            let own = networks.iter().find(|one| one["name"] == dev.name.as_str());
+            let within = own.unwrap()["load_balancers"].as_array().unwrap();
+            assert!(within.contains(&id), "{attempt}, call {nth}: {ran:?}");
+        }
+        assert_eq!(
+            dev.names(true).len(),
+            2,
+            "the Network, and what was adopted: call {nth}"
+        );
+        assert!(nth == 0 || dev.sandbox.faults().hits(rule) == 1);
+        Some(dev.sandbox.calls().calls_since(mark).len() as u64)
+    };
+    // Half of the calls are those of the second run.
+    let Some(calls) = cut_at(0) else { return };
+    let cases: Vec<u64> = (1..calls * 2 / 3).collect();
+    side_by_side(cases, |nth| {
+        cut_at(nth);
     });
 }
 
