@@ -898,6 +898,202 @@ fn dev_push_imports_on_each_server_then_restarts() {
     assert!(at.is_sorted(), "{argv}");
 }
 
+/// Runs `node.sh` with stand-ins for all that it starts, in a folder instead of the root. Returns the folder.
+fn first_boot(kind: &str, role: &str, routes: bool) -> PathBuf {
+    const METADATA: &str =
+        "- ip: 10.0.0.3\n  alias_ips: []\n  interface_num: 1\n  network: 10.0.0.0/8\n";
+    let name = format!("node-{kind}-{role}-{routes}-{}", std::process::id());
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&root);
+    let folders = [
+        "bin",
+        "etc/ccm-dev",
+        "etc/modules-load.d",
+        "etc/sysctl.d",
+        "etc/apt/keyrings",
+    ];
+    for folder in folders
+        .into_iter()
+        .chain(["etc/apt/sources.list.d", "root"])
+    {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    let write = |file: &str, text: &str| {
+        std::fs::write(root.join(file), text).unwrap();
+        let mode = if file.starts_with("bin") {
+            0o755
+        } else {
+            0o600
+        };
+        std::fs::set_permissions(root.join(file), PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let fake = |program: &str, body: &str| {
+        let log = format!(
+            "printf '%s\\n' \"{program} $*\" >>'{}/argv'",
+            root.display()
+        );
+        write(
+            &format!("bin/{program}"),
+            &format!("#!/bin/sh\n{log}\n{body}\n"),
+        );
+    };
+    for program in [
+        "apt-get",
+        "modprobe",
+        "sysctl",
+        "systemctl",
+        "kubectl",
+        "sleep",
+    ] {
+        fake(program, "");
+    }
+    fake("containerd", "echo '    SystemdCgroup = false'");
+    // The second join works.
+    fake(
+        "kubeadm",
+        &format!(
+            "case $1 in version) echo v1.36.2 ;; join) test -e '{0}/tried' || {{ touch '{0}/tried'; exit 1; }} ;; esac",
+            root.display()
+        ),
+    );
+    fake(
+        "ip",
+        "printf '1: lo    inet 127.0.0.1/8\\n2: eth0    inet 203.0.113.9/32\\n3: enp7s0    inet 10.0.0.3/32\\n'",
+    );
+    let flannel = r#"case "$*" in *kube-flannel*) printf 'net-conf.json: {"Type": "vxlan"}\n        - --kube-subnet-mgr\n' >"$file" ;; esac"#;
+    let output = r#"while [ $# -gt 0 ]; do case $1 in --output) file=$2 ;; *private-networks) cat "$ROOT/metadata" ;; *public-ipv4) echo 203.0.113.9 ;; esac; shift; done"#;
+    fake(
+        "curl",
+        &format!(
+            r#"words=$*; {output}; set -- "$words"; [ -z "${{file:-}}" ] || echo 'echo "installed $INSTALL_K3S_CHANNEL $*"' >"$file"; {flannel}"#
+        ),
+    );
+    write("metadata", METADATA);
+    let token = "0123456789abcdef".repeat(4);
+    let control = if role == "agent" { "10.0.0.2" } else { "" };
+    write(
+        "etc/ccm-dev/settings",
+        &format!(
+            "KIND={kind}\nROLE={role}\nCONTROL={control}\nTOKEN={token}\nKUBERNETES=v1.36\nFLANNEL=v0.28.0\nROUTES={routes}\n"
+        ),
+    );
+    let script = std::fs::read_to_string(format!("{ROOT}/manifests/dev/node.sh")).unwrap();
+    let mut script = script;
+    for folder in [" /etc/", ">/etc/", " /root/", ">/root/"] {
+        let (before, rest) = folder.split_at(1);
+        script = script.replace(folder, &format!("{before}{}{rest}", root.display()));
+    }
+    write("node.sh", &script);
+    let path = std::env::var("PATH").unwrap();
+    let ran = Command::new("sh")
+        .arg(root.join("node.sh"))
+        .env_clear()
+        .env("ROOT", &root)
+        .env("PATH", format!("{}:{path}", root.join("bin").display()))
+        .output()
+        .unwrap();
+    let said = [ran.stdout, ran.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(ran.status.success(), "{kind} {role}: {said}");
+    let argv = std::fs::read_to_string(root.join("argv")).unwrap();
+    assert!(
+        !argv.contains("0123456789abcdef") && !said.contains("0123456789abcdef"),
+        "{argv}{said}"
+    );
+    if kind == "k3s" {
+        assert!(
+            said.ends_with(&format!("installed v1.36 {role}\n")),
+            "{said}"
+        );
+    }
+    root
+}
+
+/// What k3s and kubeadm read on a server: nodes in the Network that wait for a cloud-controller-manager.
+#[test]
+fn a_new_server_joins_inside_the_network_and_waits_for_its_ccm() {
+    let token = "0123456789abcdef".repeat(4);
+    let read = |root: &Path, file: &str| {
+        let path = root.join(file);
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{file} can be read by others");
+        documents(&std::fs::read_to_string(path).unwrap())
+    };
+    for (role, routes) in [("server", false), ("server", true), ("agent", true)] {
+        let root = first_boot("k3s", role, routes);
+        let mut expected = json!({"token": token, "node-ip": "10.0.0.3", "flannel-iface": "enp7s0",
+            "kubelet-arg": ["cloud-provider=external"]});
+        let more = match role {
+            "server" => {
+                json!({"disable-cloud-controller": true, "disable": ["servicelb", "traefik"],
+                "cluster-cidr": "10.244.0.0/16", "advertise-address": "10.0.0.3", "tls-san": ["203.0.113.9"]})
+            }
+            _ => json!({"server": "https://10.0.0.2:6443"}),
+        };
+        expected
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        if routes {
+            let file = root.join("etc/rancher/k3s/flannel.json");
+            expected["flannel-conf"] = "/etc/rancher/k3s/flannel.json".into();
+            let flannel = json!({"Network": "10.244.0.0/16", "EnableIPv4": true, "Backend": {"Type": "extension"}});
+            assert_eq!(
+                documents(&std::fs::read_to_string(file).unwrap()),
+                [flannel]
+            );
+        }
+        let mut config = read(&root, "etc/rancher/k3s/config.yaml").remove(0);
+        if let Some(path) = config["flannel-conf"].as_str() {
+            config["flannel-conf"] = path.trim_start_matches(root.to_str().unwrap()).into();
+        }
+        assert_eq!(config, expected);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+    for (role, routes) in [("server", false), ("server", true), ("agent", false)] {
+        let root = first_boot("kubeadm", role, routes);
+        let config = read(&root, "root/kubeadm.yaml");
+        let wait = json!([{"name": "cloud-provider", "value": "external"}, {"name": "node-ip", "value": "10.0.0.3"}]);
+        assert_eq!(config[0]["nodeRegistration"]["kubeletExtraArgs"], wait);
+        let bootstrap = "012345.6789abcdef012345";
+        let containerd = std::fs::read_to_string(root.join("etc/containerd/config.toml")).unwrap();
+        assert!(containerd.contains("SystemdCgroup = true"), "{containerd}");
+        if role == "agent" {
+            assert_eq!(config[0]["discovery"]["bootstrapToken"]["token"], bootstrap);
+            assert_eq!(
+                config[0]["discovery"]["bootstrapToken"]["apiServerEndpoint"],
+                "10.0.0.2:6443"
+            );
+            let argv = std::fs::read_to_string(root.join("argv")).unwrap();
+            assert_eq!(argv.matches("kubeadm join").count(), 2, "{argv}");
+        } else {
+            assert_eq!(
+                config[0]["bootstrapTokens"],
+                json!([{"token": bootstrap, "ttl": "0s"}])
+            );
+            assert_eq!(
+                config[0]["localAPIEndpoint"]["advertiseAddress"],
+                "10.0.0.3"
+            );
+            assert_eq!(config[1]["kubernetesVersion"], "v1.36.2");
+            assert_eq!(config[1]["networking"]["podSubnet"], "10.244.0.0/16");
+            assert_eq!(
+                config[1]["apiServer"]["certSANs"],
+                json!(["203.0.113.9", "10.0.0.3"])
+            );
+            let flannel = std::fs::read_to_string(root.join("root/kube-flannel.yml")).unwrap();
+            let backend = if routes { "alloc" } else { "vxlan" };
+            assert_eq!(
+                flannel,
+                format!(
+                    "net-conf.json: {{\"Type\": \"{backend}\"}}\n        - --kube-subnet-mgr\n        - --iface-can-reach=10.0.0.1\n"
+                )
+            );
+        }
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}
+
 /// POSIX sh, as the others; also the part that runs on servers.
 #[test]
 fn scripts_are_understood_by_a_small_shell() {
