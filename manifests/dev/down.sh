@@ -28,8 +28,7 @@ list_foreign() {
 
 found=$(list)
 if [ -z "$found" ]; then
-    rm -rf "$folder"
-    echo "Nothing carries the label $label."
+    echo "Nothing in this project carries the label $label. What is in $folder may be of another one: it stays."
     exit 0
 fi
 echo "Deletes what carries the label $label:"

@@ -40,9 +40,9 @@ server_price=$(price server-type "$TYPE")
 [ -n "$server_price" ] || stop "TYPE=$TYPE is not sold in LOCATION=$LOCATION: hcloud server-type describe $TYPE"
 balancer_price=$(price load-balancer-type lb11)
 per_hour() { echo "$1 $2" | awk '{ printf "EUR %.4f an hour", $1 * $2 }'; }
-echo "$NODES servers $TYPE in $LOCATION: $(per_hour "$server_price" "$NODES"), without VAT and IPv4 addresses."
+echo "$NODES × $TYPE in $LOCATION: $(per_hour "$server_price" "$NODES"), without VAT and IPv4 addresses."
 echo "Each load balancer of a Service (lb11): $(per_hour "$balancer_price" 1). make dev-down ends both."
-ask "Create cluster $NAME?"
+ask "Create or complete cluster $NAME?"
 
 case $TYPE in cax*) arch=aarch64 ;; *) arch=x86_64 ;; esac
 [ "$HCCM" = true ] || build "$arch"
@@ -122,6 +122,8 @@ for number in $(seq "$NODES"); do
         user_data "$role" "$control" | hcloud server create --name "$name" --label "$label" \
             --type "$TYPE" --location "$LOCATION" --image "$SERVER_IMAGE" \
             --ssh-key "$NAME" --network "$network" --firewall "$NAME" --user-data-from-file -
+        # Its address may be that of a deleted one.
+        rm -f "$folder/known_hosts"
     fi
     [ "$number" != 1 ] || await "the private address of $name" has_private_address
     role=agent

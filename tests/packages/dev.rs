@@ -74,63 +74,38 @@ impl Dev {
         format!("ccm-dev-cluster={}", self.name)
     }
 
-    /// Each program that the scripts start writes its arguments down first.
+    /// A program before those of the machine. It writes its arguments down first.
+    fn write_program(&self, program: &str, body: &str) {
+        let path = self.place("bin").join(program);
+        let folder = self.sandbox.folder().display();
+        let text = format!(
+            "#!/bin/sh\nfolder='{folder}'\nprintf '%s\\n' \"{program} $*\" >>\"$folder/argv\"\n{body}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    /// The machine's own program, whose arguments are written down.
+    fn record(&self, program: &str, flags: &str) {
+        let real = real(program).unwrap();
+        self.write_program(program, &format!("exec {} {flags} \"$@\"", real.display()));
+    }
+
     fn write_programs(&self) {
-        let bin = self.place("bin");
-        std::fs::create_dir_all(&bin).unwrap();
-        let write = |program: &str, body: &str| {
-            let path = bin.join(program);
-            let argv = self.place("argv");
-            let text = format!(
-                "#!/bin/sh\nprintf '%s\\n' \"{program} $*\" >>'{}'\ncd '{}'\n{body}\n",
-                argv.display(),
-                self.sandbox.folder().display()
-            );
-            std::fs::write(&path, text).unwrap();
-            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        };
-        for program in [
-            "awk",
-            "cat",
-            "chmod",
-            "grep",
-            "mkdir",
-            "mv",
-            "od",
-            "rm",
-            "sed",
-            "seq",
-            "ssh-keygen",
-            "tr",
-        ] {
-            let real = real(program).unwrap();
-            write(
-                program,
-                &format!("cd \"$OLDPWD\"\nexec {} \"$@\"", real.display()),
-            );
-        }
-        let hcloud = real("hcloud").unwrap();
-        let hcloud = hcloud.display();
-        write(
-            "hcloud",
-            &format!("cd \"$OLDPWD\"\nexec {hcloud} --poll-interval 10ms \"$@\""),
-        );
-        write("sleep", "exec /bin/sleep 0.02");
-        write(
-            "ssh",
-            r#"case "$*" in
-*"images import"*) cat >>imported ;;
-*k3s.yaml*) cat kubeconfig-on-the-server ;;
+        std::fs::create_dir_all(self.place("bin")).unwrap();
+        self.record("hcloud", "--poll-interval 10ms");
+        self.write_program("sleep", "exec /bin/sleep 0.02");
+        let ssh = r#"case "$*" in
+*"images import"*) cat >>"$folder/imported" ;;
+*k3s.yaml*) cat "$folder/kubeconfig-on-the-server" ;;
 *uname*) echo x86_64 ;;
-esac"#,
-        );
-        write(
-            "kubectl",
-            r#"case "$*" in
-*"apply --server-side"*) cat >secret ;;
+esac"#;
+        self.write_program("ssh", ssh);
+        let kubectl = r#"case "$*" in
+*"apply --server-side"*) cat >"$folder/secret" ;;
 *"get nodes --no-headers"*) for n in 1 2 3 4; do echo "node-$n   Ready   <none>   1m   v1.36.1"; done ;;
-esac"#,
-        );
+esac"#;
+        self.write_program("kubectl", kubectl);
         let kubeconfig = "clusters:\n- cluster:\n    server: https://127.0.0.1:6443\n  name: default\nusers:\n- user: {client-key-data: a-client-key}\n";
         std::fs::write(self.place("kubeconfig-on-the-server"), kubeconfig).unwrap();
         std::fs::write(self.place("image.tar"), "the image").unwrap();
@@ -288,7 +263,7 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
     let printed = dev.succeeds("up", &[]);
     // cx23 and lb11 in fsn1, as the project sells them.
     assert!(
-        printed.contains("3 servers cx23 in fsn1: EUR 0.0144 an hour"),
+        printed.contains("3 × cx23 in fsn1: EUR 0.0144 an hour"),
         "{printed}"
     );
     assert!(printed.contains("(lb11): EUR 0.0086 an hour"), "{printed}");
@@ -454,6 +429,22 @@ fn user_data_is_a_document_of_cloud_init() {
 #[test]
 fn no_secret_is_printed_or_is_an_argument_or_can_be_read_by_others() {
     let Some(dev) = dev("secrets") else { return };
+    let others = [
+        "awk",
+        "cat",
+        "grep",
+        "mkdir",
+        "mv",
+        "od",
+        "rm",
+        "sed",
+        "seq",
+        "ssh-keygen",
+        "tr",
+    ];
+    for program in others {
+        dev.record(program, "");
+    }
     let mut printed = String::new();
     for (script, more) in [("up", ""), ("up", "true"), ("push", ""), ("down", "")] {
         let hccm = if more.is_empty() { "false" } else { more };
@@ -605,8 +596,17 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
         dev.names(true),
         BTreeSet::from(["load_balancers adopted".to_owned()])
     );
+    assert!(!dev.folder().exists());
+    // The login of a cluster in another project is not deleted because this one has none.
+    let login = dev.folder().join("id_ed25519");
+    std::fs::create_dir_all(dev.folder()).unwrap();
+    std::fs::write(&login, "of another project").unwrap();
     let again = dev.succeeds("down", &[]);
-    assert!(again.starts_with("Nothing carries the label"), "{again}");
+    assert!(login.exists());
+    assert!(
+        again.starts_with("Nothing in this project carries the label"),
+        "{again}"
+    );
 }
 
 /// Protected servers, and load balancers in the Network that are not the cluster's: both keep what they need.
@@ -693,7 +693,6 @@ fn a_run_that_is_cut_at_any_call_is_finished_or_taken_down() {
         }
         dev.succeeds("down", &[]);
         assert_eq!(dev.names(true), BTreeSet::new(), "{call}: {cut:?}");
-        assert!(!dev.folder().exists());
     });
 }
 

@@ -124,7 +124,7 @@ fn a_server_has_its_firewalls_from_the_start_and_they_stay_as_long_as_it() {
     assert_eq!(api.get(&path).at("/firewall/applied_to"), &applied);
     let refused = api.call("DELETE", &path, Value::Null);
     assert_eq!((refused.status, refused.code()), (422, "resource_in_use"));
-    // Once more: an action is over when somebody looks again.
+    // An action is over when the next call comes.
     api.get("/servers");
     assert_eq!(
         api.call("DELETE", &format!("/servers/{id}"), Value::Null)
