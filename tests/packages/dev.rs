@@ -690,9 +690,10 @@ fn a_run_that_is_cut_at_any_call_is_finished_or_taken_down() {
         if is_finished {
             dev.succeeds("up", &[("NODES", "1")]);
             assert_eq!(dev.world(), world, "{call}: {cut:?}");
+        } else {
+            dev.succeeds("down", &[]);
+            assert_eq!(dev.names(true), BTreeSet::new(), "{call}: {cut:?}");
         }
-        dev.succeeds("down", &[]);
-        assert_eq!(dev.names(true), BTreeSet::new(), "{call}: {cut:?}");
     });
 }
 
@@ -727,27 +728,29 @@ fn a_deletion_that_is_cut_at_any_call_takes_nothing_from_others() {
         let rule = Rule::new(Effect::AnswerLost).half(Half::Hetzner).nth(nth);
         let rule = dev.sandbox.faults().add(rule);
         let mark = dev.sandbox.calls().mark();
-        for attempt in 0..2 {
+        // Each fourth is run again, which ends the same.
+        let runs = if nth > 0 && nth % 4 == 0 { 2 } else { 1 };
+        for _ in 0..runs {
             let ran = dev.run("down", &[]);
             assert_eq!(ran.code, 1, "call {nth}: {ran:?}");
             assert_eq!(dev.names(false), others, "call {nth}: {ran:?}");
             let networks = dev.all("networks");
             let own = networks.iter().find(|one| one["name"] == dev.name.as_str());
             let within = own.unwrap()["load_balancers"].as_array().unwrap();
-            assert!(within.contains(&id), "{attempt}, call {nth}: {ran:?}");
+            assert!(within.contains(&id), "call {nth}: {ran:?}");
         }
-        assert_eq!(
-            dev.names(true).len(),
-            2,
-            "the Network, and what was adopted: call {nth}"
-        );
+        if nth == 0 || runs == 2 {
+            let left = [
+                "load_balancers adopted".to_owned(),
+                format!("networks {}", dev.name),
+            ];
+            assert_eq!(dev.names(true), left.into(), "call {nth}");
+        }
         assert!(nth == 0 || dev.sandbox.faults().hits(rule) == 1);
         Some(dev.sandbox.calls().calls_since(mark).len() as u64)
     };
-    // Half of the calls are those of the second run.
     let Some(calls) = cut_at(0) else { return };
-    let cases: Vec<u64> = (1..calls * 2 / 3).collect();
-    side_by_side(cases, |nth| {
+    side_by_side((1..=calls).collect(), |nth| {
         cut_at(nth);
     });
 }
