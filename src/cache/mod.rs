@@ -69,7 +69,7 @@ pub struct Apis {
     pub concurrent_nodes: usize,
     instances: Cached<Vec<Instance>>,
     dedicated: Cached<Vec<Instance>>,
-    services: Cached<Vec<Arc<kube::Service>>>,
+    services: Cached<kube::ServiceList>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
@@ -116,15 +116,17 @@ impl Apis {
         self.dedicated_pause.at_least = interval;
     }
 
-    /// All Services of type LoadBalancer, no older than that.
+    /// All Services of type LoadBalancer, no older than that. Where they are as they were, it is the same list.
     pub fn load_balancer_services(
         &self,
         max_age: Duration,
         from: ReadFrom,
     ) -> Result<View<Vec<Arc<kube::Service>>>, Error> {
-        self.services
-            .get(max_age, || self.kube.load_balancer_services(from))
-            .map_err(Error::Kube)
+        let known = self.services.last().map(|view| view.value);
+        let known = known.unwrap_or_default();
+        let fetch = || self.kube.load_balancer_services(from, &known);
+        let view = self.services.get(max_age, fetch).map_err(Error::Kube)?;
+        Ok(view.map(|services| Arc::clone(&services.items)))
     }
 
     /// Every Service of any type, no older than that; never from the API server's cache.
