@@ -729,7 +729,11 @@ fn a_deletion_that_is_cut_at_any_call_takes_nothing_from_others() {
         let rule = dev.sandbox.faults().add(rule);
         let mark = dev.sandbox.calls().mark();
         // Each fourth is run again, which ends the same.
-        let runs = if nth > 0 && nth % 4 == 0 { 2 } else { 1 };
+        let runs = if nth > 0 && nth.is_multiple_of(4) {
+            2
+        } else {
+            1
+        };
         for _ in 0..runs {
             let ran = dev.run("down", &[]);
             assert_eq!(ran.code, 1, "call {nth}: {ran:?}");
