@@ -10,7 +10,7 @@ CC := $(ARCH)-linux-gnu-gcc
 endif
 endif
 
-.PHONY: help demo test test-real test-node test-release build image release helm promtool bench
+.PHONY: help demo test test-real test-node test-release build image release dev-up dev-push dev-down helm promtool bench
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -53,6 +53,15 @@ release: ## binaries, image, chart, SBOM, licences in target/dist; REGISTRY=… 
 
 test-release: ## make release here and in a new clone: equal bytes (10 min, 1 GB)
 	@tests/release.sh
+
+dev-up: ## a cluster on real Hetzner with this checkout's ccm, which costs money; asks first (manifests/dev)
+	@manifests/dev/up.sh
+
+dev-push: ## this checkout's image into that cluster
+	@manifests/dev/push.sh
+
+dev-down: ## delete that cluster: all that carries its label; asks first
+	@manifests/dev/down.sh
 
 # A version that reads charts as those of today do; its module is fetched and built once.
 HELM := helm.sh/helm/v3/cmd/helm@v3.18.6

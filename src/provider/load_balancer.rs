@@ -9,6 +9,7 @@ use super::finding::Finding;
 use super::interned::Interned;
 use super::service::{Cluster, Ingress, OfferedNode, Service};
 use super::source::{Source, Sourced};
+use crate::text::named;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -23,37 +24,25 @@ pub trait LoadBalancers: Actions {
     /// Services for which this is the same text use one load balancer together. None: the Service has one of its own.
     fn group(
         &self,
-        _namespace: &str,
-        _annotations: &mut dyn Iterator<Item = (&str, &str)>,
-    ) -> Option<String> {
-        None
-    }
+        namespace: &str,
+        annotations: &mut dyn Iterator<Item = (&str, &str)>,
+    ) -> Option<String>;
 
     /// Names of the Secrets whose certificates the Service's ports are to show. Pure.
-    fn tls_secrets(&self, _service: &Service) -> BTreeSet<String> {
-        BTreeSet::new()
-    }
+    fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
 
     /// What deletes certificates that were uploaded from Secrets, which no load balancer uses and no Service wants.
     /// `cluster`: with all Secrets that Services name, readable or not. Asks the cloud. None: there is none that was
     /// uploaded, used or not.
-    fn unused_certificates(
-        &self,
-        _cluster: &Cluster,
-    ) -> Result<Option<Vec<Box<dyn Change>>>, Error> {
-        Ok(None)
-    }
+    fn unused_certificates(&self, cluster: &Cluster)
+    -> Result<Option<Vec<Box<dyn Change>>>, Error>;
 
     /// What was made for Services of this cluster that do not exist any more, and is kept:
     /// for people. Asks the cloud.
-    fn kept(&self, _cluster: &Cluster) -> Result<Vec<Kept>, Error> {
-        Ok(Vec::new())
-    }
+    fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error>;
 
     /// What a load balancer does now: for people. Asks the cloud.
-    fn usage(&self, _id: u64) -> Result<Usage, Error> {
-        Ok(Usage::default())
-    }
+    fn usage(&self, id: u64) -> Result<Usage, Error>;
 }
 
 /// Changes that run in the cloud after they were requested.
@@ -71,13 +60,6 @@ pub trait Actions: Send + Sync {
 pub trait Snapshot: Send + Sync {
     /// Does it hold what plans for this Service rest on? Pure.
     fn covers(&self, service: &Service) -> bool;
-
-    /// What else must have been read before a plan for this Service is applied; by what was read last of nodes and
-    /// cluster. Pure.
-    fn needs(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster) -> Needs;
-
-    /// Does a load balancer carry this Service's UID, and is it not another cluster's? Pure.
-    fn has_own(&self, service: &Service, cluster: &Cluster) -> bool;
 
     /// What brings this Service's load balancer in order. Pure.
     fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
@@ -101,9 +83,7 @@ pub trait Snapshot: Send + Sync {
     fn health(&self, services: &HashSet<&str>) -> Vec<(BalancerUse, BalancerHealth)>;
 
     /// What ports of these Services' load balancers show; none: certificates were not read. Pure.
-    fn certificates(&self, _services: &HashSet<&str>) -> Option<Vec<ShownCertificate>> {
-        None
-    }
+    fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
     /// Each load balancer that carries the UID of a Service, of any cluster; and that Service, as its labels say:
     /// `namespace.name`, which may be cut, or empty. Pure.
@@ -116,7 +96,7 @@ pub trait Snapshot: Send + Sync {
     fn kept(&self, cluster: &Cluster) -> Vec<Kept>;
 }
 
-/// What is read from the APIs themselves, after the pass began, before a plan is made that is applied.
+/// See [`LoadBalancerPlan::needs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// All servers. The plan may add or turn targets, or remove some because of what [`OfferedNode::reach`] says.
@@ -193,7 +173,7 @@ pub struct LoadBalancerPlan {
     pub found: Option<Balancer>,
     /// What was found, or what it leaves, carries the Service's UID; else its name, or the label `adopt`, says that it is
     /// the Service's.
-    pub is_labelled: bool,
+    pub carries_uid: bool,
     /// In their order, each after the actions of those before have ended, unless it may follow at once.
     pub changes: Vec<Box<dyn Change>>,
     /// Every field, with what there is, what should be, and what asks for it.
@@ -219,15 +199,27 @@ pub struct LoadBalancerPlan {
     pub moves: bool,
     /// Its management has ended: the Service gets no finalizer.
     pub is_released: bool,
-    /// IDs of objects that it changes besides `found`: of one sync only one plan may.
-    pub takes_over: Vec<u64>,
-    /// The name of the load balancer that it creates: of one sync only one plan may.
+    /// What it changes or makes besides `found`, each by its ID or its name: of one sync only one plan may.
+    pub claims: Vec<Claim>,
+    /// The name of the load balancer that it creates: it is claimed, too.
     pub new_name: Option<Sourced<String>>,
-    /// Names of the certificates that it uploads: of one sync only one plan may.
-    pub uploads: Vec<String>,
     /// A part waits for something in the cloud that the executor does not wait for: it is planned again soon, although
     /// nothing failed.
     pub is_unfinished: bool,
+    /// What must have been read after the pass began, from the APIs themselves, before it is applied: by what was read
+    /// last of nodes and cluster.
+    pub needs: Needs,
+}
+
+/// What one plan takes, and no other one may take at the same time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Claim {
+    /// Of a load balancer or certificate.
+    Id(u64),
+    /// Of a new load balancer.
+    Name(String),
+    /// Name of one that is uploaded.
+    Certificate(String),
 }
 
 /// Something in the cloud that was made for a Service which does not exist any more, and that
@@ -299,19 +291,21 @@ pub struct ShownCertificate {
     pub is_managed: bool,
 }
 
-/// Whose a load balancer is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BalancerUse {
-    /// One Service's.
-    #[default]
-    Own,
-    /// Several Services'.
-    Shared,
-    /// Somebody else's.
-    External,
-    /// Its management has ended.
-    Released,
+named! {
+    /// Whose a load balancer is.
+    #[derive(Default, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    BalancerUse {
+        /// One Service's.
+        #[default]
+        Own = "own",
+        /// Several Services'.
+        Shared = "shared",
+        /// Another owner's.
+        External = "external",
+        /// Its management has ended.
+        Released = "released",
+    }
 }
 
 /// A port of a load balancer, and whose it is.
@@ -449,25 +443,13 @@ impl Target {
     }
 }
 
-/// What the health checks say of a load balancer's targets. Those that were added just now do not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BalancerHealth {
-    All,
-    Some,
-    /// Or it has no target.
-    None,
-}
-
-impl BalancerUse {
-    pub const ALL: [BalancerUse; 4] = [Self::Own, Self::Shared, Self::External, Self::Released];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            BalancerUse::Own => "own",
-            BalancerUse::Shared => "shared",
-            BalancerUse::External => "external",
-            BalancerUse::Released => "released",
-        }
+named! {
+    /// What the health checks say of a load balancer's targets. Those that were added just now do not count.
+    BalancerHealth {
+        All = "all",
+        Some = "some",
+        /// Or it has no target.
+        None = "none",
     }
 }
 

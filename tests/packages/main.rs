@@ -6,6 +6,7 @@ mod common;
 
 mod built;
 mod demo;
+mod dev;
 mod examples;
 mod hcloud_python;
 mod kubectl;

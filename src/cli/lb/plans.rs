@@ -319,7 +319,8 @@ impl Serialize for Object<'_> {
     }
 }
 
-/// `2/3`: healthy on every port of the Service, of all. Where it has none yet, or none any more, on all that Services have.
+/// `2/3`: healthy on every port of the Service, of all. Where it has none yet, or none any more, on all that Services
+/// have.
 pub(super) fn targets_cell(plan: &ServicePlan) -> String {
     let Some(balancer) = &plan.cloud.found else {
         return "-".into();

@@ -14,20 +14,12 @@ use std::time::Duration;
 const OBJECT: &str = "certificates";
 
 /// When they are searched.
+#[derive(Default)]
 pub(super) struct Unused {
     /// What Services want of them, or the load balancers that use them, may have changed.
     pub(super) is_due: bool,
-    /// There are some, or there may be some of a process before this one.
-    pub(super) may_exist: bool,
-}
-
-impl Default for Unused {
-    fn default() -> Unused {
-        Unused {
-            is_due: false,
-            may_exist: true,
-        }
-    }
+    /// None was uploaded since, and there was none, used or not. At first there may be some of a process before this one.
+    pub(super) none_exist: bool,
 }
 
 impl Unused {
@@ -40,7 +32,7 @@ impl Unused {
         wanted: &TlsSecrets,
         report: &mut Report,
     ) {
-        if !std::mem::take(&mut self.is_due) || !self.may_exist {
+        if !std::mem::take(&mut self.is_due) || self.none_exist {
             return;
         }
         let find = || {
@@ -55,7 +47,7 @@ impl Unused {
             // The next comparison of all Services finds them.
             Err(error) => return log::debug!("unused certificates: {error}"),
         };
-        self.may_exist = unused.is_some();
+        self.none_exist = unused.is_none();
         let unused = unused.unwrap_or_default();
         if unused.is_empty() {
             return;

@@ -25,8 +25,8 @@ const NO_POD: &str = "no pod on this node (externalTrafficPolicy: Local)";
 const CHECK_PODS: &str = "check the pods (kubectl get endpointslices, kubectl logs), and what they are asked: annotations \
                           health-check-http-path, health-check-http-status-codes, uses-proxyprotocol";
 
-/// Notes the cause with each health check of the Service's own ports that fails. Servers were mostly read for the plans; where nothing is wrong no
-/// call is made, and where they can't be read no server counts as off.
+/// Notes the cause with each health check of the Service's own ports that fails. Servers were mostly read for the
+/// plans; where nothing is wrong no call is made, and where they can't be read no server counts as off.
 pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan]) {
     let mut found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
     if found.all(|balancer| balancer.health(None) == BalancerHealth::All) {

@@ -26,10 +26,12 @@ enum Trait {
     OfTarget,
     FollowsAtOnce,
     FailsAlone,
+    Deletes,
+    OfCertificate,
     /// Addresses change with it, and targets with them.
     ReadAgain,
 }
-use Trait::{FailsAlone, FollowsAtOnce, OfTarget, ReadAgain};
+use Trait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, OfTarget, ReadAgain};
 
 macro_rules! actions {
     ($($action:ident: $name:literal $($of:ident)*;)*) => {
@@ -73,10 +75,10 @@ actions! {
     AddService: "add_service" FollowsAtOnce FailsAlone;
     AddTarget: "add_target" OfTarget FollowsAtOnce FailsAlone;
     RemoveTarget: "remove_target" OfTarget;
-    Delete: "delete";
-    CreateCertificate: "create_certificate" FailsAlone;
-    EditCertificate: "edit_certificate" FailsAlone;
-    DeleteCertificate: "delete_certificate" FailsAlone;
+    Delete: "delete" Deletes;
+    CreateCertificate: "create_certificate" OfCertificate FailsAlone;
+    EditCertificate: "edit_certificate" OfCertificate FailsAlone;
+    DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
 /// What a write is a part of.
@@ -135,6 +137,16 @@ pub(super) struct Guard {
     /// Labels. The API replaces the whole map; the others are kept as they are when the write is made.
     pub(super) set: BTreeMap<String, String>,
     pub(super) remove: BTreeSet<String>,
+}
+
+impl Guard {
+    /// Of a write that changes no label.
+    pub(super) fn of(seen: impl Into<Seen>) -> Guard {
+        Guard {
+            seen: seen.into(),
+            ..Guard::default()
+        }
+    }
 }
 
 /// What there was when the write was planned.
@@ -253,12 +265,8 @@ impl Change {
         self
     }
 
-    fn is_deletion(&self) -> bool {
-        matches!(self.action, Action::Delete | Action::DeleteCertificate)
-    }
-
     fn set_labels(&mut self, guard: &Guard, now: &Seen) {
-        if self.is_deletion() {
+        if self.action.is(Deletes) {
             return;
         }
         let mut labels = now.labels.clone();
@@ -288,15 +296,8 @@ impl Change {
         }
     }
 
-    fn is_of_certificate(&self) -> bool {
-        matches!(
-            self.action,
-            Action::CreateCertificate | Action::EditCertificate | Action::DeleteCertificate
-        )
-    }
-
     fn call(&self) -> (Method, String) {
-        let all = match self.is_of_certificate() {
+        let all = match self.action.is(OfCertificate) {
             true => "/certificates",
             false => "/load_balancers",
         };
@@ -322,7 +323,7 @@ impl Change {
         if self.purpose == Purpose::Release {
             actions::check_none_runs(api, &format!("/load_balancers/{id}"))?;
         }
-        let now = match self.is_of_certificate() {
+        let now = match self.action.is(OfCertificate) {
             true => api
                 .one::<Certificate>(id, Urgency::Needed)
                 .map(|now| Seen::from(&now)),
@@ -332,7 +333,7 @@ impl Change {
         };
         let now = match now {
             Err(error) if error.kind == ErrorKind::NotFound => {
-                return Ok(Some(match self.is_deletion() {
+                return Ok(Some(match self.action.is(Deletes) {
                     true => Applied::Done,
                     false => Applied::Overtaken,
                 }));
@@ -355,7 +356,7 @@ impl Change {
     /// What a process that was killed had begun may have ended since the load balancers were listed: a release must not
     /// leave it.
     fn refused(&self, seen: &Seen, now: &Seen) -> Option<&'static str> {
-        let is_deleted = self.is_deletion();
+        let is_deleted = self.action.is(Deletes);
         let whose = |labels: &BTreeMap<String, String>| {
             let mut labels = labels.clone();
             labels.retain(|label, _| label == SERVICE_UID || label.starts_with(OUR_PREFIX));
@@ -451,7 +452,7 @@ impl Change {
             (Action::Create, _) if self.is_refused_for_a_part(&failed) => {
                 Err(Error::new(ErrorKind::InPart, failed.error.message))
             }
-            _ if self.is_deletion() && failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
+            _ if self.action.is(Deletes) && failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
             _ => Err(match self.next_step(&failed) {
                 Some(step) => {
                     let message = format!("{}; {step}", failed.error);
@@ -604,7 +605,7 @@ impl provider::Change for Change {
     fn json(&self) -> Value {
         json!({
             "change": self.action.name(),
-            "loadBalancer": self.id.filter(|_| !self.is_of_certificate()),
+            "loadBalancer": self.id.filter(|_| !self.action.is(OfCertificate)),
             "request": self.request,
         })
     }

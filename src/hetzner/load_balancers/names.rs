@@ -81,11 +81,6 @@ pub(super) fn port_label(number: u16) -> String {
     format!("{PORT}{number}")
 }
 
-/// The same where another load balancer has the default name. `of`: what only this one has.
-pub(super) fn second_name(name: &str, of: &str) -> String {
-    with_hash(name, of)
-}
-
 /// Ours, as they should be. Those of others are not among them.
 pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::from([
@@ -96,6 +91,11 @@ pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<String, S
     labels
 }
 
+/// Does a label say that it is this cluster's? A cluster whose UID could not be read has nothing.
+pub(super) fn is_of(labels: &BTreeMap<String, String>, cluster: &Cluster) -> bool {
+    !cluster.uid.is_empty() && labels.get(CLUSTER_UID) == Some(&cluster.uid)
+}
+
 fn cluster_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let name = (!cluster.name.is_empty()).then(|| label_value(&cluster.name));
     let uid = (!cluster.uid.is_empty()).then(|| cluster.uid.clone());
@@ -104,9 +104,9 @@ fn cluster_labels(cluster: &Cluster) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Of a certificate that is uploaded from this Secret: another name for each chain, Secret and cluster, so that what has
-/// the name is what would be uploaded. A chain holds the public half of its key: where the key changes, so does the chain.
-/// `digest`: see `TlsPair`.
+/// Of a certificate that is uploaded from this Secret: another name for each chain, Secret and cluster, so that what
+/// has the name is what would be uploaded. A chain holds the public half of its key: where the key changes, so does the
+/// chain. `digest`: see `TlsPair`.
 pub(super) fn upload_name(
     namespace: &str,
     secret: &str,
@@ -193,8 +193,9 @@ fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     }
 }
 
-/// Shortened so that a hash of `of` has room behind it.
-fn with_hash(text: &str, of: &str) -> String {
+/// Shortened so that a hash of `of` has room behind it: also the name of what only `of` has, where another load
+/// balancer has the default name.
+pub(super) fn with_hash(text: &str, of: &str) -> String {
     let hash = format!("{:08x}", fnv1a([of]) as u32);
     let room = LONGEST - hash.len() - 1;
     let stem: String = text.chars().take(room).collect();

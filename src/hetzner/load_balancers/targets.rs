@@ -1,6 +1,5 @@
 //! Targets: which servers can be targets, which of them become targets, and in which order, so that traffic always has
-//! a
-//! target.
+//! a target.
 //!
 //! A server without an address of the wanted kind would be refused by the API. An existing target that would have to be
 //! removed for it first stays, because traffic still reaches it.
@@ -12,7 +11,6 @@ use super::context::Context;
 use super::desired::{Desired, Machine};
 use super::diff::Diff;
 use super::group::Owner;
-use super::status::{node_name, node_on};
 use crate::provider::{Description, OfferedNode, Reach, Reason, Source, Sourced, Verb};
 use crate::text;
 use serde_json::Value;
@@ -29,6 +27,8 @@ struct Ways {
     by_private: bool,
     /// A shell may not know by which addresses: those that are there stay as they are, and new ones become the same.
     is_held: bool,
+    /// Which addresses are in the private Network.
+    knows_subnets: bool,
     /// ID of the private Network.
     network: Option<u64>,
 }
@@ -57,9 +57,7 @@ fn targets_of_nodes(
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
         // A server that is no node is a target of this cluster all the same, unless others have targets there.
-        TargetId::Server(_) => {
-            !group.is_external() || node_name(*target, context.cluster).is_some()
-        }
+        TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
     let is_node = |target: &TargetId| {
@@ -87,6 +85,7 @@ impl Ways {
             there,
             by_private,
             is_held,
+            knows_subnets: context.observed.subnets.is_some(),
             network: context.project.network,
         }
     }
@@ -98,22 +97,19 @@ impl Ways {
         Some(is_address || self.is_held || has == self.by_private)
     }
 
-    /// By which address a dedicated server is a target. The error: why by none, or not as it should be.
-    fn address(&self, machine: Machine) -> (Option<TargetId>, Option<Lack>) {
-        let Machine::Dedicated {
-            public,
-            private,
-            knows_subnets,
-            ..
-        } = machine
-        else {
-            return (None, None);
+    /// The target that a machine is. Of a dedicated server also why it is none, or not as it should be.
+    fn target(&self, machine: Machine) -> (Option<TargetId>, Option<Lack>) {
+        let (public, private) = match machine {
+            Machine::Server(id) => return (Some(TargetId::Server(id)), None),
+            Machine::Dedicated {
+                public, private, ..
+            } => (public, private),
         };
         let id = |ip: Option<Ipv4Addr>| ip.map(|ip| TargetId::Address(ip.into()));
         let (public, private) = (id(public), id(private));
         let there = [private, public].into_iter().flatten();
         let mut there = there.filter(|id| self.there.contains_key(id));
-        let stays = self.is_held || (self.by_private && !knows_subnets);
+        let stays = self.is_held || (self.by_private && !self.knows_subnets);
         match (self.by_private, private) {
             _ if stays && let Some(there) = there.next() => (Some(there), None),
             (true, Some(private)) => (Some(private), None),
@@ -295,7 +291,7 @@ impl Diff<'_, '_> {
                 true if by_private && is_server => (Verb::Add, ", by private IP"),
                 true => (Verb::Add, ""),
             };
-            let target = format!("target {}", node_on(target, self.context.cluster));
+            let target = format!("target {}", target.shown(self.context.cluster));
             let description = Description::new(verb, target, how);
             let mut change = self.new_change(action, Value::Null, description);
             change.request.target = Some(in_request);
@@ -340,26 +336,17 @@ impl Diff<'_, '_> {
     fn wanted_targets(&mut self, ways: &Ways) -> Named {
         let mut wanted = Named::new();
         for (machine, name) in &self.desired.targets.nodes {
-            let (target, lack) = match machine {
-                Machine::Server(id) => (Some(TargetId::Server(*id)), None),
-                Machine::Dedicated { .. } => ways.address(*machine),
-            };
+            let (target, lack) = ways.target(*machine);
             if let Some(lack) = lack {
                 self.report_lack(name, lack, target.is_some());
             }
-            let has = |one: &LoadBalancer| {
+            let Some(target) = target else { continue };
+            // Another owner's target stays as it is.
+            let is_of_another = self.balancer.is_some_and(|one| {
                 let mut there = one.single_targets();
-                self.context
-                    .group
-                    .is_before(one, target?)
-                    .then(|| there.find(|(has, _)| Some(*has) == target))?
-            };
-            // Somebody else's target stays as it is.
-            let is_there = self.balancer.and_then(has).is_some();
-            if let Some(target) = target
-                && !is_there
-                && wanted.iter().all(|(other, _)| *other != target)
-            {
+                self.context.group.is_before(one, target) && there.any(|(has, _)| has == target)
+            });
+            if !is_of_another && wanted.iter().all(|(other, _)| *other != target) {
                 wanted.push((target, name.clone()));
             }
         }
@@ -437,7 +424,7 @@ impl Diff<'_, '_> {
                 None => Some((by(by_private), desired.targets.source.clone())),
             };
             let want = want.map(|(want, source)| Sourced::new(want.to_owned(), source));
-            let field = format!("target {}", node_on(*target, self.context.cluster));
+            let field = format!("target {}", target.shown(self.context.cluster));
             self.compare(&field, have.map(|private| by(*private).to_owned()), want);
         }
     }

@@ -5,14 +5,10 @@ use crate::text::{self as t, one_of, quoted};
 use serde_json::Value;
 use std::net::Ipv4Addr;
 
-pub(super) use crate::text::ip_range;
+pub(super) use crate::text::{boolean, ip_range};
 
 pub(super) fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
-}
-
-pub(super) fn boolean(text: &str) -> Result<bool, String> {
-    t::boolean(text)
 }
 
 // Those of fields of a port are what the API's document has.
@@ -73,8 +69,7 @@ pub(super) fn port(text: &str) -> Result<u16, String> {
 }
 
 /// As many names as Let's Encrypt puts on one certificate; more certificates than any type takes, and with `?` and `*`
-/// a
-/// few status codes say all.
+/// a few status codes say all.
 const ITEMS_AT_MOST: usize = 100;
 
 /// Items with commas between them; empty ones count for nothing.

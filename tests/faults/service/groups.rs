@@ -8,6 +8,7 @@ use crate::common::seeds::for_each_seed;
 use crate::service::end::{self, servers, targets};
 use crate::service::library::{Place, SCALE};
 use crate::service::life::Ccm;
+use crate::service::nothing_is_written;
 use crate::service::ownership::{Kubernetes, is_ours, list};
 use crate::service::random::Random;
 use crate::service::story::{Event as NodeEvent, FINALIZER, NAMESPACE, cluster_uid, server};
@@ -127,21 +128,7 @@ fn story(random: &mut Random, sandbox: &Sandbox) -> Result<(), String> {
     };
     is_right(sandbox, &forgotten)?;
     of_others_is_as_before(sandbox, &before, terraform_ran, &forgotten)?;
-    let mut ccm = Ccm::new(&place, true);
-    let left = ccm.proposes()?;
-    if !left.is_empty() {
-        return Err(format!("planned again: {left:#?}"));
-    }
-    let mark = sandbox.calls().mark();
-    ccm.settle()?;
-    let calls = sandbox.calls().calls_since(mark);
-    let mut writes = calls
-        .iter()
-        .filter(|call| call.is_write() && !call.path.contains("/events"));
-    match writes.next() {
-        None => Ok(()),
-        Some(call) => Err(format!("a write when nothing differs: {call}")),
-    }
+    nothing_is_written(sandbox, &place)
 }
 
 /// How it ended, for whoever reads a failure.

@@ -220,6 +220,10 @@ fn independent(sandbox: &Sandbox, place: &Place, name: &str) -> Result<bool, Str
 /// All is right, a new `ccm` finds nothing to do, and writes nothing.
 fn at_rest(sandbox: &Sandbox, place: &Place) -> Result<(), String> {
     end::is_right_with_servers(sandbox)?;
+    nothing_is_written(sandbox, place)
+}
+
+fn nothing_is_written(sandbox: &Sandbox, place: &Place) -> Result<(), String> {
     let mut ccm = Ccm::new(place, true);
     let left = ccm.proposes()?;
     if !left.is_empty() {

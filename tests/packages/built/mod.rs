@@ -8,4 +8,4 @@ mod chart_values;
 mod cron;
 mod image;
 mod overlays;
-mod rendered;
+pub mod rendered;

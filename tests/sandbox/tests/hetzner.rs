@@ -30,3 +30,5 @@ mod primary_ips;
 mod requests;
 #[path = "hetzner/servers.rs"]
 mod servers;
+#[path = "hetzner/ssh_keys_and_firewalls.rs"]
+mod ssh_keys_and_firewalls;

@@ -212,10 +212,16 @@ fn servers(tour: &mut Tour) {
         .api
         .cloud
         .create_network(tour.api.project, "net", "10.0.0.0/16");
+    // The document has neither of them on their own.
+    let key = json!({"name": "key", "public_key": "ssh-ed25519 AAAAx"});
+    tour.api.post("/ssh_keys", key);
+    let firewall = tour.api.post("/firewalls", json!({"name": "firewall"}));
+    let firewall = firewall.at("/firewall/id").clone();
     tour.api.cloud.hold_actions(true);
     let created = tour.call("POST", "/servers", json!({
         "name": "new", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {"a": "b"},
-        "networks": [network], "start_after_create": true, "user_data": "#cloud-config",
+        "networks": [network], "start_after_create": true, "user_data": "#cloud-config", "ssh_keys": ["key"],
+        "firewalls": [{"firewall": firewall}],
         "public_net": {"enable_ipv4": true, "enable_ipv6": true},
     }));
     tour.get(&format!("/servers/{}", created.at("/server/id")));

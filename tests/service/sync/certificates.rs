@@ -141,12 +141,7 @@ fn an_order_that_is_refused_keeps_nothing_else_from_being_made() {
 
 #[test]
 fn an_order_whose_answer_is_lost_is_not_made_twice() {
-    let faults: [fn() -> Effect; 3] = [
-        || Effect::AnswerLost,
-        Effect::cut_off,
-        Effect::gateway_timeout,
-    ];
-    common::side_by_side(faults.to_vec(), |fault| {
+    common::side_by_side(crate::sync::LOST_ANSWERS.to_vec(), |fault| {
         let world = World::new(1);
         let lost = Rule::new(fault())
             .half(Half::Hetzner)

@@ -27,3 +27,12 @@ mod tls_secrets;
 mod trouble;
 mod world;
 mod wrong_project;
+
+use sandbox::faults::Effect;
+
+/// What loses the answer to a write that was made.
+const LOST_ANSWERS: [fn() -> Effect; 3] = [
+    || Effect::AnswerLost,
+    Effect::cut_off,
+    Effect::gateway_timeout,
+];

@@ -37,10 +37,13 @@ fn put(world: &World, name: &str, kind: &str, certificate: &str, key: &str) {
         "tls.crt": STANDARD.encode(certificate),
         "tls.key": STANDARD.encode(key),
     });
-    if cluster.edit("secrets", Some("default"), name, |secret| {
-        secret["data"] = data.clone();
-        secret["type"] = json!(kind);
-    }) {
+    // Its type can't be changed.
+    let known = cluster.get("secrets", Some("default"), name);
+    if known.is_some_and(|known| known["type"] != kind) {
+        cluster.delete("secrets", Some("default"), name);
+    }
+    let edit = |secret: &mut Value| secret["data"] = data.clone();
+    if cluster.edit("secrets", Some("default"), name, edit) {
         return;
     }
     let secret = json!({
@@ -450,12 +453,7 @@ fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
 /// An upload whose answer is lost, and one that another process made meanwhile.
 #[test]
 fn an_upload_is_not_made_twice() {
-    let faults: [fn() -> Effect; 3] = [
-        || Effect::AnswerLost,
-        Effect::cut_off,
-        Effect::gateway_timeout,
-    ];
-    common::side_by_side(faults.to_vec(), |fault| {
+    common::side_by_side(crate::sync::LOST_ANSWERS.to_vec(), |fault| {
         let world = world();
         let lost = Rule::new(fault()).half(Half::Hetzner).method("POST");
         world

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mod` | who asks, whether they may, which resource answers; a test's hands in the world |
 //! | `world` | what there is |
-//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | each its routes, rules and JSON |
+//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips`, `ssh_keys`, `firewalls` | each its routes, rules and JSON |
 //! | `catalog` | what the provider offers: locations, types of servers and load balancers, images |
 //! | `actions` | work that takes time: locks, progress, failure |
 //! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |
@@ -21,6 +21,7 @@ mod certificates;
 mod circumstances;
 mod clock;
 mod error;
+mod firewalls;
 mod hands;
 mod input;
 mod labels;
@@ -33,6 +34,7 @@ mod owned;
 mod primary_ips;
 mod rate_limit;
 mod servers;
+mod ssh_keys;
 mod world;
 
 use std::collections::HashSet;
@@ -423,9 +425,12 @@ fn dispatch(mut call: Call, path: &str) -> Result<Reply, ApiError> {
         ["load_balancers", rest @ ..] => load_balancers::route(&mut call, rest),
         ["certificates", rest @ ..] => certificates::route(&mut call, rest),
         ["primary_ips", rest @ ..] => primary_ips::route(&mut call, rest),
+        ["ssh_keys", rest @ ..] => ssh_keys::route(&mut call, rest),
+        ["firewalls", rest @ ..] => firewalls::route(&mut call, rest),
         ["actions", rest @ ..] => actions::route(&call, rest),
         ["locations", rest @ ..] => catalog::locations::route(&call, rest),
         ["server_types", rest @ ..] => catalog::server_types::route(&call, rest),
+        ["images", rest @ ..] => catalog::images::route(&call, rest),
         ["load_balancer_types", rest @ ..] => catalog::load_balancer_types::route(&call, rest),
         ["datacenters", ..] => Err(ApiError::removed("2026-06-02-datacenters-deprecated")),
         _ => Err(ApiError::no_such_path()),

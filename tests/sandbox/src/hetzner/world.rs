@@ -8,12 +8,14 @@ use super::addresses::Pool;
 use super::certificates::Certificate;
 use super::circumstances::Circumstances;
 use super::clock::Clock;
+use super::firewalls::Firewall;
 use super::load_balancers::LoadBalancer;
 use super::networks::Network;
 use super::owned;
 use super::primary_ips::PrimaryIp;
 use super::rate_limit::Budget;
 use super::servers::Server;
+use super::ssh_keys::SshKey;
 
 /// The first ID of everything in projects; projects count from 1.
 const FIRST_ID: u64 = 1_000_001;
@@ -28,6 +30,8 @@ pub struct World {
     pub load_balancers: BTreeMap<u64, LoadBalancer>,
     pub certificates: BTreeMap<u64, Certificate>,
     pub primary_ips: BTreeMap<u64, PrimaryIp>,
+    pub ssh_keys: BTreeMap<u64, SshKey>,
+    pub firewalls: BTreeMap<u64, Firewall>,
     pub actions: Actions,
     pub pool: Pool,
     pub circumstances: Circumstances,
@@ -55,6 +59,8 @@ impl World {
             load_balancers: BTreeMap::new(),
             certificates: BTreeMap::new(),
             primary_ips: BTreeMap::new(),
+            ssh_keys: BTreeMap::new(),
+            firewalls: BTreeMap::new(),
             actions: Actions::default(),
             pool: Pool::default(),
             circumstances: Circumstances::default(),

@@ -1,6 +1,12 @@
-//! System images: what a server is made from. Only referred to by ID or name; not listed on their own.
+//! `/images`: what a server is made from. System images only: there are no snapshots and no backups.
 
 use serde_json::{Value, json};
+
+use super::super::error::ApiError;
+use super::super::input::Query;
+use super::super::listing::Page;
+use super::super::{Call, Reply};
+use super::{id, read_only};
 
 #[derive(Debug, PartialEq)]
 pub struct Image {
@@ -74,4 +80,46 @@ impl Image {
             "protection": {"delete": false}, "rapid_deploy": true,
         })
     }
+}
+
+/// Answers `/images` and `/images/{id}`.
+pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
+    match rest {
+        [] => read_only(call.method, || list(call)),
+        [segment] => read_only(call.method, || {
+            call.refuse_query()?;
+            let id = id(segment)?;
+            let image = IMAGES.iter().find(|image| image.id == id);
+            let image = image.ok_or_else(|| ApiError::not_found("image", id))?;
+            Ok(Reply::ok(json!({"image": image.json()})))
+        }),
+        _ => Err(ApiError::no_such_path()),
+    }
+}
+
+/// All of them are available system images of no project, which have no labels.
+fn list(call: &Call) -> Result<Reply, ApiError> {
+    let known = [
+        "name",
+        "type",
+        "status",
+        "architecture",
+        "include_deprecated",
+        "page",
+        "per_page",
+    ];
+    let query = Query::new(call.query, &known)?;
+    let page = Page::of(&query)?;
+    let is = |name: &str, value: &str| {
+        let mut wanted = query.all(name).peekable();
+        wanted.peek().is_none() || wanted.any(|wanted| wanted == value)
+    };
+    let is_asked_for = |image: &&Image| {
+        is("name", image.name)
+            && is("architecture", image.architecture)
+            && is("type", "system")
+            && is("status", "available")
+    };
+    let found: Vec<&Image> = IMAGES.iter().filter(is_asked_for).collect();
+    Ok(page.reply("/images", "images", &found, |image| image.json()))
 }

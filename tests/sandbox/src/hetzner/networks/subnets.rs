@@ -62,6 +62,8 @@ impl Subnet {
                 fields.invalid("network_zone", format!("network zone '{zone}' not found"))
             })?;
         let vswitch_id = fields.number("vswitch_id")?;
+        // The official Go client always sends it, empty: the API has it in answers only, and ignores it here.
+        fields.string("gateway")?;
         let ip_range = match fields.range("ip_range")? {
             Some(range) => range,
             None => free_range(network)

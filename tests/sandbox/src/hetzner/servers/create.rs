@@ -14,9 +14,11 @@ use crate::hetzner::catalog::images::Image;
 use crate::hetzner::catalog::locations::{LOCATIONS, Location};
 use crate::hetzner::catalog::server_types::{Offer, ServerType};
 use crate::hetzner::error::ApiError;
+use crate::hetzner::firewalls;
 use crate::hetzner::input::Fields;
 use crate::hetzner::labels::Labels;
 use crate::hetzner::primary_ips::{self, Address, Version};
+use crate::hetzner::ssh_keys;
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 
@@ -62,6 +64,8 @@ struct Order {
     image: &'static Image,
     labels: Labels,
     networks: Vec<u64>,
+    firewalls: Vec<u64>,
+    has_ssh_keys: bool,
     ipv4: Public,
     ipv6: Public,
     start_after_create: bool,
@@ -92,6 +96,8 @@ pub fn place(world: &mut World, project: u64, spec: ServerSpec) -> Result<u64, A
             .ok_or_else(|| unknown("image", &spec.image))?,
         labels: spec.labels,
         networks: Vec::new(),
+        firewalls: Vec::new(),
+        has_ssh_keys: false,
         ipv4: if spec.ipv4 { Public::New } else { Public::None },
         ipv6: if spec.ipv6 { Public::New } else { Public::None },
         start_after_create: true,
@@ -132,6 +138,7 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
 
     let networks = order.networks.clone();
     let starts = order.start_after_create;
+    let has_ssh_keys = order.has_ssh_keys;
     let server = build(call.world, call.project, order)?;
     let id = server.id;
     let attachments = reserve_all(call.world, &server, networks)?;
@@ -158,8 +165,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
         .iter()
         .map(|action| call.world.action_json(*action))
         .collect();
-    // A made-up password, the same length as the real ones: nobody can log in here.
-    let root_password = &call.world.new_correlation_id()[..20];
+    // A made-up password, the same length as the real ones: nobody can log in here. With a key there is none.
+    let root_password = (!has_ssh_keys).then(|| call.world.new_correlation_id()[..20].to_owned());
     Ok(Reply::new(
         201,
         json!({
@@ -213,14 +220,8 @@ fn reserve_all(
 /// References to kinds of resources that this cloud has none of.
 fn refuse_unserved(fields: &mut Fields) -> Result<(), ApiError> {
     let missing = |kind: &str, id: &dyn std::fmt::Display| Err(ApiError::not_found(kind, id));
-    for (field, kind) in [
-        ("ssh_keys", "ssh_key"),
-        ("volumes", "volume"),
-        ("firewalls", "firewall"),
-    ] {
-        if let Some(first) = fields.list(field)?.unwrap_or_default().first() {
-            return missing(kind, first);
-        }
+    if let Some(first) = fields.list("volumes")?.unwrap_or_default().first() {
+        return missing("volume", first);
     }
     if let Some(id) = fields.number("placement_group")? {
         return missing("placement_group", &id);
@@ -267,6 +268,8 @@ fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
         ));
     }
     let labels = fields.labels()?.unwrap_or_default();
+    let has_ssh_keys = read_ssh_keys(call, fields)?;
+    let firewalls = read_firewalls(call, fields)?;
     Ok(Order {
         name,
         server_type,
@@ -274,10 +277,34 @@ fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
         image,
         labels,
         networks,
+        firewalls,
+        has_ssh_keys,
         ipv4,
         ipv6,
         start_after_create,
     })
+}
+
+/// Names or IDs. The API does not show later who may log in.
+fn read_ssh_keys(call: &Call, fields: &mut Fields) -> Result<bool, ApiError> {
+    let keys = fields.list("ssh_keys")?.unwrap_or_default();
+    for key in &keys {
+        let text = key.as_str().map_or_else(|| key.to_string(), str::to_owned);
+        if ssh_keys::find(call, &text).is_none() {
+            return Err(ApiError::not_found("ssh_key", text));
+        }
+    }
+    Ok(!keys.is_empty())
+}
+
+fn read_firewalls(call: &Call, fields: &mut Fields) -> Result<Vec<u64>, ApiError> {
+    let read = |mut one: Fields| {
+        let id = one.number("firewall")?;
+        let id = one.required("firewall", id)?;
+        one.finish()?;
+        firewalls::find(call, id).map(|firewall| firewall.id)
+    };
+    fields.objects("firewalls")?.into_iter().map(read).collect()
 }
 
 /// Where the server type is sold; the first such location when the request names none.
@@ -395,6 +422,7 @@ fn build(world: &mut World, project: u64, order: Order) -> Result<Server, ApiErr
         ipv4,
         ipv6,
         private_net: Vec::new(),
+        firewalls: order.firewalls,
         protected: false,
         status_since: Instant::now(),
         edited: Default::default(),

@@ -72,6 +72,8 @@ pub struct Server {
     pub ipv4: Option<PublicIpv4>,
     pub ipv6: Option<PublicIpv6>,
     pub private_net: Vec<Attachment>,
+    /// IDs.
+    pub firewalls: Vec<u64>,
     /// Against deletion and rebuilding: the API wants both to be the same.
     pub protected: bool,
     /// Since when it has this status.
@@ -159,11 +161,12 @@ impl Server {
     /// Without what a test has edited.
     fn plain_json(&self, world: &World) -> Value {
         let locked = world.is_locked(self.resource());
+        let firewall = |id: &u64| json!({"id": id, "status": "applied"});
         json!({
             "id": self.id, "name": self.name, "status": self.status.name(), "created": show(self.created),
             "public_net": {
                 "ipv4": self.ipv4.map(|ipv4| ipv4.json()), "ipv6": self.ipv6.map(|ipv6| ipv6.json()),
-                "floating_ips": [], "firewalls": [],
+                "floating_ips": [], "firewalls": self.firewalls.iter().map(firewall).collect::<Vec<_>>(),
             },
             "private_net": self.private_net.iter().map(Attachment::json).collect::<Vec<_>>(),
             "server_type": self.server_type.json(), "location": self.location.json(), "image": self.image.json(),

@@ -1,0 +1,183 @@
+//! `/firewalls`: which packets reach the public interfaces of servers. Rules are checked and shown; no packet meets them.
+//!
+//! A server gets its firewalls when it is created. Applying one later, or by labels, is not served.
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::catalog::id;
+use super::clock::show;
+use super::error::ApiError;
+use super::input::{Fields, Query};
+use super::labels::Labels;
+use super::listing::Page;
+use super::owned;
+use super::world::World;
+use super::{Call, Reply};
+
+#[derive(Clone, Debug)]
+pub struct Firewall {
+    pub id: u64,
+    pub project: u64,
+    pub name: String,
+    created: Timestamp,
+    pub labels: Labels,
+    /// As the API shows them.
+    rules: Vec<Value>,
+}
+
+owned::owned!(Firewall, "firewall", firewalls);
+
+impl Firewall {
+    fn json(&self, world: &World) -> Value {
+        let applied_to = self.servers(world);
+        let applied_to = applied_to.map(|id| json!({"type": "server", "server": {"id": id}}));
+        json!({
+            "id": self.id, "name": self.name, "created": show(self.created), "labels": self.labels,
+            "rules": self.rules, "applied_to": applied_to.collect::<Vec<_>>(),
+        })
+    }
+
+    /// IDs of the servers that have it.
+    fn servers(&self, world: &World) -> impl Iterator<Item = u64> {
+        world
+            .servers_of(self.project)
+            .filter(|server| server.firewalls.contains(&self.id))
+            .map(|server| server.id)
+    }
+}
+
+/// Answers everything below `/firewalls`.
+pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
+    match (rest, call.method) {
+        ([], "GET") => list(call),
+        ([], "POST") => create(call),
+        ([segment], _) => route_one(call, id(segment)?),
+        ([], _) => Err(ApiError::wrong_method(call.method)),
+        _ => Err(ApiError::no_such_path()),
+    }
+}
+
+fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
+    let found = find(call, id)?.clone();
+    match call.method {
+        "GET" => {
+            call.refuse_query()?;
+            Ok(Reply::ok(json!({"firewall": found.json(call.world)})))
+        }
+        "PUT" => update(call, found),
+        "DELETE" => delete(call, &found),
+        method => Err(ApiError::wrong_method(method)),
+    }
+}
+
+/// A firewall of the caller's project.
+pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Firewall, ApiError> {
+    owned::find(call, id)
+}
+
+fn list(call: &Call) -> Result<Reply, ApiError> {
+    let query = Query::new(
+        call.query,
+        &["name", "label_selector", "sort", "page", "per_page"],
+    )?;
+    let page = Page::of(&query)?;
+    let all = owned::of_project::<Firewall>(call.world, call.project);
+    let found = owned::select(&query, all)?;
+    Ok(page.reply("/firewalls", "firewalls", &found, |firewall| {
+        firewall.json(call.world)
+    }))
+}
+
+fn create(call: &mut Call) -> Result<Reply, ApiError> {
+    let mut fields = Fields::parse(call.body)?;
+    let name = owned::read_name::<Firewall>(call, &mut fields)?;
+    let labels = fields.labels()?.unwrap_or_default();
+    let rules = fields.objects("rules")?.into_iter().map(read_rule);
+    let rules = rules.collect::<Result<Vec<_>, _>>()?;
+    if !fields.list("apply_to")?.unwrap_or_default().is_empty() {
+        return Err(fields.invalid("apply_to", "is not served here"));
+    }
+    fields.finish()?;
+    let firewall = Firewall {
+        id: call.world.new_id(),
+        project: call.project,
+        name,
+        created: Timestamp::now(),
+        labels,
+        rules,
+    };
+    let shown = firewall.json(call.world);
+    call.world.firewalls.insert(firewall.id, firewall);
+    Ok(Reply::new(201, json!({"firewall": shown, "actions": []})))
+}
+
+/// A rule as the API shows it: TCP and UDP have ports, and a direction has the addresses of its other end.
+fn read_rule(mut fields: Fields) -> Result<Value, ApiError> {
+    let direction = fields.word("direction", &["in", "out"])?;
+    let direction = fields.required("direction", direction)?;
+    let protocol = fields.word("protocol", &["tcp", "udp", "icmp", "esp", "gre"])?;
+    let protocol = fields.required("protocol", protocol)?;
+    let port = fields.string("port")?;
+    let has_ports = matches!(protocol, "tcp" | "udp");
+    if has_ports != port.is_some() {
+        return Err(fields.invalid("port", "belongs to tcp and udp, which need it"));
+    }
+    if port.as_deref().is_some_and(|port| !is_ports(port)) {
+        return Err(fields.invalid("port", "must be a port, two with a dash, or any"));
+    }
+    let sources = read_ranges(&mut fields, "source_ips")?;
+    let destinations = read_ranges(&mut fields, "destination_ips")?;
+    let (needed, other, name) = match direction {
+        "in" => (&sources, &destinations, "source_ips"),
+        _ => (&destinations, &sources, "destination_ips"),
+    };
+    if needed.is_empty() || !other.is_empty() {
+        return Err(fields.invalid(name, format!("is what direction {direction} has")));
+    }
+    let description = fields.string("description")?;
+    fields.finish()?;
+    Ok(json!({
+        "direction": direction, "protocol": protocol, "port": port, "source_ips": sources,
+        "destination_ips": destinations, "description": description,
+    }))
+}
+
+fn is_ports(text: &str) -> bool {
+    let is_port = |text: &str| text.parse::<u16>().is_ok_and(|port| port > 0);
+    text == "any" || text.split('-').count() <= 2 && text.split('-').all(is_port)
+}
+
+/// CIDRs without host bits.
+fn read_ranges(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiError> {
+    let ranges = fields.strings(name)?.unwrap_or_default();
+    let is_range = |text: &&String| text.parse::<IpNet>().is_ok_and(|net| net.trunc() == net);
+    match ranges.iter().find(|range| !is_range(range)) {
+        Some(wrong) => Err(fields.invalid(name, format!("'{wrong}' is no range"))),
+        None => Ok(ranges),
+    }
+}
+
+fn update(call: &mut Call, firewall: Firewall) -> Result<Reply, ApiError> {
+    let mut fields = Fields::parse(call.body)?;
+    let (name, labels) = owned::read_changes(call, &mut fields, &firewall)?;
+    fields.finish()?;
+    let firewall = Firewall {
+        name,
+        labels,
+        ..firewall
+    };
+    let reply = Reply::ok(json!({"firewall": firewall.json(call.world)}));
+    call.world.firewalls.insert(firewall.id, firewall);
+    Ok(reply)
+}
+
+fn delete(call: &mut Call, firewall: &Firewall) -> Result<Reply, ApiError> {
+    if firewall.servers(call.world).next().is_some() {
+        let message = "firewall is still used by a server";
+        return Err(ApiError::new(422, "resource_in_use", message));
+    }
+    call.world.firewalls.remove(&firewall.id);
+    Ok(Reply::no_content())
+}
