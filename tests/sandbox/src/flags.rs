@@ -118,6 +118,8 @@ Prints what a shell exports to work on it, then runs until Ctrl-C or SIGTERM:
   sandbox --nodes 3 --env-file sandbox.env &
   . ./sandbox.env && kubectl get nodes
 
+SIGHUP writes another token of the project into the env file. The one before stays, older ones are refused.
+
 Flags:
   --nodes N             servers worker-1 … with a Node each (1)
   --robot N             dedicated servers metal-1 … with a Node each, and the Robot web service (0)
