@@ -336,6 +336,12 @@ while read -r way <&3; do
             seen "its Pod waits for a control plane"
             installed "on a control plane" ccm-from-scratch
             checks_of_its_pod
+            # As a network plugin does, now that the node is initialised.
+            cat >/etc/cni/net.d/pods.conf <<END
+{"cniVersion": "0.4.0", "name": "pods", "type": "bridge", "bridge": "pods0", "isGateway": true, "ipam": {"type": "host-local",
+ "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}
+END
+            kubectl wait --for=condition=Ready node/$node --timeout 60s >/dev/null || failed "a node that is ready"
             ccm doctor >"$log/doctor" || { cat "$log/doctor"; failed "ccm doctor finds nothing wrong"; }
             seen "README: ccm doctor"
             removed
@@ -382,11 +388,7 @@ curl -s http://10.0.0.2:8233/livez >/dev/null && failed "no answer on another ad
 seen "loopback-metrics: its probes succeed, and other addresses of the node do not answer"
 removed
 
-# Now Pods have a network, and reach from it the simulated Hetzner API, which has an address of this machine alone.
-cat >/etc/cni/net.d/pods.conf <<END
-{"cniVersion": "0.4.0", "name": "pods", "type": "bridge", "bridge": "pods0", "isGateway": true, "ipam": {"type": "host-local",
- "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}
-END
+# From the network of Pods the simulated Hetzner API has another address.
 echo 1 >/proc/sys/net/ipv4/conf/all/route_localnet
 iptables --table nat --append PREROUTING --in-interface pods0 --protocol tcp --dport 8080 --jump DNAT --to 127.0.0.1:8080
 endpoint=http://10.244.0.1:8080/v1
