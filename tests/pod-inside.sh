@@ -30,9 +30,11 @@ for one in $hierarchies; do
     mount -t cgroup -o "$options" none "/sys/fs/cgroup/$one"
 done
 
-# The node's addresses are those of the simulated server; Services have the API server at 10.96.0.1.
+# The node's addresses are those of the simulated server. The API server and the simulated Hetzner API have addresses
+# that Pods reach, whatever network they are in.
 ip link set lo up
 ip address add 10.96.0.1/32 dev lo
+ip address add 10.96.0.2/32 dev lo
 ip link add node0 type veth peer name node1
 ip address add 10.0.0.2/8 dev node0
 ip address add 203.0.113.1/32 dev node0
@@ -166,11 +168,12 @@ start_kubelet() {
 start_kubelet
 
 # --- Hetzner ---
-in_background sandbox sandbox --only hcloud --nodes 1 --network=10.0.0.0/8 --scale 0.1 --port-hetzner 8080 \
-    --env-file "$place/hetzner"
+in_background sandbox sandbox --only hcloud --nodes 1 --network=10.0.0.0/8 --scale 0.1 --address 10.96.0.2 \
+    --port-hetzner 8080 --env-file "$place/hetzner"
 sandbox=$!
 eventually 30 "Hetzner's API" test -f "$place/hetzner"
 . "$place/hetzner"
+export HCLOUD_ALLOW_INSECURE_ENDPOINT=true
 seen "Kubernetes $KUBERNETES with containerd $(containerd --version | cut -d ' ' -f 3) and its node"
 
 # --- what is to be seen ---
@@ -205,7 +208,6 @@ is_gone() { [ -z "$(k get pods --selector "$1" --field-selector status.phase!=Su
 kustomized() {
     # A kustomization takes no folder by its absolute name.
     up=$(echo "$place" | sed 's:/[^/]*:../:g; s:/$::')$PWD
-    variable="{name: HCLOUD_ENDPOINT, value: '$endpoint'}"
     resource=$1
     shift
     {
@@ -216,16 +218,18 @@ kustomized() {
 patches:
   - target: {kind: Deployment}
     patch: |
-      - {op: add, path: /spec/template/spec/containers/0/env/-, value: $variable}
+      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: HCLOUD_ENDPOINT, value: '$HCLOUD_ENDPOINT'}}
       - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: HCLOUD_ALLOW_INSECURE_ENDPOINT, value: 'true'}}
   - target: {kind: CronJob}
     patch: |
-      - {op: add, path: /spec/jobTemplate/spec/template/spec/containers/0/env/-, value: $variable}
+      - {op: add, path: /spec/jobTemplate/spec/template/spec/containers/0/env/-, value: {name: HCLOUD_ENDPOINT, value: '$HCLOUD_ENDPOINT'}}
+      - {op: add, path: /spec/jobTemplate/spec/template/spec/containers/0/env/-, value: {name: HCLOUD_ALLOW_INSECURE_ENDPOINT, value: 'true'}}
 END
     } >"$place/kustomization.yaml"
     kubectl kustomize "$place" >"$place/installed.yaml" 2>"$log/kustomize" || failed "kubectl kustomize $resource $*"
     kubectl apply --filename "$place/installed.yaml" >"$log/apply"
 }
+simulated="--set env.HCLOUD_ENDPOINT.value=$HCLOUD_ENDPOINT --set-string env.HCLOUD_ALLOW_INSECURE_ENDPOINT.value=true"
 removed() {
     # First, so that it gives its Lease away while its role is there.
     k delete deployment ccm-from-scratch --ignore-not-found >"$log/delete"
@@ -236,7 +240,6 @@ process() { pgrep -x ccm; }
 of_process() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$pid/status"; }
 holder() { k get lease cloud-controller-manager -o jsonpath='{.spec.holderIdentity}'; }
 of_pod() { k get pods --selector $label -o jsonpath="{.items[0].$1}"; }
-endpoint=$HCLOUD_ENDPOINT
 
 # How the base's Pod runs.
 checks_of_its_pod() {
@@ -342,7 +345,7 @@ while read -r way <&3; do
  "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}
 END
             kubectl wait --for=condition=Ready node/$node --timeout 60s >/dev/null || failed "a node that is ready"
-            ccm doctor >"$log/doctor" || { cat "$log/doctor"; failed "ccm doctor finds nothing wrong"; }
+            ccm doctor >"$log/doctor" 2>&1 || { cat "$log/doctor"; failed "ccm doctor finds nothing wrong"; }
             seen "README: ccm doctor"
             removed
             ;;
@@ -367,8 +370,7 @@ END
             ;;
         "helm install "*)
             new_node =true
-            $(echo "$way" | sed "s:REGISTRY/ccm-from-scratch:${ours%:*}:") --set env.HCLOUD_ENDPOINT.value="$endpoint" \
-                >"$log/helm" || failed "helm install"
+            $(echo "$way" | sed "s:REGISTRY/ccm-from-scratch:${ours%:*}:") $simulated >"$log/helm" || failed "helm install"
             installed "profile hcloud" hcloud
             eventually 60 "a Pod that is ready" is_ready
             helm uninstall ccm --namespace $namespace --wait >"$log/helm" || failed "helm uninstall"
@@ -388,10 +390,6 @@ curl -s http://10.0.0.2:8233/livez >/dev/null && failed "no answer on another ad
 seen "loopback-metrics: its probes succeed, and other addresses of the node do not answer"
 removed
 
-# From the network of Pods the simulated Hetzner API has another address.
-echo 1 >/proc/sys/net/ipv4/conf/all/route_localnet
-iptables --table nat --append PREROUTING --in-interface pods0 --protocol tcp --dport 8080 --jump DNAT --to 127.0.0.1:8080
-endpoint=http://10.244.0.1:8080/v1
 new_node =true
 kustomized manifests pod-network
 installed "pod-network: not on the host's network" ccm-from-scratch
@@ -405,8 +403,7 @@ echo "manifests/chart/README.md: switches"
 new_node
 helm install ccm manifests/chart --namespace $namespace --set image.repository="${ours%:*}" --set networking.enabled=true \
     --set controlPlaneOnly=false --set hostNetwork=false --set networkPolicy.enabled=true \
-    --set env.HCLOUD_ENDPOINT.value="$endpoint" --set-string env.HCLOUD_ALLOW_INSECURE_ENDPOINT.value=true >"$log/helm" ||
-    failed "helm install"
+    $simulated >"$log/helm" || failed "helm install"
 installed "helm install with controlPlaneOnly=false, hostNetwork=false, networkPolicy.enabled=true" ccm-from-scratch
 k get networkpolicy ccm-from-scratch >/dev/null || failed "a NetworkPolicy"
 helm uninstall ccm --namespace $namespace --wait >"$log/helm" || failed "helm uninstall"
@@ -442,6 +439,7 @@ spec:
             - {name: HCLOUD_TOKEN, valueFrom: {secretKeyRef: {key: token, name: hcloud}}}
             - {name: HCLOUD_NETWORK, valueFrom: {secretKeyRef: {key: network, name: hcloud}}}
             - {name: HCLOUD_ENDPOINT, value: "$HCLOUD_ENDPOINT"}
+            - {name: HCLOUD_ALLOW_INSECURE_ENDPOINT, value: "true"}
           ports: [{name: metrics, containerPort: 8233}]
           resources: {requests: {cpu: 100m, memory: 50Mi}}
 END
