@@ -3,6 +3,7 @@
 # containerd and runc run in namespaces of their own; Hetzner is simulated. Ends by itself and leaves nothing behind.
 #
 #   tests/pod.sh             all; ends with one line for each thing that was seen
+#   tests/pod.sh --no-build  only where Kubernetes' programs are built already
 #   KEEP=1 tests/pod.sh      on a failure a shell in the namespaces, before all is ended
 set -eu
 cd "$(dirname "$0")/.."
@@ -22,8 +23,14 @@ done
 unshare --net --mount --pid --cgroup --fork true 2>/dev/null || skip "no namespaces can be made here"
 
 . tests/programs.sh
+programs="kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl"
+if [ "${1-}" = --no-build ]; then
+    for program in "$tools/etcd" $(printf "$kubernetes/%s " $programs); do
+        [ -x "$program" ] || skip "there is no $program; make test-node builds it in target/tools, or where CCM_TOOLS says"
+    done
+fi
 etcd
-kubernetes kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl
+kubernetes $programs
 [ -x "$tools/helm" ] || make --silent helm
 cargo build --quiet --locked --workspace
 echo "building the image"
