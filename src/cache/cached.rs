@@ -148,6 +148,15 @@ impl<T> View<T> {
         }
     }
 
+    /// A part of what it shows.
+    pub(super) fn map<U>(&self, part: impl FnOnce(&T) -> Arc<U>) -> View<U> {
+        View {
+            value: part(&self.value),
+            asked: self.asked,
+            answered: self.answered,
+        }
+    }
+
     /// How old what it shows may be.
     pub fn age(&self) -> Duration {
         self.asked.elapsed()

@@ -59,6 +59,15 @@ impl Freshness {
 /// How old a list of dedicated servers may be, unless `ROBOT_CACHE_TIMEOUT` says otherwise.
 const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 
+/// Servers on one page of a list, which is one call.
+const SERVERS_A_PAGE: usize = 50;
+
+/// Of the project's 3,600 calls an hour refreshes of all servers take 120 at most: one in so long a time.
+const REFRESH_CALL: Duration = Duration::from_secs(30);
+
+/// And looks for the servers of nodes that are not ready, each time all of them, 1,200.
+const LOOK_CALL: Duration = Duration::from_secs(3);
+
 /// Both APIs, with what they last answered.
 pub struct Apis {
     pub kube: Arc<kube::Client>,
@@ -69,7 +78,7 @@ pub struct Apis {
     pub concurrent_nodes: usize,
     instances: Cached<Vec<Instance>>,
     dedicated: Cached<Vec<Instance>>,
-    services: Cached<Vec<Arc<kube::Service>>>,
+    services: Cached<kube::ServiceList>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
@@ -81,6 +90,8 @@ pub struct Apis {
     cloud_interval: Duration,
     /// `ROBOT_CACHE_TIMEOUT`: how old a list of dedicated servers may be, whatever rests on it.
     pub dedicated_max_age: Duration,
+    /// Multiplies waits; 1 outside of tests.
+    time_scale: f64,
 }
 
 impl Apis {
@@ -105,6 +116,7 @@ impl Apis {
             dedicated_fails: AtomicBool::new(false),
             cloud_interval: Duration::ZERO,
             dedicated_max_age: DEDICATED_MAX_AGE.mul_f64(time_scale),
+            time_scale,
         }
     }
 
@@ -116,15 +128,17 @@ impl Apis {
         self.dedicated_pause.at_least = interval;
     }
 
-    /// All Services of type LoadBalancer, no older than that.
+    /// All Services of type LoadBalancer, no older than that. Where they are as they were, it is the same list.
     pub fn load_balancer_services(
         &self,
         max_age: Duration,
         from: ReadFrom,
     ) -> Result<View<Vec<Arc<kube::Service>>>, Error> {
-        self.services
-            .get(max_age, || self.kube.load_balancer_services(from))
-            .map_err(Error::Kube)
+        let known = self.services.last().map(|view| view.value);
+        let known = known.unwrap_or_default();
+        let fetch = || self.kube.load_balancer_services(from, &known);
+        let view = self.services.get(max_age, fetch).map_err(Error::Kube)?;
+        Ok(view.map(|services| Arc::clone(&services.items)))
     }
 
     /// Every Service of any type, no older than that; never from the API server's cache.
@@ -211,6 +225,23 @@ impl Apis {
             let instances = self.provider.instances();
             instances.ok_or_else(|| lacks("servers"))?.get(number)
         })
+    }
+
+    /// Calls for one list of all servers, as far as is known.
+    pub fn server_pages(&self) -> u32 {
+        let servers = self.instances_last().map_or(0, |servers| servers.len());
+        u32::try_from(servers.div_ceil(SERVERS_A_PAGE).max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// How often all servers are listed where nothing waits for it: each `period`, or less often where that were more
+    /// calls than refreshes may take.
+    pub fn refresh_period(&self, period: Duration) -> Duration {
+        period.max((REFRESH_CALL * self.server_pages()).mul_f64(self.time_scale))
+    }
+
+    /// The same for looks at the servers of nodes that are not ready.
+    pub fn look_period(&self, period: Duration) -> Duration {
+        period.max((LOOK_CALL * self.server_pages()).mul_f64(self.time_scale))
     }
 
     /// All cloud servers as they were last listed, however long ago; no call.

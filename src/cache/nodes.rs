@@ -10,7 +10,7 @@
 //! cache costs a read, and nothing else.
 
 use super::cached::{Error, View, turn};
-use crate::kube::{Client, Detail, Node, NodeRow, ReadFrom, RowMeta};
+use crate::kube::{Client, Detail, Node, NodeRow, Print, ReadFrom, RowMeta};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -56,6 +56,8 @@ struct State {
     listed_latest: Option<Instant>,
     /// When the table was last found to be odd.
     odd: Option<Instant>,
+    /// Of the last tables that said of all nodes what is known, without metadata and with it.
+    agreed: [Print; 2],
     /// Nodes that changed and could not be read, which was logged.
     unread: HashSet<String>,
 }
@@ -211,6 +213,7 @@ impl State {
         self.listed = Some(asked);
         self.listed_latest = (from == ReadFrom::Latest).then_some(asked);
         self.unread.clear();
+        self.agreed = Default::default();
         Ok(())
     }
 
@@ -220,12 +223,14 @@ impl State {
         self.nodes = Arc::default();
         self.notes = Vec::new();
         (self.polled, self.shown, self.listed) = (None, None, None);
+        self.agreed = Default::default();
     }
 
     /// Reads the table, and reads whole the nodes that changed.
     fn read_table(&mut self, kube: &Client, detail: Detail) -> Result<(), Error> {
         let asked = Instant::now();
-        let rows = match kube.node_table(detail) {
+        let mut print = self.agreed[detail as usize];
+        let rows = match kube.node_table(detail, &mut print) {
             Ok(rows) => rows,
             Err(error) => {
                 let Some(why) = error.no_such_form() else {
@@ -242,8 +247,11 @@ impl State {
             }
         };
         self.odd = None;
-        let changed = self.changed_rows(rows);
-        self.read(kube, &changed)?;
+        let changed = rows.map_or_else(Vec::new, |rows| self.changed_rows(rows));
+        match changed.is_empty() {
+            true => self.agreed[detail as usize] = print,
+            false => self.read(kube, &changed)?,
+        }
         self.polled = Some(asked);
         if detail == Detail::Metadata {
             self.shown = Some(asked);
@@ -296,6 +304,7 @@ impl State {
     }
 
     fn put(&mut self, node: Node, asked: Instant) {
+        self.agreed = Default::default();
         let place = self.place(node.name());
         let nodes = Arc::make_mut(&mut self.nodes);
         match place {
@@ -315,6 +324,7 @@ impl State {
     }
 
     fn remove(&mut self, name: &str) {
+        self.agreed = Default::default();
         if let Ok(place) = self.place(name) {
             Arc::make_mut(&mut self.nodes).remove(place);
             self.notes.remove(place);

@@ -7,7 +7,7 @@
 use super::names::{self, NODES, SERVICES};
 use super::output::{Exit, Printer, usage};
 use super::{commands, explain, topics, wire};
-use crate::kube::{Client, Error, ReadFrom};
+use crate::kube::{Client, Error, ReadFrom, ServiceList};
 use crate::settings::{self, Command, Kind, Process, Setting, Settings, TABLE};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -159,7 +159,9 @@ fn nodes(client: &Client, _: &Settings) -> Result<Vec<String>, Error> {
 fn services(client: &Client, settings: &Settings) -> Result<Vec<String>, Error> {
     let given = settings.namespace.value.as_deref();
     let namespace = given.unwrap_or(client.namespace());
-    let services = client.load_balancer_services(ReadFrom::Cache)?;
+    let services = client
+        .load_balancer_services(ReadFrom::Cache, &ServiceList::default())?
+        .items;
     let (here, elsewhere): (Vec<_>, Vec<_>) = services
         .iter()
         .partition(|one| one.metadata.namespace == namespace);

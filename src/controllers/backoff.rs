@@ -12,7 +12,7 @@ pub(super) struct Backoff {
     /// Waits end on a common grid, which begins here.
     grid: Option<Instant>,
     /// Multiplies the waits; 1 outside of tests.
-    scale: f64,
+    pub(super) scale: f64,
 }
 
 #[derive(Debug)]

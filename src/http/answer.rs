@@ -16,6 +16,9 @@ const PIECE_BYTES: usize = 16 * 1024;
 /// Of a body so much is read before anything is done with it: of an error's no more.
 const BEGINNING_BYTES: u64 = 16 * 1024;
 
+/// Or so much, to see whether it is known: the rows of some 1,000 nodes.
+const KNOWN_BYTES: u64 = 256 * 1024;
+
 /// Of a body in the log, this much is shown.
 const SHOWN_CHARACTERS: usize = 2 * 1024;
 
@@ -27,6 +30,9 @@ const CORRELATION_ID_BYTES: usize = 64;
 
 /// Done, and there is nothing to say: read as null.
 const NO_CONTENT: u16 = 204;
+
+/// Of a body that was read whole: what it says is known.
+pub type IsKnown<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
 /// An answer that was parsed whole.
 #[derive(Debug)]
@@ -40,6 +46,7 @@ pub(super) fn read<T: DeserializeOwned>(
     line: &str,
     timeout: Duration,
     settings: &Settings,
+    is_known: Option<&IsKnown>,
     secrets: &[Secret],
 ) -> Result<Reply<T>, Error> {
     let head = head_of(response.status().as_u16(), response.headers());
@@ -49,7 +56,8 @@ pub(super) fn read<T: DeserializeOwned>(
         .limit(settings.body_limit_bytes)
         .reader();
     let mut start = Vec::new();
-    let begun = body.by_ref().take(BEGINNING_BYTES).read_to_end(&mut start);
+    let most = is_known.map_or(BEGINNING_BYTES, |_| KNOWN_BYTES);
+    let begun = body.by_ref().take(most).read_to_end(&mut start);
     if settings.log_bodies {
         log::debug!(
             "{line}: answered {} {}",
@@ -57,8 +65,15 @@ pub(super) fn read<T: DeserializeOwned>(
             beginning(&start, secrets)
         );
     }
+    let is_known = |read| (read as u64) < most && is_known.is_some_and(|is_known| is_known(&start));
     let parsed = match (head.status, begun) {
-        (200..300, Ok(_)) => parse(start.as_slice().chain(body), &head, timeout),
+        (200..300, Ok(read)) if is_known(read) => null("what was known"),
+        (200..300, Ok(read)) => {
+            // The whole of a short answer is one piece.
+            let piece = PIECE_BYTES.min(read);
+            let body = BufReader::with_capacity(piece, start.as_slice().chain(body));
+            parse(body, &head, timeout)
+        }
         (200..300, Err(error)) => Err(describe_io(&error, timeout)),
         // What cannot be read of an error's body is no second error.
         _ => Err(Kind::Status(start)),
@@ -110,11 +125,18 @@ fn date(text: &str) -> Option<Timestamp> {
         .ok()
 }
 
+/// For an answer without content.
+fn null<T: DeserializeOwned>(answered: &str) -> Result<T, Kind> {
+    serde_json::from_value(serde_json::Value::Null).map_err(|_| {
+        Kind::Malformed(format!(
+            "answered {answered}, without the content that was asked for"
+        ))
+    })
+}
+
 fn parse<T: DeserializeOwned>(body: impl Read, head: &Head, timeout: Duration) -> Result<T, Kind> {
     if head.status == NO_CONTENT {
-        return serde_json::from_value(serde_json::Value::Null).map_err(|_| {
-            Kind::Malformed("answered 204, without the content that was asked for".into())
-        });
+        return null("204");
     }
     if !head.content_type.starts_with("application/json") {
         let answered = match head.content_type.as_str() {
@@ -126,7 +148,7 @@ fn parse<T: DeserializeOwned>(body: impl Read, head: &Head, timeout: Duration) -
             head.status
         )));
     }
-    serde_json::from_reader(BufReader::with_capacity(PIECE_BYTES, body)).map_err(|error| {
+    serde_json::from_reader(body).map_err(|error| {
         if error.is_io() {
             describe_io(&io::Error::from(error), timeout)
         } else if error.is_eof() {

@@ -18,7 +18,7 @@ mod tls;
 mod transport;
 mod tunnel;
 
-pub use answer::Reply;
+pub use answer::{IsKnown, Reply};
 pub use auth::{Credentials, Issuer, Login, SecretCheck, SecretSource};
 pub use certificates::{Authorities, Chain, Identity, Pem, read_file};
 pub use error::{Error, Head, Kind, shortened};
@@ -86,10 +86,21 @@ impl Client {
 
     /// The same, in the form that `Accept` names.
     pub fn get_as<T: DeserializeOwned>(&self, path: &str, accept: &str) -> Result<Reply<T>, Error> {
+        self.get_new(path, accept, None)
+    }
+
+    /// The same; what `is_known` says of the body of an answer, up to 256 KiB of it, is read as null.
+    pub fn get_new<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        accept: &str,
+        is_known: Option<&IsKnown>,
+    ) -> Result<Reply<T>, Error> {
         let call = Call {
             method: Method::Get,
             path,
             accept,
+            is_known,
             content_type: "",
             body: Vec::new(),
             secrets: &[],
@@ -160,6 +171,7 @@ impl Client {
             method,
             path,
             accept: "application/json",
+            is_known: None,
             content_type,
             body,
             secrets,
@@ -217,7 +229,16 @@ impl Client {
         let _held = hold_deadline(deadline);
         let outcome = request::send(session, &self.settings, call, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
-            .and_then(|response| answer::read(response, &line, timeout, &self.settings, secrets))
+            .and_then(|response| {
+                answer::read(
+                    response,
+                    &line,
+                    timeout,
+                    &self.settings,
+                    call.is_known,
+                    secrets,
+                )
+            })
             .map_err(|error| error.without_secrets(secrets));
         let ended = outcome.as_ref().map(|reply| reply.head.status);
         self.ended(call, &line, ended, begun.elapsed());

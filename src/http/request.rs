@@ -2,6 +2,7 @@
 //! buffers, connections and TLS, and made anew when trust or client certificate change), and when a read that failed is
 //! tried again. A call that was refused asks for newer credentials.
 
+use super::answer::IsKnown;
 use super::auth::{Credentials, Login, USER_AGENT};
 use super::error::{Error, Kind, describe_io, describe_transport};
 use super::proxy::{Proxies, Tunnel};
@@ -89,6 +90,8 @@ pub(super) struct Call<'a> {
     /// Path and query below the base, beginning with `/`.
     pub(super) path: &'a str,
     pub(super) accept: &'a str,
+    /// What is known is not parsed again.
+    pub(super) is_known: Option<&'a IsKnown<'a>>,
     pub(super) content_type: &'a str,
     pub(super) body: Vec<u8>,
     /// What of the body may not be repeated.

@@ -15,6 +15,7 @@ use crate::provider::Moment;
 use socket2::SockRef;
 use std::cell::Cell;
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use ureq::Timeout;
@@ -235,11 +236,10 @@ impl Transport for Socket {
 
     /// An idle connection has nothing to say: an end, or an answer to nothing, makes it useless.
     fn is_open(&mut self) -> bool {
-        let silent = self.stream.set_nonblocking(true).and_then(|()| {
-            let peeked = self.stream.peek(&mut [0]);
-            self.stream.set_nonblocking(false).map(|()| peeked)
-        });
-        matches!(silent, Ok(Err(error)) if error.kind() == ErrorKind::WouldBlock)
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        let peeked =
+            SockRef::from(&self.stream).recv_with_flags(&mut [MaybeUninit::uninit()], flags);
+        peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 }
 

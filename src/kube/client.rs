@@ -12,6 +12,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_e
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::cell::Cell;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,8 +80,14 @@ pub enum ReadFrom {
     Latest,
 }
 
+/// By which the items of a list are known again; none: of no answer, or of one that was not a single page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Print(Option<u64>);
+
 /// A client of one cluster. Shared by all threads.
 pub struct Client {
+    /// Of prints: with keys of its own, so that nobody can make two lists that have the same.
+    hasher: RandomState,
     http: http::Client,
     namespace: Option<String>,
     origin: String,
@@ -108,6 +116,7 @@ impl Client {
             watch: count,
         });
         Client {
+            hasher: RandomState::new(),
             http,
             namespace,
             origin,
@@ -166,13 +175,17 @@ impl Client {
         self.list::<ListPage<Node>>(NODES, "", "NodeList", from)
     }
 
-    /// A row for each node, from the API server's cache: complete, or an error.
-    pub fn node_table(&self, detail: Detail) -> Result<Vec<NodeRow>, Error> {
+    /// A row for each node, from the API server's cache: complete, or an error. None: as in the answer with this print.
+    pub fn node_table(
+        &self,
+        detail: Detail,
+        print: &mut Print,
+    ) -> Result<Option<Vec<NodeRow>>, Error> {
         let form = match detail {
             Detail::Cells => "&includeObject=None",
             Detail::Metadata => "&includeObject=Metadata",
         };
-        self.list::<TablePage>(NODES, form, "Table", ReadFrom::Cache)
+        self.list_new::<TablePage>(NODES, form, "Table", ReadFrom::Cache, print)
     }
 
     /// One node as it is now; none when the API server itself says that it is not there.
@@ -275,9 +288,22 @@ impl Client {
         kind: &str,
         from: ReadFrom,
     ) -> Result<Vec<P::Item>, Error> {
+        let list = self.list_new::<P>(path, query, kind, from, &mut Print::default());
+        list.map(Option::unwrap_or_default)
+    }
+
+    /// The same; none: its items are those of the answer with this print, which becomes that of the new answer.
+    pub(super) fn list_new<P: Page>(
+        &self,
+        path: &str,
+        query: &str,
+        kind: &str,
+        from: ReadFrom,
+        print: &mut Print,
+    ) -> Result<Option<Vec<P::Item>>, Error> {
         let mut tries = 1;
         loop {
-            match self.list_once::<P>(path, query, kind, from) {
+            match self.list_once::<P>(path, query, kind, from, print) {
                 Err(error) if error.is_expired() && tries < LIST_TRIES => tries += 1,
                 outcome => return outcome,
             }
@@ -290,7 +316,14 @@ impl Client {
         query: &str,
         kind: &str,
         from: ReadFrom,
-    ) -> Result<Vec<P::Item>, Error> {
+        print: &mut Print,
+    ) -> Result<Option<Vec<P::Item>>, Error> {
+        let known = std::mem::take(print);
+        let answered = Cell::new(known);
+        let is_known = |body: &[u8]| {
+            answered.set(self.print(body));
+            known.0.is_some() && answered.get() == known
+        };
         // Forms that every object has if they are asked for.
         let accept = match kind {
             PARTIAL | "Table" => &format!("{JSON};as={kind};v=v1;g=meta.k8s.io"),
@@ -302,18 +335,35 @@ impl Client {
             ReadFrom::Cache => "&resourceVersion=0".to_owned(),
             ReadFrom::Latest => String::new(),
         };
-        for _ in 0..PAGES_AT_MOST {
+        for number in 1..=PAGES_AT_MOST {
             let path = format!("{path}?limit={PAGE_ITEMS}{query}{place}");
-            let page: P = self.http.get_as(&path, accept)?.value;
+            let is_known: Option<&http::IsKnown> = (number == 1).then_some(&is_known);
+            let page: Option<P> = self.http.get_new(&path, accept, is_known)?.value;
+            let Some(page) = page else {
+                if known.0.is_some() && answered.get() == known {
+                    *print = known;
+                    return Ok(None);
+                }
+                return Err(self.unreadable(&path, format!("answered null instead of a {kind}")));
+            };
             let token = page.add_to(&mut items, kind);
             let token = token.map_err(|why| self.unreadable(&path, why))?;
             if token.is_empty() {
-                return Ok(items);
+                if number == 1 {
+                    *print = answered.get();
+                }
+                return Ok(Some(items));
             }
             place = format!("&continue={}", percent_encoded(&token));
         }
         let why = format!("the list does not end after {PAGES_AT_MOST} pages");
         Err(self.unreadable(path, why))
+    }
+
+    /// Of an answer's items, which begin with its first bracket: the version of a list changes more often than they.
+    fn print(&self, body: &[u8]) -> Print {
+        let begin = body.iter().position(|byte| *byte == b'[');
+        Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
     fn unreadable(&self, path: &str, why: String) -> Error {

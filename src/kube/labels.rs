@@ -1,10 +1,8 @@
 //! Labels and annotations, taken pair by pair while they stream in: what is not read takes no room and no time.
 //!
 //! Labels are few, and the same on thousands of objects, so their texts are interned. Of a node's annotations those
-//! that
-//! are read are kept in the same way. Those of a Service are its own, and it may carry 256 kB of them: only those that
-//! the
-//! provider reads are kept, up to a limit.
+//! that are read are kept in the same way. Those of a Service are its own, and it may carry 256 kB of them: only those
+//! that the provider reads are kept, up to a limit.
 
 use crate::provider::{ANNOTATION_DOMAIN, Interned, PROVIDED_NODE_IP, SERVER_LABELS};
 use crate::text::{self, selector::Selector};

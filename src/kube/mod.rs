@@ -16,7 +16,7 @@ mod services;
 mod types;
 mod workloads;
 
-pub use client::{ACCESS_REVIEW, Client, READ_TIMEOUT, ReadFrom, Verb, Version};
+pub use client::{ACCESS_REVIEW, Client, Print, READ_TIMEOUT, ReadFrom, Verb, Version};
 pub use error::{CONFLICT_TRIES, Error, retry_on_conflict};
 pub use events::{Event, PastEvent};
 pub use labels::{Annotations, Labels, LeftAlone, ServiceScope};
@@ -24,7 +24,9 @@ pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
 pub use node_table::{Detail, NodeRow, RowMeta};
 pub use recorder::{Recorder, Reported};
 pub use secrets::ReadSecret;
-pub use services::{AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceSpec};
+pub use services::{
+    AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceList, ServiceSpec,
+};
 pub use types::{
     Condition, ListMeta, NODE, Node, NodeSpec, NodeStatus, ObjectMeta, ObjectReference, PodCidrs,
     Taint,

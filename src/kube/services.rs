@@ -2,7 +2,8 @@
 //!
 //! The official role has no `get` on services: one of them is read as a list with its name.
 
-use super::client::{Client, MERGE_PATCH, PARTIAL, PASS, ReadFrom, folder, percent_encoded};
+use super::client::{Client, MERGE_PATCH, PARTIAL, PASS, Print, ReadFrom};
+use super::client::{folder, percent_encoded};
 use super::error::Error;
 use super::labels::{Annotations, LeftAlone, ServiceScope, labels_of_service};
 use super::types::{
@@ -207,11 +208,25 @@ impl Service {
     }
 }
 
+/// Services as they were listed, and by what the same answer is known again.
+#[derive(Debug, Default)]
+pub struct ServiceList {
+    pub items: Arc<Vec<Arc<Service>>>,
+    print: Print,
+}
+
 impl Client {
-    /// All Services of type LoadBalancer: complete, or an error.
-    pub fn load_balancer_services(&self, from: ReadFrom) -> Result<Vec<Arc<Service>>, Error> {
+    /// All Services of type LoadBalancer: complete, or an error. Where they are as they were, it is the same list.
+    pub fn load_balancer_services(
+        &self,
+        from: ReadFrom,
+        known: &ServiceList,
+    ) -> Result<ServiceList, Error> {
         let query = "&fieldSelector=spec.type%3DLoadBalancer";
-        self.services_at(SERVICES, query, from)
+        let mut print = known.print;
+        let new = self.services_at(SERVICES, query, from, &mut print)?;
+        let items = new.map_or_else(|| Arc::clone(&known.items), Arc::new);
+        Ok(ServiceList { items, print })
     }
 
     fn services_at(
@@ -219,9 +234,11 @@ impl Client {
         path: &str,
         query: &str,
         from: ReadFrom,
-    ) -> Result<Vec<Arc<Service>>, Error> {
-        let mut all = self.list::<ListPage<Service>>(path, query, "ServiceList", from)?;
-        for one in &mut all {
+        print: &mut Print,
+    ) -> Result<Option<Vec<Arc<Service>>>, Error> {
+        let mut all =
+            self.list_new::<ListPage<Service>>(path, query, "ServiceList", from, print)?;
+        for one in all.iter_mut().flatten() {
             Arc::make_mut(one).select(&self.scope);
         }
         Ok(all)
@@ -231,11 +248,12 @@ impl Client {
     pub fn service(&self, namespace: &str, name: &str) -> Result<Option<Arc<Service>>, Error> {
         let path = folder("api/v1", namespace, "services");
         let query = format!("&fieldSelector=metadata.name%3D{}", percent_encoded(name));
-        let items = self.services_at(&path, &query, ReadFrom::Latest)?;
+        let new = &mut Print::default();
+        let items = self.services_at(&path, &query, ReadFrom::Latest, new)?;
         let is_it = |service: &Arc<Service>| {
             service.metadata.name == name && service.metadata.namespace == namespace
         };
-        Ok(items.into_iter().find(is_it))
+        Ok(items.into_iter().flatten().find(is_it))
     }
 
     /// Every Service of the cluster, of any type, read from etcd: complete, or an error.

@@ -72,13 +72,6 @@ pub trait Snapshot: Send + Sync {
     /// Does it hold what plans for this Service rest on? Pure.
     fn covers(&self, service: &Service) -> bool;
 
-    /// What else must have been read before a plan for this Service is applied; by what was read last of nodes and
-    /// cluster. Pure.
-    fn needs(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster) -> Needs;
-
-    /// Does a load balancer carry this Service's UID, and is it not another cluster's? Pure.
-    fn has_own(&self, service: &Service, cluster: &Cluster) -> bool;
-
     /// What brings this Service's load balancer in order. Pure.
     fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
     -> LoadBalancerPlan;
@@ -116,7 +109,7 @@ pub trait Snapshot: Send + Sync {
     fn kept(&self, cluster: &Cluster) -> Vec<Kept>;
 }
 
-/// What is read from the APIs themselves, after the pass began, before a plan is made that is applied.
+/// See [`LoadBalancerPlan::needs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// All servers. The plan may add or turn targets, or remove some because of what [`OfferedNode::reach`] says.
@@ -193,7 +186,7 @@ pub struct LoadBalancerPlan {
     pub found: Option<Balancer>,
     /// What was found, or what it leaves, carries the Service's UID; else its name, or the label `adopt`, says that it is
     /// the Service's.
-    pub is_labelled: bool,
+    pub carries_uid: bool,
     /// In their order, each after the actions of those before have ended, unless it may follow at once.
     pub changes: Vec<Box<dyn Change>>,
     /// Every field, with what there is, what should be, and what asks for it.
@@ -219,15 +212,27 @@ pub struct LoadBalancerPlan {
     pub moves: bool,
     /// Its management has ended: the Service gets no finalizer.
     pub is_released: bool,
-    /// IDs of objects that it changes besides `found`: of one sync only one plan may.
-    pub takes_over: Vec<u64>,
-    /// The name of the load balancer that it creates: of one sync only one plan may.
+    /// What it changes or makes besides `found`, each by its ID or its name: of one sync only one plan may.
+    pub claims: Vec<Claim>,
+    /// The name of the load balancer that it creates: it is claimed, too.
     pub new_name: Option<Sourced<String>>,
-    /// Names of the certificates that it uploads: of one sync only one plan may.
-    pub uploads: Vec<String>,
     /// A part waits for something in the cloud that the executor does not wait for: it is planned again soon, although
     /// nothing failed.
     pub is_unfinished: bool,
+    /// What must have been read after the pass began, from the APIs themselves, before it is applied: by what was read
+    /// last of nodes and cluster.
+    pub needs: Needs,
+}
+
+/// What one plan takes, and no other one may take at the same time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Claim {
+    /// Of a load balancer or certificate.
+    Id(u64),
+    /// Of a new load balancer.
+    Name(String),
+    /// Name of one that is uploaded.
+    Certificate(String),
 }
 
 /// Something in the cloud that was made for a Service which does not exist any more, and that

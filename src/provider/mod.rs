@@ -33,8 +33,8 @@ pub use instance::{
 pub use interned::Interned;
 pub use load_balancer::{
     ActionId, Actions, Applied, Assigned, Balancer, BalancerHealth, BalancerUse, Cause, Change,
-    ChangeKind, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan, PortOwner,
-    ShownCertificate, Snapshot, Target, Usage,
+    ChangeKind, Claim, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan,
+    PortOwner, ShownCertificate, Snapshot, Target, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{

@@ -487,7 +487,7 @@ settings! {
         ..Setting::duration(Group::Controllers, DAEMON)
     }
 
-    LOAD_BALANCER_CLASS load_balancer_class: Option<String> = parsed(unless_empty(values::text)) => {
+    LOAD_BALANCER_CLASS load_balancer_class: Option<String> = parsed(unless_empty(values::class)) => {
         flags: &["load-balancer-class"],
         kind: Kind::Text("CLASS"),
         help: "Only Services with this spec.loadBalancerClass get a load balancer. Unset: only those without a class. \

@@ -161,6 +161,14 @@ pub(super) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// What a Service can have as its `spec.loadBalancerClass`: a name like a label's key.
+pub(super) fn class(text: &str) -> Result<String, String> {
+    if !is_label_key(text) {
+        return Err("use a name as in spec.loadBalancerClass, e.g. example.com/hetzner".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// An empty flag counts as unset.
 pub(super) fn unless_empty<T>(
     parse: impl Fn(&str) -> Result<T, String>,

@@ -48,7 +48,7 @@ const CASES: &[Case] = &[
     (&[80], &[("disable-public-network", "true")], plain, &["with the public interface off"]),
     (&[80], &[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")], plain, &["contradicts"]),
     (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["remove port 80 from the Service"]),
-    (&[443], &[("protocol", "https")], plain, &["protocol https needs a certificate"]),
+    (&[443], &[("protocol", "https")], plain, &["protocol https needs a certificate", "or a Secret in load-balancer.hetzner.cloud/http-tls-secret"]),
     (&[443], &[("protocol", "https"), ("certificate-type", "managed")], plain, &["the managed certificate of port 443 has no domains"]),
     (&[80], &[("share", "Edge_1")], plain, &["share: \"Edge_1\": write NAME or NAMESPACE/NAME"]),
     (&[80], &[("share", "edge"), ("external", "edge-lb")], plain, &["share and load-balancer.hetzner.cloud/external contradict each other"]),
@@ -211,6 +211,8 @@ fn services_of_another_class_or_with_other_labels_are_not_checked() {
         ("--load-balancer-class=", 0),
         ("--load-balancer-class=example.com/hetzner", 1),
         ("--service-selector=!app", 0),
+        // No Service can have it.
+        ("--load-balancer-class=Hetzner, or any", 2),
     ] {
         let ran = lint(&vec![], &[flag], &class.json().to_string());
         assert_eq!(ran.code, code, "{flag}: {ran:?}");

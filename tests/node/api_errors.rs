@@ -88,8 +88,9 @@ fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
             .unwrap()
             .push(json!({ "key": "mine", "effect": "NoExecute" }));
     });
-    // Another controller may read the node as it is now before this one looks.
-    let _daemon = Daemon::start(&env(&sandbox), &["--controllers=cloud-node"]);
+    // Another controller may read the node as it is now before this one looks, and what was read long ago is read again.
+    let flags = ["--controllers=cloud-node", "--node-sync-interval=1h"];
+    let _daemon = Daemon::start(&env(&sandbox), &flags);
     wait_until("an initialised node", || {
         is_initialised(&node(&sandbox, "worker-1"))
     });

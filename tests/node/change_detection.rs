@@ -4,8 +4,12 @@
 
 use crate::common;
 use crate::common::at_rest;
+use crate::common::library::Place;
+use crate::common::services::{self, LoadBalancerService};
 
 use at_rest::{AtRest, NO_REFRESH, Read, is_table, is_tainted, read};
+use ccm::cache::{Apis, Poll};
+use ccm::kube::ReadFrom;
 use common::{
     LAGS, ccm, env, is_initialised, is_lease, needs_simulation, node, quiet, side_by_side,
     wait_until,
@@ -13,6 +17,8 @@ use common::{
 use sandbox::calls::Call;
 use sandbox::hetzner::ServerSpec;
 use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 #[test]
 fn at_rest_it_reads_tables_and_nothing_else() {
@@ -39,6 +45,106 @@ fn at_rest_it_reads_tables_and_nothing_else() {
             query.map(|(_, value)| Some(value))
         );
     }
+}
+
+/// The version of a list changes with every write of such an object, and that of the cluster with any: what is listed
+/// may be the same all the same, and is not parsed again.
+#[test]
+fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
+    let sandbox = quiet(3);
+    let place = Place::new(&sandbox);
+    let apis = place.world(&place.token, None);
+    let cluster = sandbox.cluster();
+    let create = |name| services::create(&sandbox, LoadBalancerService::new(name, &[80]));
+    create("one");
+    let services = || {
+        let listed = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest);
+        listed.unwrap().value
+    };
+    let nodes = |apis: &Apis| {
+        let poll = Poll {
+            table_max_age: Duration::ZERO,
+            whole_max_age: Duration::MAX,
+            metadata_max_age: None,
+        };
+        apis.nodes.poll(poll).unwrap().value
+    };
+    let annotate = |name: &'static str| {
+        assert!(cluster.edit("services", Some("default"), name, |service| {
+            service["metadata"]["annotations"]["team"] = json!("web");
+        }));
+    };
+    let is_ready = |status: &'static str| {
+        assert!(cluster.edit("nodes", None, "worker-2", |node| {
+            node["status"]["conditions"] = json!([{ "type": "Ready", "status": status }]);
+        }));
+    };
+    let write_elsewhere = || {
+        let object = json!({ "metadata": { "name": "elsewhere", "namespace": "default" } });
+        cluster.create("secrets", Some("default"), object);
+    };
+    let mut before = (services(), nodes(&apis));
+    // What is done, and whether the Services, and the nodes, are others than before.
+    let steps: [(&str, &dyn Fn(), bool, bool); 7] = [
+        ("nothing", &|| (), false, false),
+        ("a write elsewhere", &write_elsewhere, false, false),
+        ("a Service changes", &|| annotate("one"), true, false),
+        ("one more", &|| drop(create("two")), true, false),
+        (
+            "one less",
+            &|| assert!(cluster.delete("services", Some("default"), "one")),
+            true,
+            false,
+        ),
+        ("a node is not ready", &|| is_ready("False"), false, true),
+        ("and ready again", &|| is_ready("True"), false, true),
+    ];
+    for (what, step, other_services, other_nodes) in steps {
+        step();
+        let after = (services(), nodes(&apis));
+        assert_eq!(!Arc::ptr_eq(&before.0, &after.0), other_services, "{what}");
+        assert_eq!(!Arc::ptr_eq(&before.1, &after.1), other_nodes, "{what}");
+        before = after;
+        let again = (services(), nodes(&apis));
+        assert!(
+            Arc::ptr_eq(&before.0, &again.0) && Arc::ptr_eq(&before.1, &again.1),
+            "{what}"
+        );
+    }
+    assert!(before.1.iter().all(|node| node.is_ready()));
+    assert_eq!(before.0.len(), 1);
+}
+
+/// Three pages of servers are three calls, of 120 an hour: a refresh each 90 s, where 10 s were asked for.
+#[test]
+fn in_a_large_project_refreshes_are_less_often() {
+    let world = AtRest::new(1, "--node-status-update-frequency=10s");
+    for n in 0..110 {
+        let name = format!("other-{n}");
+        let spec = ServerSpec {
+            name,
+            ..ServerSpec::default()
+        };
+        world
+            .sandbox
+            .cloud()
+            .create_server(world.sandbox.project(), spec);
+    }
+    let lists = || {
+        let calls = world.calls();
+        calls
+            .iter()
+            .filter(|call| call.path == "/v1/servers")
+            .count()
+            / 3
+    };
+    wait_until("a list of all", || lists() >= 1);
+    let (before, begun) = (lists(), Instant::now());
+    world.looks(60);
+    let seconds = begun.elapsed().as_secs_f64() / common::SCALE.parse::<f64>().unwrap();
+    let at_most = (seconds / 90.0).ceil() as usize + 1;
+    let count = lists() - before;
+    assert!((1..=at_most).contains(&count), "{count} in {seconds:.0} s");
 }
 
 /// One change at a time: what is read by name for it, and how often at most.

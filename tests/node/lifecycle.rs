@@ -12,7 +12,7 @@ use sandbox::hetzner::ServerSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
@@ -554,6 +554,55 @@ fn many_not_ready_nodes_share_one_list() {
         .filter(|call| call.half == Half::Hetzner && call.path.starts_with("/v1/servers"))
         .count();
     assert_eq!(hetzner, 1, "one page, for both controllers");
+}
+
+/// A list of five pages is five calls: it is read each 15 s at most, however many of its servers are looked for, and
+/// whenever they are due.
+#[test]
+fn in_a_large_project_nodes_that_are_not_ready_share_a_list_for_some_time() {
+    const NODES: usize = 40;
+    let sandbox = initialised(NODES);
+    for n in 0..200 {
+        let name = format!("other-{n}");
+        let spec = ServerSpec {
+            name,
+            ..ServerSpec::default()
+        };
+        sandbox.cloud().create_server(sandbox.project(), spec);
+    }
+    let flags = [
+        "--node-status-update-frequency=10h",
+        "--controllers=*,-service",
+    ];
+    let _daemon = Daemon::start(&env(&sandbox), &flags);
+    let mark = sandbox.calls().mark();
+    let count = |path: &str| {
+        let calls = sandbox.calls().calls_since(mark);
+        calls.iter().filter(|call| call.path == path).count()
+    };
+    let looks = || count("/api/v1/nodes");
+    // Four at each look.
+    for four in (1..=NODES).collect::<Vec<_>>().chunks(4) {
+        let before = looks();
+        for n in four {
+            let name = format!("worker-{n}");
+            sandbox.cluster().edit("nodes", None, &name, |node| {
+                node["status"]["conditions"] = json!([])
+            });
+        }
+        wait_until("the next look", || looks() > before);
+    }
+    let (mark, begun) = (sandbox.calls().mark(), Instant::now());
+    let before = looks();
+    wait_until("looks", || looks() >= before + 60);
+    let seconds = begun.elapsed().as_secs_f64() / common::SCALE.parse::<f64>().unwrap();
+    let calls = sandbox.calls().calls_since(mark);
+    let calls = calls.iter().filter(|call| call.half == Half::Hetzner);
+    let (lists, others): (Vec<_>, Vec<_>) = calls.partition(|call| call.path == "/v1/servers");
+    let at_most = 5 * ((seconds / 15.0).ceil() as usize + 1);
+    let pages = lists.len();
+    assert!((5..=at_most).contains(&pages), "{pages} in {seconds:.0} s");
+    assert!(others.is_empty(), "one by one: {}", others.len());
 }
 
 #[test]

@@ -9,10 +9,10 @@ use crate::cli::{leader, wire};
 use crate::controllers::Selection;
 use crate::controllers::node::{self, NodePlan};
 use crate::controllers::route::{self, RouteController};
-use crate::controllers::service::{self, FailedTry, ServiceController, ServicePlan};
+use crate::controllers::service::{self, ServiceController, ServicePlan};
 use crate::hetzner::Hetzner;
 use crate::http::SecretSource;
-use crate::kube::{self, LeaseKey, LeaseSpec, Service, Verb, Version, Workload};
+use crate::kube::{self, LeaseKey, LeaseSpec, PastEvent, Service, Verb, Version, Workload};
 use crate::provider::{
     self, BalancerHealth, Checkup, ErrorKind, Instance, Kept, Orphan, Servers, Urgency,
 };
@@ -40,7 +40,7 @@ pub(in crate::cli) struct View<'a> {
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<Service>>>>,
     pub(in crate::cli) services: Seen<Vec<ServicePlan>>,
     /// By UID of the Service.
-    pub(in crate::cli) failed_tries: Seen<HashMap<String, FailedTry>>,
+    pub(in crate::cli) failed_tries: Seen<HashMap<String, Arc<PastEvent>>>,
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
     /// Load balancers that are kept without a Service.
     pub(in crate::cli) kept: Seen<Vec<Kept>>,
@@ -60,8 +60,7 @@ pub(in crate::cli) struct Cluster {
 }
 
 /// A verb, and the resource that the daemon uses it on, with its subresource behind a slash: a role must allow it. A
-/// test
-/// compares them with `manifests/`.
+/// test compares them with `manifests/`.
 pub(in crate::cli) type Need = (&'static str, &'static str);
 
 const NEEDS: &[Need] = &[
@@ -438,7 +437,7 @@ fn service_plans(settings: &Settings, apis: &Apis, look: Duration) -> Seen<Vec<S
     services.evaluate(apis, &Selection::All).map_err(gap)
 }
 
-fn failed_tries(apis: &Apis) -> Seen<HashMap<String, FailedTry>> {
+fn failed_tries(apis: &Apis) -> Seen<HashMap<String, Arc<PastEvent>>> {
     let events = apis.kube.service_events(None);
     let tries = events.map(|events| service::failed_tries(&events));
     tries.map_err(|error| unlisted(error, "events, which say what came of the last try"))

@@ -3,7 +3,7 @@
 use super::nodes;
 use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
-use crate::controllers::service::{ServicePlan, Want, trouble, want};
+use crate::controllers::service::{ServicePlan, Want, ago, trouble, want};
 use crate::kube::Service;
 use crate::provider::BalancerHealth;
 use crate::text::some_of;
@@ -80,7 +80,7 @@ fn last_try(view: &View, service: &Service) -> Option<String> {
         .get(&service.metadata.uid)?;
     Some(format!(
         "; refused at the last try, {}: {}",
-        tried.ago(),
+        ago(tried.at()),
         tried.message
     ))
 }

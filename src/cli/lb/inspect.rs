@@ -5,7 +5,7 @@ use crate::cache::Apis;
 use crate::cli::objects::{Sides, field, finding, listed, or_none, section, sides, would_do};
 use crate::cli::output::{Exit, Printer, line, or_dash, paragraph};
 use crate::cli::table;
-use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
+use crate::controllers::service::{self, ServicePlan, Want};
 use crate::kube::PastEvent;
 use crate::provider::{
     Balancer, BalancerUse, Field, Finding, Health, Protocol, ServicePort, Severity,
@@ -14,6 +14,7 @@ use crate::provider::{
 use crate::settings::Command;
 use std::cmp::Reverse;
 use std::ffi::OsString;
+use std::sync::Arc;
 
 pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbInspect, words)?;
@@ -66,7 +67,7 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
 }
 
 /// What came of the last try, where something is left to do.
-fn failed_try(plan: &ServicePlan) -> Option<FailedTry> {
+fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
     let events = plan.events.as_ref().filter(|_| plan.has_writes())?;
     service::failed_tries(events).remove(&plan.object.uid)
 }
@@ -74,14 +75,14 @@ fn failed_try(plan: &ServicePlan) -> Option<FailedTry> {
 /// `is_wide`: with every field, else with those that differ and those that are set.
 fn inspection(
     plan: &ServicePlan,
-    failed: Option<FailedTry>,
+    failed: Option<Arc<PastEvent>>,
     is_wide: bool,
     known: Sides,
 ) -> String {
     // What blocks it, what does not work, then warnings.
     let mut findings: Vec<String> = plan.cloud.obstacle.iter().map(finding).collect();
     findings.extend(gone(plan).filter(|_| known == Sides::Both));
-    findings.extend(failed.as_ref().map(failed_lines));
+    findings.extend(failed.as_deref().map(failed_lines));
     findings.extend(unhealthy(plan));
     let mut others: Vec<&Finding> = plan.findings.iter().chain(&plan.cloud.findings).collect();
     others.sort_by_key(|finding| finding.severity != Severity::Warning);
@@ -105,6 +106,10 @@ fn inspection(
         )
     });
 
+    let of_found = |text: fn(&Balancer) -> String| {
+        let found = plan.cloud.found.as_ref();
+        found.map(text).unwrap_or_default()
+    };
     let held_back = plan.held_back_lines().into_iter();
     let held_back = held_back.map(|line| paragraph("  · ", 8, &format!("hold back {line}")));
     let annotations = plan.service.metadata.annotations.iter();
@@ -124,12 +129,8 @@ fn inspection(
             Sides::Kubernetes => spec(plan) + &listed("ANNOTATIONS", annotations),
             _ => String::new(),
         },
-        plan.cloud.found.as_ref().map(usage).unwrap_or_default(),
-        plan.cloud
-            .found
-            .as_ref()
-            .map(certificates)
-            .unwrap_or_default(),
+        of_found(usage),
+        of_found(certificates),
         health(plan),
         section(
             "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
@@ -193,14 +194,16 @@ fn certificates(found: &Balancer) -> String {
             one.origin(),
         ]
     };
-    let rows: Vec<Vec<String>> = found.certificates.iter().map(row).collect();
-    if rows.is_empty() {
-        return String::new();
+    let rows = found.certificates.iter().map(row).collect();
+    table_of(&["PORTS", "CERTIFICATE", "EXPIRES", "FROM"], rows)
+}
+
+/// Nothing where there is no row.
+fn table_of(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", table::render(headings, &rows)),
     }
-    format!(
-        "\n{}",
-        table::render(&["PORTS", "CERTIFICATE", "EXPIRES", "FROM"], &rows)
-    )
 }
 
 /// The newest first; they are at the end, because what is to be done comes first.
@@ -312,25 +315,17 @@ fn port(port: &ServicePort) -> String {
 /// What the health checks say of each port and target.
 fn health(plan: &ServicePlan) -> String {
     let targets = plan.cloud.found.iter().flat_map(|found| &found.targets);
-    let rows: Vec<Vec<String>> = targets
-        .flat_map(|target| {
-            target.health.iter().map(|health| {
-                vec![
-                    target.name.clone(),
-                    health.port.to_string(),
-                    health.status.to_string(),
-                    or_dash(&why(health)),
-                ]
-            })
+    let rows = targets.flat_map(|target| {
+        target.health.iter().map(|health| {
+            vec![
+                target.name.clone(),
+                health.port.to_string(),
+                health.status.to_string(),
+                or_dash(&why(health)),
+            ]
         })
-        .collect();
-    if rows.is_empty() {
-        return String::new();
-    }
-    format!(
-        "\n{}",
-        table::render(&["TARGET", "PORT", "HEALTH", "DETAIL"], &rows)
-    )
+    });
+    table_of(&["TARGET", "PORT", "HEALTH", "DETAIL"], rows.collect())
 }
 
 fn why(health: &Health) -> String {
@@ -353,8 +348,9 @@ fn gone(plan: &ServicePlan) -> Option<String> {
     is_lost.then(|| paragraph("  ! ", 4, &format!("{what}; {then}")))
 }
 
-fn failed_lines(failed: &FailedTry) -> String {
-    let text = format!("the last try failed {}: {}", failed.ago(), failed.message);
+fn failed_lines(failed: &PastEvent) -> String {
+    let when = service::ago(failed.at());
+    let text = format!("the last try failed {when}: {}", failed.message);
     line(format_args!("  ! {}", failed.reason)) + &paragraph("    ", 4, &text)
 }
 

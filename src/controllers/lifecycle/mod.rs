@@ -96,6 +96,9 @@ impl LifecycleController {
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
         self.forget(apis);
+        // As many looks are too many calls in a large project.
+        let longest = apis.look_period(LONGEST_PAUSE.mul_f64(self.settings.time_scale));
+        self.pauses.scale = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report {
             planned: plans.iter().filter(|plan| plan.change.is_some()).count(),
             outage: outage.map(|error| Outage::new(error, String::new())),

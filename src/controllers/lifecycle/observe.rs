@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Servers on one page of a list: more than two servers for each page are read by a list.
-const SERVERS_A_PAGE: usize = 50;
+/// So many nodes that are not ready are looked for one by one, each once a minute.
+const READ_AT_MOST: usize = 20;
 
 /// Of one dedicated server the list may be that of its own "Admin login", which sees no other.
 const SEEN_AT_LEAST: usize = 2;
@@ -40,7 +40,12 @@ pub(super) fn facts(
         begun: Instant::now(),
         claimed: claimed.collect(),
     };
-    let cloud = ids.iter().filter_map(|id| id.cloud()).collect();
+    let cloud: HashSet<u64> = ids.iter().filter_map(|id| id.cloud()).collect();
+    // One list is for all of them, where it is fewer calls: of those that are due now, or one after the other.
+    let pages = apis.server_pages() as usize;
+    let not_ready = nodes.iter().filter(|node| !node.is_ready()).count();
+    let is_listed = cloud.len() > 2 * pages || not_ready > pages.max(READ_AT_MOST);
+    let list_max_age = is_listed.then(|| apis.look_period(list_max_age));
     let dedicated = ids.iter().filter_map(|id| id.dedicated()).collect();
     let (mut facts, mut error) = (Facts::new(), None);
     match observation.of_cloud(cloud, list_max_age) {
@@ -62,12 +67,15 @@ struct Observation<'a> {
 }
 
 impl Observation<'_> {
-    fn of_cloud(&self, numbers: HashSet<u64>, list_max_age: Duration) -> Result<Facts, Error> {
+    /// `list_max_age`: of a list to begin with; none: each server is read by itself.
+    fn of_cloud(
+        &self,
+        numbers: HashSet<u64>,
+        list_max_age: Option<Duration>,
+    ) -> Result<Facts, Error> {
         let apis = self.apis;
         let mut found = Found::default();
-        let count = apis.instances_last().map_or(0, |servers| servers.len());
-        let pages = count.div_ceil(SERVERS_A_PAGE).max(1);
-        if numbers.len() > 2 * pages {
+        if let Some(list_max_age) = list_max_age.filter(|_| !numbers.is_empty()) {
             let list = apis.instances(list_max_age, Urgency::Needed)?;
             let is_asked = |id: InstanceId| id.cloud().is_some_and(|id| numbers.contains(&id));
             let listed = list.value.iter().filter(|it| is_asked(it.id));

@@ -126,7 +126,7 @@ impl NodeController {
         done: impl FnMut(NodePlan),
     ) -> Report {
         let begun = Instant::now();
-        let is_refresh = selection.is_explicit() || self.is_refresh_due(begun);
+        let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, begun);
         let (observed, wanted) = match self.observe(apis, selection) {
             Ok(observed) => observed,
             Err(error) => return Report::outage(error, self.waiting(apis, begun)),
@@ -161,7 +161,7 @@ impl NodeController {
         let nodes = self.nodes(apis, selection)?;
         let now = Instant::now();
         let is_due = |node: &Node| self.is_due(node, apis, now);
-        let is_refresh = selection.is_explicit() || self.is_refresh_due(now);
+        let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, now);
         let is_waited_for = selection.is_explicit() || nodes.value.iter().any(|node| is_due(node));
         let (urgency, max_age) = match (is_waited_for, is_refresh) {
             (false, false) => {
@@ -169,8 +169,7 @@ impl NodeController {
                 return Ok((Observed { nodes, servers }, Vec::new()));
             }
             (false, true) if self.last_refresh.is_some() => {
-                let frequency = self.settings.status_update_frequency;
-                (Urgency::CanWait, frequency / 2)
+                (Urgency::CanWait, self.refresh_period(apis) / 2)
             }
             _ => (Urgency::Needed, self.young()),
         };
@@ -374,9 +373,12 @@ impl NodeController {
         now.checked_sub(patience).unwrap_or(now)
     }
 
-    fn is_refresh_due(&self, now: Instant) -> bool {
-        let frequency = self.settings.status_update_frequency;
-        let is_over = |last| now.duration_since(last) >= frequency;
+    fn refresh_period(&self, apis: &Apis) -> Duration {
+        apis.refresh_period(self.settings.status_update_frequency)
+    }
+
+    fn is_refresh_due(&self, apis: &Apis, now: Instant) -> bool {
+        let is_over = |last| now.duration_since(last) >= self.refresh_period(apis);
         self.last_refresh.is_none_or(is_over)
     }
 

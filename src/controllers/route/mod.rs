@@ -131,7 +131,7 @@ impl RouteController {
                 false => since_sync,
             },
             // The node controller refreshes the list as often: one read is enough for both.
-            instances: period * 3 / 2,
+            instances: apis.refresh_period(period) * 3 / 2,
             urgency: match due.is_changed {
                 true => Urgency::Needed,
                 false => Urgency::CanWait,

@@ -7,7 +7,7 @@ use crate::cache::Apis;
 use crate::controllers::backoff::Backoff;
 use crate::kube::{Node, Service};
 use crate::provider::TlsSecrets;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,15 +17,15 @@ pub(super) struct Due {
     planned: HashMap<String, Planned>,
     pub(super) backoff: Backoff,
     last_resync: Option<Instant>,
-    /// As listed last: the resource version of each Service, by UID, and what is around them.
+    /// As listed last: the resource version of each Service, by UID, and what plans depend on besides.
     versions: HashMap<String, String>,
-    around: Around,
+    pub(super) dependencies: Dependencies,
 }
 
 /// What a plan was made for.
 struct Planned {
     service: u64,
-    around: u64,
+    dependencies: u64,
     /// The version in the list, where the Service itself was found to be a newer one: in an old
     /// list it is no news, however often it is seen there.
     superseded: Option<String>,
@@ -33,14 +33,12 @@ struct Planned {
 
 /// Everything besides the Service itself that a plan depends on and Kubernetes shows, as numbers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Around {
+pub(super) struct Dependencies {
     nodes: u64,
-    /// Of all Services that use load balancers together.
-    groups: u64,
-    /// UIDs of these.
-    members: HashSet<String>,
-    /// What the Secrets hold that a Service names, by its UID.
-    secrets: HashMap<String, u64>,
+    /// Of all Services that use its load balancer, and of the Secrets that it names, where there are such; by its UID.
+    others: HashMap<String, u64>,
+    /// There are Services that use load balancers together.
+    pub(super) has_groups: bool,
 }
 
 impl Due {
@@ -50,20 +48,25 @@ impl Due {
             backoff: Backoff::new(time_scale),
             last_resync: None,
             versions: HashMap::new(),
-            around: Around::default(),
+            dependencies: Dependencies::default(),
         }
     }
 
-    pub(super) fn is_due(&self, service: &Service, around: &Around, now: Instant) -> bool {
-        self.is_overtaken(service, around)
+    pub(super) fn is_due(
+        &self,
+        service: &Service,
+        dependencies: &Dependencies,
+        now: Instant,
+    ) -> bool {
+        self.is_overtaken(service, dependencies)
             || self.is_changed(service)
             || self.backoff.is_retry_due(&service.metadata.uid, now)
     }
 
     /// Its plan rests on other nodes, or on other Services that share its load balancer.
-    pub(super) fn is_overtaken(&self, service: &Service, around: &Around) -> bool {
+    pub(super) fn is_overtaken(&self, service: &Service, dependencies: &Dependencies) -> bool {
         let planned = self.planned.get(&service.metadata.uid);
-        planned.is_none_or(|planned| planned.around != around.of(service))
+        planned.is_none_or(|planned| planned.dependencies != dependencies.of(service))
     }
 
     /// It is not as it was planned for, or was not planned for.
@@ -85,13 +88,13 @@ impl Due {
     }
 
     /// These Services were listed, beside these nodes. Others are forgotten.
-    pub(super) fn listed(&mut self, services: &[Arc<Service>], around: Around) {
+    pub(super) fn listed(&mut self, services: &[Arc<Service>], dependencies: Dependencies) {
         let versions = services.iter().map(|service| {
             let metadata = &service.metadata;
             (metadata.uid.clone(), metadata.resource_version.clone())
         });
         self.versions = versions.collect();
-        self.around = around;
+        self.dependencies = dependencies;
         let versions = &self.versions;
         self.planned.retain(|uid, _| versions.contains_key(uid));
         self.backoff.keep(|uid| versions.contains_key(uid));
@@ -101,7 +104,7 @@ impl Due {
     pub(super) fn planned(&mut self, service: &Service) {
         let planned = Planned {
             service: fingerprint(service),
-            around: self.around.of(service),
+            dependencies: self.dependencies.of(service),
             superseded: self.superseded(service),
         };
         self.planned.insert(service.metadata.uid.clone(), planned);
@@ -128,61 +131,56 @@ impl Due {
     }
 }
 
-impl Around {
+impl Dependencies {
     pub(super) fn new(
         apis: &Apis,
         nodes: &[Arc<Node>],
         services: &[Arc<Service>],
         tls_secrets: &TlsSecrets,
-    ) -> Around {
-        let secrets = services.iter().filter(|_| !tls_secrets.is_empty());
-        let secrets = secrets.filter_map(|service| {
-            let names = observe::tls_secret_names(&*apis.provider, [service]);
-            let mut hasher = DefaultHasher::new();
-            for name in &names {
-                let held = tls_secrets.get(name).map(Result::as_ref);
-                held.map(|held| held.map(|pair| &pair.digest))
-                    .hash(&mut hasher);
+    ) -> Dependencies {
+        let provider = &*apis.provider;
+        let mut of_nodes = DefaultHasher::new();
+        for (node, _) in candidates(nodes, provider) {
+            node.name().hash(&mut of_nodes);
+            node.spec.provider_id.hash(&mut of_nodes);
+            for label in node.metadata.labels.iter() {
+                label.hash(&mut of_nodes);
             }
-            let uid = service.metadata.uid.clone();
-            (!names.is_empty()).then(|| (uid, hasher.finish()))
-        });
-        let mut groups = DefaultHasher::new();
-        let mut members = HashSet::new();
+        }
+        let mut of_groups = DefaultHasher::new();
+        let mut members = Vec::new();
         let all = services.iter().filter(|one| one.wants_load_balancer());
-        for service in all.filter(|one| observe::group(&*apis.provider, one).is_some()) {
+        for service in all.filter(|one| observe::group(provider, one).is_some()) {
             let mut service = service.for_cloud();
             service.addresses.clear();
-            service.hash(&mut groups);
-            members.insert(service.uid);
+            service.hash(&mut of_groups);
+            members.push(service.uid);
         }
-        let mut hasher = DefaultHasher::new();
-        for (node, _) in candidates(nodes, &*apis.provider) {
-            node.name().hash(&mut hasher);
-            node.spec.provider_id.hash(&mut hasher);
-            for label in node.metadata.labels.iter() {
-                label.hash(&mut hasher);
+        let has_groups = !members.is_empty();
+        let members = members.into_iter().map(|uid| (uid, of_groups.finish()));
+        let mut others: HashMap<String, u64> = members.collect();
+        for service in services.iter().filter(|_| !tls_secrets.is_empty()) {
+            let names = observe::tls_secret_names(provider, [service]);
+            if names.is_empty() {
+                continue;
             }
+            let mut of_secrets = DefaultHasher::new();
+            for held in names.iter().map(|name| tls_secrets.get(name)) {
+                let held = held.map(|held| held.as_ref().map(|pair| &pair.digest));
+                held.hash(&mut of_secrets);
+            }
+            *others.entry(service.metadata.uid.clone()).or_default() ^= of_secrets.finish();
         }
-        Around {
-            nodes: hasher.finish(),
-            groups: groups.finish(),
-            members,
-            secrets: secrets.collect(),
+        Dependencies {
+            nodes: of_nodes.finish(),
+            others,
+            has_groups,
         }
-    }
-
-    pub(super) fn has_groups(&self) -> bool {
-        !self.members.is_empty()
     }
 
     fn of(&self, service: &Service) -> u64 {
-        let uid = &service.metadata.uid;
-        let secrets = self.secrets.get(uid).copied().unwrap_or_default();
-        match self.members.contains(uid) {
-            true => self.nodes ^ self.groups ^ secrets,
-            false => self.nodes ^ secrets,
-        }
+        let others = self.others.get(&service.metadata.uid);
+        self.nodes ^ others.copied().unwrap_or_default()
     }
 }
 
@@ -208,10 +206,10 @@ mod tests {
         service
     }
 
-    fn around(nodes: u64) -> Around {
-        Around {
+    fn with_nodes(nodes: u64) -> Dependencies {
+        Dependencies {
             nodes,
-            ..Around::default()
+            ..Dependencies::default()
         }
     }
 
@@ -221,9 +219,9 @@ mod tests {
         let now = Instant::now();
 
         let one = Arc::new(service("1", "a"));
-        assert!(due.is_due(&one, &around(1), now), "never planned");
+        assert!(due.is_due(&one, &with_nodes(1), now), "never planned");
         // The list showed version 1, and the Service was found to be at version 2.
-        due.listed(&[Arc::clone(&one)], around(1));
+        due.listed(&[Arc::clone(&one)], with_nodes(1));
         due.planned(&service("2", "b"));
         let cases = [
             ("the old list", service("1", "a"), 1, false, false),
@@ -245,16 +243,16 @@ mod tests {
             ("a node more", service("1", "a"), 2, true, false),
         ];
         for (what, service, nodes, is_due, is_changed) in cases {
-            let nodes = around(nodes);
+            let nodes = with_nodes(nodes);
             assert_eq!(due.is_due(&service, &nodes, now), is_due, "{what}");
             assert_eq!(due.is_changed(&service), is_changed, "{what}");
         }
         due.missed("uid");
-        assert!(due.is_due(&one, &around(1), now), "not begun");
+        assert!(due.is_due(&one, &with_nodes(1), now), "not begun");
         // No list was old.
-        due.listed(&[Arc::new(service("2", "b"))], around(1));
+        due.listed(&[Arc::new(service("2", "b"))], with_nodes(1));
         due.planned(&service("2", "b"));
-        assert!(due.is_due(&one, &around(1), now), "changed");
+        assert!(due.is_due(&one, &with_nodes(1), now), "changed");
     }
 
     /// Its changes take longer than a tick, and a node comes meanwhile.
@@ -262,7 +260,7 @@ mod tests {
     fn a_write_of_a_plan_does_not_make_up_for_nodes_that_came_since() {
         let mut due = Due::new(1.0);
         let now = Instant::now();
-        let (old, new) = (around(1), around(2));
+        let (old, new) = (with_nodes(1), with_nodes(2));
         let one = service("1", "a");
         due.listed(&[Arc::new(service("1", "a"))], old.clone());
         due.planned(&one);

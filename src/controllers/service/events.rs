@@ -87,16 +87,8 @@ fn source(apis: &Apis) -> &'static str {
     component(apis, EVENT_COMPONENT, NAME)
 }
 
-/// The last try, where it failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailedTry {
-    pub reason: String,
-    pub message: String,
-    pub at: Option<Timestamp>,
-}
-
-/// By UID of the Service.
-pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<String, FailedTry> {
+/// The event of the last try, where it failed, by UID of the Service.
+pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<String, Arc<PastEvent>> {
     // Times are whole seconds; versions grow with each write.
     let mut events: Vec<&Arc<PastEvent>> = events.iter().collect();
     events.sort_by_key(|event| {
@@ -109,24 +101,13 @@ pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<String, FailedTry> {
         let uid = &event.involved_object.uid;
         match reasons.find(|reason| reason.name() == event.reason) {
             Some(reason) if reason.is_failure() => {
-                let failed = FailedTry {
-                    reason: event.reason.clone(),
-                    message: event.message.clone(),
-                    at: event.at(),
-                };
-                last.insert(uid.clone(), failed);
+                last.insert(uid.clone(), Arc::clone(event));
             }
             Some(reason) if reason.is_success() => drop(last.remove(uid)),
             _ => {}
         }
     }
     last
-}
-
-impl FailedTry {
-    pub fn ago(&self) -> String {
-        ago(self.at)
-    }
 }
 
 /// `12 s ago`, `5 min ago`.

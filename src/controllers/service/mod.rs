@@ -28,7 +28,7 @@ mod orphans;
 mod plan;
 mod sync;
 
-pub use events::{FailedTry, ago, failed_tries};
+pub use events::{ago, failed_tries};
 pub use health::trouble;
 pub use observe::{Management, NAME, Settings, groups};
 pub use orphans::{kept, known_orphans};
@@ -48,11 +48,11 @@ use crate::provider::{
     Snapshot, TlsSecrets, Urgency,
 };
 use certificates::Unused;
-use due::{Around, Due};
+use due::{Dependencies, Due};
 use jiff::Timestamp;
 use observe::{Observed, full_name};
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use sync::{State, Sync, Task};
 
@@ -63,8 +63,16 @@ const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 /// How late a label that changes which nodes are targets may be seen.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
+/// Lists as they were read: the same lists are at the same places.
+#[derive(Clone, Default)]
+struct Seen {
+    services: Weak<Vec<Arc<Service>>>,
+    nodes: Weak<Vec<Arc<Node>>>,
+}
+
 /// What Kubernetes shows at one moment.
 struct Polled {
+    seen: Seen,
     nodes: Arc<Vec<Arc<Node>>>,
     /// Every Service that we may have to do with, by name.
     services: Vec<Arc<Service>>,
@@ -116,7 +124,7 @@ impl ServiceController {
                 executor: Executor::new(NAME, settings.time_scale),
                 queued: Vec::new(),
                 ended: HashSet::new(),
-                has_groups: false,
+                seen: Seen::default(),
                 settings,
                 known: BTreeSet::new(),
                 has_no_services: false,
@@ -142,16 +150,18 @@ impl ServiceController {
         }
         let begun = Instant::now();
         let polled = self.state.poll(apis, selection, begun)?;
-        let around = polled.around(apis);
+        let dependencies = polled.dependencies(apis);
         let observed = self
             .state
-            .observe_due(apis, selection, &polled, &around, true)?;
+            .observe_due(apis, selection, &polled, &dependencies, true)?;
         let Some(mut observed) = observed else {
             return Ok(Vec::new());
         };
-        let needs = plan::needs(&observed);
-        observed.read_needs(apis, &polled.nodes, needs, begun, Urgency::Asked)?;
         let mut plans = plan::plan(&observed, true);
+        let needs = plan::needs(&plans);
+        if observed.read_needs(apis, &polled.nodes, needs, begun, Urgency::Asked)? {
+            plans = plan::plan(&observed, true);
+        }
         plans.retain(|plan| plan.want != Want::Nothing || plan.cloud.found.is_some());
         plan::in_turn(&*apis.provider, &mut plans);
         health::explain(apis, &polled.nodes, &mut plans);
@@ -344,17 +354,24 @@ impl Sync<'_> {
             state.executor.stop(Execution::takes_away);
             Outage::new(error, String::new())
         })?;
-        let waiting = |error| Outage::new(error, waiting(&polled));
-        let around = polled.around(apis);
-        if !selection.is_explicit() {
-            state.stop_stale(&polled.services, &around);
+        if !selection.is_explicit() && state.has_seen(&polled, begun) {
+            return Ok(false);
         }
-        let observed = state.observe_due(apis, selection, &polled, &around, false);
+        let waiting = |error| Outage::new(error, waiting(&polled));
+        let dependencies = polled.dependencies(apis);
+        if !selection.is_explicit() {
+            state.stop_stale(&polled.services, &dependencies);
+        }
+        let observed = state.observe_due(apis, selection, &polled, &dependencies, false);
         let proposals = observed.map_err(waiting)?;
+        state.seen = match proposals.is_none() && state.busy().is_empty() {
+            true => polled.seen.clone(),
+            false => Seen::default(),
+        };
         measure_health(&polled, proposals.as_ref());
         let proposals = proposals.map(|observed| plan::plan(&observed, self.for_people));
         let proposals = proposals.unwrap_or_default();
-        state.remember(&polled, around);
+        state.remember(&polled, dependencies);
         measure(&polled);
         // A blocked Service may not be blocked any more, what an unfinished one waits for may have come, and a released
         // one may have been adopted.
@@ -435,12 +452,30 @@ impl State {
             (false, true) => Arc::default(),
             (false, false) => apis.nodes.poll(poll)?.value,
         };
+        let seen = Seen {
+            services: Arc::downgrade(&listed.value),
+            nodes: Arc::downgrade(&nodes),
+        };
         Ok(Polled {
+            seen,
             nodes,
             services,
             is_resync,
             tls_secrets,
         })
+    }
+
+    /// In the same lists no Service was due, and none is now.
+    fn has_seen(&self, polled: &Polled, now: Instant) -> bool {
+        let (old, new) = (&self.seen, &polled.seen);
+        let mut services = polled.services.iter();
+        old.services.ptr_eq(&new.services)
+            && old.nodes.ptr_eq(&new.nodes)
+            && !polled.is_resync
+            // Those are read apart from these lists.
+            && polled.tls_secrets.is_empty()
+            && polled.services.len() == new.services.upgrade().map_or(0, |listed| listed.len())
+            && !services.any(|one| self.due.backoff.is_retry_due(&one.metadata.uid, now))
     }
 
     /// For the Services that are due: what was read last, or for a person what is true now. A Service whose changes are
@@ -450,13 +485,13 @@ impl State {
         apis: &Apis,
         selection: &Selection,
         polled: &Polled,
-        around: &Around,
+        dependencies: &Dependencies,
         shows_all: bool,
     ) -> Result<Option<Observed>, Error> {
         let now = Instant::now();
         let explicit = selection.is_explicit();
         let busy = self.busy();
-        let is_changed = |service: &Arc<Service>| self.due.is_due(service, around, now);
+        let is_changed = |service: &Arc<Service>| self.due.is_due(service, dependencies, now);
         // One that failed has times of its own.
         let backoff = &self.due.backoff;
         let is_compared = |service: &Arc<Service>| {
@@ -488,28 +523,27 @@ impl State {
         let (name, age) = (&self.settings.cluster_name, age.min(since_write));
         let (listed, nodes) = (&polled.services, &polled.nodes);
         let mut observed = observe::observe(apis, name, due, listed, nodes, age, urgency)?;
-        self.manage(&mut observed);
+        observed.management = self.management;
         Ok(Some(observed))
     }
 
-    fn remember(&mut self, polled: &Polled, around: Around) {
+    fn remember(&mut self, polled: &Polled, dependencies: Dependencies) {
         let services = &polled.services;
         self.known = services.iter().map(|one| full_name(one)).collect();
         let left_alone = services.iter().filter(|one| one.left_alone.is_some());
         let left_alone: HashSet<&str> = left_alone.map(|one| &*one.metadata.uid).collect();
         self.ended.retain(|uid| left_alone.contains(uid.as_str()));
-        self.has_groups = around.has_groups();
         self.unused_certificates.is_due |= self.tls_secrets != polled.tls_secrets;
         self.unused_certificates.may_exist |= !polled.tls_secrets.is_empty();
         self.tls_secrets.clone_from(&polled.tls_secrets);
-        self.due.listed(services, around);
+        self.due.listed(services, dependencies);
         self.has_no_services = services.iter().all(|one| want(one) == Want::Nothing);
     }
 }
 
 impl Polled {
-    fn around(&self, apis: &Apis) -> Around {
-        Around::new(apis, &self.nodes, &self.services, &self.tls_secrets)
+    fn dependencies(&self, apis: &Apis) -> Dependencies {
+        Dependencies::new(apis, &self.nodes, &self.services, &self.tls_secrets)
     }
 }
 

@@ -76,13 +76,14 @@ pub enum Management {
 
 impl Observed {
     /// Their Services exist: the list of all Services may be older than they are.
-    fn has_groups(&mut self, groups: HashMap<String, Vec<provider::Service>>) {
+    fn set_groups(&mut self, groups: HashMap<String, Vec<provider::Service>>) {
         let members = groups.values().flatten().map(|one| one.uid.clone());
         self.cluster.service_uids.extend(members);
         self.cluster.groups = groups;
     }
 
-    /// Reads what plans for these Services need besides, from the APIs themselves. A cloud without servers has no list.
+    /// Reads what plans for these Services need besides, from the APIs themselves. False: nothing. A cloud without servers
+    /// has no list.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
@@ -90,14 +91,14 @@ impl Observed {
         needs: Needs,
         since: Instant,
         urgency: Urgency,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         if needs.services {
             let all = apis.any_services(since.elapsed())?;
             let now = cluster(apis, &self.cluster.name, &all.value, nodes)?;
             let before = std::mem::replace(&mut self.cluster, now);
             self.cluster.left_alone = before.left_alone;
             self.cluster.tls_secrets = before.tls_secrets;
-            self.has_groups(before.groups);
+            self.set_groups(before.groups);
         }
         if needs.servers && apis.provider.instances().is_some() {
             // A token may be replaced at any time: the list is of the project that the load balancers are of, or newer.
@@ -109,7 +110,7 @@ impl Observed {
             self.has_own_servers = Some(servers.iter().any(is_own));
             self.nodes = offered(apis, nodes, Some(&servers), true);
         }
-        Ok(())
+        Ok(needs != Needs::default())
     }
 }
 
@@ -203,7 +204,7 @@ pub(super) fn observe(
         management: Management::Usual,
     };
     observed.cluster.left_alone = left_alone;
-    observed.has_groups(groups);
+    observed.set_groups(groups);
     observed.cluster.tls_secrets = tls_secrets;
     Ok(observed)
 }

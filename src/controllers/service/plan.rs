@@ -136,6 +136,10 @@ pub(super) fn plan_for(
             }
         }
     }
+    let is_begun = matches!(observed.management, Management::Begins(_));
+    let may_lack = !cluster.servers.is_empty() && plan.may_lack_its_own();
+    plan.cloud.needs.services |= is_begun;
+    plan.cloud.needs.servers |= is_begun || may_lack;
     if !for_people {
         plan.cloud.fields = Vec::new();
         if let Some(found) = &mut plan.cloud.found {
@@ -217,44 +221,18 @@ fn too_large(service: &Service, want: Want) -> Option<Finding> {
     why.map(|why| Finding::warning(want.failed(), why))
 }
 
-/// What must have been read before plans for these Services are applied.
-pub(super) fn needs(observed: &Observed) -> Needs {
-    let all = observed.services.iter();
-    let all = all.map(|service| needs_of(observed, service));
-    all.fold(Needs::default(), |one, other| Needs {
+/// What must have been read before these plans are applied.
+pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
+    let needs = plans.iter().map(|plan| plan.cloud.needs);
+    needs.fold(Needs::default(), |one, other| Needs {
         servers: one.servers || other.servers,
         services: one.services || other.services,
     })
 }
 
-fn needs_of(observed: &Observed, service: &Service) -> Needs {
-    let want = want(service);
-    let is_left_alone = service.left_alone.is_some() && observed.management != Management::Ends;
-    if want == Want::Nothing || is_left_alone || too_large(service, want).is_some() {
-        return Needs::default();
-    }
-    let for_cloud = service.for_cloud();
-    let (snapshot, cluster) = (&observed.snapshot, &observed.cluster);
-    if let Management::Begins(_) = observed.management {
-        let (servers, services) = (true, true);
-        return Needs { servers, services };
-    }
-    let mut needs = snapshot.needs(&for_cloud, &observed.nodes, cluster);
-    needs.servers &= want == Want::Ensure;
-    let has_status = !service.status.load_balancer.ingress.is_empty();
-    let may_be_lost = has_status && !snapshot.has_own(&for_cloud, cluster);
-    Needs {
-        // See `refuse_in_wrong_project`.
-        servers: needs.servers || (may_be_lost && !cluster.servers.is_empty()),
-        ..needs
-    }
-}
-
 /// Another project's token shows neither a Service's load balancer nor a server: a new load balancer there would take
-/// the
-/// traffic away, and a Service let go would leave the real one behind. So plans that rest on a load balancer having
-/// gone
-/// are refused where the project holds no server of the cluster's nodes either. In a cluster without nodes of ours
+/// the traffic away, and a Service let go would leave the real one behind. So plans that rest on a load balancer having
+/// gone are refused where the project holds no server of the cluster's nodes either. In a cluster without nodes of ours
 /// projects can't be distinguished.
 fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
     let count = observed.cluster.servers.len();
@@ -417,7 +395,7 @@ impl ServicePlan {
     /// orphan once the Service does not exist. Without such a load balancer nothing says that the finalizer is ours.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, left: LeftAlone, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
-        self.cloud.is_labelled = true;
+        self.cloud.carries_uid = self.cloud.found.is_some();
         match (self.want, &self.cloud.found) {
             (Want::Release, Some(found)) => {
                 let message = format!(
@@ -529,6 +507,13 @@ impl ServicePlan {
         self.want == Want::Ensure && self.cloud.found.is_none() && self.lacks_its_own()
     }
 
+    /// May it lack it, when what the plan needs was read? See `refuse_in_wrong_project`.
+    fn may_lack_its_own(&self) -> bool {
+        let cloud = &self.cloud;
+        let has_status = !self.service.status.load_balancer.ingress.is_empty();
+        has_status && !cloud.carries_uid && (cloud.obstacle.is_none() || cloud.needs.services)
+    }
+
     /// It had a load balancer, says its status, and there is none now: none with its UID, and none with one of the
     /// addresses that could be adopted.
     fn lacks_its_own(&self) -> bool {
@@ -540,7 +525,7 @@ impl ServicePlan {
         };
         self.want != Want::Nothing
             && self.cloud.obstacle.is_none()
-            && !self.cloud.is_labelled
+            && !self.cloud.carries_uid
             && !status.is_empty()
             && !found.any(is_shown)
     }

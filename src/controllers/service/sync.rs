@@ -4,8 +4,9 @@
 //! A Service is taken up, planned, executed and ended by itself: it waits for no other one, except for the one that
 //! already works on the load balancer or takes the name that it wants.
 
+use super::Seen;
 use super::certificates::Unused;
-use super::due::{self, Due};
+use super::due::{self, Dependencies, Due};
 use super::events;
 use super::observe::{self, FullName, Management, NAME, Observed, Settings};
 use super::plan::{self, ServicePlan, ServiceWrite, Want};
@@ -13,7 +14,9 @@ use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
-use crate::provider::{ChangeKind, ErrorKind, Reason, TlsSecrets, Urgency, without_correlations};
+use crate::provider::{
+    ChangeKind, Claim, ErrorKind, Reason, TlsSecrets, Urgency, without_correlations,
+};
 use crate::text;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -41,8 +44,8 @@ pub(super) struct State {
     /// UIDs of Services whose finalizer was removed because they are left alone. One that has it again has it from another
     /// daemon, with another class or selector.
     pub(super) ended: HashSet<String>,
-    /// There are Services that use load balancers together.
-    pub(super) has_groups: bool,
+    /// The lists of the last look, where no Service was due.
+    pub(super) seen: Seen,
     /// There is no Service that has or wants a load balancer of ours.
     pub(super) has_no_services: bool,
     /// What the Secrets hold that Services name, as of the last tick.
@@ -98,17 +101,6 @@ pub(super) struct Work {
     claims: HashSet<Claim>,
 }
 
-/// What a plan takes, and no other one may take at the same time.
-#[derive(PartialEq, Eq, Hash)]
-enum Claim {
-    /// Of a load balancer or certificate.
-    Id(u64),
-    /// Of the new load balancer.
-    Name(String),
-    /// Name of one that is uploaded.
-    Certificate(String),
-}
-
 /// Plans, and what they rest on.
 type Plans = (Arc<Observed>, Vec<ServicePlan>);
 
@@ -127,16 +119,11 @@ impl State {
         executed.chain(queued).collect()
     }
 
-    /// As a person asks for it.
-    pub(super) fn manage(&self, observed: &mut Observed) {
-        observed.management = self.management;
-    }
-
     /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that takes something
     /// away when nodes, or Services that share the load balancer, have changed: what comes instead must be added first, and a target may be another owner's now.
     /// One that only adds targets does no harm, and is followed by the next plan. A Service that waited for a load
     /// balancer may want another one: it is due.
-    pub(super) fn stop_stale(&mut self, services: &[Arc<Service>], around: &due::Around) {
+    pub(super) fn stop_stale(&mut self, services: &[Arc<Service>], dependencies: &Dependencies) {
         let due = &self.due;
         let services = services.iter();
         let services: HashMap<&str, &Arc<Service>> = services
@@ -144,7 +131,7 @@ impl State {
             .collect();
         let is_stale = |uid: &str, takes_away: bool| {
             services.get(uid).is_none_or(|service| {
-                due.is_changed(service) || (takes_away && due.is_overtaken(service, around))
+                due.is_changed(service) || (takes_away && due.is_overtaken(service, dependencies))
             })
         };
         let executor = &mut self.executor;
@@ -268,7 +255,7 @@ impl Sync<'_> {
         let max_age = listed_since.elapsed().min(LIST_MAX_AGE);
         let (name, urgency) = (&self.state.settings.cluster_name, Urgency::Needed);
         let shares = |one: &Arc<Service>| observe::group(&*self.apis.provider, one).is_some();
-        let listed = match self.state.has_groups || services.iter().any(shares) {
+        let listed = match self.state.due.dependencies.has_groups || services.iter().any(shares) {
             true => {
                 let listed = self
                     .apis
@@ -279,11 +266,13 @@ impl Sync<'_> {
         };
         let mut observed =
             observe::observe(self.apis, name, services, &listed, &nodes, max_age, urgency)?;
-        self.state.manage(&mut observed);
-        let mut needs = plan::needs(&observed);
+        observed.management = self.state.management;
+        let mut plans = plan::plan(&observed, self.for_people);
+        let mut needs = plan::needs(&plans);
         needs.servers |= tasks.iter().any(|task| task.refused > 0);
-        observed.read_needs(self.apis, &nodes, needs, begun, urgency)?;
-        let plans = plan::plan(&observed, self.for_people);
+        if observed.read_needs(self.apis, &nodes, needs, begun, urgency)? {
+            plans = plan::plan(&observed, self.for_people);
+        }
         Ok(Some((Arc::new(observed), plans)))
     }
 
@@ -637,11 +626,10 @@ impl Task {
 }
 
 fn claims(plan: &ServicePlan) -> HashSet<Claim> {
-    let found = plan.cloud.found.iter().map(|balancer| balancer.id);
-    let ids = found.chain(plan.cloud.takes_over.iter().copied());
+    let found = plan.cloud.found.iter().map(|one| Claim::Id(one.id));
     let name = plan.new_name().map(|name| Claim::Name(name.value.clone()));
-    let uploads = plan.cloud.uploads.iter().cloned().map(Claim::Certificate);
-    ids.map(Claim::Id).chain(name).chain(uploads).collect()
+    let claims = plan.cloud.claims.iter().cloned();
+    claims.chain(found).chain(name).collect()
 }
 
 fn kind_of(plan: &ServicePlan) -> ChangeKind {

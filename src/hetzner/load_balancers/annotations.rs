@@ -12,17 +12,24 @@ pub struct Annotation {
     pub form: &'static str,
     /// The variable that sets it for all Services that do not say otherwise.
     pub variable: Option<&'static str>,
-    /// It is about a port: with the port's name or number behind a dot it holds for that one alone.
-    pub per_port: bool,
-    /// It is about the whole load balancer: of several Services that share one, the oldest that sets it decides.
-    pub whole: bool,
+    pub scope: Scope,
     /// A longer value is refused, in bytes: each port may carry it, and messages and requests repeat it.
     pub longest: usize,
-    /// For `ccm help annotations`; whole sentences. Empty: upstream documents it as written by itself, and no program
-    /// reads
-    /// it.
+    /// For `ccm help annotations`; whole sentences. Empty: no program reads it.
     pub meaning: &'static str,
 }
+
+/// What it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The Service alone.
+    Service,
+    /// The whole load balancer: of several Services that share one, the oldest that sets it decides.
+    Whole,
+    /// A port: with the port's name or number behind a dot it holds for that one alone.
+    Port,
+}
+use Scope::{Port, Service, Whole};
 
 const BOOLEAN: &str = "`true` or `false`";
 const DURATION: &str = "duration, e.g. `15s`";
@@ -31,328 +38,162 @@ const PROTOCOLS: &str = "`tcp`, `http` or `https`";
 /// Of lists and selectors: room for 200 names of nodes, or for 50 long ones of certificates.
 const LONG: usize = 16 << 10;
 
-const BLANK: Annotation = Annotation {
-    name: "",
-    form: "text",
-    variable: None,
-    per_port: false,
-    whole: false,
-    longest: 1024,
-    meaning: "",
-};
+const fn of(scope: Scope, name: &'static str) -> Annotation {
+    Annotation {
+        name,
+        form: "text",
+        variable: None,
+        scope,
+        longest: 1024,
+        meaning: "",
+    }
+}
 
 macro_rules! table {
-    ($($id:ident = { $($field:ident: $value:expr),* $(,)? };)*) => {
-        $(pub static $id: Annotation = Annotation { $($field: $value,)* ..BLANK };)*
+    ($($id:ident = $row:expr;)*) => {
+        $(pub static $id: Annotation = $row;)*
         /// All of them, in the order in which people read about them.
         pub static TABLE: &[&Annotation] = &[$(&$id),*];
     };
 }
 
 table! {
-    NAME = {
-        name: "name",
-        whole: true,
-        form: "text, e.g. `front`",
-        meaning: "Name of the load balancer. An existing one of this name is adopted while it has no ports and all its targets are nodes of this cluster (`ccm help services`). A later change renames it.",
-    };
-    TYPE = {
-        name: "type",
-        whole: true,
-        form: "e.g. `lb11`",
-        variable: Some("HCLOUD_LOAD_BALANCERS_TYPE"),
-        meaning: "Its type, which limits targets, ports and certificates. Unset: a new one is an `lb11`, an existing one keeps its type.",
-    };
-    LOCATION = {
-        name: "location",
-        whole: true,
-        form: "e.g. `fsn1`",
-        variable: Some("HCLOUD_LOAD_BALANCERS_LOCATION"),
-        meaning: "Location in which it is created; it can't be moved later. Wins over `network-zone`. An empty value unsets the environment default. Both unset: the location of most nodes (profile `hcloud`: an error).",
-    };
-    NETWORK_ZONE = {
-        name: "network-zone",
-        whole: true,
-        form: "e.g. `eu-central`",
-        variable: Some("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE"),
-        meaning: "Network zone in which it is created, when the location does not matter.",
-    };
-    ALGORITHM_TYPE = {
-        name: "algorithm-type",
-        whole: true,
-        form: "`round_robin` or `least_connections`",
-        variable: Some("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE"),
-        meaning: "Which target gets the next connection. Unset: `round_robin` (profile `hcloud`: left unchanged).",
-    };
-    DISABLE_PUBLIC_NETWORK = {
-        name: "disable-public-network",
-        whole: true,
-        form: BOOLEAN,
-        variable: Some("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK"),
-        meaning: "Turn its public interface off. Needs `use-private-ip`. Unset: left unchanged.",
-    };
-    DISABLE_PRIVATE_INGRESS = {
-        name: "disable-private-ingress",
-        form: BOOLEAN,
-        variable: Some("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS"),
-        meaning: "Leave its private IPs out of the status of the Service.",
-    };
-    USE_PRIVATE_IP = {
-        name: "use-private-ip",
-        whole: true,
-        form: BOOLEAN,
-        variable: Some("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP"),
-        meaning: "Reach the nodes by their private IPs. Needs `HCLOUD_NETWORK`.",
-    };
-    PRIVATE_IPV4 = {
-        name: "private-ipv4",
-        whole: true,
-        form: "IPv4 address, e.g. `10.0.0.5`",
-        meaning: "Its IP in the private Network. A different value detaches it and attaches it again.",
-    };
-    PRIVATE_SUBNET_IP_RANGE = {
-        name: "private-subnet-ip-range",
-        whole: true,
-        form: "e.g. `10.0.1.0/24`",
-        variable: Some("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE"),
-        meaning: "Subnet of the private Network in which it is attached. Used only at the moment of attaching.",
-    };
-    IPV6_DISABLED = {
-        name: "ipv6-disabled",
-        form: BOOLEAN,
-        variable: Some("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6"),
-        meaning: "Leave its IPv6 address out of the status of the Service.",
-    };
-    HOSTNAME = {
-        name: "hostname",
-        form: "text, e.g. `web.example.com`",
-        meaning: "The status of the Service has this name instead of IPs. Pods of the cluster then reach the Service through the load balancer.",
-    };
-    IPV4_RDNS = {
-        name: "ipv4-rdns",
-        whole: true,
-        form: "host name, e.g. `web.example.com`",
-        meaning: "Reverse DNS of its IPv4 address. Unset: left unchanged.",
-    };
-    IPV6_RDNS = {
-        name: "ipv6-rdns",
-        whole: true,
-        form: "host name, e.g. `web.example.com`",
-        meaning: "Reverse DNS of its IPv6 address. Unset: left unchanged.",
-    };
-    NODE_SELECTOR = {
-        name: "node-selector",
-        whole: true,
-        longest: LONG,
-        form: "label selector, e.g. `pool=web`",
-        meaning: "Which nodes become targets, as in `kubectl get nodes -l`.",
-    };
-    DELETION_PROTECTION = {
-        name: "deletion-protection",
-        whole: true,
-        form: BOOLEAN,
-        meaning: "Whether Hetzner refuses to delete it. A protected one stays when its Service is deleted, and costs money. Unset: left unchanged.",
-    };
-    LABELS = {
-        name: "labels",
-        whole: true,
-        longest: LONG,
-        form: "labels, with commas, e.g. `team=web,cost=42`",
-        variable: Some("HCLOUD_LOAD_BALANCERS_LABELS"),
-        meaning: "Labels of the load balancer, 32 at most, besides those of the environment default; of one key the annotation's value wins. Keys that begin with `ccm-from-scratch/`, `hcloud-ccm/` or `hetzner.cloud/` are refused. A label whose key is taken out stays.",
-    };
-    PUBLIC_NET_IPV4 = {
-        name: "public-net-ipv4",
-        whole: true,
-        form: "ID, name or address, e.g. `203.0.113.4`",
-        meaning: "Primary IP with which it is created. The address stays yours when the load balancer is deleted. It must be free, must not have auto-delete, and must match `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`. It decides the location when none is set. An existing load balancer keeps its address. Profile `hcloud`: ID only.",
-    };
-    PUBLIC_NET_IPV6 = {
-        name: "public-net-ipv6",
-        whole: true,
-        form: "ID, name or address, e.g. `2001:db8::1`",
-        meaning: "The same for its IPv6 address.",
-    };
-    SHARE = {
-        name: "share",
-        form: "name, e.g. `edge`, or `NAMESPACE/NAME`",
-        meaning: "Use one load balancer together with the other Services that share it by this name, in this namespace or, where a Service there allows it, in another one (`ccm help services`).",
-    };
-    SHARE_NAMESPACES = {
-        name: "share-namespaces",
-        longest: LONG,
-        form: "namespaces, with commas, e.g. `web,shop`, or `*`",
-        meaning: "Namespaces whose Services may share this one's load balancer.",
-    };
-    EXTERNAL = {
-        name: "external",
-        form: "ID or name, e.g. `edge-lb`",
-        meaning: "Put the ports on an existing load balancer, which is not changed otherwise. Its owner allows it by the label `ccm-from-scratch/external=NAMESPACE` (`ccm help services`).",
-    };
-    EXTERNAL_TARGETS = {
-        name: "external-targets",
-        form: BOOLEAN,
-        meaning: "`false`: the nodes do not become targets of the external load balancer for this Service.",
-    };
-    KEEP = {
-        name: "keep",
-        whole: true,
-        form: BOOLEAN,
-        meaning: "`true`: the load balancer stays, without ports and targets, when the Service is deleted or its type changes. A Service of the same namespace gets it again by the annotation `name` (`ccm help services`).",
-    };
-    PROTOCOL = {
-        name: "protocol",
-        form: PROTOCOLS,
-        per_port: true,
-        meaning: "Protocol of the ports. Unset: `tcp`.",
-    };
-    USES_PROXYPROTOCOL = {
-        name: "uses-proxyprotocol",
-        form: BOOLEAN,
-        variable: Some("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL"),
-        per_port: true,
-        meaning: "Send the PROXY protocol to the targets. The status of the Service then has `ipMode: Proxy`.",
-    };
-    HTTP_COOKIE_NAME = {
-        name: "http-cookie-name",
-        form: "text, e.g. `SESSION`",
-        per_port: true,
-        meaning: "Name of the cookie of sticky sessions. Unset: `HCLBSTICKY`.",
-    };
-    HTTP_COOKIE_LIFETIME = {
-        name: "http-cookie-lifetime",
-        form: DURATION,
-        per_port: true,
-        meaning: "Lifetime of that cookie. Unset: `300s`.",
-    };
-    HTTP_TIMEOUT_IDLE = {
-        name: "http-timeout-idle",
-        form: "duration from `30s` to `300s`",
-        per_port: true,
-        meaning: "Idle time after which a connection is closed. Unset: left unchanged.",
-    };
-    HTTP_STICKY_SESSIONS = {
-        name: "http-sticky-sessions",
-        form: BOOLEAN,
-        per_port: true,
-        meaning: "Sticky sessions: a client stays with its target.",
-    };
-    HTTP_REDIRECT_HTTP = {
-        name: "http-redirect-http",
-        form: BOOLEAN,
-        per_port: true,
-        meaning: "Redirect port 80 to this `https` port. The Service must not have its own port 80.",
-    };
-    CERTIFICATE_TYPE = {
-        name: "certificate-type",
-        form: "`uploaded` or `managed`",
-        per_port: true,
-        meaning: "Certificates of `https` ports: `uploaded` are those of `http-certificates`; `managed` is the Service's own, which is ordered when it does not exist.",
-    };
-    HTTP_CERTIFICATES = {
-        name: "http-certificates",
-        longest: LONG,
-        form: "IDs or names, with commas, e.g. `web,shop`",
-        per_port: true,
-        meaning: "Certificates of the project for `https` ports.",
-    };
-    HTTP_TLS_SECRET = {
-        name: "http-tls-secret",
-        longest: LONG,
-        form: "names, with commas, e.g. `web-tls`",
-        per_port: true,
-        meaning: "Secrets of type `kubernetes.io/tls` in the namespace of the Service, for `https` ports. Their certificates are uploaded, renewed when the Secret changes, and deleted when nothing uses them. Needs the right to read the Secret (`ccm help services`). Not together with `http-certificates` or `managed` on one port.",
-    };
-    HTTP_MANAGED_CERTIFICATE_NAME = {
-        name: "http-managed-certificate-name",
-        form: "text, e.g. `web`",
-        per_port: true,
-        meaning: "Name of the managed certificate. Unset: `ccm-managed-certificate-` and the UID of the Service. An existing one of this name is reused when its domains are the same and no existing Service owns it. None is ever deleted.",
-    };
-    HTTP_MANAGED_CERTIFICATE_DOMAINS = {
-        name: "http-managed-certificate-domains",
-        longest: LONG,
-        form: "names, with commas, e.g. `example.com,www.example.com`",
-        per_port: true,
-        meaning: "Domains of the managed certificate. They must be in DNS zones of this project. An existing certificate keeps its domains: for other domains choose another name.",
-    };
-    HTTP_MANAGED_CERTIFICATE_ACME_STAGING = {
-        name: "http-managed-certificate-acme-staging",
-        form: BOOLEAN,
-        per_port: true,
-        meaning: "Order it from the test service of Let's Encrypt, which no browser trusts.",
-    };
-    HEALTH_CHECK = {
-        name: "health-check",
-        form: "`kube-proxy`",
-        variable: Some("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK"),
-        per_port: true,
-        meaning: "Check the node, not the node port: `GET /healthz` on port 10256, status 200. There kube-proxy answers 503 when its node is about to be deleted (`ccm help services`). Only with `externalTrafficPolicy: Cluster`. An annotation that describes another check wins: `health-check-protocol`, `health-check-port`, `health-check-http-*`, `http-status-codes`. Unset: see `health-check-protocol`.",
-    };
-    HEALTH_CHECK_PROTOCOL = {
-        name: "health-check-protocol",
-        form: PROTOCOLS,
-        per_port: true,
-        meaning: "Protocol of the health check; `https` is `http` over TLS. Unset: the protocol of the port when another `health-check-*` is set, else `tcp`. With `externalTrafficPolicy: Local` the check is `GET /healthz` on the health check node port of the Service, unless this, `health-check-port` or `health-check-http-path` is set.",
-    };
-    HEALTH_CHECK_PORT = {
-        name: "health-check-port",
-        form: "port number, e.g. `8080`",
-        per_port: true,
-        meaning: "Port of the health check. Unset: the port that gets the traffic.",
-    };
-    HEALTH_CHECK_INTERVAL = {
-        name: "health-check-interval",
-        form: DURATION,
-        variable: Some("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL"),
-        per_port: true,
-        meaning: "Interval of the health check. Unset: `15s` (profile `hcloud`: left unchanged).",
-    };
-    HEALTH_CHECK_TIMEOUT = {
-        name: "health-check-timeout",
-        form: DURATION,
-        variable: Some("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT"),
-        per_port: true,
-        meaning: "Timeout of the health check. Unset: `10s` (profile `hcloud`: left unchanged).",
-    };
-    HEALTH_CHECK_RETRIES = {
-        name: "health-check-retries",
-        form: "whole number from 1, e.g. `3`",
-        variable: Some("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES"),
-        per_port: true,
-        meaning: "How many checks in a row change the health of a target. Unset: 3 (profile `hcloud`: left unchanged).",
-    };
-    HEALTH_CHECK_HTTP_DOMAIN = {
-        name: "health-check-http-domain",
-        form: "text, e.g. `web.example.com`",
-        per_port: true,
-        meaning: "`Host` header of an HTTP check. Unset: none.",
-    };
-    HEALTH_CHECK_HTTP_PATH = {
-        name: "health-check-http-path",
-        form: "path, e.g. `/healthz`",
-        per_port: true,
-        meaning: "Path of an HTTP check. Unset: `/`.",
-    };
-    HTTP_STATUS_CODES = {
-        name: "http-status-codes",
-        longest: LONG,
-        form: "e.g. `2??,301`",
-        per_port: true,
-        meaning: "HTTP status codes that count as healthy. Unset: `2??,3??`.",
-    };
-    HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE = {
-        name: "health-check-http-validate-certificate",
-        form: BOOLEAN,
-        per_port: true,
-        meaning: "Make the HTTP check over TLS. The API does not validate the certificate.",
-    };
-    ID = { name: "id" };
-    IPV4 = { name: "ipv4" };
-    IPV6 = { name: "ipv6" };
+    NAME = of(Whole, "name").form("text, e.g. `front`")
+        .meaning("Name of the load balancer. An existing one of this name is adopted while it has no ports and all its targets are nodes of this cluster (`ccm help services`). A later change renames it.");
+    TYPE = of(Whole, "type").form("e.g. `lb11`")
+        .variable("HCLOUD_LOAD_BALANCERS_TYPE")
+        .meaning("Its type, which limits targets, ports and certificates. Unset: a new one is an `lb11`, an existing one keeps its type.");
+    LOCATION = of(Whole, "location").form("e.g. `fsn1`")
+        .variable("HCLOUD_LOAD_BALANCERS_LOCATION")
+        .meaning("Location in which it is created; it can't be moved later. Wins over `network-zone`. An empty value unsets the environment default. Both unset: the location of most nodes (profile `hcloud`: an error).");
+    NETWORK_ZONE = of(Whole, "network-zone").form("e.g. `eu-central`")
+        .variable("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")
+        .meaning("Network zone in which it is created, when the location does not matter.");
+    ALGORITHM_TYPE = of(Whole, "algorithm-type").form("`round_robin` or `least_connections`")
+        .variable("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE")
+        .meaning("Which target gets the next connection. Unset: `round_robin` (profile `hcloud`: left unchanged).");
+    DISABLE_PUBLIC_NETWORK = of(Whole, "disable-public-network").form(BOOLEAN)
+        .variable("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK")
+        .meaning("Turn its public interface off. Needs `use-private-ip`. Unset: left unchanged.");
+    DISABLE_PRIVATE_INGRESS = of(Service, "disable-private-ingress").form(BOOLEAN)
+        .variable("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS")
+        .meaning("Leave its private IPs out of the status of the Service.");
+    USE_PRIVATE_IP = of(Whole, "use-private-ip").form(BOOLEAN)
+        .variable("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP")
+        .meaning("Reach the nodes by their private IPs. Needs `HCLOUD_NETWORK`.");
+    PRIVATE_IPV4 = of(Whole, "private-ipv4").form("IPv4 address, e.g. `10.0.0.5`")
+        .meaning("Its IP in the private Network. A different value detaches it and attaches it again.");
+    PRIVATE_SUBNET_IP_RANGE = of(Whole, "private-subnet-ip-range").form("e.g. `10.0.1.0/24`")
+        .variable("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE")
+        .meaning("Subnet of the private Network in which it is attached. Used only at the moment of attaching.");
+    IPV6_DISABLED = of(Service, "ipv6-disabled").form(BOOLEAN)
+        .variable("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6")
+        .meaning("Leave its IPv6 address out of the status of the Service.");
+    HOSTNAME = of(Service, "hostname").form("text, e.g. `web.example.com`")
+        .meaning("The status of the Service has this name instead of IPs. Pods of the cluster then reach the Service through the load balancer.");
+    IPV4_RDNS = of(Whole, "ipv4-rdns").form("host name, e.g. `web.example.com`")
+        .meaning("Reverse DNS of its IPv4 address. Unset: left unchanged.");
+    IPV6_RDNS = of(Whole, "ipv6-rdns").form("host name, e.g. `web.example.com`")
+        .meaning("Reverse DNS of its IPv6 address. Unset: left unchanged.");
+    NODE_SELECTOR = of(Whole, "node-selector").form("label selector, e.g. `pool=web`").long()
+        .meaning("Which nodes become targets, as in `kubectl get nodes -l`.");
+    DELETION_PROTECTION = of(Whole, "deletion-protection").form(BOOLEAN)
+        .meaning("Whether Hetzner refuses to delete it. A protected one stays when its Service is deleted, and costs money. Unset: left unchanged.");
+    LABELS = of(Whole, "labels").form("labels, with commas, e.g. `team=web,cost=42`").long()
+        .variable("HCLOUD_LOAD_BALANCERS_LABELS")
+        .meaning("Labels of the load balancer, 32 at most, besides those of the environment default; of one key the annotation's value wins. Keys that begin with `ccm-from-scratch/`, `hcloud-ccm/` or `hetzner.cloud/` are refused. A label whose key is taken out stays.");
+    PUBLIC_NET_IPV4 = of(Whole, "public-net-ipv4").form("ID, name or address, e.g. `203.0.113.4`")
+        .meaning("Primary IP with which it is created. The address stays yours when the load balancer is deleted. It must be free, must not have auto-delete, and must match `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`. It decides the location when none is set. An existing load balancer keeps its address. Profile `hcloud`: ID only.");
+    PUBLIC_NET_IPV6 = of(Whole, "public-net-ipv6").form("ID, name or address, e.g. `2001:db8::1`")
+        .meaning("The same for its IPv6 address.");
+    SHARE = of(Service, "share").form("name, e.g. `edge`, or `NAMESPACE/NAME`")
+        .meaning("Use one load balancer together with the other Services that share it by this name, in this namespace or, where a Service there allows it, in another one (`ccm help services`).");
+    SHARE_NAMESPACES = of(Service, "share-namespaces").form("namespaces, with commas, e.g. `web,shop`, or `*`").long()
+        .meaning("Namespaces whose Services may share this one's load balancer.");
+    EXTERNAL = of(Service, "external").form("ID or name, e.g. `edge-lb`")
+        .meaning("Put the ports on an existing load balancer, which is not changed otherwise. Its owner allows it by the label `ccm-from-scratch/external=NAMESPACE` (`ccm help services`).");
+    EXTERNAL_TARGETS = of(Service, "external-targets").form(BOOLEAN)
+        .meaning("`false`: the nodes do not become targets of the external load balancer for this Service.");
+    KEEP = of(Whole, "keep").form(BOOLEAN)
+        .meaning("`true`: the load balancer stays, without ports and targets, when the Service is deleted or its type changes. A Service of the same namespace gets it again by the annotation `name` (`ccm help services`).");
+    PROTOCOL = of(Port, "protocol").form(PROTOCOLS)
+        .meaning("Protocol of the ports. Unset: `tcp`.");
+    USES_PROXYPROTOCOL = of(Port, "uses-proxyprotocol").form(BOOLEAN)
+        .variable("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL")
+        .meaning("Send the PROXY protocol to the targets. The status of the Service then has `ipMode: Proxy`.");
+    HTTP_COOKIE_NAME = of(Port, "http-cookie-name").form("text, e.g. `SESSION`")
+        .meaning("Name of the cookie of sticky sessions. Unset: `HCLBSTICKY`.");
+    HTTP_COOKIE_LIFETIME = of(Port, "http-cookie-lifetime").form(DURATION)
+        .meaning("Lifetime of that cookie. Unset: `300s`.");
+    HTTP_TIMEOUT_IDLE = of(Port, "http-timeout-idle").form("duration from `30s` to `300s`")
+        .meaning("Idle time after which a connection is closed. Unset: left unchanged.");
+    HTTP_STICKY_SESSIONS = of(Port, "http-sticky-sessions").form(BOOLEAN)
+        .meaning("Sticky sessions: a client stays with its target.");
+    HTTP_REDIRECT_HTTP = of(Port, "http-redirect-http").form(BOOLEAN)
+        .meaning("Redirect port 80 to this `https` port. The Service must not have its own port 80.");
+    CERTIFICATE_TYPE = of(Port, "certificate-type").form("`uploaded` or `managed`")
+        .meaning("Certificates of `https` ports: `uploaded` are those of `http-certificates`; `managed` is the Service's own, which is ordered when it does not exist.");
+    HTTP_CERTIFICATES = of(Port, "http-certificates").form("IDs or names, with commas, e.g. `web,shop`").long()
+        .meaning("Certificates of the project for `https` ports.");
+    HTTP_TLS_SECRET = of(Port, "http-tls-secret").form("names, with commas, e.g. `web-tls`").long()
+        .meaning("Secrets of type `kubernetes.io/tls` in the namespace of the Service, for `https` ports. Their certificates are uploaded, renewed when the Secret changes, and deleted when nothing uses them. Needs the right to read the Secret (`ccm help services`). Not together with `http-certificates` or `managed` on one port.");
+    HTTP_MANAGED_CERTIFICATE_NAME = of(Port, "http-managed-certificate-name").form("text, e.g. `web`")
+        .meaning("Name of the managed certificate. Unset: `ccm-managed-certificate-` and the UID of the Service. An existing one of this name is reused when its domains are the same and no existing Service owns it. None is ever deleted.");
+    HTTP_MANAGED_CERTIFICATE_DOMAINS = of(Port, "http-managed-certificate-domains").form("names, with commas, e.g. `example.com,www.example.com`").long()
+        .meaning("Domains of the managed certificate. They must be in DNS zones of this project. An existing certificate keeps its domains: for other domains choose another name.");
+    HTTP_MANAGED_CERTIFICATE_ACME_STAGING = of(Port, "http-managed-certificate-acme-staging").form(BOOLEAN)
+        .meaning("Order it from the test service of Let's Encrypt, which no browser trusts.");
+    HEALTH_CHECK = of(Port, "health-check").form("`kube-proxy`")
+        .variable("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK")
+        .meaning("Check the node, not the node port: `GET /healthz` on port 10256, status 200. There kube-proxy answers 503 when its node is about to be deleted (`ccm help services`). Only with `externalTrafficPolicy: Cluster`. An annotation that describes another check wins: `health-check-protocol`, `health-check-port`, `health-check-http-*`, `http-status-codes`. Unset: see `health-check-protocol`.");
+    HEALTH_CHECK_PROTOCOL = of(Port, "health-check-protocol").form(PROTOCOLS)
+        .meaning("Protocol of the health check; `https` is `http` over TLS. Unset: the protocol of the port when another `health-check-*` is set, else `tcp`. With `externalTrafficPolicy: Local` the check is `GET /healthz` on the health check node port of the Service, unless this, `health-check-port` or `health-check-http-path` is set.");
+    HEALTH_CHECK_PORT = of(Port, "health-check-port").form("port number, e.g. `8080`")
+        .meaning("Port of the health check. Unset: the port that gets the traffic.");
+    HEALTH_CHECK_INTERVAL = of(Port, "health-check-interval").form(DURATION)
+        .variable("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL")
+        .meaning("Interval of the health check. Unset: `15s` (profile `hcloud`: left unchanged).");
+    HEALTH_CHECK_TIMEOUT = of(Port, "health-check-timeout").form(DURATION)
+        .variable("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT")
+        .meaning("Timeout of the health check. Unset: `10s` (profile `hcloud`: left unchanged).");
+    HEALTH_CHECK_RETRIES = of(Port, "health-check-retries").form("whole number from 1, e.g. `3`")
+        .variable("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES")
+        .meaning("How many checks in a row change the health of a target. Unset: 3 (profile `hcloud`: left unchanged).");
+    HEALTH_CHECK_HTTP_DOMAIN = of(Port, "health-check-http-domain").form("text, e.g. `web.example.com`")
+        .meaning("`Host` header of an HTTP check. Unset: none.");
+    HEALTH_CHECK_HTTP_PATH = of(Port, "health-check-http-path").form("path, e.g. `/healthz`")
+        .meaning("Path of an HTTP check. Unset: `/`.");
+    HTTP_STATUS_CODES = of(Port, "http-status-codes").form("e.g. `2??,301`").long()
+        .meaning("HTTP status codes that count as healthy. Unset: `2??,3??`.");
+    HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE = of(Port, "health-check-http-validate-certificate").form(BOOLEAN)
+        .meaning("Make the HTTP check over TLS. The API does not validate the certificate.");
+    // Upstream documents them as written by itself, and no program reads them.
+    ID = of(Service, "id");
+    IPV4 = of(Service, "ipv4");
+    IPV6 = of(Service, "ipv6");
 }
 
 impl Annotation {
+    const fn form(mut self, form: &'static str) -> Annotation {
+        self.form = form;
+        self
+    }
+
+    const fn variable(mut self, name: &'static str) -> Annotation {
+        self.variable = Some(name);
+        self
+    }
+
+    const fn long(mut self) -> Annotation {
+        self.longest = LONG;
+        self
+    }
+
+    const fn meaning(mut self, meaning: &'static str) -> Annotation {
+        self.meaning = meaning;
+        self
+    }
+
     pub fn is_read(&self) -> bool {
         !self.meaning.is_empty()
     }
@@ -379,7 +220,7 @@ pub fn markdown() -> String {
          | annotation | value | environment default | meaning |\n|---|---|---|---|\n"
     );
     for row in TABLE.iter().filter(|row| row.is_read()) {
-        let dot = if row.per_port { "[.PORT]" } else { "" };
+        let dot = if row.scope == Port { "[.PORT]" } else { "" };
         let variable = row.variable.map(|name| format!("`{name}`"));
         text.push_str(&format!(
             "| `{}{dot}` | {} | {} | {} |\n",

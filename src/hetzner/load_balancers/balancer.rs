@@ -2,7 +2,7 @@
 
 use crate::hetzner::api::{Location, Reference};
 pub use crate::provider::Algorithm;
-use crate::provider::Interned;
+use crate::provider::{Cluster, InstanceId, Interned};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -147,6 +147,24 @@ pub enum TargetId {
 impl TargetId {
     pub fn is_private_address(self) -> bool {
         matches!(self, TargetId::Address(IpAddr::V4(ip)) if ip.is_private())
+    }
+
+    /// The node that it is.
+    pub(super) fn node(self, cluster: &Cluster) -> Option<&String> {
+        match self {
+            TargetId::Server(id) => cluster.servers.get(&InstanceId::Cloud(id)),
+            TargetId::Address(ip) => cluster.dedicated.get(&ip),
+        }
+    }
+
+    /// For people: the name of its node, else what the API calls it.
+    pub(super) fn shown(self, cluster: &Cluster) -> String {
+        match (self.node(cluster), self) {
+            (Some(name), TargetId::Server(_)) => name.clone(),
+            (Some(name), TargetId::Address(ip)) => format!("{name} ({ip})"),
+            (None, TargetId::Server(id)) => format!("server {id}"),
+            (None, TargetId::Address(ip)) => ip.to_string(),
+        }
     }
 
     /// `use_private_ip`: of a server that is added.

@@ -1,16 +1,15 @@
-//! Managed certificates: which one each `https` port shows, and those that have to be ordered or
-//! taken over first. Never deleted: Let's Encrypt counts how often one is ordered.
+//! Certificates of ports. Here the managed ones: which one each `https` port shows, and those that have to be ordered
+//! or taken over first. Never deleted: Let's Encrypt counts how often one is ordered.
 
 use super::annotations as a;
 use super::change::{Action, Change, Guard};
 use super::context::Context;
 use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::parser::AnnotationParser;
-use super::uploads::{FromSecrets, Uploads, is_https, uploads};
 use super::values as v;
 use crate::hetzner::certificates::Certificate;
 use crate::provider::{
-    Cluster, Description, Field, Kept, Reason, ServicePort, Source, Sourced, Verb,
+    Claim, Cluster, Description, Field, Kept, Protocol, Reason, ServicePort, Source, Sourced, Verb,
 };
 use crate::text;
 use serde_json::{Value, json};
@@ -19,20 +18,25 @@ use std::collections::BTreeMap;
 /// Hetzner has those of a certificate with this label signed by Let's Encrypt's test service.
 const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// What the Service's ports show, and what it takes.
+/// What the Service's ports show, and what has to be done before.
 #[derive(Default)]
-pub(super) struct Managed {
-    wanted: Vec<Wanted>,
+pub(super) struct Certificates {
+    /// A port that names its certificates itself, or shows none, is not here.
+    pub(super) ports: BTreeMap<u16, PortCertificates>,
     /// Before any port is touched.
     pub(super) changes: Vec<Change>,
     pub(super) fields: Vec<Field>,
-    /// IDs of those that are taken over.
-    pub(super) takes_over: Vec<u64>,
+    /// Those that are taken over, and those that are uploaded.
+    pub(super) claims: Vec<Claim>,
     /// See `Needs::services`.
     pub(super) rests_on_services: bool,
-    from_secrets: BTreeMap<u16, FromSecrets>,
-    /// Names of those that are uploaded from Secrets.
-    pub(super) uploads: Vec<String>,
+}
+
+/// What one port shows.
+pub(super) struct PortCertificates {
+    pub(super) ids: Sourced<Vec<u64>>,
+    /// One is still to be issued or uploaded.
+    pub(super) waits: bool,
 }
 
 /// One certificate that ports ask for.
@@ -45,60 +49,25 @@ struct Wanted {
     domains: Vec<String>,
     is_staging: bool,
     source: Source,
-    /// None: it is still to be issued.
-    id: Option<u64>,
 }
 
-impl Managed {
-    /// IDs of a port's certificates, and whether one is still to be issued or uploaded. None: the port asks for none of
-    /// these.
-    pub(super) fn of(&self, port: u16) -> Option<(Sourced<Vec<u64>>, bool)> {
-        if let Some(from) = self.from_secrets.get(&port) {
-            return Some((from.ids.clone(), from.waits));
-        }
-        let mut wanted = self.wanted.iter();
-        let found = wanted.find(|one| one.ports.contains(&port))?;
-        let ids = found.id.into_iter().collect();
-        Some((Sourced::new(ids, found.source.clone()), found.id.is_none()))
-    }
-}
-
-/// For all ports. What is wrong is in `parser` afterwards.
-pub(super) fn managed(parser: &mut AnnotationParser, context: &Context) -> Managed {
-    let all = wanted(parser, context);
-    let names: Vec<String> = all.iter().map(|one| one.name.clone()).collect();
-    let mut managed = Managed::default();
-    for mut one in all {
-        let certificate = choose(parser, context, &one, &names, &mut managed);
-        one.id = certificate.and_then(|found| issued(parser, &shown(&one.ports), found));
-        managed.wanted.push(one);
-    }
-    let uploads = uploads(parser, context);
-    check_alone(parser, context, &uploads);
-    managed.changes.extend(uploads.changes);
-    managed.fields.extend(uploads.fields);
-    managed.uploads = uploads.names;
-    managed.from_secrets = uploads.ports;
-    managed
-}
-
-/// A port's certificates come from one place.
-fn check_alone(parser: &mut AnnotationParser, context: &Context, uploads: &Uploads) {
-    for port in &context.service.ports {
-        let Some(own) = uploads.ports.get(&port.port) else {
-            continue;
-        };
-        let named = parser.read(&a::HTTP_CERTIFICATES, Some(port), v::certificates);
-        let managed = is_managed(parser, context, port).filter(|managed| managed.value);
-        let other = named.map(|named| named.source);
-        if let Some(other) = other.or(managed.map(|managed| managed.source)) {
-            parser.problem(format!(
-                "port {}: its certificates are named twice, in {} and in {other}: remove one, or set it to an empty \
-                 value for this port",
-                port.port, own.ids.source
-            ));
+/// The managed ones, for all ports. What is wrong is in `parser` afterwards.
+pub(super) fn certificates(parser: &mut AnnotationParser, context: &Context) -> Certificates {
+    let wanted = wanted(parser, context);
+    let names: Vec<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
+    let mut all = Certificates::default();
+    for one in &wanted {
+        let id = choose(parser, context, one, &names, &mut all)
+            .and_then(|found| issued(parser, &shown(&one.ports), found));
+        for port in &one.ports {
+            let shows = PortCertificates {
+                ids: Sourced::new(id.into_iter().collect(), one.source.clone()),
+                waits: id.is_none(),
+            };
+            all.ports.insert(*port, shows);
         }
     }
+    all
 }
 
 /// Each once, however many ports show it.
@@ -121,7 +90,6 @@ fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
             domains: sorted(domains.map(|list| list.value).unwrap_or_default()),
             is_staging: staging.is_some_and(|staging| staging.value),
             source,
-            id: None,
         };
         match all.iter_mut().find(|other| other.name == one.name) {
             None => all.push(one),
@@ -150,6 +118,11 @@ fn asks(parser: &mut AnnotationParser, context: &Context, port: &ServicePort) ->
     is_managed.value.then_some(is_managed.source)
 }
 
+pub(super) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> bool {
+    let protocol = parser.read(&a::PROTOCOL, Some(port), v::protocol);
+    port.protocol == Protocol::Tcp && protocol.is_some_and(|protocol| protocol.value == "https")
+}
+
 /// Upstream takes any other word for `uploaded`.
 pub(super) fn is_managed(
     parser: &mut AnnotationParser,
@@ -175,8 +148,8 @@ fn choose<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
     wanted: &Wanted,
-    names: &[String],
-    managed: &mut Managed,
+    names: &[&str],
+    all: &mut Certificates,
 ) -> Option<&'a Certificate> {
     if let Some(found) = by_label(parser, context, wanted, names) {
         return found;
@@ -193,13 +166,13 @@ fn choose<'a>(
     }
     let named = context.certificates.with_name(&wanted.name);
     // A Service that was created again has another default name, and what it left is as good.
-    let all = context.certificates.all.iter();
+    let others = context.certificates.all.iter();
     let is_free = named.is_none() && !wanted.is_named;
-    let left = all.filter(|one| is_free && is_left(one, context, wanted));
+    let left = others.filter(|one| is_free && is_left(one, context, wanted));
     for one in named.into_iter().chain(left) {
-        managed.rests_on_services |= one.labels.contains_key(SERVICE_UID);
+        all.rests_on_services |= one.labels.contains_key(SERVICE_UID);
         let Some(why) = why_not_free(one, context, wanted) else {
-            take_over(context, one, managed);
+            take_over(context, one, all);
             return Some(one);
         };
         if named.is_some() {
@@ -215,7 +188,7 @@ fn choose<'a>(
             return None;
         }
     }
-    order(context, wanted, managed);
+    order(context, wanted, all);
     None
 }
 
@@ -225,10 +198,10 @@ fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
     wanted: &Wanted,
-    names: &[String],
+    names: &[&str],
 ) -> Option<Option<&'a Certificate>> {
     let uid = &context.service.uid;
-    let is_free = |name: &String| *name == wanted.name || !names.contains(name);
+    let is_free = |name: &str| name == wanted.name || !names.contains(&name);
     let carries =
         |one: &&Certificate| one.labels.get(SERVICE_UID) == Some(uid) && is_free(&one.name);
     let own: Vec<&Certificate> = context.certificates.all.iter().filter(carries).collect();
@@ -327,14 +300,14 @@ fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
     other.into_iter().chain(test).collect()
 }
 
-fn order(context: &Context, wanted: &Wanted, managed: &mut Managed) {
+fn order(context: &Context, wanted: &Wanted, all: &mut Certificates) {
     let mut labels = names::labels(context.service, context.cluster);
     if wanted.is_staging {
         labels.insert(STAGING.0.to_owned(), STAGING.1.to_owned());
     }
     let domains = text::some_of(&wanted.domains);
     let name = format!("certificate {}", wanted.name);
-    managed.fields.push(Field {
+    all.fields.push(Field {
         field: name.clone(),
         have: None,
         want: Some(format!("managed, for {domains}")),
@@ -346,7 +319,7 @@ fn order(context: &Context, wanted: &Wanted, managed: &mut Managed) {
         "domain_names": wanted.domains,
         "labels": labels,
     });
-    managed.changes.push(Change::new(
+    all.changes.push(Change::new(
         context.project,
         Action::CreateCertificate,
         None,
@@ -355,9 +328,9 @@ fn order(context: &Context, wanted: &Wanted, managed: &mut Managed) {
     ));
 }
 
-fn take_over(context: &Context, found: &Certificate, managed: &mut Managed) {
-    managed.takes_over.push(found.id);
-    managed.fields.push(Field {
+fn take_over(context: &Context, found: &Certificate, all: &mut Certificates) {
+    all.claims.push(Claim::Id(found.id));
+    all.fields.push(Field {
         field: format!("certificate {} label {SERVICE_UID}", found.name),
         have: found.labels.get(SERVICE_UID).cloned(),
         want: Some(context.service.uid.clone()),
@@ -370,11 +343,9 @@ fn take_over(context: &Context, found: &Certificate, managed: &mut Managed) {
         Value::Null,
         Description::new(Verb::TakeOver, format!("certificate {}", found.shown()), ""),
     );
-    managed.changes.push(change.guarded(Guard {
-        seen: found.into(),
-        set: names::labels(context.service, context.cluster),
-        ..Guard::default()
-    }));
+    let mut guard = Guard::of(found);
+    guard.set = names::labels(context.service, context.cluster);
+    all.changes.push(change.guarded(guard));
 }
 
 /// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: a finding.

@@ -137,6 +137,16 @@ pub(super) struct Guard {
     pub(super) remove: BTreeSet<String>,
 }
 
+impl Guard {
+    /// Of a write that changes no label.
+    pub(super) fn of(seen: impl Into<Seen>) -> Guard {
+        Guard {
+            seen: seen.into(),
+            ..Guard::default()
+        }
+    }
+}
+
 /// What there was when the write was planned.
 #[derive(Clone, Default)]
 pub(super) struct Seen {

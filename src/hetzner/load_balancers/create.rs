@@ -92,8 +92,7 @@ impl Diff<'_, '_> {
     }
 
     /// Settings that decide about a new one, and may be set otherwise for the daemon. The daemon corrects the others;
-    /// but
-    /// it can't correct the location, nor who could reach it until then.
+    /// but it can't correct the location, nor who could reach it until then.
     fn unknown_settings(&self) -> Vec<&'static str> {
         let desired = self.desired;
         let place = &desired.place;

@@ -2,11 +2,12 @@
 
 use super::annotations::{self as a, Annotation};
 use super::balancer::{Algorithm, LoadBalancer, PrivateNet};
-use super::certificates::{Managed, managed};
+use super::certificates::{Certificates, certificates};
 use super::context::Context;
 use super::context::default_source;
 use super::parser::{AnnotationParser, value_of};
 use super::ports::{Port, ports};
+use super::uploads::upload;
 use super::values as v;
 use crate::provider::{
     AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reason, Service, Source, Sourced,
@@ -39,7 +40,7 @@ pub(super) struct Desired {
     pub(super) primary_ips: AskedIps,
     /// It outlasts its Services.
     pub(super) is_kept: bool,
-    pub(super) managed: Managed,
+    pub(super) certificates: Certificates,
     pub(super) ports: Vec<Port>,
     pub(super) targets: Targets,
     pub(super) in_status: InStatus,
@@ -141,7 +142,8 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let kind = parser.read(&a::TYPE, None, v::any);
     let keep = parser.read(&a::KEEP, None, v::boolean);
-    let managed = managed(parser, context);
+    let mut certificates = certificates(parser, context);
+    upload(parser, context, &mut certificates);
     let is_external = context.group.is_external();
     let desired = Desired {
         name: parser.read(&a::NAME, None, v::any),
@@ -161,8 +163,8 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
         use_private_ip,
         primary_ips: asked_ips(parser, context),
         is_kept: keep.is_some_and(|keep| keep.value),
-        ports: ports(parser, context, &managed),
-        managed,
+        ports: ports(parser, context, &certificates),
+        certificates,
         targets: targets(parser, context),
         in_status: InStatus {
             hostname: hostname.map(|hostname| hostname.value),

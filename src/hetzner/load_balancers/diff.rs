@@ -13,7 +13,6 @@ use crate::provider::{
     self, Description, Field, Finding, LoadBalancerPlan, Reason, Source, Sourced, Verb,
 };
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 /// Of a field that is left unchanged.
@@ -132,18 +131,17 @@ impl Diff<'_, '_> {
         self.changes.extend(late);
     }
 
-    /// Adds a field to the plan. True: it is to be changed, because it differs and is not held back. `want`: none: it
-    /// is
-    /// left unchanged.
+    /// Adds a field to the plan. What changes it, where it differs and is not held back. `want`: none: it is left
+    /// unchanged.
     pub(super) fn compare(
         &mut self,
         name: &str,
         have: Option<String>,
         want: Option<Sourced<String>>,
-    ) -> bool {
+    ) -> Option<Description> {
         let (want, source) = match want {
             Some(want) => (Some(want.value), want.source),
-            None if self.balancer.is_none() => return false,
+            None if self.balancer.is_none() => return None,
             None => (None, UNSET),
         };
         let field = Field {
@@ -158,8 +156,10 @@ impl Diff<'_, '_> {
         if differs && is_held {
             self.plan.held_back.push(field.clone());
         }
+        let value = || Description::value(name, field.have.as_deref(), field.want.as_deref());
+        let change = (differs && !is_held).then(value);
         self.plan.fields.push(field);
-        differs && !is_held
+        change
     }
 
     pub(super) fn new_change(
@@ -196,52 +196,47 @@ impl Diff<'_, '_> {
         }
         let mut parts = Vec::new();
         let mut body = json!({});
-        if self.compare("name", has_name.clone(), wanted.clone())
-            && let Some(name) = wanted
-        {
-            let has = has_name.unwrap_or_default();
-            parts.push(Description::value("name", Some(&has), Some(&name.value)));
-            body = json!({ "name": name.value });
+        let name = wanted.as_ref().map(|name| name.value.clone());
+        if let Some(renamed) = self.compare("name", has_name, wanted) {
+            parts.push(renamed);
+            body = json!({ "name": name });
         }
-        let (mut set, mut remove) = (BTreeMap::new(), BTreeSet::new());
+        let mut guard = Guard::default();
         let own_ports = self.desired.ports.iter();
         let own_ports: Vec<u16> = own_ports.map(|port| port.listener.listen_port).collect();
         let is_kept = self.desired.is_kept;
+        let has = |label: &String| balancer.and_then(|one| one.labels.get(label).cloned());
         let labels = context.labels(balancer, adopts.is_some(), &own_ports, is_kept);
         for (label, value) in labels {
-            let has = balancer.and_then(|one| one.labels.get(&label));
+            let (field, has) = (format!("label {label}"), has(&label));
             let Some(value) = value else {
-                let field = format!("label {label}");
                 let absent = Sourced::new("absent".to_owned(), Source::Rule(WHOSE));
-                self.compare(&field, has.cloned(), Some(absent));
+                self.compare(&field, has, Some(absent));
                 parts.push(Description::new(Verb::Remove, field, ""));
-                remove.insert(label);
+                guard.remove.insert(label);
                 continue;
             };
-            let differs = has.is_some_and(|has| *has != value);
+            let differs = has.as_ref().is_some_and(|has| *has != value);
             let is_held = differs && label == CLUSTER && context.project.is_unknown(CLUSTER_NAME);
             let source = match is_held {
                 true => Source::Default(CLUSTER_NAME.to_owned()),
                 false => Source::Rule(WHOSE),
             };
-            if has != Some(&value) && !is_held {
-                set.insert(label.clone(), value.clone());
-            }
             // Their absence is no difference to upstream, so that a take-over writes nothing.
-            let counts = [SERVICE_UID, KEEP].contains(&label.as_str());
-            let counts = counts || !context.project.preserves_unset();
-            let counts = counts || !context.group.is_own();
-            let counts = counts || adopts.is_some() || balancer.is_none();
-            let want = counts.then(|| Sourced::new(value.clone(), source));
-            let field = format!("label {label}");
-            if self.compare(&field, has.cloned(), want) {
-                let has = has.map(String::as_str);
-                parts.push(Description::value(field, has, Some(&value)));
+            let counts = [SERVICE_UID, KEEP].contains(&label.as_str())
+                || !context.project.preserves_unset()
+                || !context.group.is_own()
+                || adopts.is_some()
+                || balancer.is_none();
+            if has.as_ref() != Some(&value) && !is_held {
+                guard.set.insert(label, value.clone());
             }
+            let want = counts.then(|| Sourced::new(value, source));
+            parts.extend(self.compare(&field, has, want));
         }
         for (label, wanted) in &self.desired.labels {
-            let has = balancer.and_then(|one| one.labels.get(label));
-            let count = balancer.map_or(0, |one| one.labels.len()) + set.len();
+            let has = has(label);
+            let count = balancer.map_or(0, |one| one.labels.len()) + guard.set.len();
             if has.is_none() && count >= LABELS_AT_MOST {
                 let why = format!(
                     "{}: label {label} is not added: the load balancer has {count}, and gets no more than \
@@ -251,11 +246,9 @@ impl Diff<'_, '_> {
                 self.parser.warning(Reason::AnnotationWithoutEffect, why);
                 continue;
             }
-            let field = format!("label {label}");
-            if self.compare(&field, has.cloned(), Some(wanted.clone())) {
-                let has = has.map(String::as_str);
-                parts.push(Description::value(field, has, Some(&wanted.value)));
-                set.insert(label.clone(), wanted.value.clone());
+            if let Some(part) = self.compare(&format!("label {label}"), has, Some(wanted.clone())) {
+                parts.push(part);
+                guard.set.insert(label.clone(), wanted.value.clone());
             }
         }
         if parts.is_empty() {
@@ -266,12 +259,9 @@ impl Diff<'_, '_> {
             change.purpose = Purpose::Adoption;
         }
         change.event = adopts;
-        if !set.is_empty() || !remove.is_empty() {
-            change = change.guarded(Guard {
-                seen: balancer.map(Into::into).unwrap_or_default(),
-                set,
-                remove,
-            });
+        if !guard.set.is_empty() || !guard.remove.is_empty() {
+            guard.seen = balancer.map(Into::into).unwrap_or_default();
+            change = change.guarded(guard);
         }
         self.changes.push(change);
     }
@@ -279,14 +269,12 @@ impl Diff<'_, '_> {
     fn resized(&mut self) -> Option<Change> {
         let kind = &self.kind.name;
         let have = self.balancer.map(|one| one.load_balancer_type.name.clone());
-        let has = have.clone().unwrap_or_default();
         let usual = || Sourced::new(kind.clone(), default_source(&annotations::TYPE));
         let want = self.desired.kind.clone();
         let want = want.or_else(|| have.is_none().then(usual));
         let body = json!({ "load_balancer_type": kind });
-        let resize = Description::value("type", Some(&has), Some(kind));
-        self.compare("type", have, want)
-            .then(|| self.new_change(Action::ChangeType, body, resize))
+        let resize = self.compare("type", have, want)?;
+        Some(self.new_change(Action::ChangeType, body, resize))
     }
 
     /// It can't be moved.
@@ -320,28 +308,23 @@ impl Diff<'_, '_> {
     }
 
     fn algorithm(&mut self) {
-        let has = self.balancer.map(|one| one.algorithm.kind.name());
+        let has = self
+            .balancer
+            .map(|one| one.algorithm.kind.name().to_owned());
         let want = shown(self.desired.algorithm.as_ref(), |one| one.name().to_owned());
-        if self.compare("algorithm", has.map(str::to_owned), want.clone())
-            && let Some(Sourced { value, .. }) = want
-        {
-            let description = Description::value("algorithm", has, Some(&value));
-            let body = json!({ "type": value });
-            self.change(Action::ChangeAlgorithm, body, description);
+        let kind = want.as_ref().map(|want| want.value.clone());
+        if let Some(change) = self.compare("algorithm", has, want) {
+            self.change(Action::ChangeAlgorithm, json!({ "type": kind }), change);
         }
     }
 
     /// The call that creates one can't carry it.
     fn protection(&mut self) {
         let has = self.balancer.map(|one| on_or_off(&one.protection.delete));
-        let want = shown(self.desired.protection.as_ref(), on_or_off);
-        let name = "deletion protection";
-        if self.compare(name, has.clone(), want.clone())
-            && let Some(Sourced { value, .. }) = want
-        {
-            let body = json!({ "delete": value == "on" });
-            let description = Description::value(name, has.as_deref(), Some(&value));
-            self.change(Action::ChangeProtection, body, description);
+        let wanted = self.desired.protection.as_ref();
+        if let Some(change) = self.compare("deletion protection", has, shown(wanted, on_or_off)) {
+            let body = json!({ "delete": wanted.is_some_and(|wanted| wanted.value) });
+            self.change(Action::ChangeProtection, body, change);
         }
     }
 
@@ -359,7 +342,7 @@ impl Diff<'_, '_> {
         let name = has.and_then(|has| has.dns_ptr.clone());
         let field = format!("reverse DNS of {family}");
         let differs = self.compare(&field, name.clone(), wanted.clone());
-        if let (true, Some(ip), Some(wanted)) = (differs, ip, wanted) {
+        if let (Some(_), Some(ip), Some(wanted)) = (differs, ip, wanted) {
             let field = format!("reverse DNS of {ip}");
             let description = Description::value(field, name.as_deref(), Some(&wanted.value));
             let body = json!({ "ip": ip, "dns_ptr": wanted.value });
@@ -430,16 +413,12 @@ impl Diff<'_, '_> {
 
     fn public_interface(&mut self, wanted: Option<&Sourced<bool>>) {
         let has = self.balancer.map(|one| on_or_off(&one.public_net.enabled));
-        if self.compare("public interface", has.clone(), shown(wanted, on_or_off))
-            && let Some(wanted) = wanted
-        {
-            let action = match wanted.value {
+        if let Some(change) = self.compare("public interface", has, shown(wanted, on_or_off)) {
+            let action = match wanted.is_some_and(|wanted| wanted.value) {
                 true => Action::EnablePublicInterface,
                 false => Action::DisablePublicInterface,
             };
-            let want = on_or_off(&wanted.value);
-            let description = Description::value("public interface", has.as_deref(), Some(&want));
-            self.change(action, Value::Null, description);
+            self.change(action, Value::Null, change);
         }
     }
 
@@ -524,13 +503,10 @@ impl Diff<'_, '_> {
                 continue;
             }
             let name = format!("port {number} {}", field.name());
-            let description = Description::value(&name, have.as_deref(), want.as_deref());
             // Not a field of its new protocol: the API drops it with the old one.
             let want = want.zip(source.cloned());
             let want = want.map(|(value, source)| Sourced::new(value, source));
-            if self.compare(&name, have, want) {
-                parts.push(description);
-            }
+            parts.extend(self.compare(&name, have, want));
         }
         Some((merged, parts))
     }

@@ -4,10 +4,10 @@
 use super::annotations as a;
 use super::balancer::LoadBalancer;
 use super::context::Context;
-use super::group::{Share, Use, cluster_on_external, is_in_status, is_used_by_others, uids};
+use super::group::{Share, Use, cluster_on_external, is_in_status, is_used_by_others, owned, uids};
 use super::names::{self, ADOPT, CLUSTER_UID, EXTERNAL, GROUP, KEEP, SERVICE_UID};
 use super::ownership::{foreign_target, has_only_own_targets};
-use crate::provider::{Cluster, Reason, Service, Source, Sourced};
+use crate::provider::{Cluster, Finding, Reason, Service, Source, Sourced};
 
 /// What was found.
 #[derive(Debug)]
@@ -29,14 +29,6 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Why none is adopted and none is created.
-#[derive(Debug)]
-pub(super) struct Refused {
-    pub(super) reason: Reason,
-    /// For the event.
-    pub(super) message: String,
-}
-
 /// One that is asked for: why it is not adopted, and what an operator can do.
 struct Asked<'a> {
     context: &'a Context<'a>,
@@ -46,7 +38,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn refused(&self, reason: Reason, why: String, remedy: Option<String>) -> Refused {
+    fn refused(&self, reason: Reason, why: String, remedy: Option<String>) -> Finding {
         let named = self.named.map(|named| format!("{named}: "));
         let choose = self.named.map(|_| "choose another name".to_owned());
         let steps: Vec<String> = choose.into_iter().chain(remedy).collect();
@@ -54,10 +46,10 @@ impl Asked<'_> {
         if !steps.is_empty() {
             message = format!("{message}; {}", steps.join(", or, "));
         }
-        Refused { reason, message }
+        Finding::warning(reason, message)
     }
 
-    fn owned_by_service(&self, uid: &String) -> Refused {
+    fn owned_by_service(&self, uid: &String) -> Finding {
         let shown = self.balancer.shown();
         let why = match self.balancer.labels.get(SERVICE_UID) == Some(uid) {
             true => format!(
@@ -70,7 +62,7 @@ impl Asked<'_> {
         self.refused(Reason::SyncLoadBalancerFailed, why, None)
     }
 
-    fn external(&self) -> Refused {
+    fn external(&self) -> Finding {
         let shown = self.balancer.shown();
         let why = format!(
             "load balancer {shown} is not adopted: by its label {EXTERNAL} its owner allows ports on it, and no more"
@@ -83,7 +75,7 @@ impl Asked<'_> {
     }
 
     /// An operator may allow it.
-    fn not_adopted(&self, why: &str) -> Refused {
+    fn not_adopted(&self, why: &str) -> Finding {
         let service = self.context.service;
         let remedy = format!(
             "to have Service {} adopt it, with its ports and targets: {}",
@@ -98,7 +90,7 @@ impl Asked<'_> {
     }
 
     /// May it be adopted by its name?
-    fn check(&self) -> Result<(), Refused> {
+    fn check(&self) -> Result<(), Finding> {
         let (service, cluster) = (self.context.service, self.context.cluster);
         let balancer = self.balancer;
         let refused = |why: &str| Err(self.not_adopted(why));
@@ -149,7 +141,7 @@ impl Asked<'_> {
 pub(super) fn find<'a>(
     context: &'a Context<'a>,
     named: Option<&'a Sourced<String>>,
-) -> Result<Found<'a>, Refused> {
+) -> Result<Found<'a>, Finding> {
     let (service, cluster) = (context.service, context.cluster);
     let balancers = &context.observed.balancers;
     let asked = |balancer, named| Asked {
@@ -157,10 +149,7 @@ pub(super) fn find<'a>(
         balancer,
         named,
     };
-    let several = |message| Refused {
-        reason: Reason::SyncLoadBalancerFailed,
-        message,
-    };
+    let several = |why| Finding::warning(Reason::SyncLoadBalancerFailed, why);
     let own = match context.group.of {
         Use::Own => by_label(balancers, service, cluster).map_err(several)?,
         Use::Shared(share) => {
@@ -274,19 +263,27 @@ fn lost_labels(balancer: &LoadBalancer, context: &Context) -> bool {
         && has_only_own_targets(balancer, context.cluster)
 }
 
+/// Does it rest on which Services exist whose load balancer this is?
+fn rests_on_owner(balancer: &LoadBalancer, context: &Context) -> bool {
+    let of = balancer.labels.get(CLUSTER_UID);
+    of.is_some_and(|uid| *uid != context.cluster.uid) || context.group.has_unknown_owner(balancer)
+}
+
+/// The same of the load balancers that the Service has.
+pub(super) fn rests_on_owners(context: &Context) -> bool {
+    let mut owned = owned(&context.observed.balancers, context.service);
+    owned.any(|one| rests_on_owner(one, context))
+}
+
 /// Does what was found rest on which Services exist? See `Needs::services`.
-pub(super) fn rests_on_services(found: &Result<Found, Refused>, context: &Context) -> bool {
-    let (service, cluster) = (context.service, context.cluster);
+pub(super) fn rests_on_services(found: &Result<Found, Finding>, context: &Context) -> bool {
     let balancers = &context.observed.balancers;
     match found {
-        Ok(Found::Labelled(balancer)) => {
-            let of = balancer.labels.get(CLUSTER_UID);
-            of.is_some_and(|uid| *uid != cluster.uid) || context.group.has_unknown_owner(balancer)
-        }
+        Ok(Found::Labelled(balancer)) => rests_on_owner(balancer, context),
         Ok(Found::Adopted(_)) | Err(_) => true,
         // A Service of the same name, whose load balancer would be used again, may not exist any more.
         Ok(Found::Nothing(_)) => {
-            let value = names::service_value(service);
+            let value = names::service_value(context.service);
             let mut labels = balancers.iter().map(|one| &one.labels);
             labels
                 .any(|all| all.get(names::SERVICE) == Some(&value) && all.contains_key(SERVICE_UID))
@@ -310,8 +307,7 @@ pub(super) fn by_label<'a>(
 }
 
 /// Is it another cluster's, although it carries the UID of one of our Services, as in a copy of a cluster? Not where
-/// all
-/// its targets are nodes of this cluster: then the cluster was restored, and its UID is new.
+/// all its targets are nodes of this cluster: then the cluster was restored, and its UID is new.
 pub(super) fn other_cluster<'a>(balancer: &'a LoadBalancer, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = balancer.labels.get(CLUSTER_UID) else {
         return cluster_on_external(balancer, cluster);

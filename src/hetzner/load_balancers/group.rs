@@ -20,7 +20,7 @@ use super::names::{
     port_label,
 };
 use super::parser::{AnnotationParser, first_to_decide, value_of, values_of};
-use crate::provider::{BalancerUse, Cluster, InstanceId, PortOwner, Protocol, Service};
+use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Service};
 use crate::text;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -229,12 +229,10 @@ pub(super) fn cluster_on_external<'a>(
 ) -> Option<&'a str> {
     let labels = balancer.labels.range(TARGETS_BEFORE.to_owned()..);
     let uids = labels.map_while(|(label, _)| label.strip_prefix(TARGETS_BEFORE));
-    let is_node = |target| match target {
-        TargetId::Server(id) => cluster.servers.contains_key(&InstanceId::Cloud(id)),
-        TargetId::Address(ip) => cluster.dedicated.contains_key(&ip),
+    let is_known = balancer.labels.contains_key(&targets_label(cluster)) || {
+        let mut targets = balancer.single_targets();
+        targets.any(|(target, _)| target.node(cluster).is_some())
     };
-    let is_known = balancer.labels.contains_key(&targets_label(cluster))
-        || balancer.single_targets().any(|(target, _)| is_node(target));
     uids.last().filter(|_| !is_known)
 }
 

@@ -128,8 +128,7 @@ impl PortField {
     }
 
     /// The value as people read it; equal texts are equal values. None where the protocol has no such field, or it is
-    /// the
-    /// API's to choose.
+    /// the API's to choose.
     pub fn of(self, listener: &Listener) -> Option<String> {
         let row = self.row();
         let value = listener.get(self).filter(|_| listener.has(row.part))?;

@@ -2,8 +2,7 @@
 //!
 //! The way from a Service to a write: `plan` (the contract's [`Snapshot`](crate::provider::Snapshot)), which finds the
 //! Service's load balancer with `find` → `desired` → `ports` → `diff` (with `targets`) → `change`, which makes the
-//! call.
-//! For a new load balancer `create` folds the changes of `diff` into one.
+//! call. For a new load balancer `create` folds the changes of `diff` into one.
 //!
 //! | file | its one job |
 //! |---|---|

@@ -3,7 +3,7 @@
 //! A tenant writes them. What is read of a Service is bounded (250 ports, 500 annotations with 32 KiB together, see
 //! `kube`); what is reported of it is bounded here.
 
-use super::annotations::{self as a, Annotation, PREFIX, TABLE};
+use super::annotations::{self as a, Annotation, PREFIX, Scope, TABLE};
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
 use crate::text::{self, nearest};
 use std::borrow::Cow;
@@ -89,9 +89,9 @@ impl<'a> AnnotationParser<'a> {
             Err(why) => {
                 set.is_bad = true;
                 let why = format!("annotation {key}: {}: {why}", text::quoted(value));
-                match annotation.whole {
-                    false => self.problem(why),
-                    true => self.whole_problem(why),
+                match annotation.scope {
+                    Scope::Whole => self.whole_problem(why),
+                    Scope::Port | Scope::Service => self.problem(why),
                 }
                 None
             }
@@ -103,7 +103,8 @@ impl<'a> AnnotationParser<'a> {
     pub(super) fn join(&mut self, members: &[&'a Service], is_external: bool) {
         self.is_shared = members.len() > 1;
         let of_targets = [&a::NODE_SELECTOR, &a::USE_PRIVATE_IP];
-        for annotation in TABLE.iter().copied().filter(|one| one.whole) {
+        let of_whole = TABLE.iter().filter(|one| one.scope == Scope::Whole);
+        for annotation in of_whole.copied() {
             let place = (annotation.name, None);
             let counts = !is_external || of_targets.iter().any(|one| one.name == annotation.name);
             let own = self.set.get(&place).map(|own| own.value);
@@ -264,7 +265,7 @@ impl<'a> AnnotationParser<'a> {
 
     /// The TCP port that a suffix names.
     fn port(&mut self, annotation: &Annotation, key: &str, suffix: &str) -> Option<u16> {
-        if !annotation.per_port {
+        if annotation.scope != Scope::Port {
             self.problem(format!(
                 "annotation {key}: {} is about the whole load balancer: write {}",
                 annotation.name,

@@ -6,7 +6,8 @@ use super::context::{Context, Snapshot};
 use super::desired::{Desired, desired};
 use super::diff::{Diff, USUAL_TYPE, boxed};
 use super::find::{
-    Found, asked_too_late, asks_for, by_label, find, other_cluster, rests_on_services,
+    Found, asked_too_late, asks_for, by_label, find, other_cluster, rests_on_owners,
+    rests_on_services,
 };
 use super::group::{
     group, is_of, is_released_by_another, is_used_by_others, owned, released, targets_label, uids,
@@ -25,43 +26,17 @@ use super::uploads::shown;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, Assigned, Balancer, BalancerHealth, BalancerUse, Cluster, Description, Finding, Kept,
-    LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol, ProviderId, Reason, Service,
+    self, Assigned, Balancer, BalancerHealth, BalancerUse, Claim, Cluster, Description, Finding,
+    Kept, LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol, ProviderId, Reason, Service,
     ShownCertificate, Verb,
 };
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 impl provider::Snapshot for Snapshot {
     fn covers(&self, service: &Service) -> bool {
         covers(&self.observed, &self.project, service)
-    }
-
-    /// By what was read last.
-    fn needs(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster) -> Needs {
-        let mut parser = AnnotationParser::new(service);
-        let context = self.context(&mut parser, service, nodes, cluster);
-        if !self.covers_all(&context) {
-            return Needs::default();
-        }
-        let desired = desired(&mut parser, &context);
-        let found = find(&context, desired.name.as_ref());
-        let mut owned = owned(&self.observed.balancers, service);
-        let services = desired.managed.rests_on_services
-            || rests_on_services(&found, &context)
-            || owned.any(|one| context.group.has_unknown_owner(one));
-        // What is refused by an old view may be adopted by a new one, and get targets.
-        let servers = services
-            || found.is_ok_and(|found| {
-                parser.problems.is_empty() && need_servers(&context, &desired, found.balancer())
-            });
-        Needs { servers, services }
-    }
-
-    fn has_own(&self, service: &Service, cluster: &Cluster) -> bool {
-        let mut found = owned(&self.observed.balancers, service);
-        found.any(|one| other_cluster(one, cluster).is_none())
     }
 
     fn plan(
@@ -75,27 +50,32 @@ impl provider::Snapshot for Snapshot {
         let balancers = &self.observed.balancers;
         if let Some(balancer) = released(balancers, &service.uid) {
             plan.found = Some(status::for_people(balancer, cluster));
-            plan.is_labelled = true;
+            plan.carries_uid = true;
             plan.is_released = true;
-            plan.findings.push(stays_released(balancer, service));
+            let message = format!(
+                "its management ended: load balancer {} stays as it is; to take it over again: ccm lb adopt {} {}",
+                balancer.shown(),
+                balancer.id,
+                service.full_name()
+            );
+            let stays = Finding::info(Reason::LoadBalancerReleased, message);
+            plan.findings.push(stays);
             return plan;
         }
         let context = self.context(&mut parser, service, nodes, cluster);
         if !self.covers_all(&context) {
             let why = "not everything that the plan depends on was read: read again";
             parser.problem(why.to_owned());
-            return refused(plan, parser);
+            return refused(plan, parser, Reason::SyncLoadBalancerFailed);
         }
         let mut desired = desired(&mut parser, &context);
-        let found = match find(&context, desired.name.as_ref()) {
+        let found = find(&context, desired.name.as_ref());
+        plan.needs = needs(&context, &desired, &found, &parser);
+        let found = match found {
             Ok(found) => found,
             Err(why) => {
                 parser.problem(why.message);
-                let mut plan = refused(plan, parser);
-                if let Some(obstacle) = &mut plan.obstacle {
-                    obstacle.reason = why.reason;
-                }
-                return plan;
+                return refused(plan, parser, why.reason);
             }
         };
         let there = found.balancer();
@@ -105,7 +85,14 @@ impl provider::Snapshot for Snapshot {
         if let Some(own) = there
             && let Some(other) = asked_too_late(balancers, service, own)
         {
-            parser.finding(not_adopted_beside(other, own));
+            let why = format!(
+                "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service has load \
+                 balancer {}: delete that one to have the other adopted (its address is lost, and there is no traffic \
+                 meanwhile), or remove the label",
+                other.shown(),
+                own.shown()
+            );
+            parser.warning(Reason::LoadBalancerNotAdopted, why);
         }
         plan.found = there.map(|balancer| Balancer {
             certificates: shown(balancer, self.observed.certificates.as_deref()),
@@ -116,16 +103,15 @@ impl provider::Snapshot for Snapshot {
         check_services(&mut parser, &context, &desired, kind, there);
         parser.end_whole(there.is_some());
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
-            plan.is_labelled = matches!(found, Found::Labelled(_));
+            plan.carries_uid = matches!(found, Found::Labelled(_));
             let waits = desired.ports.iter().any(|port| port.waits);
             plan.is_unfinished = waits;
-            let managed = std::mem::take(&mut desired.managed);
-            plan.takes_over = managed.takes_over;
-            plan.fields = managed.fields;
-            plan.uploads = managed.uploads;
+            let certificates = std::mem::take(&mut desired.certificates);
+            plan.claims = certificates.claims;
+            plan.fields = certificates.fields;
             let diff = Diff {
                 plan: &mut plan,
-                changes: managed.changes,
+                changes: certificates.changes,
                 parser: &mut parser,
                 context: &context,
                 desired: &desired,
@@ -164,7 +150,7 @@ impl provider::Snapshot for Snapshot {
                 let serving = || owned(balancers, service).next();
                 let shown = || serving().map(|one| status::for_people(one, cluster));
                 plan.found = plan.found.or_else(shown);
-                plan = refused(plan, parser);
+                plan = refused(plan, parser, Reason::SyncLoadBalancerFailed);
             }
         }
         plan
@@ -173,16 +159,20 @@ impl provider::Snapshot for Snapshot {
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
         let balancers = &self.observed.balancers;
-        if let Err(why) = by_label(balancers, service, cluster) {
+        let mut parser = AnnotationParser::new(service);
+        let context = self.context(&mut parser, service, &[], cluster);
+        let found = by_label(balancers, service, cluster);
+        plan.needs.services = found.is_err() || rests_on_owners(&context);
+        if let Err(why) = found {
             plan.obstacle = Some(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
             return plan;
         }
         let is_released = |one: &&LoadBalancer| one.labels.get(RELEASED) == Some(&service.uid);
         for balancer in owned(balancers, service).filter(|one| !is_released(one)) {
             plan.found = Some(status::for_people(balancer, cluster));
-            plan.is_labelled = true;
-            plan.takes_over.push(balancer.id);
-            let (changes, finding) = self.leave(service, balancer, cluster);
+            plan.carries_uid = true;
+            plan.claims.push(Claim::Id(balancer.id));
+            let (changes, finding) = self.leave(&context, balancer);
             plan.changes.extend(changes);
             plan.findings.extend(finding);
         }
@@ -204,10 +194,12 @@ impl provider::Snapshot for Snapshot {
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
         let balancers = &self.observed.balancers;
+        let mut parser = AnnotationParser::new(service);
+        plan.needs.services = rests_on_owners(&self.context(&mut parser, service, &[], cluster));
         for balancer in owned(balancers, service) {
             plan.found = Some(status::for_people(balancer, cluster));
-            plan.is_labelled = true;
-            plan.takes_over.push(balancer.id);
+            plan.carries_uid = true;
+            plan.claims.push(Claim::Id(balancer.id));
             let of_other = balancer.labels.get(RELEASED);
             if let Some(uid) = of_other.filter(|uid| **uid != service.uid) {
                 let why = format!(
@@ -247,10 +239,7 @@ impl provider::Snapshot for Snapshot {
         let is_released = balancer.labels.get(RELEASED) == Some(&service.uid);
         let is_said = asks_for(balancer, service) || uids(balancer).any(|uid| *uid == service.uid);
         let value = names::service_value(service);
-        let mut guard = Guard {
-            seen: (&*balancer).into(),
-            ..Guard::default()
-        };
+        let mut guard = Guard::of(&*balancer);
         let name = |label| format!("label {label} of load balancer {}", balancer.shown());
         // Of one that others use too only an annotation makes the Service's.
         let is_joint = balancer.labels.contains_key(EXTERNAL)
@@ -348,6 +337,23 @@ impl provider::Snapshot for Snapshot {
     }
 }
 
+/// By what was read last: what is refused by it may be adopted by what is read anew, and get targets.
+fn needs(
+    context: &Context,
+    desired: &Desired,
+    found: &Result<Found, Finding>,
+    parser: &AnnotationParser,
+) -> Needs {
+    let services = desired.certificates.rests_on_services
+        || rests_on_services(found, context)
+        || rests_on_owners(context);
+    let needs_servers = |found: &Found| {
+        parser.problems.is_empty() && need_servers(context, desired, found.balancer())
+    };
+    let servers = services || found.as_ref().is_ok_and(needs_servers);
+    Needs { servers, services }
+}
+
 /// It is this cluster's, and none of its Services exists.
 fn is_left(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
     let lives = |uid: &String| cluster.service_uids.contains(uid);
@@ -375,15 +381,15 @@ impl Snapshot {
         let id = there.map(|there| there.id);
         let all = owned(&self.observed.balancers, context.service);
         for balancer in all.filter(|one| Some(one.id) != id) {
-            let (changes, finding) = self.leave(context.service, balancer, context.cluster);
-            plan.takes_over.push(balancer.id);
+            let (changes, finding) = self.leave(context, balancer);
+            plan.claims.push(Claim::Id(balancer.id));
             finding.into_iter().for_each(|one| parser.finding(one));
             if other_cluster(balancer, context.cluster).is_some() {
                 continue;
             }
             plan.moves |= !changes.is_empty();
             plan.leaves.extend(changes);
-            plan.is_labelled = true;
+            plan.carries_uid = true;
             let moves = format!(
                 "the Service moves from load balancer {} to {}, and its addresses change; the old one serves it until \
                  then",
@@ -397,19 +403,23 @@ impl Snapshot {
     /// What takes a Service off a load balancer: others that use it keep theirs.
     fn leave(
         &self,
-        service: &Service,
+        context: &Context,
         balancer: &LoadBalancer,
-        cluster: &Cluster,
     ) -> (Vec<Box<dyn provider::Change>>, Option<Finding>) {
-        if let Some(uid) = other_cluster(balancer, cluster) {
+        if let Some(uid) = other_cluster(balancer, context.cluster) {
             return (Vec::new(), Some(left_to_its_cluster(balancer, uid)));
         }
-        let mut parser = AnnotationParser::new(service);
-        let context = self.context(&mut parser, service, &[], cluster);
-        match why_it_stays(balancer, service, cluster) {
-            None if balancer.protection.delete => (Vec::new(), Some(protected(balancer))),
+        match why_it_stays(balancer, context.service, context.cluster) {
+            None if balancer.protection.delete => {
+                let why = format!(
+                    "load balancer {} is protected from being deleted and stays; it costs money until you delete it",
+                    balancer.shown()
+                );
+                let finding = Finding::warning(Reason::LoadBalancerProtected, why);
+                (Vec::new(), Some(finding.by_provider()))
+            }
             None => (vec![self.removal(balancer, Purpose::Usual)], None),
-            Some(why) => (release(&context, balancer, &why), None),
+            Some(why) => (release(context, balancer, &why), None),
         }
     }
 
@@ -441,10 +451,7 @@ impl Snapshot {
         let id = Some(balancer.id);
         let mut change = Change::new(&self.project, Action::Delete, id, Value::Null, deleted);
         change.purpose = purpose;
-        Box::new(change.guarded(Guard {
-            seen: balancer.into(),
-            ..Guard::default()
-        }))
+        Box::new(change.guarded(Guard::of(balancer)))
     }
 }
 
@@ -530,8 +537,8 @@ fn release(
     }
     for (target, _) in balancer.single_targets().filter(|_| is_last) {
         let stays = is_external && was_before(balancer, target, cluster);
-        if status::node_name(target, context.cluster).is_some() && !stays {
-            let name = format!("target {}", status::node_on(target, context.cluster));
+        if target.node(cluster).is_some() && !stays {
+            let name = format!("target {}", target.shown(cluster));
             let removed = Description::new(Verb::Remove, name, "");
             let mut removal = part(Action::RemoveTarget, Value::Null, removed);
             removal.request.target = Some(target.in_request(None));
@@ -540,17 +547,13 @@ fn release(
     }
     let mut guard = without_labels(balancer, service, cluster, is_last);
     if is_kept {
-        let own = [
+        for (label, value) in [
             (KEEP, context.group.made_for()),
             (CLUSTER_UID, cluster.uid.clone()),
-        ];
-        guard
-            .remove
-            .retain(|label| own.iter().all(|(of, _)| of != label));
-        let own = own.into_iter();
-        guard
-            .set
-            .extend(own.map(|(label, value)| (label.to_owned(), value)));
+        ] {
+            guard.remove.remove(label);
+            guard.set.insert(label.to_owned(), value);
+        }
     }
     let (verb, detail) = match is_last && !is_external {
         true => (Verb::Release, format!(", because {why}")),
@@ -587,31 +590,20 @@ fn without_labels(
     let is_own = |label: &str, value: &str| {
         label.starts_with(PORT) && value == service.uid || label == ADOPT && value == asks
     };
-    let is_gone = |(label, value): &(&String, &String)| match is_last {
+    let is_gone = |label: &str, value: &str| match is_last {
         // Another cluster may use it too.
-        true if is_external => **label == targets || is_own(label, value),
-        true => **label == SERVICE_UID || label.starts_with(OUR_PREFIX),
+        true if is_external => label == targets || is_own(label, value),
+        true => label == SERVICE_UID || label.starts_with(OUR_PREFIX),
         false => {
             let is_alone = balancer.labels.get(SERVICE_UID) == Some(&service.uid);
-            is_own(label, value) || is_alone && [SERVICE_UID, SERVICE].contains(&label.as_str())
+            is_own(label, value) || is_alone && [SERVICE_UID, SERVICE].contains(&label)
         }
     };
-    let remove = balancer.labels.iter().filter(is_gone);
-    Guard {
-        seen: balancer.into(),
-        set: BTreeMap::new(),
-        remove: remove.map(|(label, _)| label.clone()).collect(),
-    }
-}
-
-fn stays_released(balancer: &LoadBalancer, service: &Service) -> Finding {
-    let message = format!(
-        "its management ended: load balancer {} stays as it is; to take it over again: ccm lb adopt {} {}",
-        balancer.shown(),
-        balancer.id,
-        service.full_name()
-    );
-    Finding::info(Reason::LoadBalancerReleased, message)
+    let mut labels = balancer.labels.clone();
+    labels.retain(|label, value| is_gone(label, value));
+    let mut guard = Guard::of(balancer);
+    guard.remove = labels.into_keys().collect();
+    guard
 }
 
 fn adopted(balancer: &LoadBalancer) -> Finding {
@@ -621,17 +613,6 @@ fn adopted(balancer: &LoadBalancer) -> Finding {
     };
     let message = format!("Adopted load balancer {}: {how}", balancer.shown());
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
-}
-
-fn not_adopted_beside(other: &LoadBalancer, own: &LoadBalancer) -> Finding {
-    let message = format!(
-        "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service has load balancer \
-         {}: delete that one to have the other adopted (its address is lost, and there is no traffic meanwhile), or \
-         remove the label",
-        other.shown(),
-        own.shown()
-    );
-    Finding::warning(Reason::LoadBalancerNotAdopted, message)
 }
 
 /// A copy of this cluster, or the one that this is a copy of, has a Service of the same UID.
@@ -645,30 +626,19 @@ fn left_to_its_cluster(balancer: &LoadBalancer, uid: &str) -> Finding {
 }
 
 /// Nothing is done, and why. People are shown what differs from what is there all the same.
-fn refused(plan: LoadBalancerPlan, parser: AnnotationParser) -> LoadBalancerPlan {
+fn refused(plan: LoadBalancerPlan, parser: AnnotationParser, reason: Reason) -> LoadBalancerPlan {
     let (problems, findings) = parser.end();
     let is_compared = plan.status.is_some();
     let why = problems.join("; ");
     LoadBalancerPlan {
-        obstacle: (!problems.is_empty())
-            .then(|| Finding::warning(Reason::SyncLoadBalancerFailed, why)),
+        needs: plan.needs,
+        obstacle: (!problems.is_empty()).then(|| Finding::warning(reason, why)),
         problems,
         findings,
         fields: plan.fields.into_iter().filter(|_| is_compared).collect(),
         found: plan.found,
         ..LoadBalancerPlan::default()
     }
-}
-
-fn protected(balancer: &LoadBalancer) -> Finding {
-    Finding::warning(
-        Reason::LoadBalancerProtected,
-        format!(
-            "load balancer {} is protected from being deleted and stays; it costs money until you delete it",
-            balancer.shown()
-        ),
-    )
-    .by_provider()
 }
 
 /// The type it should be of: the one that is wanted, else the one it has, else the smallest.
@@ -680,45 +650,34 @@ fn kind<'a>(
 ) -> Option<&'a BalancerType> {
     let has = there.map(|balancer| &balancer.load_balancer_type);
     let wanted = match (&desired.kind, has) {
-        (None, Some(has)) => return report_deprecated(parser, has),
+        (Some(wanted), _) => wanted.value.as_str(),
+        (None, Some(has)) => has.name.as_str(),
         // It can't be used, and none is made.
         (None, None) if context.group.is_external() => return None,
         (None, None) => {
-            parser.finding(Finding::info(
-                Reason::LoadBalancerTypeUnconfigured,
-                format!(
-                    "no type of load balancer is set, so it is an {}; annotation {} sets another",
-                    USUAL_TYPE,
-                    annotations::TYPE.key()
-                ),
-            ));
+            let message = format!(
+                "no type of load balancer is set, so it is an {USUAL_TYPE}; annotation {} sets another",
+                annotations::TYPE.key()
+            );
+            parser.finding(Finding::info(Reason::LoadBalancerTypeUnconfigured, message));
             USUAL_TYPE
         }
-        (Some(wanted), _) => wanted.value.as_str(),
     };
-    if let Some(has) = has.filter(|has| has.name == wanted) {
-        return report_deprecated(parser, has);
-    }
     // None: only a manifest is checked; see `covers`.
-    let types = context.observed.types.as_deref()?;
-    if let Some(kind) = types.iter().find(|kind| kind.name == wanted) {
-        return report_deprecated(parser, kind);
-    }
-    let names: Vec<&str> = types.iter().map(|kind| kind.name.as_str()).collect();
-    let source = desired.kind.as_ref().map(|kind| kind.source.to_string());
-    parser.whole_problem(format!(
-        "{}: there is no type {}; use {}",
-        source.unwrap_or_else(|| "type".to_owned()),
-        crate::text::quoted(wanted),
-        crate::text::one_of(&names)
-    ));
-    has
-}
-
-fn report_deprecated<'a>(
-    parser: &mut AnnotationParser,
-    kind: &'a BalancerType,
-) -> Option<&'a BalancerType> {
+    let types = context.observed.types.as_deref();
+    let is_it = |kind: &&BalancerType| kind.name == wanted;
+    let found = || types?.iter().find(is_it);
+    let Some(kind) = has.filter(is_it).or_else(found) else {
+        let names: Vec<&str> = types?.iter().map(|kind| kind.name.as_str()).collect();
+        let source = desired.kind.as_ref().map(|kind| kind.source.to_string());
+        parser.whole_problem(format!(
+            "{}: there is no type {}; use {}",
+            source.unwrap_or_else(|| "type".to_owned()),
+            crate::text::quoted(wanted),
+            crate::text::one_of(&names)
+        ));
+        return has;
+    };
     if let Some(deprecation) = &kind.deprecation {
         let why = format!(
             "type {} of the load balancer is deprecated and ends after {}: choose another in annotation {}",

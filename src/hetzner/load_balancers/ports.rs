@@ -2,7 +2,7 @@
 
 use super::annotations::{self as a, Annotation};
 use super::balancer::LoadBalancer;
-use super::certificates::{Managed, is_managed, issued};
+use super::certificates::{Certificates, PortCertificates, is_managed, issued};
 use super::context::{Context, Defaults, NODE_PORT, default_source};
 use super::group::{HTTP_PORT, is_in_status, owned};
 use super::listener::{KUBE_PROXY_PORT, Listener, Part, PortField, PortField as F};
@@ -129,7 +129,7 @@ struct PortReader<'a, 'b> {
 pub(super) fn ports(
     parser: &mut AnnotationParser,
     context: &Context,
-    managed: &Managed,
+    certificates: &Certificates,
 ) -> Vec<Port> {
     let mut ports = Vec::new();
     let there = owned(&context.observed.balancers, context.service).flat_map(|one| &one.services);
@@ -144,7 +144,7 @@ pub(super) fn ports(
             parser.warning(Reason::UnsupportedProtocolConfigured, why);
         } else if let Some(node_port) = port.node_port {
             let asks_now = asked.iter().any(|one| one.listen_port == port.port);
-            let wanted = wanted(parser, context, managed, (port, node_port), asks_now);
+            let wanted = wanted(parser, context, certificates, (port, node_port), asks_now);
             ports.push(wanted);
         } else {
             parser.problem(format!(
@@ -284,7 +284,7 @@ fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
 fn wanted(
     parser: &mut AnnotationParser,
     context: &Context,
-    managed: &Managed,
+    certificates: &Certificates,
     (port, node_port): (&ServicePort, u16),
     asks_now: bool,
 ) -> Port {
@@ -308,7 +308,7 @@ fn wanted(
     for field in F::ALL.iter().filter(|field| !INTERVALS.contains(field)) {
         reader.read(*field);
     }
-    reader.certificates(managed);
+    reader.certificates(certificates);
     reader.health_check();
     reader.wanted
 }
@@ -357,12 +357,12 @@ impl PortReader<'_, '_> {
             .extend(source.map(|source| (field, source)));
     }
 
-    fn certificates(&mut self, managed: &Managed) {
-        let certificates = match managed.of(self.port.port) {
-            Some((ids, waits)) => {
-                self.wanted.waits = waits;
+    fn certificates(&mut self, all: &Certificates) {
+        let certificates = match all.ports.get(&self.port.port) {
+            Some(PortCertificates { ids, waits }) => {
+                self.wanted.waits = *waits;
                 // What it shows meanwhile stays.
-                Some(ids).filter(|ids| !waits || !ids.value.is_empty())
+                Some(ids.clone()).filter(|ids| !waits || !ids.value.is_empty())
             }
             None => self.uploaded(),
         };
@@ -386,8 +386,9 @@ impl PortReader<'_, '_> {
         let Some(named) = named else {
             if context.project.enforced(&a::HTTP_CERTIFICATES).is_some() {
                 self.parser.problem(format!(
-                    "port {number}: protocol https needs a certificate: name one in annotation {}",
-                    a::HTTP_CERTIFICATES.key()
+                    "port {number}: protocol https needs a certificate: name one in annotation {}, or a Secret in {}",
+                    a::HTTP_CERTIFICATES.key(),
+                    a::HTTP_TLS_SECRET.key()
                 ));
             }
             return None;

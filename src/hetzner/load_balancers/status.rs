@@ -5,7 +5,7 @@ use super::context::Project;
 use super::desired::Desired;
 use super::group;
 use super::listener::PortField;
-use crate::provider::{self, Balancer, Cluster, Health, Ingress, InstanceId, Source};
+use crate::provider::{self, Balancer, Cluster, Health, Ingress, Source};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// `status.loadBalancer.ingress`: the host name alone, else the addresses in order. And of these those that are there
@@ -109,33 +109,15 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     }
 }
 
-/// The node that a target is.
-pub(super) fn node_name(target: TargetId, cluster: &Cluster) -> Option<&String> {
-    match target {
-        TargetId::Server(id) => cluster.servers.get(&InstanceId::Cloud(id)),
-        TargetId::Address(ip) => cluster.dedicated.get(&ip),
-    }
-}
-
-/// For people: the name of the node that a target is, else what the API calls it.
-pub(super) fn node_on(target: TargetId, cluster: &Cluster) -> String {
-    match (node_name(target, cluster), target) {
-        (Some(name), TargetId::Server(_)) => name.clone(),
-        (Some(name), TargetId::Address(ip)) => format!("{name} ({ip})"),
-        (None, TargetId::Server(id)) => format!("server {id}"),
-        (None, TargetId::Address(ip)) => ip.to_string(),
-    }
-}
-
 fn target(target: &Target, of_kube_proxy: &[u16], cluster: &Cluster) -> provider::Target {
     let (name, health): (String, &[HealthStatus]) = match target {
         Target::Server {
             server,
             health_status,
             ..
-        } => (node_on(TargetId::Server(server.id), cluster), health_status),
+        } => (TargetId::Server(server.id).shown(cluster), health_status),
         Target::Ip { ip, health_status } => {
-            (node_on(TargetId::Address(ip.ip), cluster), health_status)
+            (TargetId::Address(ip.ip).shown(cluster), health_status)
         }
         Target::LabelSelector { label_selector, .. } => {
             (format!("servers with {}", label_selector.selector), &[])

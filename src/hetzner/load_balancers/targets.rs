@@ -1,6 +1,5 @@
 //! Targets: which servers can be targets, which of them become targets, and in which order, so that traffic always has
-//! a
-//! target.
+//! a target.
 //!
 //! A server without an address of the wanted kind would be refused by the API. An existing target that would have to be
 //! removed for it first stays, because traffic still reaches it.
@@ -12,7 +11,6 @@ use super::context::Context;
 use super::desired::{Desired, Machine};
 use super::diff::Diff;
 use super::group::Owner;
-use super::status::{node_name, node_on};
 use crate::provider::{Description, OfferedNode, Reach, Reason, Source, Sourced, Verb};
 use crate::text;
 use serde_json::Value;
@@ -57,9 +55,7 @@ fn targets_of_nodes(
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
         // A server that is no node is a target of this cluster all the same, unless others have targets there.
-        TargetId::Server(_) => {
-            !group.is_external() || node_name(*target, context.cluster).is_some()
-        }
+        TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
     let is_node = |target: &TargetId| {
@@ -295,7 +291,7 @@ impl Diff<'_, '_> {
                 true if by_private && is_server => (Verb::Add, ", by private IP"),
                 true => (Verb::Add, ""),
             };
-            let target = format!("target {}", node_on(target, self.context.cluster));
+            let target = format!("target {}", target.shown(self.context.cluster));
             let description = Description::new(verb, target, how);
             let mut change = self.new_change(action, Value::Null, description);
             change.request.target = Some(in_request);
@@ -437,7 +433,7 @@ impl Diff<'_, '_> {
                 None => Some((by(by_private), desired.targets.source.clone())),
             };
             let want = want.map(|(want, source)| Sourced::new(want.to_owned(), source));
-            let field = format!("target {}", node_on(*target, self.context.cluster));
+            let field = format!("target {}", target.shown(self.context.cluster));
             self.compare(&field, have.map(|private| by(*private).to_owned()), want);
         }
     }

@@ -7,6 +7,7 @@
 
 use super::annotations as a;
 use super::balancer::LoadBalancer;
+use super::certificates::{Certificates, PortCertificates, is_https};
 use super::change::{Action, Change, Guard, Purpose};
 use super::context::{Context, Project};
 use super::names::{self, CLUSTER_UID, SECRET};
@@ -14,7 +15,7 @@ use super::parser::{AnnotationParser, has};
 use super::values as v;
 use crate::hetzner::certificates::Certificate;
 use crate::provider::{
-    self, Cluster, Description, Field, Protocol, Reason, Service, ServicePort, ShownCertificate,
+    self, Claim, Cluster, Description, Field, Reason, Service, ServicePort, ShownCertificate,
     Source, Sourced, TlsPair, Verb,
 };
 use crate::text;
@@ -26,23 +27,6 @@ use std::sync::Arc;
 const KEY_BYTES: usize = 5000;
 const CHAIN_BYTES: usize = 30_000;
 const CHAIN_CERTIFICATES: usize = 5;
-
-/// What the Service's ports show from Secrets, and what is uploaded for it.
-#[derive(Default)]
-pub(super) struct Uploads {
-    pub(super) ports: BTreeMap<u16, FromSecrets>,
-    pub(super) changes: Vec<Change>,
-    pub(super) fields: Vec<Field>,
-    /// Names of those that are uploaded.
-    pub(super) names: Vec<String>,
-}
-
-/// What one port shows.
-pub(super) struct FromSecrets {
-    pub(super) ids: Sourced<Vec<u64>>,
-    /// From one of the Secrets nothing was uploaded yet.
-    pub(super) waits: bool,
-}
 
 /// Names of the Secrets that `https` ports of the Service ask for.
 pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
@@ -57,127 +41,123 @@ pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
 }
 
 /// Ports, and the Secrets that they name.
-fn asked(parser: &mut AnnotationParser, service: &Service) -> Vec<(u16, Sourced<Vec<String>>)> {
+fn asked<'a>(
+    parser: &mut AnnotationParser,
+    service: &'a Service,
+) -> Vec<(&'a ServicePort, Sourced<Vec<String>>)> {
     let ports = service.ports.iter();
     let asked = ports.filter_map(|port| {
         let named = is_https(parser, port)
             .then(|| parser.read(&a::HTTP_TLS_SECRET, Some(port), v::secrets))?;
-        Some((port.port, named?))
+        Some((port, named?))
     });
     asked.filter(|(_, named)| !named.value.is_empty()).collect()
 }
 
-pub(super) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> bool {
-    let protocol = parser.read(&a::PROTOCOL, Some(port), v::protocol);
-    port.protocol == Protocol::Tcp && protocol.is_some_and(|protocol| protocol.value == "https")
-}
-
 /// For all ports. What is wrong is in `parser` afterwards.
-pub(super) fn uploads(parser: &mut AnnotationParser, context: &Context) -> Uploads {
-    let mut uploads = Uploads::default();
+pub(super) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut Certificates) {
     let asked = asked(parser, context.service);
     // Each Secret once, however many ports name it.
     let mut secrets: BTreeMap<&str, (Vec<String>, &Source)> = BTreeMap::new();
     for (port, named) in &asked {
         for secret in &named.value {
             let (ports, _) = secrets.entry(secret).or_insert((Vec::new(), &named.source));
-            ports.push(port.to_string());
+            ports.push(port.port.to_string());
         }
     }
+    let before = all.changes.len();
     let mut ids = BTreeMap::new();
-    for (secret, (ports, source)) in &secrets {
-        let (id, why) = uploads.certificate_of(context, secret, source);
-        ids.insert((*secret).to_owned(), id);
-        if let Some(why) = why {
+    for (secret, (ports, source)) in secrets {
+        let found = upload_one(context, secret, source, all);
+        let id = found.as_ref().ok().copied().flatten();
+        let id = id.or_else(|| uploaded_before(context, secret));
+        ids.insert(secret, id);
+        if let Err(why) = found {
             let then = match id {
                 Some(_) => "the certificate that was uploaded from it before stays",
                 None => {
                     "until then ports are left unchanged, and not added where they do not exist"
                 }
             };
-            let (ports, namespace) = (text::some_of(ports), &context.service.namespace);
+            let (ports, namespace) = (text::some_of(&ports), &context.service.namespace);
             let why = format!("port {ports}: Secret {namespace}/{secret}: {why}; {then}");
             parser.warning(Reason::CertificateFailed, why);
         }
     }
-    for (port, named) in asked {
+    if let Some(last) = all.changes[before..].last_mut() {
+        last.purpose = Purpose::LastUpload;
+    }
+    for (port, named) in &asked {
         let found = named
             .value
             .iter()
-            .map(|secret| ids.get(secret).copied().flatten());
-        let found: Vec<Option<u64>> = found.collect();
+            .filter_map(|secret| ids.get(secret.as_str()));
+        let waits = found.clone().any(Option::is_none);
         let mut shown: Vec<u64> = Vec::new();
-        for id in found.iter().flatten() {
+        for id in found.flatten() {
             // In the order of the annotation; two Secrets may hold one certificate.
             if !shown.contains(id) {
                 shown.push(*id);
             }
         }
-        let from = FromSecrets {
-            ids: Sourced::new(shown, named.source),
-            waits: found.contains(&None),
-        };
-        uploads.ports.insert(port, from);
+        let ids = Sourced::new(shown, named.source.clone());
+        let by_name = parser.read(&a::HTTP_CERTIFICATES, Some(port), v::certificates);
+        let other = by_name.map(|named| named.source);
+        let managed = all.ports.insert(port.port, PortCertificates { ids, waits });
+        // A port's certificates come from one place.
+        if let Some(other) = other.or(managed.map(|managed| managed.ids.source)) {
+            parser.problem(format!(
+                "port {}: its certificates are named twice, in {} and in {other}: remove one, or set it to an empty \
+                 value for this port",
+                port.port, named.source
+            ));
+        }
     }
-    if let Some(last) = uploads.changes.last_mut() {
-        last.purpose = Purpose::LastUpload;
-    }
-    uploads
 }
 
-impl Uploads {
-    /// The ID of what the Secret's ports show now, and why that is not what it holds.
-    fn certificate_of(
-        &mut self,
-        context: &Context,
-        secret: &str,
-        source: &Source,
-    ) -> (Option<u64>, Option<String>) {
-        let (namespace, cluster) = (&context.service.namespace, context.cluster);
-        let before = || uploaded_before(context, secret);
-        let key = (namespace.clone(), secret.to_owned());
-        let pair = match cluster.tls_secrets.get(&key) {
-            // As where only a manifest is checked.
-            None => return (before(), None),
-            Some(Err(why)) => return (before(), Some(why.clone())),
-            Some(Ok(pair)) => pair,
-        };
-        if let Some(why) = too_large(pair) {
-            return (before(), Some(why));
-        }
-        let name = names::upload_name(namespace, secret, &pair.digest, cluster);
-        if let Some(found) = context.certificates.with_name(&name) {
-            return (Some(found.id), None);
-        }
-        self.upload(context, secret, name, pair, source);
-        (before(), None)
+/// The ID of what the Secret holds, where that is there already; else it is uploaded, unless it was not read. The error:
+/// why it can't be used.
+fn upload_one(
+    context: &Context,
+    secret: &str,
+    source: &Source,
+    all: &mut Certificates,
+) -> Result<Option<u64>, String> {
+    let (namespace, cluster) = (&context.service.namespace, context.cluster);
+    let key = (namespace.clone(), secret.to_owned());
+    // None, as where only a manifest is checked.
+    let Some(held) = cluster.tls_secrets.get(&key) else {
+        return Ok(None);
+    };
+    let pair = held.as_ref().map_err(String::clone)?;
+    if let Some(why) = too_large(pair) {
+        return Err(why);
     }
-
-    fn upload(
-        &mut self,
-        context: &Context,
-        secret: &str,
-        name: String,
-        pair: &Arc<TlsPair>,
-        source: &Source,
-    ) {
-        let namespace = &context.service.namespace;
-        let from = format!("from Secret {namespace}/{secret}");
-        let noun = format!("certificate {name}");
-        self.fields.push(Field {
-            field: noun.clone(),
-            have: None,
-            want: Some(from.clone()),
-            source: source.clone(),
-        });
-        let labels = names::upload_labels(namespace, secret, context.cluster);
-        let body = json!({ "name": name, "type": "uploaded", "labels": labels });
-        let upload = Description::new(Verb::Upload, noun, format!(" {from}"));
-        let action = Action::CreateCertificate;
-        let change = Change::new(context.project, action, None, body, upload);
-        self.changes.push(change.with_pair(Arc::clone(pair)));
-        self.names.push(name);
+    let name = names::upload_name(namespace, secret, &pair.digest, cluster);
+    if let Some(found) = context.certificates.with_name(&name) {
+        return Ok(Some(found.id));
     }
+    let from = format!("from Secret {namespace}/{secret}");
+    let noun = format!("certificate {name}");
+    all.fields.push(Field {
+        field: noun.clone(),
+        have: None,
+        want: Some(from.clone()),
+        source: source.clone(),
+    });
+    let labels = names::upload_labels(namespace, secret, cluster);
+    let body = json!({ "name": name, "type": "uploaded", "labels": labels });
+    let upload = Description::new(Verb::Upload, noun, format!(" {from}"));
+    let change = Change::new(
+        context.project,
+        Action::CreateCertificate,
+        None,
+        body,
+        upload,
+    );
+    all.changes.push(change.with_pair(Arc::clone(pair)));
+    all.claims.push(Claim::Certificate(name));
+    Ok(None)
 }
 
 /// What was uploaded from the Secret of that name, whatever it holds now: what load balancers use, then the newest.
@@ -243,11 +223,7 @@ pub(in crate::hetzner) fn unused(
         let delete = Description::new(Verb::Delete, noun, ", which nothing uses");
         let action = Action::DeleteCertificate;
         let change = Change::new(project, action, Some(one.id), Value::Null, delete);
-        let change = change.guarded(Guard {
-            seen: (*one).into(),
-            ..Guard::default()
-        });
-        Box::new(change) as Box<dyn provider::Change>
+        Box::new(change.guarded(Guard::of(*one))) as Box<dyn provider::Change>
     };
     let deletions = ours.iter().filter(is_unused).map(deletion).collect();
     (!ours.is_empty()).then_some(deletions)

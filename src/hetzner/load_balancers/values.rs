@@ -73,8 +73,7 @@ pub(super) fn port(text: &str) -> Result<u16, String> {
 }
 
 /// As many names as Let's Encrypt puts on one certificate; more certificates than any type takes, and with `?` and `*`
-/// a
-/// few status codes say all.
+/// a few status codes say all.
 const ITEMS_AT_MOST: usize = 100;
 
 /// Items with commas between them; empty ones count for nothing.

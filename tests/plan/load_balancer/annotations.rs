@@ -2,7 +2,7 @@
 
 use crate::load_balancer::support::{NETWORK, PROFILES, World, port, words};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::annotations::{BEGIN, END, PREFIX, TABLE, markdown};
+use ccm::hetzner::load_balancers::annotations::{BEGIN, END, PREFIX, Scope, TABLE, markdown};
 use ccm::hetzner::load_balancers::{KEEP, Listener, Observed, PortField};
 use ccm::provider::{Protocol, Reason, ServicePort};
 use std::collections::BTreeSet;
@@ -330,7 +330,7 @@ fn the_example_of_each_annotation_is_right() {
 
 #[test]
 fn one_port_may_have_its_own() {
-    let per_port = TABLE.iter().filter(|row| row.per_port);
+    let per_port = TABLE.iter().filter(|row| row.scope == Scope::Port);
     let names: BTreeSet<&str> = per_port.map(|row| row.name).collect();
     let value_of = |world: &World, case: &Case, at: usize| {
         let mut one = World::new(world.profile);

@@ -133,8 +133,7 @@ impl World {
     }
 
     pub fn needs(&self) -> Needs {
-        let snapshot = self.snapshot();
-        snapshot.needs(&self.service, &self.nodes, &self.all_nodes())
+        self.plan().needs
     }
 
     pub fn removal(&self) -> LoadBalancerPlan {

@@ -221,7 +221,7 @@ fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
         );
         put(&mut world, "web-tls", pair.clone());
         let plan = world.plan();
-        assert_eq!(plan.uploads.len(), usize::from(is_taken), "{pair:?}");
+        assert_eq!(plan.claims.len(), usize::from(is_taken), "{pair:?}");
         let failed = plan
             .findings
             .iter()

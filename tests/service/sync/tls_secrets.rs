@@ -37,10 +37,13 @@ fn put(world: &World, name: &str, kind: &str, certificate: &str, key: &str) {
         "tls.crt": STANDARD.encode(certificate),
         "tls.key": STANDARD.encode(key),
     });
-    if cluster.edit("secrets", Some("default"), name, |secret| {
-        secret["data"] = data.clone();
-        secret["type"] = json!(kind);
-    }) {
+    // Its type can't be changed.
+    let known = cluster.get("secrets", Some("default"), name);
+    if known.is_some_and(|known| known["type"] != kind) {
+        cluster.delete("secrets", Some("default"), name);
+    }
+    let edit = |secret: &mut Value| secret["data"] = data.clone();
+    if cluster.edit("secrets", Some("default"), name, edit) {
         return;
     }
     let secret = json!({
