@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The prefix that everything in one corner has on the real server, and nothing else.
 pub struct Names {
@@ -146,7 +146,17 @@ impl Names {
                 rows.retain(|row| self.owns_row(row));
             }
         }
-        self.value(&value).to_string().into_bytes()
+        let value = self.value(&value);
+        match (is_list, &value["metadata"]) {
+            (true, head @ Value::Object(_)) => {
+                // The head comes first, as API servers write it.
+                let rest = value.as_object().into_iter().flatten();
+                let rest = rest.filter(|(name, _)| *name != "metadata");
+                let rest = rest.map(|(name, value)| format!(",{}:{value}", json!(name)));
+                format!(r#"{{"metadata":{head}{}}}"#, rest.collect::<String>()).into_bytes()
+            }
+            _ => value.to_string().into_bytes(),
+        }
     }
 }
 
