@@ -2,7 +2,6 @@
 //! buffers, connections and TLS, and made anew when trust or client certificate change), and when a read that failed is
 //! tried again. A call that was refused asks for newer credentials.
 
-use super::answer::IsKnown;
 use super::auth::{Credentials, Login, USER_AGENT};
 use super::error::{Error, Kind, describe_io, describe_transport};
 use super::proxy::{Proxies, Tunnel};
@@ -83,6 +82,9 @@ named! {
         Delete = "DELETE",
     }
 }
+
+/// Of a body that was read whole: what it says is known.
+pub type IsKnown<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
 /// One request, before the credentials are on it.
 pub(super) struct Call<'a> {

@@ -461,7 +461,8 @@ settings! {
     NODE_STATUS_UPDATE_FREQUENCY node_status_update_frequency: Duration = parsed(interval) => {
         flags: &["node-status-update-frequency"],
         default: Some("5m"),
-        help: "How often addresses and labels of all nodes are compared with their servers.",
+        help: "How often addresses and labels of all nodes are compared with their servers. In a project of more than \
+               500 servers less often: these lists take 120 calls an hour at most, one for each 50 servers.",
         ..Setting::duration(Group::Controllers, DAEMON)
     }
 

@@ -9,7 +9,7 @@ use crate::kube::{Node, Service};
 use crate::provider::TlsSecrets;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// What was planned last, by UID.
@@ -20,6 +20,13 @@ pub(super) struct Due {
     /// As listed last: the resource version of each Service, by UID, and what plans depend on besides.
     versions: HashMap<String, String>,
     pub(super) dependencies: Dependencies,
+}
+
+/// Lists as they were read: the same lists are at the same places.
+#[derive(Clone, Default)]
+pub(super) struct Seen {
+    pub(super) services: Weak<Vec<Arc<Service>>>,
+    pub(super) nodes: Weak<Vec<Arc<Node>>>,
 }
 
 /// What a plan was made for.

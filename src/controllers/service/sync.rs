@@ -4,9 +4,8 @@
 //! A Service is taken up, planned, executed and ended by itself: it waits for no other one, except for the one that
 //! already works on the load balancer or takes the name that it wants.
 
-use super::Seen;
 use super::certificates::Unused;
-use super::due::{self, Dependencies, Due};
+use super::due::{self, Dependencies, Due, Seen};
 use super::events;
 use super::observe::{self, FullName, Management, NAME, Observed, Settings};
 use super::plan::{self, ServicePlan, ServiceWrite, Want};
