@@ -52,9 +52,9 @@ use due::{Dependencies, Due};
 use jiff::Timestamp;
 use observe::{Observed, full_name};
 use std::collections::{BTreeSet, HashSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use sync::{State, Sync, Task};
+use sync::{Seen, State, Sync, Task};
 
 /// How often load balancers are listed for orphans alone, where there are neither Services of ours nor orphans:
 /// what could become one is seen before.
@@ -62,13 +62,6 @@ const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
 /// How late a label that changes which nodes are targets may be seen.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
-
-/// Lists as they were read: the same lists are at the same places.
-#[derive(Clone, Default)]
-struct Seen {
-    services: Weak<Vec<Arc<Service>>>,
-    nodes: Weak<Vec<Arc<Node>>>,
-}
 
 /// What Kubernetes shows at one moment.
 struct Polled {
