@@ -1,7 +1,7 @@
 //! An answer: its head, its status, and its body parsed as it streams in.
 
 use super::error::{Error, Head, Kind, describe_io};
-use super::request::Settings;
+use super::request::{IsKnown, Settings};
 use super::secret::{Secret, redact};
 use crate::text::cut;
 use jiff::Timestamp;
@@ -30,9 +30,6 @@ const CORRELATION_ID_BYTES: usize = 64;
 
 /// Done, and there is nothing to say: read as null.
 const NO_CONTENT: u16 = 204;
-
-/// Of a body that was read whole: what it says is known.
-pub type IsKnown<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
 /// An answer that was parsed whole.
 #[derive(Debug)]

@@ -18,12 +18,12 @@ mod tls;
 mod transport;
 mod tunnel;
 
-pub use answer::{IsKnown, Reply};
+pub use answer::Reply;
 pub use auth::{Credentials, Issuer, Login, SecretCheck, SecretSource};
 pub use certificates::{Authorities, Chain, Identity, Pem, read_file};
 pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
-pub use request::{Method, Retry, Settings, Stage, Timing, WRITE_TIMEOUT, fetch_text};
+pub use request::{IsKnown, Method, Retry, Settings, Stage, Timing, WRITE_TIMEOUT, fetch_text};
 pub use secret::{Secret, redact, without_known_secrets};
 pub use tls::{Roots, Tls, TlsSource};
 

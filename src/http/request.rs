@@ -2,7 +2,6 @@
 //! buffers, connections and TLS, and made anew when trust or client certificate change), and when a read that failed is
 //! tried again. A call that was refused asks for newer credentials.
 
-use super::answer::IsKnown;
 use super::auth::{Credentials, Login, USER_AGENT};
 use super::error::{Error, Kind, describe_io, describe_transport};
 use super::proxy::{Proxies, Tunnel};
@@ -73,6 +72,9 @@ pub struct Timing {
     /// Before the second try; doubles with each.
     pub retry_wait: Duration,
 }
+
+/// Of a body that was read whole: what it says is known.
+pub type IsKnown<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
 named! {
     Method {
