@@ -1,6 +1,7 @@
 #!/bin/sh
 # The part of pod.sh that runs in the namespaces, as their first process: the cluster, then what is to be seen in it.
 set -eu
+. tests/programs.sh
 trap 'exit 130' INT TERM
 node=worker-1
 namespace=kube-system
@@ -10,7 +11,7 @@ begun=$(date +%s)
 
 # Nothing is written to this machine's own folders; only this mount namespace sees it.
 mount --make-rprivate /
-for folder in /run /var/run /var/lib/containerd /var/lib/kubelet /var/log /etc/cni /etc/kubernetes; do
+for folder in /run /var/run /var/lib/containerd /var/lib/kubelet /var/lib/cni /var/log /etc/cni /etc/kubernetes; do
     [ -L "$folder" ] && continue
     mkdir -p "$folder"
     mount -t tmpfs none "$folder"
@@ -29,9 +30,11 @@ for one in $hierarchies; do
     mount -t cgroup -o "$options" none "/sys/fs/cgroup/$one"
 done
 
-# The node's addresses are those of the simulated server; Services have the API server at 10.96.0.1.
+# The node's addresses are those of the simulated server. The API server and the simulated Hetzner API have addresses
+# that Pods reach, whatever network they are in.
 ip link set lo up
 ip address add 10.96.0.1/32 dev lo
+ip address add 10.96.0.2/32 dev lo
 ip link add node0 type veth peer name node1
 ip address add 10.0.0.2/8 dev node0
 ip address add 203.0.113.1/32 dev node0
@@ -81,19 +84,9 @@ in_background apiserver "$kubernetes/kube-apiserver" --etcd-servers http://127.0
     --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$place/account.key" \
     --service-account-signing-key-file "$place/account.key" --service-cluster-ip-range 10.96.0.0/16 \
     --allow-privileged --kubelet-preferred-address-types InternalIP --endpoint-reconciler-type none
-kubeconfig() {
-    cat >"$place/$1.kubeconfig" <<END
-apiVersion: v1
-kind: Config
-current-context: test
-contexts: [{name: test, context: {cluster: test, user: test}}]
-clusters: [{name: test, cluster: {server: "https://10.96.0.1", certificate-authority: "$place/apiserver.crt"}}]
-users: [{name: test, user: {token: "$2"}}]
-END
-}
-kubeconfig admin "$admin"
-kubeconfig kubelet "$of_kubelet"
-export KUBECONFIG="$place/admin.kubeconfig" PATH="$kubernetes:$tools:$PWD/target/debug:$PATH"
+kubeconfig "$place/admin.kubeconfig" https://10.96.0.1 "$admin"
+kubeconfig "$place/kubelet.kubeconfig" https://10.96.0.1 "$of_kubelet"
+export KUBECONFIG="$place/admin.kubeconfig" PATH="$kubernetes:$tools:$PWD/target/tools:$PWD/target/debug:$PATH"
 eventually 60 "an API server" kubectl get service kubernetes
 in_background manager kube-controller-manager --kubeconfig "$KUBECONFIG" --leader-elect=false \
     --service-account-private-key-file "$place/account.key" --root-ca-file "$place/apiserver.crt"
@@ -109,7 +102,11 @@ address = "/run/containerd/containerd.sock"
 [plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = "pause:test"
 restrict_oom_score_adj = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "/usr/lib/cni"
 END
+# Without a configuration in it, as on a new node: Pods have no network yet.
+mkdir -p /etc/cni/net.d
 in_background containerd containerd --config "$place/containerd.toml"
 cat >"$place/kubelet.yaml" <<END
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -123,6 +120,8 @@ cgroupDriver: cgroupfs
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
 evictionHard: {memory.available: 1Mi}
+# How soon a Pod's files follow its Secret.
+syncFrequency: 2s
 imageGCHighThresholdPercent: 100
 END
 # The program that holds a Pod's namespaces, and the image of it.
@@ -156,9 +155,10 @@ image() (
 image
 eventually 30 "containerd" ctr version
 for archive in "$place/pause/image.tar" target/image/ccm-from-scratch-*-"$(go env GOARCH)".tar; do
-    ctr --namespace k8s.io images import "$archive" >"$log/import" 2>&1 || { cat "$log/import"; failed "the image $archive"; }
+    ctr -n k8s.io images import "$archive" >"$log/import" 2>&1 || { cat "$log/import"; failed "the image $archive"; }
 done
-ctr --namespace k8s.io images tag docker.io/library/pause:test docker.io/library/hcloud-cloud-controller-manager:other >/dev/null
+ours=$(ctr -n k8s.io images list --quiet | grep /ccm-from-scratch:)
+ctr -n k8s.io images tag docker.io/library/pause:test docker.io/library/hcloud-cloud-controller-manager:other >/dev/null
 start_kubelet() {
     in_background kubelet kubelet --config "$place/kubelet.yaml" --kubeconfig "$place/kubelet.kubeconfig" \
         --hostname-override $node --node-ip 10.0.0.2 --cloud-provider external
@@ -168,25 +168,26 @@ start_kubelet() {
 start_kubelet
 
 # --- Hetzner ---
-in_background sandbox sandbox --only hcloud --nodes 1 --network=10.0.0.0/8 --scale 0.1 --port-hetzner 8080 \
-    --env-file "$place/hetzner"
+in_background sandbox sandbox --only hcloud --nodes 1 --network=10.0.0.0/8 --scale 0.1 --address 10.96.0.2 \
+    --port-hetzner 8080 --env-file "$place/hetzner"
+sandbox=$!
 eventually 30 "Hetzner's API" test -f "$place/hetzner"
 . "$place/hetzner"
-kubectl --namespace $namespace create secret generic hcloud --from-literal token="$HCLOUD_TOKEN" \
-    --from-literal network="$HCLOUD_NETWORK" >/dev/null
+export HCLOUD_ALLOW_INSECURE_ENDPOINT=true
 seen "Kubernetes $KUBERNETES with containerd $(containerd --version | cut -d ' ' -f 3) and its node"
 
 # --- what is to be seen ---
-ours=docker.io/library/ccm-from-scratch:test
 label=app.kubernetes.io/name=ccm-from-scratch
+control_plane=node-role.kubernetes.io/control-plane
 k() { kubectl --namespace $namespace "$@"; }
 
-# Each way of installing finds a node that is new.
+# Each way of installing finds a node that is new. new_node [=VALUE]: it is a control plane.
 new_node() {
     kill $kubelet
     wait $kubelet || :
     kubectl delete node $node >/dev/null
     start_kubelet
+    [ $# = 0 ] || kubectl label node $node "$control_plane$1" >/dev/null
 }
 is_initialised() {
     case $(kubectl get node $node -o jsonpath='{.spec.providerID} {.spec.taints[*].key}') in
@@ -201,121 +202,215 @@ installed() {
     eventually 60 "$1 initialises the node" is_initialised "$2"
     seen "$1: the node was initialised after $(($(date +%s) - since)) s"
 }
-is_ready() { k rollout status "$1" --timeout 1s; }
+is_ready() { k rollout status deployment/ccm-from-scratch --timeout 1s; }
 is_gone() { [ -z "$(k get pods --selector "$1" --field-selector status.phase!=Succeeded -o name)" ]; }
-# kustomized WAY FOLDER: with the image made here and the simulated Hetzner API.
+# kustomized FOLDER [COMPONENT...]: with the simulated Hetzner API.
 kustomized() {
     # A kustomization takes no folder by its absolute name.
-    mkdir -p "$place/ways/$1"
-    up=$(echo "$place/ways/$1" | sed 's:/[^/]*:../:g; s:/$::')
-    variable="{name: HCLOUD_ENDPOINT, value: '$HCLOUD_ENDPOINT'}"
-    cat >"$place/ways/$1/kustomization.yaml" <<END
-resources: ["$up$PWD/$2"]
-images: [{name: ccm-from-scratch, newTag: test}]
+    up=$(echo "$place" | sed 's:/[^/]*:../:g; s:/$::')$PWD
+    resource=$1
+    shift
+    {
+        echo "resources: ['$up/$resource']"
+        echo "components:"
+        for component; do echo "  - '$up/manifests/components/$component'"; done
+        cat <<END
 patches:
   - target: {kind: Deployment}
     patch: |
-      - {op: add, path: /spec/template/spec/containers/0/env/-, value: $variable}
+      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: HCLOUD_ENDPOINT, value: '$HCLOUD_ENDPOINT'}}
+      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: HCLOUD_ALLOW_INSECURE_ENDPOINT, value: 'true'}}
   - target: {kind: CronJob}
     patch: |
-      - {op: add, path: /spec/jobTemplate/spec/template/spec/containers/0/env/-, value: $variable}
+      - {op: add, path: /spec/jobTemplate/spec/template/spec/containers/0/env/-, value: {name: HCLOUD_ENDPOINT, value: '$HCLOUD_ENDPOINT'}}
+      - {op: add, path: /spec/jobTemplate/spec/template/spec/containers/0/env/-, value: {name: HCLOUD_ALLOW_INSECURE_ENDPOINT, value: 'true'}}
 END
-    kubectl kustomize "$place/ways/$1" >"$place/ways/$1.yaml"
-    kubectl apply --filename "$place/ways/$1.yaml" >"$log/apply"
+    } >"$place/kustomization.yaml"
+    kubectl kustomize "$place" >"$place/installed.yaml" 2>"$log/kustomize" || failed "kubectl kustomize $resource $*"
+    kubectl apply --filename "$place/installed.yaml" >"$log/apply"
 }
+simulated="--set env.HCLOUD_ENDPOINT.value=$HCLOUD_ENDPOINT --set-string env.HCLOUD_ALLOW_INSECURE_ENDPOINT.value=true"
 removed() {
     # First, so that it gives its Lease away while its role is there.
     k delete deployment ccm-from-scratch --ignore-not-found >"$log/delete"
     eventually 60 "the end of its Pods" is_gone $label
-    kubectl delete --filename "$place/ways/$1.yaml" --ignore-not-found >"$log/delete"
+    kubectl delete --filename "$place/installed.yaml" --ignore-not-found >"$log/delete"
 }
 process() { pgrep -x ccm; }
 of_process() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$pid/status"; }
 holder() { k get lease cloud-controller-manager -o jsonpath='{.spec.holderIdentity}'; }
+of_pod() { k get pods --selector $label -o jsonpath="{.items[0].$1}"; }
 
-kustomized base manifests
-installed "kubectl apply -k manifests/" ccm-from-scratch
-eventually 60 "a Pod that is ready" is_ready deployment/ccm-from-scratch
-eventually 10 "its process" process
-pid=$(process)
-curl -sf "http://127.0.0.1:8233/livez" >/dev/null || failed "an answer of /livez"
-seen "its probes succeed"
+# How the base's Pod runs.
+checks_of_its_pod() {
+    eventually 60 "a Pod that is ready" is_ready
+    eventually 10 "its process" process
+    pid=$(process)
+    curl -sf "http://127.0.0.1:8233/livez" >/dev/null || failed "an answer of /livez"
+    seen "its probes succeed"
 
-[ "$(of_process Uid | cut -f 1)" = 65532 ] || failed "user 65532: $(of_process Uid)"
-[ "$(of_process CapEff)" = 0000000000000000 ] || failed "no capabilities: $(of_process CapEff)"
-[ "$(of_process NoNewPrivs) $(of_process Seccomp)" = "1 2" ] || failed "no new privileges, and seccomp"
-awk '$5 == "/"' "/proc/$pid/mountinfo" | grep -q ' ro,' || failed "a root that can't be written"
-seen "user, capabilities, seccomp and read-only root are as the manifests say"
+    [ "$(of_process Uid | cut -f 1)" = 65532 ] || failed "user 65532: $(of_process Uid)"
+    [ "$(of_process CapEff)" = 0000000000000000 ] || failed "no capabilities: $(of_process CapEff)"
+    [ "$(of_process NoNewPrivs) $(of_process Seccomp)" = "1 2" ] || failed "no new privileges, and seccomp"
+    awk '$5 == "/"' "/proc/$pid/mountinfo" | grep -q ' ro,' || failed "a root that can't be written"
+    seen "user, capabilities, seccomp and read-only root are as the manifests say"
 
-kubectl create service loadbalancer web --tcp=80 >/dev/null
-kubectl annotate service web load-balancer.hetzner.cloud/location=fsn1 >/dev/null
-address() { kubectl get service web -o jsonpath='{.status.loadBalancer.ingress[0].ip}' | grep -q .; }
-eventually 60 "the address of a Service" address
-seen "a Service has an address"
+    # Its directory is seen by root alone, and so are the kubelet's.
+    token=/proc/$pid/root/etc/hcloud/token
+    [ "$(stat -L -c '%u:%g %a' "$token")" = "0:65532 440" ] || failed "a token for its user alone: $(stat -L "$token")"
+    grep -q "$HCLOUD_TOKEN" "/proc/$pid/environ" && failed "no token in its environment"
+    seen "the mounted token can be read by root and user 65532, and is in no variable"
 
-has "$(k exec deployment/ccm-from-scratch -- /ccm node list)" $node "kubectl exec"
-seen "kubectl exec … /ccm node list"
+    kubectl create service loadbalancer web --tcp=80 >/dev/null
+    kubectl annotate service web load-balancer.hetzner.cloud/location=fsn1 >/dev/null
+    address() { kubectl get service web -o jsonpath='{.status.loadBalancer.ingress[0].ip}' | grep -q .; }
+    eventually 60 "the address of a Service" address
+    seen "a Service has an address"
 
-memory=/sys/fs/cgroup/memory$(sed -n 's/.*:memory://p' "/proc/$pid/cgroup")
-limit=$(cat "$memory/memory.limit_in_bytes") used=$(cat "$memory/memory.max_usage_in_bytes")
-[ "$limit" = 67108864 ] || failed "its limit of memory: $limit"
-[ "$used" -lt $((limit / 2)) ] || failed "less than half of it in use: $used"
-seen "$((used / 1024)) kB of memory at most, of $((limit / 1024)) kB"
+    has "$(k exec deployment/ccm-from-scratch -- /ccm node list)" $node "kubectl exec"
+    seen "kubectl exec … /ccm node list"
 
-k logs --follow deployment/ccm-from-scratch >"$log/old" 2>&1 &
-old=$(holder)
-since=$(date +%s)
-k rollout restart deployment/ccm-from-scratch >/dev/null
-other_leads() { now=$(holder) && [ -n "$now" ] && [ "$now" != "$old" ]; }
-eventually 60 "another leader" other_leads
-took=$(($(date +%s) - since))
-eventually 60 "a new Pod that is ready" is_ready deployment/ccm-from-scratch
-has "$(cat "$log/old")" "cloud-controller-manager: released" "the Lease is released"
-[ $took -lt 15 ] || failed "a new leader before the Lease ends: after $took s"
-seen "a rolling update: the Lease is released at SIGTERM, and the new Pod leads after $took s"
+    memory=/sys/fs/cgroup/memory$(sed -n 's/.*:memory://p' "/proc/$pid/cgroup")
+    limit=$(cat "$memory/memory.limit_in_bytes") used=$(cat "$memory/memory.max_usage_in_bytes")
+    [ "$limit" = 67108864 ] || failed "its limit of memory: $limit"
+    [ "$used" -lt $((limit / 2)) ] || failed "less than half of it in use: $used"
+    seen "$((used / 1024)) kB of memory at most, of $((limit / 1024)) kB"
 
-eventually 10 "its process" process
-kill -KILL "$(process)"
-is_restarted() {
-    [ "$(k get pods --selector $label -o jsonpath='{.items[0].status.containerStatuses[0].restartCount}')" = 1 ]
+    # As manifests/README.md says: another token, then the Secret, then the old one is deleted.
+    old=$HCLOUD_TOKEN
+    kill -HUP $sandbox
+    is_another() { . "$place/hetzner" && [ "$HCLOUD_TOKEN" != "$old" ]; }
+    eventually 10 "another token" is_another
+    k patch secret hcloud --patch "{\"stringData\":{\"token\":\"$HCLOUD_TOKEN\"}}" >/dev/null
+    since=$(date +%s)
+    eventually 120 "the new token in the Pod" grep -q "$HCLOUD_TOKEN" "$token"
+    took=$(($(date +%s) - since))
+    status() { curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer $1" "$HCLOUD_ENDPOINT/servers"; }
+    kill -HUP $sandbox
+    is_refused() { [ "$(status "$old")" = 401 ]; }
+    eventually 10 "that the old token is refused" is_refused
+    # algorithm VALUE: the daemon sets it.
+    algorithm() {
+        kubectl annotate --overwrite service web load-balancer.hetzner.cloud/algorithm-type="$1" >/dev/null
+        eventually 60 "the algorithm $1" is_set "$1"
+    }
+    is_set() { curl -sf -H "Authorization: Bearer $HCLOUD_TOKEN" "$HCLOUD_ENDPOINT/load_balancers" | grep -q "\"$1\""; }
+    algorithm least_connections
+    [ "$(of_pod 'status.containerStatuses[0].restartCount') $(process)" = "0 $pid" ] || failed "the same process"
+    case $(k logs deployment/ccm-from-scratch) in *unauthorized*) failed "no refused call" ;; esac
+    seen "another token in the Secret is used without a restart; it was in the Pod after $took s"
+
+    k logs --follow deployment/ccm-from-scratch >"$log/old" 2>&1 &
+    old=$(holder)
+    since=$(date +%s)
+    k rollout restart deployment/ccm-from-scratch >/dev/null
+    other_leads() { now=$(holder) && [ -n "$now" ] && [ "$now" != "$old" ]; }
+    eventually 60 "another leader" other_leads
+    took=$(($(date +%s) - since))
+    eventually 60 "a new Pod that is ready" is_ready
+    has "$(cat "$log/old")" "cloud-controller-manager: released" "the Lease is released"
+    [ $took -lt 15 ] || failed "a new leader before the Lease ends: after $took s"
+    seen "a rolling update: the Lease is released at SIGTERM, and the new Pod leads after $took s"
+
+    eventually 10 "its process" process
+    kill -KILL "$(process)"
+    is_restarted() { [ "$(of_pod 'status.containerStatuses[0].restartCount')" = 1 ]; }
+    eventually 60 "a restart" is_restarted
+    algorithm round_robin
+    seen "killed, it is started again and goes on"
+    kubectl delete service web >/dev/null
 }
-eventually 60 "a restart" is_restarted
-kubectl annotate service web load-balancer.hetzner.cloud/algorithm-type=least_connections >/dev/null
-changed() {
-    curl -sf -H "Authorization: Bearer $HCLOUD_TOKEN" "$HCLOUD_ENDPOINT/load_balancers" | grep -q least_connections
-}
-eventually 60 "work after the restart" changed
-seen "killed, it is started again and goes on"
-kubectl delete service web >/dev/null
-removed base
 
-for overlay in private-network hcloud; do
-    new_node
-    kustomized $overlay manifests/overlays/$overlay
-    case $overlay in
-        hcloud) installed "kubectl apply -k manifests/overlays/$overlay" hcloud ;;
-        *) installed "kubectl apply -k manifests/overlays/$overlay" ccm-from-scratch ;;
+# What README.md says under "Token, image, installation", in its words.
+lines() { sed -n "/^$1/,/^\`\`\`$/p" README.md | sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' | sed -n 's/ *#.*//; /^[a-z]* .* /p'; }
+secret=$(lines "out if the nodes have no private Network" | sed "s/=ID-or-name/=$HCLOUD_NETWORK/; s/=…/=$HCLOUD_TOKEN/; s/ --from-literal=robot[^ ]*//g" | grep '^kubectl .* create secret ')
+$secret >/dev/null || failed "the Secret as README.md makes it"
+seen "README: kubectl -n kube-system create secret generic hcloud …"
+lines "Install with one of these" | grep -E '^(kubectl|helm) ' >"$place/ways"
+while read -r way <&3; do
+    echo "README: $way"
+    case $way in
+        "kubectl apply -k manifests/")
+            # Its node becomes a control plane later.
+            kustomized manifests
+            waits() { [ "$(of_pod 'status.conditions[?(@.type=="PodScheduled")].reason')" = Unschedulable ]; }
+            eventually 60 "a Pod that waits for a control plane" waits
+            kubectl label node $node $control_plane= >/dev/null
+            seen "its Pod waits for a control plane"
+            installed "on a control plane" ccm-from-scratch
+            checks_of_its_pod
+            # As a network plugin does, now that the node is initialised.
+            cat >/etc/cni/net.d/pods.conf <<END
+{"cniVersion": "0.4.0", "name": "pods", "type": "bridge", "bridge": "pods0", "isGateway": true, "ipam": {"type": "host-local",
+ "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}
+END
+            kubectl wait --for=condition=Ready node/$node --timeout 60s >/dev/null || failed "a node that is ready"
+            ccm doctor >"$log/doctor" 2>&1 || { cat "$log/doctor"; failed "ccm doctor finds nothing wrong"; }
+            seen "README: ccm doctor"
+            removed
+            ;;
+        "kubectl apply -k manifests/overlays/cron")
+            new_node =true
+            kustomized manifests/overlays/cron
+            k create job --from=cronjob/ccm-from-scratch once >/dev/null
+            installed "a job of it" ccm-from-scratch
+            k wait --for=condition=complete job/once --timeout 60s >/dev/null || failed "a job that succeeds"
+            removed
+            k delete job once --ignore-not-found >/dev/null
+            ;;
+        "kubectl apply -k manifests/overlays/"*)
+            new_node =true
+            kustomized "${way##* }"
+            case $way in
+                */hcloud) installed "profile hcloud" hcloud ;;
+                *) installed "profile ccm-from-scratch" ccm-from-scratch ;;
+            esac
+            eventually 60 "a Pod that is ready" is_ready
+            removed
+            ;;
+        "helm install "*)
+            new_node =true
+            $(echo "$way" | sed "s:REGISTRY/ccm-from-scratch:${ours%:*}:") $simulated >"$log/helm" || failed "helm install"
+            installed "profile hcloud" hcloud
+            eventually 60 "a Pod that is ready" is_ready
+            helm uninstall ccm --namespace $namespace --wait >"$log/helm" || failed "helm uninstall"
+            eventually 60 "the end of its Pods" is_gone app.kubernetes.io/instance=ccm
+            ;;
+        *) failed "a way of README.md that this script knows: $way" ;;
     esac
-    eventually 60 "a Pod that is ready" is_ready deployment/ccm-from-scratch
-    removed $overlay
-done
+done 3<"$place/ways"
 
+echo "manifests/README.md: components"
 new_node
-kustomized cron manifests/overlays/cron
-k create job --from=cronjob/ccm-from-scratch once >/dev/null
-installed "kubectl apply -k manifests/overlays/cron, a job of it" ccm-from-scratch
-k wait --for=condition=complete job/once --timeout 60s >/dev/null || failed "a job that succeeds"
-removed cron
-k delete job once --ignore-not-found >/dev/null
+kustomized manifests any-node loopback-metrics
+installed "any-node: on a node that is no control plane" ccm-from-scratch
+eventually 60 "a Pod that is ready" is_ready
+curl -sf http://127.0.0.1:8233/livez >/dev/null || failed "an answer on 127.0.0.1"
+curl -s http://10.0.0.2:8233/livez >/dev/null && failed "no answer on another address of the node"
+seen "loopback-metrics: its probes succeed, and other addresses of the node do not answer"
+removed
 
+new_node =true
+kustomized manifests pod-network
+installed "pod-network: not on the host's network" ccm-from-scratch
+eventually 60 "a Pod that is ready" is_ready
+has "$(of_pod status.podIP)" 10.244.0. "an address of the network of Pods"
+k get networkpolicy ccm-from-scratch >/dev/null || failed "a NetworkPolicy"
+seen "its probes succeed on $(of_pod status.podIP)"
+removed
+
+echo "manifests/chart/README.md: switches"
 new_node
-helm install ccm manifests/chart --namespace $namespace --set image.repository="${ours%:*}" --set image.tag=test \
-    --set networking.enabled=true --set env.HCLOUD_ENDPOINT.value="$HCLOUD_ENDPOINT" >"$log/helm" || failed "helm install"
-installed "helm install" ccm-from-scratch
+helm install ccm manifests/chart --namespace $namespace --set image.repository="${ours%:*}" --set networking.enabled=true \
+    --set controlPlaneOnly=false --set hostNetwork=false --set networkPolicy.enabled=true \
+    $simulated >"$log/helm" || failed "helm install"
+installed "helm install with controlPlaneOnly=false, hostNetwork=false, networkPolicy.enabled=true" ccm-from-scratch
+k get networkpolicy ccm-from-scratch >/dev/null || failed "a NetworkPolicy"
 helm uninstall ccm --namespace $namespace --wait >"$log/helm" || failed "helm uninstall"
 eventually 60 "the end of its Pods" is_gone app.kubernetes.io/instance=ccm
 
 # The Deployment of hcloud-cloud-controller-manager, with a stand-in for its program.
+echo "ccm help migrate: only the image"
 new_node
 k create serviceaccount hcloud-cloud-controller-manager >/dev/null
 kubectl create clusterrolebinding system:hcloud-cloud-controller-manager --clusterrole cluster-admin \
@@ -344,10 +439,12 @@ spec:
             - {name: HCLOUD_TOKEN, valueFrom: {secretKeyRef: {key: token, name: hcloud}}}
             - {name: HCLOUD_NETWORK, valueFrom: {secretKeyRef: {key: network, name: hcloud}}}
             - {name: HCLOUD_ENDPOINT, value: "$HCLOUD_ENDPOINT"}
+            - {name: HCLOUD_ALLOW_INSECURE_ENDPOINT, value: "true"}
           ports: [{name: metrics, containerPort: 8233}]
           resources: {requests: {cpu: 100m, memory: 50Mi}}
 END
-eventually 60 "its Deployment" is_ready deployment/hcloud-cloud-controller-manager
+is_started() { k rollout status deployment/hcloud-cloud-controller-manager --timeout 1s; }
+eventually 60 "its Deployment" is_started
 k set image deployment/hcloud-cloud-controller-manager hcloud-cloud-controller-manager=$ours >/dev/null
 installed "kubectl set image, in the Deployment of hcloud-cloud-controller-manager" hcloud
 echo "all of it was seen after $(($(date +%s) - begun)) s"

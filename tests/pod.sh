@@ -3,6 +3,7 @@
 # containerd and runc run in namespaces of their own; Hetzner is simulated. Ends by itself and leaves nothing behind.
 #
 #   tests/pod.sh             all; ends with one line for each thing that was seen
+#   tests/pod.sh --no-build  only where Kubernetes' programs are built already
 #   KEEP=1 tests/pod.sh      on a failure a shell in the namespaces, before all is ended
 set -eu
 cd "$(dirname "$0")/.."
@@ -17,17 +18,24 @@ skip() {
 for program in containerd containerd-shim-runc-v2 ctr runc unshare setpriv ip openssl go buildah; do
     command -v $program >/dev/null || skip "there is no $program here"
 done
-[ -d /sys/fs/cgroup/memory ] || skip "it is made for cgroup v1, which this machine does not have"
+[ -x /usr/lib/cni/bridge ] || skip "there is no /usr/lib/cni/bridge here: apt-get install containernetworking-plugins"
+[ -d /sys/fs/cgroup/memory ] || skip "this machine has cgroup v2; it is made for v1"
 unshare --net --mount --pid --cgroup --fork true 2>/dev/null || skip "no namespaces can be made here"
 
 . tests/programs.sh
+programs="kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl"
+if [ "${1-}" = --no-build ]; then
+    for program in "$tools/etcd" $(printf "$kubernetes/%s " $programs); do
+        [ -x "$program" ] || skip "there is no $program; make test-node builds it in target/tools, or where CCM_TOOLS says"
+    done
+fi
 etcd
-kubernetes kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl
-make --silent helm
+kubernetes $programs
+[ -x "$tools/helm" ] || make --silent helm
 cargo build --quiet --locked --workspace
 echo "building the image"
 builder="buildah --storage-driver=vfs --root=$PWD/target/buildah --runroot=$PWD/target/buildah-run"
-IMAGE=ccm-from-scratch:test make --silent image BUILDER="$builder" >target/image.log 2>&1 || { cat target/image.log; exit 1; }
+make --silent image BUILDER="$builder" >target/image.log 2>&1 || { cat target/image.log; exit 1; }
 
 # All of it is under this group of each hierarchy, and goes with it.
 group=ccm-test-node-$$
@@ -54,7 +62,7 @@ inside() {
         fi
         echo 0 >"$hierarchy$group/cgroup.procs"
     done
-    export place kubernetes tools KUBERNETES
+    export place KUBERNETES
     exec setpriv --pdeathsig KILL unshare --net --mount --pid --cgroup --fork --mount-proc --kill-child \
         sh tests/pod-inside.sh
 }

@@ -1,5 +1,6 @@
-# Sourced by real.sh and pod.sh: programs of Kubernetes, and etcd, which Go builds from their published modules into
-# target/tools, once. KUBERNETES names a version, v1.35.4, or the newest of a minor, v1.35.
+# Sourced by real.sh, pod.sh and pod-inside.sh: programs of Kubernetes, and etcd, which Go builds from their published
+# modules into target/tools, or the folder that CCM_TOOLS names, once. KUBERNETES names a version, v1.35.4, or the newest
+# of a minor, v1.35.
 set -eu
 ETCD=v3.6.12
 KUBERNETES=${KUBERNETES:-v1.36.3}
@@ -7,7 +8,7 @@ case $KUBERNETES in
     v*.*.*) ;;
     *) KUBERNETES=$(go list -m -f '{{.Version}}' "k8s.io/kubernetes@$KUBERNETES") ;;
 esac
-tools=$PWD/target/tools
+tools=${CCM_TOOLS:-$PWD/target/tools}
 kubernetes=$tools/kubernetes-$KUBERNETES
 
 # A published module names its neighbours by folders that are not published with it: name their versions instead.
@@ -53,4 +54,16 @@ kubernetes() {
 
 etcd() {
     built "$tools" go.etcd.io/etcd/server/v3 "$ETCD" go.etcd.io/etcd "$ETCD" "" etcd=.
+}
+
+# kubeconfig FILE SERVER TOKEN: of the API server whose certificate is in $place.
+kubeconfig() {
+    cat >"$1" <<END
+apiVersion: v1
+kind: Config
+current-context: test
+contexts: [{name: test, context: {cluster: test, user: test}}]
+clusters: [{name: test, cluster: {server: "$2", certificate-authority: "$place/apiserver.crt"}}]
+users: [{name: test, user: {token: "$3"}}]
+END
 }

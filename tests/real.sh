@@ -27,14 +27,7 @@ started="$!"
     --service-account-signing-key-file "$place/account.key" --service-cluster-ip-range 10.96.0.0/16,fd00:96::/112 \
     --endpoint-reconciler-type none >"$place/api.log" 2>&1 &
 started="$started $!"
-cat >"$place/kubeconfig" <<END
-apiVersion: v1
-kind: Config
-current-context: real
-contexts: [{name: real, context: {cluster: real, user: admin}}]
-clusters: [{name: real, cluster: {server: "https://127.0.0.1:$((port + 2))", certificate-authority: "$place/apiserver.crt"}}]
-users: [{name: admin, user: {token: "$token"}}]
-END
+kubeconfig "$place/kubeconfig" "https://127.0.0.1:$((port + 2))" "$token"
 tries=0
 until curl -sfk -H "Authorization: Bearer $token" "https://127.0.0.1:$((port + 2))/api/v1/namespaces/default/services/kubernetes" >/dev/null; do
     tries=$((tries + 1))

@@ -141,10 +141,6 @@ pub(super) fn overview() -> String {
     help("help")
 }
 
-pub(super) fn version() -> String {
-    format!("ccm {}\n", env!("CARGO_PKG_VERSION"))
-}
-
 /// So many words are listed where none is near to the one that was typed.
 const LISTED_AT_MOST: usize = 15;
 /// Of a word, in letters: fewer would be in too many.

@@ -24,6 +24,7 @@ mod status;
 mod table;
 mod terminal;
 mod topics;
+mod version;
 mod wire;
 
 use crate::settings::{Command, one_of};
@@ -88,7 +89,7 @@ fn dispatch(words: Vec<OsString>) -> Exit {
     };
     match first.to_string_lossy().as_ref() {
         "-h" | "--help" => return help_on(&words[1..]),
-        "--version" => return Printer::stdout(&commands::version()),
+        "--version" => return Printer::stdout(&version::line()),
         _ => {}
     }
     let moved = commands::command_first(words.clone());
@@ -146,11 +147,7 @@ fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
         Kind::Explain => Ok(explain::explain(&words)),
         Kind::Completions => Ok(completions::completions(&words)),
         Kind::Help => Ok(help_on(&words)),
-        Kind::Version => Ok(match words.as_slice() {
-            [] => Printer::stdout(&commands::version()),
-            [word] if asks_for_help(word) => Printer::stdout(&entry.help()),
-            _ => usage("version takes no words and no flags"),
-        }),
+        Kind::Version => version::version(words),
         Kind::Group => Ok(match words.first() {
             None => {
                 Printer::stderr(&entry.help());

@@ -1,7 +1,7 @@
 //! `ccm run`: the daemon, and one pass of it.
 
 use super::output::{Exit, Printer};
-use super::{commands, leader, logging, objects, startup, wire};
+use super::{leader, logging, objects, startup, version, wire};
 use crate::cache::Apis;
 use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
@@ -102,7 +102,7 @@ fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller
     let names: Vec<&str> = controllers.iter().map(|one| one.name()).collect();
     log::info!(
         "{}: profile {}, cluster {} ({}), Hetzner {}, running {}",
-        commands::version().trim_end(),
+        version::line().trim_end(),
         apis.provider.name(),
         apis.kube.server(),
         apis.kube.origin(),

@@ -4,7 +4,7 @@
 use super::logging::{self, Reader};
 use super::names::{NODES, SERVICES};
 use super::output::{Exit, Printer, usage};
-use super::{commands, leader, terminal, wire};
+use super::{commands, leader, terminal, version, wire};
 use crate::cache::Apis;
 use crate::http;
 use crate::kube::{self, Container, container};
@@ -71,7 +71,7 @@ pub(super) fn parse(
         return Err(Printer::stdout(&commands::help(command.name())));
     }
     if parsed.version {
-        return Err(Printer::stdout(&commands::version()));
+        return Err(Printer::stdout(&version::line()));
     }
     terminal::ask_for_color(parsed.settings.color.value);
     let is_shown = |problem: &Problem| {

@@ -12,7 +12,7 @@ use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// Shown instead of a secret's value.
@@ -168,18 +168,22 @@ impl Resolver<'_> {
             (path, Variable::File(_)) => self.file(setting, name, path),
             (text, _) => {
                 let source = Source::Environment(name.to_owned());
-                Ok(Candidate::new(setting, text, source))
+                Ok(Some(Candidate::new(setting, text, source)))
             }
         };
-        read.map_err(|problem| self.problems.push(problem)).ok()
+        read.unwrap_or_else(|problem| {
+            self.problems.push(problem);
+            None
+        })
     }
 
+    /// None: it leaves the setting unset.
     fn file(
         &self,
         setting: &'static Setting,
         variable: &'static str,
         path: &str,
-    ) -> Result<Candidate, Problem> {
+    ) -> Result<Option<Candidate>, Problem> {
         let wrong = |why: String| match setting.secret && looks_like_a_token(path) {
             true => Problem::environment(
                 variable,
@@ -187,16 +191,20 @@ impl Resolver<'_> {
             ),
             false => Problem::environment(variable, why).with_value(path),
         };
-        let text = self.environment.read_file(Path::new(path));
-        let text = text.map_err(|error| wrong(error.to_string()))?;
+        let may_be_missing = setting.optional_file && !looks_like_a_token(path);
+        let text = match self.environment.read_file(Path::new(path)) {
+            Err(error) if may_be_missing && error.kind() == ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(|error| wrong(error.to_string()))?,
+        };
         if text.trim().is_empty() {
-            return Err(wrong("the file is empty".to_owned()));
+            let why = || wrong("the file is empty".to_owned());
+            return setting.optional_file.then_some(None).ok_or_else(why);
         }
         let source = Source::Environment(format!("{variable} ({path})"));
-        Ok(Candidate {
+        Ok(Some(Candidate {
             file: Some((variable, path.into())),
             ..Candidate::new(setting, text.trim(), source)
-        })
+        }))
     }
 }
 

@@ -68,7 +68,7 @@ pub fn parse_with_daemon(
     notices.extend(unused_variables(command, environment));
     check_encryption(&mut settings, &mut notices, &mut problems);
     problems.extend(leader_election_problems(&settings));
-    problems.extend(robot_problem(&settings, &problems));
+    problems.extend(robot_problem(&settings, &problems, environment));
     problems.extend(load_balancer_problem(&settings.load_balancers));
     problems.extend(output_problems(command, &settings));
     Parsed {
@@ -197,7 +197,11 @@ fn check_encryption(
 }
 
 /// User and password come together, or none of them: then no dedicated server is looked up.
-fn robot_problem(settings: &Settings, problems: &[Problem]) -> Option<Problem> {
+fn robot_problem(
+    settings: &Settings,
+    problems: &[Problem],
+    environment: &dyn Environment,
+) -> Option<Problem> {
     let (user, password) = (&settings.robot_user.value, &settings.robot_password.value);
     let (missing, there) = match (user, password) {
         (Some(_), None) => (&table::ROBOT_PASSWORD, "ROBOT_USER"),
@@ -208,8 +212,21 @@ fn robot_problem(settings: &Settings, problems: &[Problem]) -> Option<Problem> {
     let is_wrong = problems
         .iter()
         .any(|one| missing.names().any(|name| name == one.setting));
-    let message = format!("not set, but {there} is; set it or {name}_FILE too, or neither");
-    (settings.robot_enabled.value && !is_wrong).then(|| Problem::environment(&name, message))
+    if !settings.robot_enabled.value || is_wrong {
+        return None;
+    }
+    let file = format!("{name}_FILE");
+    let path = environment.get(&file).filter(|path| !path.is_empty());
+    Some(match path {
+        Some(path) => {
+            let message = format!("missing or empty, but {there} is set; set both, or neither");
+            Problem::environment(&file, message).with_value(path.to_string_lossy())
+        }
+        None => {
+            let message = format!("not set, but {there} is; set it or {file} too, or neither");
+            Problem::environment(&name, message)
+        }
+    })
 }
 
 /// A location and a network zone exclude each other.

@@ -22,6 +22,8 @@ pub struct Setting {
     pub group: Group,
     /// Its value is never shown.
     pub secret: bool,
+    /// A file that is missing or empty leaves it unset: it is a key of a mounted Secret that may not be there.
+    pub optional_file: bool,
     /// Not shown in `--help` nor in `ccm help settings`.
     pub hidden: bool,
     /// Never taken over by `--settings-from`: who runs the command decides.
@@ -159,6 +161,7 @@ impl Setting {
             commands,
             group,
             secret: false,
+            optional_file: false,
             hidden: false,
             own: false,
         }

@@ -228,9 +228,11 @@ settings! {
         variables: &[Value("ROBOT_USER"), File("ROBOT_USER_FILE")],
         kind: Kind::Text("USER"),
         help: "User of the Robot web service (Robot → Settings → Web service and app settings). The file form is read \
-               again whenever the file changes. Credentials that were refused are not tried again for ten minutes: \
-               three failed logins block the IP of this machine.",
+               again whenever the file changes; a file that is missing or empty at the start leaves it unset. \
+               Credentials that were refused are not tried again for ten minutes: three failed logins block the IP of \
+               this machine.",
         secret: true,
+        optional_file: true,
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
@@ -240,6 +242,7 @@ settings! {
         help: "Password of that user. The file form is read again whenever the file changes; other credentials are \
                tried at once.",
         secret: true,
+        optional_file: true,
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 

@@ -134,7 +134,7 @@ fn usage() {
         (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
         (&["--context", "foo", "node", "list"], &[], 1, "--context: there is no context \"foo\"; there is \"ccm\""),
         (&["--context", "foo", "node"], &[], 2, "--context needs a whole command: node list, node inspect or node sync"),
-        (&["version", "extra"], &[], 2, "version takes no words and no flags"),
+        (&["version", "extra"], &[], 2, "version takes no words, and no flag but -o"),
         (&["node", "lst"], &[], 2, "unknown command \"node lst\"; did you mean node list?\nSee ccm help."),
         (&["help", "nod"], &[], 2, "unknown command or topic \"nod\"; did you mean node?\nSee ccm help."),
         (&["help", "anotations"], &[], 2, "unknown command or topic \"anotations\"; did you mean annotations?\nSee ccm help."),

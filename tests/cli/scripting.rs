@@ -284,3 +284,34 @@ fn an_inspection_shows_price_traffic_what_goes_on_and_events() {
         "{ran:?}"
     );
 }
+
+/// What was built, by a plain `cargo` (tests) or by `make build`, which names commit and toolchain.
+#[test]
+fn the_version_is_a_document_too() {
+    let shown = ccm(&Env::new(), &["version", "-o", "json"]);
+    assert_eq!(shown.code, 0, "{shown:?}");
+    let document: Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(document["apiVersion"], "ccm/v2");
+    assert_eq!(document["kind"], "Version");
+    let build = document["items"][0].as_object().unwrap();
+    let names: Vec<&String> = build.keys().collect();
+    assert_eq!(names, ["commit", "toolchain", "version"]);
+    assert_eq!(build["version"], env!("CARGO_PKG_VERSION"));
+    if let Some(commit) = build["commit"].as_str() {
+        let digits = commit.strip_suffix("-dirty").unwrap_or(commit);
+        let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        assert!(digits.len() == 40 && is_hexadecimal, "{commit}");
+    }
+    for words in [
+        ["version", "--output=yaml"].as_slice(),
+        &["-oyml", "version"],
+    ] {
+        let yaml = ccm(&Env::new(), words);
+        let same: Value = serde_yaml::from_str(&yaml.stdout).unwrap();
+        assert_eq!(same, document);
+    }
+    let text = ccm(&Env::new(), &["version"]).stdout;
+    assert!(text.starts_with(concat!("ccm ", env!("CARGO_PKG_VERSION"), "\n")));
+    let unknown = ccm(&Env::new(), &["version", "-o", "xml"]);
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+}

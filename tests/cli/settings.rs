@@ -408,6 +408,18 @@ fn a_wrong_command_line_says_what_to_write() {
     }
 }
 
+/// A Secret is mounted whose keys of Robot are optional.
+#[test]
+fn files_of_robots_login_may_be_missing_or_empty_like_its_variables() {
+    let unset = "HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER_FILE=/u\nROBOT_PASSWORD_FILE=/p";
+    for files in ["", "\n/u=", "\n/u=\n/p= \t"] {
+        let parsed = read(Command::Run, "", &format!("{unset}{files}"));
+        assert_eq!(lines(&parsed.problems), "", "{files}");
+        let settings = parsed.settings;
+        assert!(settings.robot_user.value.is_none() && settings.robot_password.value.is_none());
+    }
+}
+
 #[test]
 #[rustfmt::skip] // A case is a line.
 fn a_wrong_environment_says_what_to_write() {
@@ -431,7 +443,9 @@ fn a_wrong_environment_says_what_to_write() {
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=#ws+hunter2", "ROBOT_PASSWORD: not set, but ROBOT_USER is; set it or ROBOT_PASSWORD_FILE too, or neither"),
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_PASSWORD_FILE=/p\n/p=hunter2", "ROBOT_USER: not set, but ROBOT_PASSWORD is; set it or ROBOT_USER_FILE too, or neither"),
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=hunter2:hunter2\nROBOT_PASSWORD=hunter2", "ROBOT_USER: has a colon, which no user of the web service has; is the password in it too?"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=/none", "ROBOT_PASSWORD_FILE: \"/none\": No such file or directory (os error 2)"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=/none", "ROBOT_PASSWORD_FILE: \"/none\": missing or empty, but ROBOT_USER is set; set both, or neither"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER_FILE=/u\nROBOT_PASSWORD_FILE=/p\n/u= \n/p=hunter2", "ROBOT_USER_FILE: \"/u\": missing or empty, but ROBOT_PASSWORD is set; set both, or neither"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=jEheVytlAoFl7F8MqUQ7jAo2hOXASztX", "ROBOT_PASSWORD_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token"),
         ("HCLOUD_TOKEN=t\nROBOT_ENDPOINT=http://robot.example.com", "ROBOT_ENDPOINT: \"http://robot.example.com\": without TLS anyone on the way reads the password; use https://, or set HCLOUD_ALLOW_INSECURE_ENDPOINT=true where the way is yours"),
         ("HCLOUD_TOKEN=t\nROBOT_CACHE_TIMEOUT=5", "ROBOT_CACHE_TIMEOUT: \"5\": a duration needs a unit, e.g. 5s or 1m30s"),
         ("HCLOUD_TOKEN=t\nHCLOUD_SERVER_CACHE_TTL=10", "HCLOUD_SERVER_CACHE_TTL: \"10\": a duration needs a unit, e.g. 5s or 1m30s"),

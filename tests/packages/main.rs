@@ -12,3 +12,4 @@ mod hcloud_python;
 mod kubectl;
 mod manifests;
 mod real_cluster;
+mod release;

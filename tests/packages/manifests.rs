@@ -258,7 +258,26 @@ fn the_deployment_runs_before_there_is_a_network_and_as_nobody() {
     ] {
         assert_eq!(pod.pointer(pointer), Some(&expected), "{pointer}");
     }
-    assert!(pod["securityContext"]["runAsUser"].as_u64().unwrap() > 0);
+    let context = &pod["securityContext"];
+    assert!(context["runAsUser"].as_u64().unwrap() > 0);
+    // The token's file is read by root and by this user.
+    assert_eq!(context["fsGroup"], context["runAsUser"]);
+    let secret = json!({"secretName": "hcloud", "defaultMode": 0o440});
+    let mount = json!({"name": "hcloud", "mountPath": "/etc/hcloud", "readOnly": true});
+    assert_eq!(
+        pod["volumes"],
+        json!([{"name": "hcloud", "secret": secret}])
+    );
+    assert_eq!(pod["containers"][0]["volumeMounts"], json!([mount]));
+    // Whatever the label's value is.
+    let control_planes = json!([{"matchExpressions": [
+        {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}
+    ]}]);
+    let affinity = &pod["affinity"]["nodeAffinity"];
+    assert_eq!(
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"],
+        control_planes
+    );
     assert_eq!(
         pod["serviceAccountName"],
         object("ServiceAccount")["metadata"]["name"]
@@ -292,8 +311,11 @@ fn the_deployment_says_what_ccm_understands() {
         fn names(&self) -> Vec<String> {
             self.0.keys().cloned().collect()
         }
-        fn read_file(&self, _: &Path) -> std::io::Result<String> {
-            Err(std::io::ErrorKind::NotFound.into())
+        /// The Secret's key that is not optional.
+        fn read_file(&self, path: &Path) -> std::io::Result<String> {
+            let is_there = path == Path::new("/etc/hcloud/token");
+            let text = is_there.then(|| "x".to_owned());
+            text.ok_or_else(|| std::io::ErrorKind::NotFound.into())
         }
     }
     let container = object("Deployment")["spec"]["template"]["spec"]["containers"][0].clone();
@@ -304,9 +326,18 @@ fn the_deployment_says_what_ccm_understands() {
             row.variables.iter().any(|variable| variable.name() == name)
         };
         let setting = TABLE.iter().find(is_ours).expect(name);
-        assert_eq!(variable["valueFrom"]["secretKeyRef"]["name"], "hcloud");
-        assert_eq!(variable["valueFrom"]["secretKeyRef"]["key"], setting.name());
-        variables.insert(name.to_owned(), "x".to_owned());
+        let value = match variable["value"].as_str() {
+            Some(file) => {
+                assert_eq!(file, format!("/etc/hcloud/{}", setting.name()));
+                file
+            }
+            None => {
+                assert_eq!(variable["valueFrom"]["secretKeyRef"]["name"], "hcloud");
+                assert_eq!(variable["valueFrom"]["secretKeyRef"]["key"], setting.name());
+                "x"
+            }
+        };
+        variables.insert(name.to_owned(), value.to_owned());
     }
     let mut words = container["args"].as_array().unwrap().iter();
     assert_eq!(words.next().unwrap(), "run");

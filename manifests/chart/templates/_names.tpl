@@ -24,3 +24,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "hcloud-cloud-controller-manager.name" -}}
 {{ include "ccm.name" . }}
 {{- end }}
+
+{{- define "ccm.controlPlanes" -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      - matchExpressions:
+          - key: node-role.kubernetes.io/control-plane
+            operator: Exists
+{{- end }}

@@ -58,10 +58,15 @@ fn the_chart_holds_the_rules_and_the_version_of_the_rest() {
         assert_eq!(of("chart/files"), of("base"), "{file}");
     }
     let of = |file: &str| std::fs::read_to_string(folder().join(file)).unwrap();
-    assert_eq!(
-        of("chart/files/tls-secrets.yaml"),
-        of("tls-secrets/role.yaml")
-    );
+    for (copy, original) in [
+        ("tls-secrets.yaml", "tls-secrets/role.yaml"),
+        (
+            "network-policy.yaml",
+            "components/pod-network/network-policy.yaml",
+        ),
+    ] {
+        assert_eq!(of(&format!("chart/files/{copy}")), of(original));
+    }
     let chart = read("chart/Chart.yaml").remove(0);
     for field in ["version", "appVersion"] {
         assert_eq!(chart[field], env!("CARGO_PKG_VERSION"), "{field}");
@@ -136,11 +141,26 @@ fn secrets_may_be_read_in_the_namespaces_that_are_named_and_nowhere_else() {
     );
 }
 
+#[test]
+fn the_network_policy_is_that_of_the_manifests_for_the_pods_of_the_release() {
+    let set = settings("hostNetwork=false networkPolicy.enabled=true nameOverride=mine");
+    let Some(built) = rendered(&set) else {
+        return;
+    };
+    let mut expected = read("components/pod-network/network-policy.yaml").remove(0);
+    let labels = &one(&built, "Deployment")["spec"]["selector"];
+    expected["spec"]["podSelector"] = labels.clone();
+    let policy = one(&built, "NetworkPolicy");
+    assert_eq!(policy["spec"], expected["spec"]);
+    assert_eq!(policy["metadata"]["name"], "mine");
+    assert_eq!(policy["metadata"]["namespace"], "kube-system");
+}
+
 /// Strictly, and with everything in it.
 #[test]
 fn helm_finds_no_fault() {
     let chart = folder().join("chart");
-    let all = "kind=DaemonSet networking.enabled=true tlsSecretNamespaces={web}";
+    let all = "kind=DaemonSet networking.enabled=true tlsSecretNamespaces={web} hostNetwork=false networkPolicy.enabled=true";
     for set in ["", all] {
         let lint = [
             "lint",

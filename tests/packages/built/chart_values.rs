@@ -13,7 +13,10 @@ const CASES: &[(&str, &str, &str)] = &[
     ("image.pullSecrets[0].name=registry", "/spec/template/spec/imagePullSecrets", r#"[{"name":"registry"}]"#),
     ("resources.limits.memory=1Gi", "/spec/template/spec/containers/0/resources/limits/memory", r#""1Gi""#),
     ("nodeSelector.zone=a", "/spec/template/spec/nodeSelector", r#"{"zone":"a"}"#),
-    ("affinity=null", "/spec/template/spec/affinity", "null"),
+    ("controlPlaneOnly=false", "/spec/template/spec/affinity", "null"),
+    ("controlPlaneOnly=false,affinity.podAffinity.a=b", "/spec/template/spec/affinity", r#"{"podAffinity":{"a":"b"}}"#),
+    ("affinity.podAffinity.a=b", "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions/0/operator", r#""Exists""#),
+    ("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].a=b", "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms", r#"[{"a":"b"}]"#),
     ("priorityClassName=mine", "/spec/template/spec/priorityClassName", r#""mine""#),
     ("additionalTolerations[0].key=x", "/spec/template/spec/tolerations/5", r#"{"key":"x"}"#),
     ("podLabels.team=a", "/spec/template/metadata/labels/team", r#""a""#),
@@ -28,8 +31,16 @@ const CASES: &[(&str, &str, &str)] = &[
     ("podSecurityContext=null", "/spec/template/spec/securityContext", "null"),
     ("securityContext.readOnlyRootFilesystem=false", "/spec/template/spec/containers/0/securityContext/readOnlyRootFilesystem", "false"),
     ("securityContext=null", "/spec/template/spec/containers/0/securityContext", "null"),
-    ("extraVolumes[0].name=v", "/spec/template/spec/volumes", r#"[{"name":"v"}]"#),
-    ("extraVolumeMounts[0].name=v,extraVolumeMounts[0].mountPath=/v", "/spec/template/spec/containers/0/volumeMounts", r#"[{"mountPath":"/v","name":"v"}]"#),
+    ("extraVolumes[0].name=v", "/spec/template/spec/volumes/1", r#"{"name":"v"}"#),
+    ("extraVolumeMounts[0].name=v,extraVolumeMounts[0].mountPath=/v", "/spec/template/spec/containers/0/volumeMounts/1", r#"{"mountPath":"/v","name":"v"}"#),
+    // Without a group of files, this user is one of all the others.
+    ("podSecurityContext=null", "/spec/template/spec/volumes/0/secret/defaultMode", "292"),
+    ("podSecurityContext.fsGroup=null", "/spec/template/spec/volumes/0/secret/defaultMode", "292"),
+    ("", "/spec/template/spec/volumes/0/secret/optional", "null"),
+    // The token is elsewhere, and so may be the Secret.
+    ("env.HCLOUD_TOKEN.value=t", "/spec/template/spec/volumes/0/secret/optional", "true"),
+    ("env.HCLOUD_TOKEN.value=t,env.ROBOT_USER.value=u,env.ROBOT_PASSWORD.value=p", "/spec/template/spec/volumes", "null"),
+    ("env.HCLOUD_TOKEN.value=t,env.ROBOT_USER.value=u,env.ROBOT_PASSWORD.value=p", "/spec/template/spec/containers/0/volumeMounts", "null"),
     ("nameOverride=other", "/metadata/name", r#""other""#),
     ("nameOverride=other", "/spec/template/spec/serviceAccountName", r#""other""#),
     ("args.metrics-address=:9000", "/spec/template/spec/containers/0/ports/0/containerPort", "9000"),
@@ -50,20 +61,22 @@ fn each_value_does_what_it_says() {
     }
 }
 
-/// Values, the flags they come to, and variables with their values (`from`: from a Secret).
+/// Values, the flags they come to, and variables with their values (`from`: from a Secret, `file`: one of its files).
 #[rustfmt::skip] // A case is a line.
 const COMMANDS: &[(&str, &str, &str)] = &[
-    ("", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
-    ("args.cloud-provider=hcloud", "--cloud-provider=hcloud", "HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
-    ("args.cloud-provider=null args.leader-elect=false args.v=4", "--leader-elect=false --v=4", "HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
+    ("", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN_FILE=file ROBOT_PASSWORD_FILE=file ROBOT_USER_FILE=file"),
+    ("args.cloud-provider=hcloud", "--cloud-provider=hcloud", "HCLOUD_TOKEN_FILE=file ROBOT_PASSWORD_FILE=file ROBOT_USER_FILE=file"),
+    ("args.cloud-provider=null args.leader-elect=false args.v=4", "--leader-elect=false --v=4", "HCLOUD_TOKEN_FILE=file ROBOT_PASSWORD_FILE=file ROBOT_USER_FILE=file"),
     // An empty value is the bare flag.
-    ("args.leader-elect=", "--cloud-provider=ccm-from-scratch --leader-elect", "HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
-    ("networking.enabled=true", "--cloud-provider=ccm-from-scratch --cluster-cidr=10.244.0.0/16", "HCLOUD_NETWORK=from HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
-    ("networking.enabled=true networking.clusterCIDR=10.0.0.0/8 networking.network.valueFrom=null networking.network.value=net", "--cloud-provider=ccm-from-scratch --cluster-cidr=10.0.0.0/8", "HCLOUD_NETWORK=net HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
-    ("monitoring.enabled=false", "--cloud-provider=ccm-from-scratch", "HCLOUD_METRICS_ENABLED=false HCLOUD_TOKEN=from ROBOT_PASSWORD=from ROBOT_USER=from"),
-    ("env.HCLOUD_TOKEN=null env.HCLOUD_TOKEN_FILE.value=/t", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN_FILE=/t ROBOT_PASSWORD=from ROBOT_USER=from"),
-    ("robot.enabled=true", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN=from ROBOT_ENABLED=true ROBOT_PASSWORD=from ROBOT_USER=from"),
-    ("robot.enabled=true env.ROBOT_USER=null env.ROBOT_PASSWORD=null env.ROBOT_CACHE_TIMEOUT.value=10m", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN=from ROBOT_CACHE_TIMEOUT=10m ROBOT_ENABLED=true"),
+    ("args.leader-elect=", "--cloud-provider=ccm-from-scratch --leader-elect", "HCLOUD_TOKEN_FILE=file ROBOT_PASSWORD_FILE=file ROBOT_USER_FILE=file"),
+    ("networking.enabled=true", "--cloud-provider=ccm-from-scratch --cluster-cidr=10.244.0.0/16", "HCLOUD_NETWORK=from HCLOUD_TOKEN_FILE=file ROBOT_PASSWORD_FILE=file ROBOT_USER_FILE=file"),
+    ("networking.enabled=true networking.clusterCIDR=10.0.0.0/8 networking.network.valueFrom=null networking.network.value=net", "--cloud-provider=ccm-from-scratch --cluster-cidr=10.0.0.0/8", "HCLOUD_NETWORK=net HCLOUD_TOKEN_FILE=file ROBOT_PASSWORD_FILE=file ROBOT_USER_FILE=file"),
+    ("monitoring.enabled=false", "--cloud-provider=ccm-from-scratch", "HCLOUD_METRICS_ENABLED=false HCLOUD_TOKEN_FILE=file ROBOT_PASSWORD_FILE=file ROBOT_USER_FILE=file"),
+    ("env.HCLOUD_TOKEN_FILE.value=/t", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN_FILE=/t ROBOT_PASSWORD_FILE=file ROBOT_USER_FILE=file"),
+    // A variable replaces its file.
+    ("env.HCLOUD_TOKEN.value=t", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN=t ROBOT_PASSWORD_FILE=file ROBOT_USER_FILE=file"),
+    ("robot.enabled=true", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN_FILE=file ROBOT_ENABLED=true ROBOT_PASSWORD_FILE=file ROBOT_USER_FILE=file"),
+    ("robot.enabled=true env.ROBOT_USER.value=u env.ROBOT_PASSWORD.value=p env.ROBOT_CACHE_TIMEOUT.value=10m", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN_FILE=file ROBOT_CACHE_TIMEOUT=10m ROBOT_ENABLED=true ROBOT_PASSWORD=p ROBOT_USER=u"),
 ];
 
 #[test]
@@ -76,7 +89,10 @@ fn arguments_and_variables_are_what_ccm_understands() {
         assert_eq!(flags(container).join(" "), *expected_flags, "{set}");
         let shown: Vec<String> = variables(container)
             .into_iter()
-            .map(|(name, value)| format!("{name}={value}"))
+            .map(|(name, value)| match value.strip_prefix("/etc/hcloud/") {
+                Some(_) => format!("{name}=file"),
+                None => format!("{name}={value}"),
+            })
             .collect();
         assert_eq!(shown.join(" "), *expected_variables, "{set}");
         understood(container);
@@ -102,6 +118,13 @@ fn the_default_values_of_the_go_ones_chart_render_with_our_image() {
     let labels = &one(&built, "Deployment")["spec"]["selector"]["matchLabels"];
     assert_eq!(labels["app.kubernetes.io/name"], "ccm-from-scratch");
     assert_eq!(variables(container)["ROBOT_ENABLED"], "true");
+    // Its variables, and so no files.
+    assert!(
+        variables(container)
+            .keys()
+            .all(|name| !name.ends_with("_FILE"))
+    );
+    assert_eq!(pod["volumes"], Value::Null);
     for (variable, key) in [
         ("ROBOT_USER", "robot-user"),
         ("ROBOT_PASSWORD", "robot-password"),
@@ -170,6 +193,8 @@ const REFUSED: &[(&str, &str)] = &[
         "image.repository=docker.io/hetznercloud/hcloud-cloud-controller-manager",
         "image.repository: docker.io/hetznercloud/hcloud-cloud-controller-manager is",
     ),
+    ("networkPolicy.enabled=true", "set hostNetwork to false"),
+    ("controlPlaneOnly=maybe", "controlPlaneOnly"),
     ("robot.on=true", "robot"),
     (
         "monitoring.podMonitor.enabled=true",

@@ -1,14 +1,28 @@
 //! Overlays change what they are for, and nothing else.
 
-use crate::built::rendered::{base, flags, kustomized, one, pod, understood, variables};
+use crate::built::rendered::{
+    base, flags, kustomized, one, pod, read, understood, variables, with_component,
+};
 use ccm::settings::Profile;
 use serde_json::{Value, json};
 
 /// The base's Deployment with this container.
 fn but_for(change: impl FnOnce(&mut Value)) -> Vec<Value> {
-    let mut objects = base();
-    let deployment = objects.iter_mut().find(|one| one["kind"] == "Deployment");
-    change(&mut deployment.unwrap()["spec"]["template"]["spec"]["containers"][0]);
+    with_pod(base(), |pod| change(&mut pod["containers"][0]))
+}
+
+/// With this Pod of the Deployment or CronJob.
+fn with_pod(mut objects: Vec<Value>, change: impl FnOnce(&mut Value)) -> Vec<Value> {
+    let paths = [
+        "/spec/template/spec",
+        "/spec/jobTemplate/spec/template/spec",
+    ];
+    let mut pods = objects.iter_mut();
+    let pod = pods.find_map(|object| {
+        let path = paths.iter().find(|path| object.pointer(path).is_some())?;
+        object.pointer_mut(path)
+    });
+    change(pod.unwrap());
     objects
 }
 
@@ -128,4 +142,59 @@ fn cron_runs_the_deployments_pod_once_within_its_limit() {
         template["metadata"],
         deployment["spec"]["template"]["metadata"]
     );
+}
+
+#[test]
+fn components_change_one_thing_of_daemon_and_cron_job() {
+    for resource in ["base", "overlays/cron"] {
+        let objects = match resource {
+            "base" => Some(base()),
+            _ => kustomized("cron"),
+        };
+        let (Some(objects), Some(any_node), Some(pod_network)) = (
+            objects,
+            with_component(resource, "any-node"),
+            with_component(resource, "pod-network"),
+        ) else {
+            return;
+        };
+        let without = |field: &'static str| {
+            with_pod(objects.clone(), |pod| {
+                assert!(pod.as_object_mut().unwrap().remove(field).is_some());
+            })
+        };
+        assert_same(&any_node, &without("affinity"));
+        let mut expected = without("hostNetwork");
+        expected.extend(read("components/pod-network/network-policy.yaml"));
+        assert_same(&pod_network, &expected);
+    }
+}
+
+#[test]
+fn the_network_policy_is_about_the_deployments_pods_and_its_port() {
+    let policy = read("components/pod-network/network-policy.yaml").remove(0);
+    let base = base();
+    let deployment = one(&base, "Deployment");
+    let selector = &deployment["spec"]["selector"];
+    assert_eq!(&policy["spec"]["podSelector"], selector);
+    let port = &pod(deployment)["containers"][0]["ports"][0]["name"];
+    let ingress = json!([{"ports": [{"protocol": "TCP", "port": port}]}]);
+    assert_eq!(policy["spec"]["ingress"], ingress);
+}
+
+#[test]
+fn on_loopback_probes_ask_where_the_daemon_listens() {
+    let Some(built) = with_component("base", "loopback-metrics") else {
+        return;
+    };
+    let parsed = understood(&pod(one(&built, "Deployment"))["containers"][0]);
+    let address = parsed.settings.metrics_address.value.unwrap();
+    assert!(address.ip().is_loopback());
+    let expected = but_for(|container| {
+        container["args"] = json!(["run", format!("--metrics-address={address}")]);
+        for probe in ["livenessProbe", "readinessProbe"] {
+            container[probe]["httpGet"]["host"] = json!(address.ip().to_string());
+        }
+    });
+    assert_same(&built, &expected);
 }

@@ -41,13 +41,31 @@ pub fn pod(workload: &Value) -> &Value {
     &workload["spec"]["template"]["spec"]
 }
 
+/// `resource`, a folder of the manifests, with a component, in an overlay of one's own.
+pub fn with_component(resource: &str, component: &str) -> Option<Vec<Value>> {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let place = place.join(format!("{component}-{}", resource.replace('/', "-")));
+    std::fs::create_dir_all(&place).unwrap();
+    let up = "../".repeat(place.components().count() - 1);
+    let manifests = folder();
+    let manifests = format!("{up}{}", manifests.strip_prefix("/").unwrap().display());
+    let text = format!(
+        "resources: [\"{manifests}/{resource}\"]\ncomponents: [\"{manifests}/components/{component}\"]\n"
+    );
+    std::fs::write(place.join("kustomization.yaml"), text).unwrap();
+    built(&place)
+}
+
 /// An overlay as kubectl builds it; none where there is no kubectl.
 pub fn kustomized(overlay: &str) -> Option<Vec<Value>> {
-    let path = folder().join("overlays").join(overlay);
+    built(&folder().join("overlays").join(overlay))
+}
+
+fn built(path: &Path) -> Option<Vec<Value>> {
     let built = Command::new("kubectl").arg("kustomize").arg(path).output();
     let Ok(built) = built else {
         let why = "there is no kubectl on this machine";
-        sandbox::skipped::skip(&format!("overlay {overlay}"), "kubectl", why);
+        sandbox::skipped::skip(&path.display().to_string(), "kubectl", why);
         return None;
     };
     let complaint = String::from_utf8_lossy(&built.stderr);

@@ -1,5 +1,6 @@
 //! The command line of the program.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use lexopt::{Arg, Parser, ValueExt};
@@ -15,6 +16,7 @@ pub struct Flags {
     pub network: Option<String>,
     pub scale: Option<f64>,
     pub only: Option<Half>,
+    pub address: Option<IpAddr>,
     pub port_hetzner: u16,
     pub port_kubernetes: u16,
     pub port_robot: u16,
@@ -46,6 +48,7 @@ pub fn parse(mut parser: Parser) -> Result<Parsed, lexopt::Error> {
             }
             Arg::Long("scale") => flags.scale = Some(parser.value()?.parse()?),
             Arg::Long("only") => flags.only = Some(parser.value()?.parse_with(half)?),
+            Arg::Long("address") => flags.address = Some(parser.value()?.parse()?),
             Arg::Long("port-hetzner") => flags.port_hetzner = parser.value()?.parse()?,
             Arg::Long("port-kubernetes") => flags.port_kubernetes = parser.value()?.parse()?,
             Arg::Long("port-robot") => flags.port_robot = parser.value()?.parse()?,
@@ -96,6 +99,9 @@ impl Flags {
         if let Some(half) = self.only {
             builder = builder.only(half);
         }
+        if let Some(address) = self.address {
+            builder = builder.address(address);
+        }
         builder
     }
 }
@@ -118,6 +124,8 @@ Prints what a shell exports to work on it, then runs until Ctrl-C or SIGTERM:
   sandbox --nodes 3 --env-file sandbox.env &
   . ./sandbox.env && kubectl get nodes
 
+SIGHUP writes another token of the project into the env file. The one before stays, older ones are refused.
+
 Flags:
   --nodes N             servers worker-1 … with a Node each (1)
   --robot N             dedicated servers metal-1 … with a Node each, and the Robot web service (0)
@@ -125,6 +133,7 @@ Flags:
   --network[=RANGE]     a Network with the servers in it (none; RANGE is 10.0.0.0/8)
   --scale FACTOR        multiplies every duration: 0.1 is ten times faster (1)
   --only HALF           hcloud (with Robot) or kubernetes; the other half is not served
+  --address IP          where it listens, an address of the loopback interface (127.0.0.1)
   --port-hetzner PORT   0 is any free one (0)
   --port-kubernetes PORT
   --port-robot PORT

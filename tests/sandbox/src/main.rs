@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use flags::{Flags, Parsed};
 use sandbox::{Half, Sandbox};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 fn main() -> ExitCode {
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 
 fn run(flags: &Flags) -> io::Result<()> {
     // Before the first file is written: a signal from now on still lets it be removed.
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let env_file = flags.env_file.as_deref();
     if let Some(path) = env_file {
         // Whoever waits for the file must not take an old one.
@@ -48,7 +48,7 @@ fn run(flags: &Flags) -> io::Result<()> {
     if let Some(scenario) = &flags.scenario {
         scenario.apply(&sandbox)?;
     }
-    let exports = exports(&sandbox);
+    let exports = exports(&sandbox.env());
     let mut stdout = io::stdout().lock();
     stdout.write_all(exports.as_bytes())?;
     stdout.flush()?;
@@ -56,15 +56,32 @@ fn run(flags: &Flags) -> io::Result<()> {
     if let Some(path) = env_file {
         write_whole(path, &exports)?;
     }
-    signals.forever().next();
+    let mut before = sandbox.projects().token.clone();
+    let mut last = before.clone();
+    while signals.forever().next() == Some(SIGHUP) {
+        let token = sandbox.add_token();
+        let mut variables = sandbox.env();
+        for (_, value) in variables
+            .iter_mut()
+            .filter(|(name, _)| name == "HCLOUD_TOKEN")
+        {
+            value.clone_from(&token);
+        }
+        if let Some(path) = env_file {
+            write_whole(path, &self::exports(&variables))?;
+        }
+        if before != last {
+            sandbox.cloud().remove_token(&before);
+        }
+        (before, last) = (last, token);
+    }
     env_file.map_or(Ok(()), remove)
 }
 
 /// Lines for a shell.
-fn exports(sandbox: &Sandbox) -> String {
+fn exports(variables: &[(String, String)]) -> String {
     let quote = |value: &str| format!("'{}'", value.replace('\'', r"'\''"));
-    sandbox
-        .env()
+    variables
         .iter()
         .map(|(name, value)| format!("export {name}={}\n", quote(value)))
         .collect()

@@ -121,6 +121,14 @@ impl Sandbox {
         &self.projects
     }
 
+    /// Another token of the project with the servers, as people make one before they delete the old one.
+    pub fn add_token(&self) -> String {
+        let token = new_token();
+        self.cloud.add_token(self.projects.own, &token, false);
+        self.calls.name_caller(token.as_str(), "project");
+        token
+    }
+
     /// The project with the servers.
     pub fn project(&self) -> u64 {
         self.projects.own

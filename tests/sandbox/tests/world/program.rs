@@ -263,3 +263,41 @@ fn wrong_usage_and_failures_are_told_apart() {
         "fits a screen"
     );
 }
+
+#[test]
+fn a_hangup_makes_another_token_and_ends_the_last_but_one() {
+    let env_file = scratch("env-token");
+    let running = Running::start(&["--only", "hcloud"], &env_file);
+    let url = running.exported("HCLOUD_ENDPOINT").unwrap();
+    let url = url.trim_end_matches("/v1").to_owned();
+    let is_accepted = |token: &str| {
+        let answer = get(&url, "/v1/servers", &format!("Bearer {token}")).unwrap();
+        answer.starts_with("HTTP/1.1 200")
+    };
+    let mut tokens = vec![running.exported("HCLOUD_TOKEN").unwrap()];
+    for _ in 0..2 {
+        let id = running.child.as_ref().unwrap().id().to_string();
+        let sent = Command::new("kill").args(["-s", "HUP", &id]).status();
+        assert!(sent.unwrap().success());
+        let limit = Instant::now() + Duration::from_secs(20);
+        let another = loop {
+            let exports = std::fs::read_to_string(&env_file).unwrap();
+            let token = exported(&exports, "HCLOUD_TOKEN").unwrap();
+            if !tokens.contains(&token) {
+                break token;
+            }
+            assert!(Instant::now() < limit, "no other token");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        // The file is written before an older one ends.
+        let is_ended = |token: &String| !is_accepted(token);
+        while tokens.len() > 1 && !is_ended(&tokens[0]) {
+            assert!(Instant::now() < limit, "the first token is still accepted");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        tokens.push(another);
+    }
+    let accepted: Vec<bool> = tokens.iter().map(|token| is_accepted(token)).collect();
+    assert_eq!(accepted, [false, true, true]);
+    assert!(running.end("TERM").status.success());
+}

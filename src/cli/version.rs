@@ -1,0 +1,72 @@
+//! `ccm version`: which program this is, and what it was built from. No call is made.
+
+use super::commands;
+use super::output::{self, Document, Exit, Printer, usage};
+use crate::settings::Output;
+use lexopt::Arg;
+use serde::Serialize;
+use std::ffi::OsString;
+
+/// `make build` sets both; a plain `cargo build` has neither, and a source archive has no commit.
+#[derive(Serialize)]
+struct Build {
+    version: &'static str,
+    /// 40 hexadecimal digits, with `-dirty` if a file was changed after it.
+    commit: Option<&'static str>,
+    /// What `rustc --version` prints.
+    toolchain: Option<&'static str>,
+}
+
+const BUILD: Build = Build {
+    version: env!("CARGO_PKG_VERSION"),
+    commit: unless_empty(option_env!("CCM_COMMIT")),
+    toolchain: unless_empty(option_env!("CCM_TOOLCHAIN")),
+};
+
+const fn unless_empty(text: Option<&'static str>) -> Option<&'static str> {
+    match text {
+        Some(text) if text.is_empty() => None,
+        text => text,
+    }
+}
+
+/// The program and its version, in one line.
+pub(super) fn line() -> String {
+    format!("ccm {}\n", BUILD.version)
+}
+
+pub(super) fn version(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let mut parser = lexopt::Parser::from_args(words);
+    let mut output = Output::Table;
+    let wrong = |why: &dyn std::fmt::Display| usage(&format!("{why}; see ccm version --help"));
+    while let Some(arg) = parser.next().map_err(|error| wrong(&error))? {
+        match arg {
+            Arg::Short('h') | Arg::Long("help") => {
+                return Ok(Printer::stdout(&commands::help("version")));
+            }
+            Arg::Short('o') | Arg::Long("output") => {
+                let format = parser.value().map_err(|error| wrong(&error))?;
+                output = match format.to_str() {
+                    Some("table" | "wide") => Output::Table,
+                    Some("json") => Output::Json,
+                    Some("yaml" | "yml") => Output::Yaml,
+                    _ => return Err(wrong(&format!("-o: {format:?}: use table, json or yaml"))),
+                };
+            }
+            _ => return Err(usage("version takes no words, and no flag but -o")),
+        }
+    }
+    let document = || Document::new("Version", vec![BUILD], None);
+    Ok(output::print(output, document, |_| text()))
+}
+
+fn text() -> String {
+    format!(
+        "{}commit: {}\ntoolchain: {}\n",
+        line(),
+        BUILD
+            .commit
+            .unwrap_or("unknown, not built with make in a git checkout"),
+        BUILD.toolchain.unwrap_or("unknown, not built with make"),
+    )
+}
