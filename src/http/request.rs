@@ -73,9 +73,6 @@ pub struct Timing {
     pub retry_wait: Duration,
 }
 
-/// Of a body that was read whole: what it says is known.
-pub type IsKnown<'a> = dyn Fn(&[u8]) -> bool + 'a;
-
 named! {
     Method {
         Get = "GET",

@@ -54,7 +54,7 @@ use observe::{Observed, full_name};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use sync::{Seen, State, Sync, Task};
+use sync::{State, Sync, Task};
 
 /// How often load balancers are listed for orphans alone, where there are neither Services of ours nor orphans:
 /// what could become one is seen before.

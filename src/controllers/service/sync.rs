@@ -12,14 +12,14 @@ use super::plan::{self, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
-use crate::kube::{self, LOAD_BALANCER_FINALIZER, Node, Service, retry_on_conflict};
+use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
 use crate::provider::{
     ChangeKind, Claim, ErrorKind, Reason, TlsSecrets, Urgency, without_correlations,
 };
 use crate::text;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Created, attached, and then right: a Service that needs more plans than this is left to the next tick. It has failed
@@ -52,13 +52,6 @@ pub(super) struct State {
     pub(super) unused_certificates: Unused,
     /// When a load balancer was written to last: a list that was requested before it is too old.
     pub(super) last_write: Option<Instant>,
-}
-
-/// Lists as they were read: the same lists are at the same places.
-#[derive(Clone, Default)]
-pub(super) struct Seen {
-    pub(super) services: Weak<Vec<Arc<Service>>>,
-    pub(super) nodes: Weak<Vec<Arc<Node>>>,
 }
 
 /// One tick's work.
