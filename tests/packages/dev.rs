@@ -958,7 +958,7 @@ fn first_boot(kind: &str, role: &str, routes: bool) -> PathBuf {
     fake(
         "kubeadm",
         &format!(
-            "case $1 in version) echo v1.36.2 ;; join) test -e '{0}/tried' || {{ touch '{0}/tried'; exit 1; }} ;; esac",
+            "case $1 in version) echo v1.36.2 ;; join) test -e '{0}/tried' || {{ : >'{0}/tried'; exit 1; }} ;; esac",
             root.display()
         ),
     );
