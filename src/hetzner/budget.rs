@@ -8,8 +8,15 @@ use jiff::Timestamp;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Below this share of the limit, reads that can wait stop.
-const RESERVE_SHARE: u64 = 10;
+/// Below so many percent of the limit reads stop for which this waits, and what is meant by it, for people.
+fn reserve(urgency: Urgency) -> (u64, &'static str) {
+    match urgency {
+        Urgency::CanWait => (10, "this refresh can wait"),
+        Urgency::Changed => (5, "Services and routes wait, nodes do not"),
+        Urgency::Gone => (2, "only new nodes do not wait"),
+        Urgency::Needed | Urgency::Asked => (0, ""),
+    }
+}
 
 /// The budget is refilled by one call a second.
 const REFILL: Duration = Duration::from_secs(1);
@@ -68,16 +75,16 @@ impl Budget {
         let refilled = (now.duration_since(at).as_secs_f64()
             / REFILL.mul_f64(self.scale).as_secs_f64()) as u64;
         let remaining = remaining.saturating_add(refilled).min(limit);
-        let reserve = limit / RESERVE_SHARE;
-        if urgency == Urgency::CanWait && remaining < reserve {
+        let (percent, why) = reserve(urgency);
+        let reserve = limit * percent / 100;
+        if remaining < reserve {
             let retry_in =
                 REFILL.mul_f64(self.scale) * u32::try_from(reserve - remaining).unwrap_or(u32::MAX);
             return Err(limited(
                 retry_in,
                 true,
                 format!(
-                    "{what}: put off: {remaining} of {limit} calls an hour remain in the project, and this \
-                     refresh can wait; calls for waiting objects are still made"
+                    "{what}: put off: {remaining} of {limit} calls an hour remain in the project: {why}"
                 ),
             ));
         }
@@ -127,6 +134,28 @@ mod tests {
             status,
             rate_limit: Some((3600, remaining, 0)),
             ..Head::default()
+        }
+    }
+
+    #[test]
+    fn the_less_remains_the_more_waits_and_new_nodes_never_do() {
+        use Urgency::*;
+        let now = Instant::now();
+        for (remaining, waiting) in [
+            (360, &[][..]),
+            (359, &[CanWait]),
+            (180, &[CanWait]),
+            (179, &[CanWait, Changed]),
+            (72, &[CanWait, Changed]),
+            (71, &[CanWait, Changed, Gone]),
+            (0, &[CanWait, Changed, Gone]),
+        ] {
+            let budget = Budget::new(1.0);
+            budget.note(&head(200, remaining), now);
+            let waits = |urgency: &Urgency| budget.admit("x", *urgency, now).is_err();
+            let all = [CanWait, Changed, Gone, Needed, Asked];
+            let seen: Vec<Urgency> = all.into_iter().filter(waits).collect();
+            assert_eq!(seen, waiting, "{remaining}");
         }
     }
 

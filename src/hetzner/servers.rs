@@ -93,7 +93,7 @@ pub(super) fn list(
 
 /// One server as it is now.
 pub(super) fn get(api: &Api, labels: &LabelPrefixes, number: u64) -> Result<Instance, Error> {
-    let server: Server = api.one(number, Urgency::Needed)?;
+    let server: Server = api.one(number, Urgency::Gone)?;
     Ok(server.instance(labels))
 }
 

@@ -3,12 +3,16 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Whether an object or a person waits for the answer.
+/// What waits for the answer. While the API's budget is short, the first of these are put off first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// A refresh: may be put off while the API's budget is short.
+    /// A refresh: nothing does.
     CanWait,
-    /// A node or a Service waits for it.
+    /// A Service or a route that changed, before anything is written for it.
+    Changed,
+    /// A node whose server may be gone.
+    Gone,
+    /// A new node, or a write that was begun: never put off.
     Needed,
     /// A person waits for it, and wants to see whatever explains what there is.
     Asked,

@@ -76,7 +76,7 @@ impl Observation<'_> {
         let apis = self.apis;
         let mut found = Found::default();
         if let Some(list_max_age) = list_max_age.filter(|_| !numbers.is_empty()) {
-            let list = apis.instances(list_max_age, Urgency::Needed)?;
+            let list = apis.instances(list_max_age, Urgency::Gone)?;
             let is_asked = |id: InstanceId| id.cloud().is_some_and(|id| numbers.contains(&id));
             let listed = list.value.iter().filter(|it| is_asked(it.id));
             let listed = listed.map(|it| (it.id, Fact::Exists { is_off: it.is_off }));
@@ -92,7 +92,7 @@ impl Observation<'_> {
         let (mut facts, missing) = (found.facts, found.missing);
         if !missing.is_empty() {
             // The second witness: a list that is complete, and younger than this tick.
-            let list = apis.instances(self.begun.elapsed(), Urgency::Needed)?;
+            let list = apis.instances(self.begun.elapsed(), Urgency::Gone)?;
             facts.extend(self.second_witness(missing, &list.value, 1));
         }
         Ok(facts)

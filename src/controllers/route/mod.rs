@@ -133,7 +133,7 @@ impl RouteController {
             // The node controller refreshes the list as often: one read is enough for both.
             instances: apis.refresh_period(period) * 3 / 2,
             urgency: match due.is_changed {
-                true => Urgency::Needed,
+                true => Urgency::Changed,
                 false => Urgency::CanWait,
             },
         };

@@ -510,7 +510,7 @@ impl State {
         // What only is compared again can wait; a Service that changed can't.
         let urgency = match explicit {
             true => Urgency::Asked,
-            false if due.iter().any(is_changed) => Urgency::Needed,
+            false if due.iter().any(is_changed) => Urgency::Changed,
             false => Urgency::CanWait,
         };
         let (name, age) = (&self.settings.cluster_name, age.min(since_write));

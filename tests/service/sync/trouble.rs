@@ -4,6 +4,7 @@ use crate::common::{self, wait_until};
 use crate::sync::world::{NO_RESYNC, OFTEN, World, targets};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
 use serde_json::json;
 use std::time::Duration;
 
@@ -274,4 +275,26 @@ fn a_service_that_is_overtaken_again_and_again_has_failed() {
     world.ticks(20);
     let tries = world.cloud_writes(mark).len();
     assert!(tries <= 20, "{tries} in 20 ticks\n{}", daemon.log());
+}
+
+/// What little is left of an hour's calls is for nodes.
+#[test]
+fn with_few_calls_left_a_changed_service_waits_and_a_new_node_does_not() {
+    let world = World::new(1);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    wait_until("a node", || common::all_initialised(&world.sandbox));
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    cloud.set_rate_limit(project, 3600, 20);
+    world.sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
+    let is_initialised = |name| common::is_initialised(&common::node(&world.sandbox, name));
+    wait_until("the late node", || is_initialised("late"));
+    let mark = world.mark();
+    world.create("web", &[], &[80]);
+    daemon.logs("calls an hour remain in the project: Services and routes wait");
+    assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
+    cloud.set_rate_limit(project, 3600, 3600);
+    world.up("web");
 }
