@@ -25,7 +25,7 @@ test: ## format, clippy, all tests; ends with what was skipped and why
 test-real: ## the tests on a real Kubernetes API server, which Go builds once in some ten minutes; KUBERNETES=v1.35 for another
 	@tests/real.sh
 
-test-node: ## our image as a Pod on a real node: kubelet, containerd, scheduler; each way of installing it (2 min, at first 30)
+test-node: ## our image as a Pod on a real node: kubelet, containerd, scheduler; each way of installing it (root, cgroup v1; 2 min, at first 30)
 	@tests/pod.sh
 
 # Size: relative relocations in one bit each, equal functions once, and no tables for unwinding.

@@ -154,7 +154,8 @@ image() (
 )
 image
 eventually 30 "containerd" ctr version
-for archive in "$place/pause/image.tar" target/image/ccm-from-scratch-*-"$(go env GOARCH)".tar; do
+version=$(sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
+for archive in "$place/pause/image.tar" target/image/ccm-from-scratch-"$version"-"$(go env GOARCH)".tar; do
     ctr -n k8s.io images import "$archive" >"$log/import" 2>&1 || { cat "$log/import"; failed "the image $archive"; }
 done
 ours=$(ctr -n k8s.io images list --quiet | grep /ccm-from-scratch:)

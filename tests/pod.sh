@@ -15,7 +15,7 @@ skip() {
     exit 0
 }
 [ "$(id -u)" = 0 ] || skip "it needs root"
-for program in containerd containerd-shim-runc-v2 ctr runc unshare setpriv ip openssl go buildah; do
+for program in containerd containerd-shim-runc-v2 ctr runc unshare setpriv ip openssl curl pgrep go buildah; do
     command -v $program >/dev/null || skip "there is no $program here"
 done
 [ -x /usr/lib/cni/bridge ] || skip "there is no /usr/lib/cni/bridge here: apt-get install containernetworking-plugins"

@@ -14,22 +14,29 @@ stop() {
     exit 1
 }
 
-for program in hcloud kubectl ssh ssh-keygen; do
-    command -v "$program" >/dev/null || stop "there is no $program here; see manifests/dev/README.md"
-done
+needs() {
+    for program; do
+        command -v "$program" >/dev/null || stop "there is no $program here; see manifests/dev/README.md"
+    done
+}
+needs hcloud
+# A context of hcloud's own would win over the token, and be another project.
+unset HCLOUD_CONTEXT HCLOUD_QUIET HCLOUD_DEBUG HCLOUD_DEBUG_FILE
+export HCLOUD_CONFIG=/dev/null
 [ -n "${HCLOUD_TOKEN:-}" ] || stop "set HCLOUD_TOKEN: a token of the Hetzner project, Read & Write"
 case $HCLOUD_TOKEN in *[!A-Za-z0-9]*) stop "HCLOUD_TOKEN is no token of Hetzner Cloud: letters and digits only" ;; esac
 case $NAME in
-    -* | *- | *[!a-z0-9-]*) stop "NAME=$NAME: small letters, digits, and dashes between them" ;;
+    # With a digit first it could be taken for an ID.
+    [!a-z]* | *- | *[!a-z0-9-]*) stop "NAME=$NAME: small letters, then also digits, and dashes between them" ;;
 esac
 [ ${#NAME} -le 40 ] || stop "NAME=$NAME: 40 letters at most"
 
 # What exists with our label: `ours server` prints ID and name, one a line.
 ours() {
     selector=$label
-    # What ccm took over, borrowed or released is not the cluster's.
-    [ "$1" != load-balancer ] ||
-        selector="$label,!ccm-from-scratch/adopted,!ccm-from-scratch/external,!ccm-from-scratch/released"
+    # What ccm did not create, borrowed, released or is to keep is not the cluster's.
+    created=ccm-from-scratch/created,!ccm-from-scratch/external,!ccm-from-scratch/released,!ccm-from-scratch/keep
+    [ "$1" != load-balancer ] || selector="$label,$created"
     hcloud "$1" list --selector "$selector" --output noheader --output columns=id,name
 }
 
@@ -64,6 +71,8 @@ await() {
         attempts=$((attempts - 1))
         if [ "$attempts" -eq 0 ]; then
             cat "$folder/error" >&2
+            [ -z "${public:-}" ] || echo "dev: what the first boot said: ssh -i $folder/id_ed25519 root@$public" \
+                "tail /var/log/cloud-init-output.log" >&2
             stop "waited ten minutes in vain for $what; run it again, or take the cluster down: make dev-down"
         fi
         sleep 5
@@ -83,7 +92,8 @@ ask() {
 # Builds the image for servers of a kind, x86_64 or aarch64; ARCHIVE names one that is built already.
 build() {
     if [ -n "${ARCHIVE:-}" ]; then return; fi
-    (umask 022 && IMAGE='' make -C "$source" image ARCH="$1")
+    # Programs of others build it: they need no token.
+    (umask 022 && unset HCLOUD_TOKEN && IMAGE='' make -C "$source" image ARCH="$1")
     case $1 in x86_64) arch=amd64 ;; *) arch=arm64 ;; esac
     version=$(sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' "$source/Cargo.toml")
     ARCHIVE=$source/target/image/ccm-from-scratch-$version-$arch.tar

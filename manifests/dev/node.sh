@@ -100,7 +100,7 @@ kubernetesVersion: $(kubeadm version --output short)
 networking: {podSubnet: $pods}
 apiServer: {certSANs: ["$public", "$private"]}
 END
-    kubeadm init --config /root/kubeadm.yaml
+    kubeadm init --skip-token-print --config /root/kubeadm.yaml
     backend=vxlan
     [ "$ROUTES" = false ] || backend=alloc
     fetch "https://github.com/flannel-io/flannel/releases/download/$FLANNEL/kube-flannel.yml" /root/kube-flannel.yml

@@ -2,6 +2,7 @@
 # What `make dev-push` does: builds the image of this checkout, imports it on each server, restarts ccm with it.
 set -eu
 . "$(dirname "$0")/common.sh"
+needs kubectl ssh ssh-keygen
 [ -e "$folder/kustomization.yaml" ] || stop "there is no cluster $NAME with our ccm in $folder: make dev-up"
 servers=$(ours server)
 [ -n "$servers" ] || stop "cluster $NAME has no servers: make dev-up"

@@ -3,6 +3,7 @@
 # Each step looks first for what exists: a run that was cut short is finished by the next one.
 set -eu
 . "$(dirname "$0")/common.sh"
+needs kubectl ssh ssh-keygen
 NODES=${NODES:-3}
 KIND=${KIND:-k3s}
 KUBERNETES=${KUBERNETES:-v1.36}
@@ -149,10 +150,11 @@ stringData: {token: "$HCLOUD_TOKEN", network: "$network"}
 END
 }
 # From the server's side, so that no annotation repeats the token.
-apply_secret() { secret | cluster apply --server-side --filename - >/dev/null; }
+apply_secret() { secret | cluster apply --server-side --force-conflicts --filename - >/dev/null; }
 await "the Kubernetes API" apply_secret
 
 if [ "$HCCM" = true ]; then
+    [ ! -f "$folder/kustomization.yaml" ] || stop "HCCM=true: this cluster has ccm already; make dev-down first"
     deployment=hcloud-cloud-controller-manager
     releases=https://github.com/hetznercloud/hcloud-cloud-controller-manager/releases/download
     cluster apply --filename "$releases/$HCCM_VERSION/ccm-networks.yaml"

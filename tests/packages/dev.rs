@@ -446,7 +446,13 @@ fn no_secret_is_printed_or_is_an_argument_or_can_be_read_by_others() {
         dev.record(program, "");
     }
     let mut printed = String::new();
-    for (script, more) in [("up", ""), ("up", "true"), ("push", ""), ("down", "")] {
+    for (script, more) in [
+        ("up", "true"),
+        ("down", ""),
+        ("up", ""),
+        ("push", ""),
+        ("down", ""),
+    ] {
         let hccm = if more.is_empty() { "false" } else { more };
         let read =
             |file: &str| std::fs::read_to_string(dev.folder().join(file)).unwrap_or_default();
@@ -476,13 +482,9 @@ fn no_secret_is_printed_or_is_an_argument_or_can_be_read_by_others() {
             assert_eq!(mode(&file.path()), 0o600, "{file:?}");
             names.insert(file.file_name().into_string().unwrap());
         }
-        let expected = [
-            "id_ed25519",
-            "id_ed25519.pub",
-            "kubeconfig",
-            "kustomization.yaml",
-            "token",
-        ];
+        let is_of_ours = names.remove("kustomization.yaml");
+        assert_eq!(is_of_ours, hccm == "false");
+        let expected = ["id_ed25519", "id_ed25519.pub", "kubeconfig", "token"];
         assert_eq!(names, expected.map(str::to_owned).into());
     }
 }
@@ -514,6 +516,19 @@ fn put_others(dev: &Dev) {
         ("servers", server(&format!("{}-9", dev.name), other.clone())),
         ("load_balancers", balancer("other", other.clone())),
         ("load_balancers", balancer("adopted", adopted)),
+        // Terraform takes labels away that it does not know.
+        (
+            "load_balancers",
+            balancer("bare", json!({"ccm-dev-cluster": dev.name})),
+        ),
+        (
+            "load_balancers",
+            balancer(
+                "kept",
+                json!({"ccm-dev-cluster": dev.name, "ccm-from-scratch/created": "true",
+                    "ccm-from-scratch/keep": "default.web"}),
+            ),
+        ),
     ] {
         let (status, answer) = dev.call("POST", path, &body);
         assert_eq!(status, 201, "{path}: {answer}");
@@ -539,15 +554,27 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     put_others(&dev);
     let others = dev.names(false);
     assert_eq!(others.len(), 7);
-    dev.succeeds("up", &[("NODES", "2")]);
+    // The CLI's own settings name another project.
+    let settings = dev.sandbox.folder().join(".config/hcloud");
+    std::fs::create_dir_all(&settings).unwrap();
+    let token = &dev.sandbox.projects().foreign_token;
+    let context = format!("[[contexts]]\nname = \"other\"\ntoken = \"{token}\"\n");
+    std::fs::write(settings.join("cli.toml"), context).unwrap();
+    dev.succeeds("up", &[("NODES", "2"), ("HCLOUD_CONTEXT", "other")]);
+    let both = dev.run("up", &[("NODES", "2"), ("HCCM", "true")]);
+    assert!(
+        both.code == 1 && both.stderr.contains("has ccm already"),
+        "{both:?}"
+    );
     create_balancer(
         &dev,
         "of-a-service",
-        json!({"ccm-dev-cluster": dev.name}),
+        json!({"ccm-dev-cluster": dev.name, "ccm-from-scratch/created": "true"}),
         true,
     );
     let ours = dev.names(true);
-    assert_eq!(ours.len(), 7, "{ours:?}");
+    assert_eq!(ours.len(), 9, "{ours:?}");
+    let stay = ["adopted", "bare", "kept"];
 
     let mark = dev.sandbox.calls().mark();
     let asked = dev.run("down", &[("YES", "")]);
@@ -571,7 +598,7 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
             .stdout
             .lines()
             .any(|line| line.ends_with(&format!(" {name}")));
-        assert_eq!(is_listed, name != "adopted", "{name}: {asked:?}");
+        assert_eq!(is_listed, !stay.contains(&name), "{name}: {asked:?}");
     }
 
     dev.succeeds("down", &[]);
@@ -594,7 +621,7 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     assert_eq!(dev.names(false), others);
     assert_eq!(
         dev.names(true),
-        BTreeSet::from(["load_balancers adopted".to_owned()])
+        stay.map(|name| format!("load_balancers {name}")).into()
     );
     assert!(!dev.folder().exists());
     // The login of a cluster in another project is not deleted because this one has none.
@@ -703,7 +730,7 @@ fn a_deletion_that_is_cut_at_any_call_takes_nothing_from_others() {
     let cut_at = |nth: u64| {
         let dev = dev("cut deletions")?;
         put_others(&dev);
-        let labels = json!({"ccm-dev-cluster": dev.name});
+        let labels = json!({"ccm-dev-cluster": dev.name, "ccm-from-scratch/created": "true"});
         let named = |rest: Value| {
             let mut body = json!({"name": dev.name, "labels": labels});
             body.as_object_mut()
@@ -746,6 +773,8 @@ fn a_deletion_that_is_cut_at_any_call_takes_nothing_from_others() {
         if nth == 0 || runs == 2 {
             let left = [
                 "load_balancers adopted".to_owned(),
+                "load_balancers bare".to_owned(),
+                "load_balancers kept".to_owned(),
                 format!("networks {}", dev.name),
             ];
             assert_eq!(dev.names(true), left.into(), "call {nth}");
@@ -772,6 +801,7 @@ fn wrong_values_and_names_of_others_are_refused_before_anything_is_created() {
         (("ROUTES", "yes"), "ROUTES=yes: one of true false"),
         (("PROFILE", "hetzner"), "PROFILE=hetzner"),
         (("NAME", "a b"), "NAME=a b"),
+        (("NAME", "12345"), "NAME=12345"),
         (("NAME", "../x"), "NAME=../x"),
         (("LOCATION", "ash"), "TYPE=cx23 is not sold in LOCATION=ash"),
         (("TYPE", "cx1"), "not found"),
@@ -958,7 +988,7 @@ fn first_boot(kind: &str, role: &str, routes: bool) -> PathBuf {
     fake(
         "kubeadm",
         &format!(
-            "case $1 in version) echo v1.36.2 ;; join) test -e '{0}/tried' || {{ : >'{0}/tried'; exit 1; }} ;; esac",
+            "case $* in version*) echo v1.36.2 ;; init*--skip-token-print*) ;; init*) echo 0123456789abcdef ;; join*) test -e '{0}/tried' || {{ : >'{0}/tried'; exit 1; }} ;; esac",
             root.display()
         ),
     );

@@ -32,6 +32,8 @@ const CASES: &[(&str, &str, &str)] = &[
     ("securityContext.readOnlyRootFilesystem=false", "/spec/template/spec/containers/0/securityContext/readOnlyRootFilesystem", "false"),
     ("securityContext=null", "/spec/template/spec/containers/0/securityContext", "null"),
     ("extraVolumes[0].name=v", "/spec/template/spec/volumes/1", r#"{"name":"v"}"#),
+    // The Pod needs no Secret hcloud then.
+    ("env.HCLOUD_TOKEN_FILE.value=/etc/mine/token", "/spec/template/spec/volumes/0/secret/optional", "true"),
     ("extraVolumeMounts[0].name=v,extraVolumeMounts[0].mountPath=/v", "/spec/template/spec/containers/0/volumeMounts/1", r#"{"mountPath":"/v","name":"v"}"#),
     // Without a group of files, this user is one of all the others.
     ("podSecurityContext=null", "/spec/template/spec/volumes/0/secret/defaultMode", "292"),
@@ -194,6 +196,10 @@ const REFUSED: &[(&str, &str)] = &[
         "image.repository: docker.io/hetznercloud/hcloud-cloud-controller-manager is",
     ),
     ("networkPolicy.enabled=true", "set hostNetwork to false"),
+    (
+        "hostNetwork=false args.metrics-address=127.0.0.1:8300",
+        "probes do not reach 127.0.0.1 in the network of Pods; write :8300",
+    ),
     ("controlPlaneOnly=maybe", "controlPlaneOnly"),
     ("robot.on=true", "robot"),
     (
