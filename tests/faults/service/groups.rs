@@ -510,10 +510,17 @@ impl Watch {
                 user.map(|one| format!("port {port} is served for {}", name_of(one)))
             }
             (_, Some("add_service")) => {
-                // It may be Terraform that came between the two.
-                let is_lost = is_theirs && self.seen.lock().unwrap().terraform;
-                let is_first = owner(&balancer, port).is_null() && !is_lost;
-                is_first.then(|| format!("port {port} comes before its label"))
+                if !owner(&balancer, port).is_null() {
+                    return None;
+                }
+                let mut seen = self.seen.lock().unwrap();
+                if is_theirs && seen.terraform {
+                    // It came between the two, and this port has no label either.
+                    seen.forgotten
+                        .insert((port, number(&body["destination_port"])));
+                    return None;
+                }
+                Some(format!("port {port} comes before its label"))
             }
             (_, Some("update_service")) => {
                 let to = &body["destination_port"];
