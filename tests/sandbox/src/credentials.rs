@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jiff::{Timestamp, ToSpan, tz::TimeZone};
+use jiff::{ToSpan, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SignatureAlgorithm,
@@ -17,6 +17,8 @@ use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
 };
 
+use crate::time;
+
 /// Kinds of keys for [`Authority::client_with`].
 pub use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
@@ -27,8 +29,8 @@ pub struct Authority {
     certificate_der: CertificateDer<'static>,
 }
 
-/// A certificate and its key.
-#[derive(Clone)]
+/// A certificate and its key; empty where there is none.
+#[derive(Clone, Default)]
 pub struct Identity {
     pub certificate_pem: String,
     pub certificate_der: Vec<u8>,
@@ -269,7 +271,7 @@ fn parameters(name: &str, validity: Validity) -> Result<CertificateParams, Error
 }
 
 fn set_validity(params: &mut CertificateParams, validity: Validity) -> Result<(), Error> {
-    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    let today = time::timestamp().to_zoned(TimeZone::UTC).date();
     let (from, until) = match validity {
         Validity::Now => (today - 1.day(), today + 10.years()),
         Validity::Soon => (today - 80.days(), today + 7.days()),

@@ -7,6 +7,7 @@
 //! | `hetzner`, `kubernetes` | the two halves: state, rules, answers | `exchange`; `hetzner` also `robot` |
 //! | `robot` | dedicated servers: their web service | `exchange` |
 //! | `server` | bytes on sockets, TLS, limits | `exchange`, `calls`, `faults`, `credentials` |
+//! | `time` | the time of the APIs: real, or simulated | nothing |
 //! | `calls` | what was asked and answered, in order | `exchange` |
 //! | `faults` | what goes wrong, where, by which seed | `exchange` |
 //! | `credentials`, `kubeconfig` | certificates; the text that says how to log in | nothing |
@@ -29,6 +30,7 @@ pub mod robot;
 pub mod scenario;
 pub mod server;
 pub mod skipped;
+pub mod time;
 pub mod world;
 
 use std::fmt;

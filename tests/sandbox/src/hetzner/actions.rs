@@ -15,6 +15,7 @@ use super::input::Query;
 use super::listing::{self, Page, SortKey};
 use super::world::World;
 use super::{Call, Reply};
+use crate::time;
 
 /// `GET /actions` takes at most this many `id` parameters.
 const MAX_IDS: usize = 25;
@@ -121,7 +122,7 @@ impl World {
             project: start.project,
             command: start.command,
             resources: start.resources.to_vec(),
-            started: Timestamp::now(),
+            started: time::timestamp(),
             begun,
             duration,
             end: None,
@@ -248,14 +249,14 @@ impl Actions {
             .get_mut(action.command)
             .and_then(VecDeque::pop_front);
         let error = doom.or(planned);
-        let ago = SignedDuration::try_from(at.elapsed()).unwrap_or(SignedDuration::ZERO);
+        let ago = SignedDuration::try_from(time::since(at)).unwrap_or(SignedDuration::ZERO);
         let outcome = if error.is_some() {
             Outcome::Failure
         } else {
             Outcome::Success
         };
         action.end = Some(End {
-            finished: Timestamp::now().checked_sub(ago).unwrap_or(action.started),
+            finished: time::timestamp().checked_sub(ago).unwrap_or(action.started),
             error,
         });
         for resource in &action.resources {

@@ -15,6 +15,7 @@ use super::listing::Page;
 use super::owned;
 use super::world::World;
 use super::{Call, Reply};
+use crate::time;
 
 #[derive(Clone, Debug)]
 pub struct Firewall {
@@ -104,7 +105,7 @@ fn create(call: &mut Call) -> Result<Reply, ApiError> {
         id: call.world.new_id(),
         project: call.project,
         name,
-        created: Timestamp::now(),
+        created: time::timestamp(),
         labels,
         rules,
     };

@@ -11,6 +11,7 @@ use super::labels::Labels;
 use super::listing::Page;
 use super::owned;
 use super::{Call, Reply};
+use crate::time;
 
 #[derive(Clone, Debug)]
 pub struct SshKey {
@@ -124,7 +125,7 @@ fn create(call: &mut Call) -> Result<Reply, ApiError> {
         id: call.world.new_id(),
         project: call.project,
         name,
-        created: Timestamp::now(),
+        created: time::timestamp(),
         labels,
         public_key,
     };

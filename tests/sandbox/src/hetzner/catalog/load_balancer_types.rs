@@ -11,6 +11,7 @@ use super::super::{Call, Reply};
 use super::locations::LOCATIONS;
 use super::server_types::price_per_time;
 use super::{find, id, read_only};
+use crate::time;
 
 #[derive(Debug, PartialEq)]
 pub struct LoadBalancerType {
@@ -57,7 +58,7 @@ impl LoadBalancerType {
             .deprecated
             .get(self.name)
             .and_then(|(_, until)| until.parse::<Timestamp>().ok());
-        until.is_none_or(|until| Timestamp::now() < until)
+        until.is_none_or(|until| time::timestamp() < until)
     }
 
     pub fn json(&self, world: &World) -> Value {

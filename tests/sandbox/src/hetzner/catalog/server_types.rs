@@ -12,6 +12,7 @@ use super::super::listing::Page;
 use super::super::{Call, Reply};
 use super::{find, id, read_only};
 use crate::hetzner::catalog::locations::Location;
+use crate::time;
 
 #[derive(Debug, PartialEq)]
 pub struct ServerType {
@@ -332,7 +333,7 @@ impl Offer {
         let until = self
             .deprecation
             .and_then(|deprecation| deprecation.unavailable_after.parse::<Timestamp>().ok());
-        until.is_none_or(|until| Timestamp::now() < until)
+        until.is_none_or(|until| time::timestamp() < until)
     }
 
     /// Bytes a month.

@@ -1,6 +1,5 @@
 //! New certificates: uploaded ones are there at once, managed ones are issued.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::content::{self, Content};
@@ -12,6 +11,7 @@ use crate::hetzner::labels::is_dns_label;
 use crate::hetzner::owned;
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
+use crate::time;
 
 /// `POST /certificates`.
 pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
@@ -59,7 +59,7 @@ fn read(call: &mut Call) -> Result<Certificate, ApiError> {
         id: call.world.new_id(),
         project: call.project,
         name,
-        created: Timestamp::now(),
+        created: time::timestamp(),
         labels,
         domain_names,
         content,

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{ALGORITHMS, LoadBalancer, PrivateNet, Service, Target, remove};
@@ -17,6 +16,7 @@ use crate::hetzner::owned;
 use crate::hetzner::primary_ips::{self, Version};
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
+use crate::time;
 
 const TAKES: Duration = Duration::from_millis(2000);
 
@@ -91,7 +91,7 @@ fn read(call: &Call) -> Result<Order, ApiError> {
         id: 0,
         project: call.project,
         name,
-        created: Timestamp::now(),
+        created: time::timestamp(),
         labels: fields.labels()?.unwrap_or_default(),
         size,
         location,

@@ -8,6 +8,7 @@ use super::{LoadBalancer, refused};
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::world::World;
+use crate::time;
 
 const PROTOCOLS: [&str; 3] = ["tcp", "http", "https"];
 const TIMEOUT_IDLE_S: std::ops::RangeInclusive<u64> = 30..=300;
@@ -112,7 +113,7 @@ impl Service {
                 retries: 3,
                 http: HealthCheckHttp::default(),
             },
-            since: Instant::now(),
+            since: time::now(),
         };
         service.change(&mut fields)?;
         fields.finish()?;

@@ -13,6 +13,7 @@ use crate::hetzner::labels::Selector;
 use crate::hetzner::networks::Subnet;
 use crate::hetzner::servers::Server;
 use crate::hetzner::world::World;
+use crate::time;
 
 const TYPES: [&str; 3] = ["server", "label_selector", "ip"];
 
@@ -67,7 +68,7 @@ impl Target {
         Ok(Target {
             kind,
             use_private_ip,
-            since: Instant::now(),
+            since: time::now(),
         })
     }
 

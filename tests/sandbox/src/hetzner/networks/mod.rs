@@ -24,6 +24,7 @@ use super::listing::Page;
 use super::load_balancers;
 use super::owned;
 use super::{Call, Reply};
+use crate::time;
 
 /// Servers and load balancers that one network can have.
 pub const MAX_ATTACHED: usize = 100;
@@ -60,7 +61,7 @@ impl Network {
             id,
             project,
             name: name.into(),
-            created: Timestamp::now(),
+            created: time::timestamp(),
             ip_range,
             subnets: Vec::new(),
             routes: Vec::new(),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::changes::{check_assignable, give};
@@ -14,6 +13,7 @@ use crate::hetzner::input::Fields;
 use crate::hetzner::owned;
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
+use crate::time;
 
 /// A new Primary IP for `holder`, gone with it. Returns its ID.
 pub fn allocate(
@@ -116,7 +116,7 @@ fn fresh(
         id,
         project,
         name: String::new(),
-        created: Timestamp::now(),
+        created: time::timestamp(),
         labels: BTreeMap::new(),
         address,
         location,

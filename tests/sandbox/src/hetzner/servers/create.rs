@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::private_net::{Wish, reserve};
@@ -21,6 +20,7 @@ use crate::hetzner::primary_ips::{self, Address, Version};
 use crate::hetzner::ssh_keys;
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
+use crate::time;
 
 const CREATE_TAKES: Duration = Duration::from_millis(2000);
 /// Bytes of `user_data`.
@@ -413,7 +413,7 @@ fn build(world: &mut World, project: u64, order: Order) -> Result<Server, ApiErr
         id,
         project,
         name: order.name,
-        created: Timestamp::now(),
+        created: time::timestamp(),
         status: Status::Initializing,
         labels: order.labels,
         server_type: order.server_type,
@@ -424,7 +424,7 @@ fn build(world: &mut World, project: u64, order: Order) -> Result<Server, ApiErr
         private_net: Vec::new(),
         firewalls: order.firewalls,
         protected: false,
-        status_since: Instant::now(),
+        status_since: time::now(),
         edited: Default::default(),
     })
 }

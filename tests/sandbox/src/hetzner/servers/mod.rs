@@ -32,6 +32,7 @@ use super::owned;
 use super::primary_ips::Address;
 use super::world::World;
 use super::{Call, Reply};
+use crate::time;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Status {
@@ -133,7 +134,7 @@ impl Server {
 
     pub fn set_status(&mut self, status: Status) {
         if self.status != status {
-            self.status_since = Instant::now();
+            self.status_since = time::now();
         }
         self.status = status;
         self.edited.forget("status");
