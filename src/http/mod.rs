@@ -26,6 +26,7 @@ pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use request::{IsKnown, Method, Retry, Settings, Stage, Timing, WRITE_TIMEOUT, fetch_text};
 pub use secret::{Secret, redact, without_known_secrets};
 pub use tls::{Roots, Tls, TlsSource};
+pub use transport::apart;
 
 use crate::provider::{Gate, Refused, clock, heartbeat, waiting_for};
 use request::{Call, Session, Sessions, wait_after};

@@ -78,8 +78,8 @@ impl Lease {
         }
     }
 
-    /// A renewal may be under way.
-    fn release_now(&self) -> Result<(), kube::Error> {
+    /// The same, on this thread. A renewal may be under way.
+    pub fn release_now(&self) -> Result<(), kube::Error> {
         let (key, election) = (&self.settings.key, election(self));
         retry_on_conflict(|_| {
             let Some(read) = self.client.lease(key)? else {
