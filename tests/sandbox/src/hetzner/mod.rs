@@ -8,7 +8,7 @@
 //! | `catalog` | what the provider offers: locations, types of servers and load balancers, images |
 //! | `actions` | work that takes time: locks, progress, failure |
 //! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |
-//! | `owned`, `input`, `listing`, `labels`, `error` | what all resources share: reading requests, pages, selectors, refusals |
+//! | `owned`, `input`, `listing`, `labels`, `text`, `error` | what all resources share: requests, pages, selectors, answers, refusals |
 //! | `metadata` | the service a server asks about itself |
 //!
 //! A new resource is a module with a `route` function, a map in `world`, and a line in `dispatch`. Nothing here knows
@@ -35,6 +35,7 @@ mod primary_ips;
 mod rate_limit;
 mod servers;
 mod ssh_keys;
+mod text;
 mod world;
 
 use std::collections::HashSet;
@@ -54,6 +55,7 @@ use self::networks::{Network, Subnet};
 use self::rate_limit::Budget;
 pub use self::servers::ServerSpec;
 use self::servers::Status;
+use self::text::Text;
 use self::world::{Token, World};
 use crate::exchange::{Handler, Request, Response};
 
@@ -117,7 +119,7 @@ impl<'a> Call<'a> {
 struct Reply {
     status: u16,
     /// None for answers without a body.
-    body: Option<Value>,
+    body: Option<Text>,
     /// The `Link` header of lists.
     link: Option<String>,
 }
@@ -206,7 +208,7 @@ impl Cloud {
         let world = self.lock();
         world
             .servers_of(project)
-            .map(|server| server.json(&world))
+            .map(|server| server.json(&world).value())
             .collect()
     }
 
@@ -223,7 +225,7 @@ impl Cloud {
     pub fn networks(&self, project: u64) -> Vec<Value> {
         self.lock()
             .networks_of(project)
-            .map(Network::json)
+            .map(|network| network.json().value())
             .collect()
     }
 
@@ -326,15 +328,15 @@ impl Handler for Cloud {
 }
 
 impl Reply {
-    fn new(status: u16, body: Value) -> Reply {
+    fn new(status: u16, body: impl Into<Text>) -> Reply {
         Reply {
             status,
-            body: Some(body),
+            body: Some(body.into()),
             link: None,
         }
     }
 
-    fn ok(body: Value) -> Reply {
+    fn ok(body: impl Into<Text>) -> Reply {
         Reply::new(200, body)
     }
 
@@ -348,7 +350,7 @@ impl Reply {
 
     fn response(self) -> Response {
         let response = match self.body {
-            Some(body) => Response::json(self.status, &body),
+            Some(body) => Response::json_text(self.status, body.into_bytes()),
             None => Response {
                 status: self.status,
                 ..Response::default()
