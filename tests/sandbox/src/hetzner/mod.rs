@@ -40,6 +40,7 @@ mod world;
 
 use std::collections::HashSet;
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -68,6 +69,14 @@ const ZONE: &str = "eu-central";
 /// effect at once, need no token, spend no budget, and panic when asked for what cannot be.
 pub struct Cloud {
     world: Mutex<World>,
+}
+
+/// A server as its kubelet sees it.
+pub(crate) struct SeenServer {
+    pub name: String,
+    /// The private one if there is one, else the public one.
+    pub ip: Option<Ipv4Addr>,
+    pub architecture: &'static str,
 }
 
 /// A request whose token has been accepted.
@@ -210,6 +219,19 @@ impl Cloud {
             .servers_of(project)
             .map(|server| server.json(&world).value())
             .collect()
+    }
+
+    /// What the kubelet of a server knows of it; none when the project has no such server.
+    pub(crate) fn seen_by_its_kubelet(&self, project: u64, id: u64) -> Option<SeenServer> {
+        let world = self.lock();
+        let server = world.servers.get(&id);
+        let server = server.filter(|server| server.project == project)?;
+        let private = server.private_net.first().map(|net| net.ip);
+        Some(SeenServer {
+            name: server.name.clone(),
+            ip: private.or(server.ipv4.map(|ipv4| ipv4.ip)),
+            architecture: server.server_type.architecture,
+        })
     }
 
     /// The servers of a project that are `running`. Cheap: machines look at it all the time.
