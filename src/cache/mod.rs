@@ -14,7 +14,7 @@ use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
 use crate::provider::{
     self, Dedicated, ErrorKind, Instance, InstanceId, Network, Provider, Servers, Snapshot,
-    TlsSecrets, Urgency,
+    TlsSecrets, Urgency, clock,
 };
 use cached::{Cached, CallPause};
 use secrets::Secrets;
@@ -286,7 +286,7 @@ impl Apis {
         urgency: Urgency,
     ) -> Result<Instances, provider::Error> {
         if self.provider.dedicated().is_none() {
-            return Ok(View::new(Arc::default(), Instant::now()));
+            return Ok(View::new(Arc::default(), clock::now()));
         }
         let max_age = self.dedicated_max_age.max(self.cloud_interval);
         let is_fresh = |view: &Instances| {

@@ -4,7 +4,7 @@ use super::plan::{Fact, Facts};
 use crate::cache::{Apis, Error};
 use crate::controllers::matching::server_of;
 use crate::kube::Node;
-use crate::provider::{self, ErrorKind, Instance, InstanceId, Urgency};
+use crate::provider::{self, ErrorKind, Instance, InstanceId, Urgency, clock};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub(super) fn facts(
         .filter_map(|node| server_of(node, &*apis.provider));
     let observation = Observation {
         apis,
-        begun: Instant::now(),
+        begun: clock::now(),
         claimed: claimed.collect(),
     };
     let cloud: HashSet<u64> = ids.iter().filter_map(|id| id.cloud()).collect();
@@ -92,7 +92,7 @@ impl Observation<'_> {
         let (mut facts, missing) = (found.facts, found.missing);
         if !missing.is_empty() {
             // The second witness: a list that is complete, and younger than this tick.
-            let list = apis.instances(self.begun.elapsed(), Urgency::Gone)?;
+            let list = apis.instances(clock::since(self.begun), Urgency::Gone)?;
             facts.extend(self.second_witness(missing, &list.value, 1));
         }
         Ok(facts)

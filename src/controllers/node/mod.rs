@@ -22,7 +22,7 @@ use super::report::{count_write, log_change, publish, recovered};
 use crate::cache::{self, AllServers, Apis, Error, Freshness};
 use crate::kube::{self, Node, retry_on_conflict};
 use crate::metrics::NODES;
-use crate::provider::{Finding, Provider, ProviderId, Reason, Urgency};
+use crate::provider::{Finding, Provider, ProviderId, Reason, Urgency, clock};
 use jiff::Timestamp;
 use plan::plan_node;
 use serde_json::{Value, json};
@@ -125,7 +125,7 @@ impl NodeController {
         selection: &Selection,
         done: impl FnMut(NodePlan),
     ) -> Report {
-        let begun = Instant::now();
+        let begun = clock::now();
         let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, begun);
         let (observed, wanted) = match self.observe(apis, selection) {
             Ok(observed) => observed,
@@ -146,7 +146,7 @@ impl NodeController {
 
     /// All nodes; those that the next evaluation within the interval plans on.
     pub fn nodes(&self, apis: &Apis, selection: &Selection) -> Result<cache::Nodes, Error> {
-        let whole_max_age = self.whole_max_age(Instant::now());
+        let whole_max_age = self.whole_max_age(clock::now());
         selection.nodes(apis, self.settings.sync_interval / 2, whole_max_age)
     }
 
@@ -159,7 +159,7 @@ impl NodeController {
     ) -> Result<(Observed, Vec<Arc<Node>>), Error> {
         let provider = &*apis.provider;
         let nodes = self.nodes(apis, selection)?;
-        let now = Instant::now();
+        let now = clock::now();
         let is_due = |node: &Node| self.is_due(node, apis, now);
         let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, now);
         let is_waited_for = selection.is_explicit() || nodes.value.iter().any(|node| is_due(node));
@@ -199,7 +199,7 @@ impl NodeController {
         let index = observed.index(provider);
         for node in &wanted {
             let plan = plan_node(node, &index, provider, self.overdue());
-            let first_seen = || apis.nodes.first_seen(node).unwrap_or_else(Instant::now);
+            let first_seen = || apis.nodes.first_seen(node).unwrap_or_else(clock::now);
             if !plan.changes.is_empty() && plan.is_of_cloud() {
                 fresh.max_age = self.young();
             }
@@ -342,7 +342,7 @@ impl NodeController {
             Some((why, finding)) => {
                 // An initialised node that can't be brought in order is compared again with the others.
                 if applied.error.is_some() || is_new {
-                    self.backoff.failed(uid, Instant::now());
+                    self.backoff.failed(uid, clock::now());
                 }
                 report.fail(object, why, finding);
             }
@@ -369,7 +369,7 @@ impl NodeController {
     /// Not ready since before this is not ready for too long.
     fn overdue(&self) -> Timestamp {
         let patience = NOT_READY_PATIENCE.mul_f64(self.settings.time_scale);
-        let now = Timestamp::now();
+        let now = clock::timestamp();
         now.checked_sub(patience).unwrap_or(now)
     }
 
@@ -506,7 +506,7 @@ fn make_changes(apis: &Apis, applied: &mut Applied) -> Result<(), kube::Error> {
     let mut version = plan.node.metadata.resource_version.clone();
     for change in &plan.changes {
         let body = patch(change, &version);
-        let begun = Instant::now();
+        let begun = clock::now();
         let written = match change {
             Change::SetAddresses { .. } => apis.kube.patch_node_status(name, &body),
             Change::Update { .. } => apis.kube.patch_node(name, &body),
