@@ -26,6 +26,9 @@ const ROUNDS_AT_MOST: usize = 40;
 /// One story in so many runs over real TCP and TLS, in real time that is scaled.
 pub const OVER_SOCKETS: u64 = 100;
 
+/// At most, until it is killed.
+const ROUNDS_OF_A_PROGRAM: usize = 70;
+
 /// Between two rounds of controllers.
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -195,6 +198,11 @@ impl Story {
     /// From the start of a process to its death or end; two of them at once, with or without a Lease. How many rounds of
     /// controllers there were.
     fn live(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> usize {
+        if self.machine.is_real() && random.percent(60) {
+            let line = crate::program::live(&self.sandbox, &self.place.token(), random);
+            self.note(line);
+            return ROUNDS_OF_A_PROGRAM;
+        }
         let mut start = Start::of(random);
         // Whoever leads for 30 ms proves nothing.
         start.with_lease &= !self.machine.is_real();
