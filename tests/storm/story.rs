@@ -142,11 +142,21 @@ impl Story {
         let sandbox = &*self.sandbox;
         self.topic.begin(sandbox);
         let mut rounds = 0;
+        let mut backup = None;
         for chapter in 0..1 + random.below(3) {
             if chapter > 0 {
                 for _ in 0..random.below(6) {
                     self.happens(random, false);
                 }
+            }
+            match backup.take() {
+                None if random.percent(12) => backup = Some(sandbox.cluster().backup()),
+                Some(backup) => {
+                    sandbox.cluster().restore(&backup);
+                    self.topic.restored(sandbox);
+                    self.note("the cluster is restored from a backup".into());
+                }
+                None => {}
             }
             let two_at_once = random.percent(20);
             let mut weather = Weather::of(random, two_at_once);
@@ -370,7 +380,8 @@ impl Story {
         let (cluster, cloud) = (self.sandbox.cluster(), self.sandbox.cloud());
         let objects = cluster.list("nodes", None).len() + cluster.list("services", None).len();
         let pages = 1 + cloud.servers(self.sandbox.project()).len() / 50;
-        let allowed = rounds * (CALLS_OF_A_ROUND * pages + CALLS_OF_AN_OBJECT * (8 + objects));
+        let allowed =
+            (1 + rounds) * (CALLS_OF_A_ROUND * pages + CALLS_OF_AN_OBJECT * (8 + objects));
         for half in [Half::Hetzner, Half::Kubernetes, Half::Robot] {
             let calls = self.sandbox.calls().count(|call| call.half == half);
             if calls > allowed {
