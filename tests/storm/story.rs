@@ -7,7 +7,7 @@ use crate::library::Place;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
-use crate::topics::{Topic, Verdict, nodes};
+use crate::topics::{Topic, Verdict, nodes, routes};
 use crate::weather::Weather;
 use ccm::controllers::{Report, Selection};
 use ccm::provider::clock;
@@ -16,6 +16,7 @@ use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -45,6 +46,8 @@ pub struct Tally {
     pub stops: usize,
     pub events: usize,
     pub simulated: Duration,
+    /// What topics count.
+    pub counts: BTreeMap<&'static str, u64>,
 }
 
 /// Why a story is broken, and all that is known about it.
@@ -85,7 +88,10 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
 }
 
 fn topic(random: &mut Random) -> Arc<dyn Topic> {
-    Arc::new(nodes::Nodes::of(random))
+    match random.below(100) {
+        0..10 => Arc::new(routes::Routes::of(random)),
+        _ => Arc::new(nodes::Nodes::of(random)),
+    }
 }
 
 struct Story {
@@ -335,6 +341,7 @@ impl Story {
             tally.faults += usize::from(call.fault.as_ref().is_some_and(is_fault));
         }
         tally.stories = 1;
+        tally.counts = self.topic.counts(&self.sandbox);
         tally.stops = self.machine.stopped.get() as usize;
         tally.simulated = self.machine.passed();
         tally

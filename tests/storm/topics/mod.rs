@@ -2,10 +2,12 @@
 //! them, and how they must be in the end; the engine knows nothing of that.
 
 pub mod nodes;
+pub mod routes;
 
 use crate::random::Random;
 use sandbox::exchange::Request;
 use sandbox::{Builder, Half, Sandbox};
+use std::collections::BTreeMap;
 
 pub trait Topic: Send + Sync {
     /// What of the sandbox it needs.
@@ -34,6 +36,11 @@ pub trait Topic: Send + Sync {
 
     /// Are its objects as they should be, when all has come to rest?
     fn is_right(&self, sandbox: &Sandbox) -> Result<(), String>;
+
+    /// What its story was made of, for the tally.
+    fn counts(&self, _sandbox: &Sandbox) -> BTreeMap<&'static str, u64> {
+        BTreeMap::new()
+    }
 }
 
 /// About a write.
