@@ -87,8 +87,9 @@ impl Machine {
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
-    pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) {
-        *self.others.borrow_mut() = others;
+    /// What the other threads of the process that is at work do from now on; and what they did before.
+    pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
+        self.others.replace(others)
     }
 
     fn may_stop(&self) {

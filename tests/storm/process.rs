@@ -1,7 +1,6 @@
 //! A `ccm` as the daemon runs it, in one thread: both APIs, all controllers, a Lease, and a death.
 
 use crate::library::{Credentials, Mortal, Place};
-use crate::machine::Machine;
 use crate::random::Random;
 use ccm::cache::Apis;
 use ccm::controllers::lifecycle::{self, LifecycleController};
@@ -15,7 +14,6 @@ use ccm::hetzner::load_balancers::{Defaults, Selector};
 use ccm::kube::{self, LeaseKey};
 use ccm::provider::{Gate, OpenGate, Refused, Source, Sourced};
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -166,12 +164,14 @@ impl Process {
         }
     }
 
+    /// It is in the midst of a tick.
+    pub fn is_at_work(&self) -> bool {
+        self.controllers.try_borrow_mut().is_err()
+    }
+
     /// All controllers, each once, in the order that chance chooses.
     pub fn tick(&self, selection: &Selection, random: &mut Random) -> Vec<Report> {
-        // It is asked again in the midst of a tick, while it waits.
-        let Ok(mut controllers) = self.controllers.try_borrow_mut() else {
-            return Vec::new();
-        };
+        let mut controllers = self.controllers.borrow_mut();
         let mut places: Vec<usize> = (0..controllers.len()).collect();
         for end in (1..places.len()).rev() {
             places.swap(end, random.below(end as u64 + 1) as usize);
@@ -269,14 +269,4 @@ fn controllers(start: &Start, place: &Place) -> Vec<Box<dyn Controller>> {
         })));
     }
     controllers
-}
-
-/// While a process waits for its renewal, it is renewed.
-pub fn renews(machine: &Machine, process: &Rc<Process>) {
-    let process = Rc::downgrade(process);
-    machine.set_others(Some(Rc::new(move || {
-        if let Some(process) = process.upgrade() {
-            process.renew();
-        }
-    })));
 }

@@ -5,7 +5,7 @@ use crate::cache::{Apis, Error};
 use crate::controllers::matching::server_of;
 use crate::kube::Node;
 use crate::provider::{self, ErrorKind, Instance, InstanceId, Urgency, clock};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub(super) fn facts(
     let not_ready = due
         .iter()
         .filter(|node| !node.is_ready() && node.metadata.deletion_timestamp.is_none());
-    let ids: HashSet<InstanceId> = not_ready
+    let ids: BTreeSet<InstanceId> = not_ready
         .filter_map(|node| server_of(node, &*apis.provider))
         .collect();
     let claimed = nodes
@@ -40,7 +40,7 @@ pub(super) fn facts(
         begun: clock::now(),
         claimed: claimed.collect(),
     };
-    let cloud: HashSet<u64> = ids.iter().filter_map(|id| id.cloud()).collect();
+    let cloud: BTreeSet<u64> = ids.iter().filter_map(|id| id.cloud()).collect();
     // One list is for all of them, where it is fewer calls: of those that are due now, or one after the other.
     let pages = apis.server_pages() as usize;
     let not_ready = nodes.iter().filter(|node| !node.is_ready()).count();
@@ -63,14 +63,14 @@ struct Observation<'a> {
     apis: &'a Apis,
     begun: Instant,
     /// Servers that a node's provider ID names.
-    claimed: HashSet<InstanceId>,
+    claimed: BTreeSet<InstanceId>,
 }
 
 impl Observation<'_> {
     /// `list_max_age`: of a list to begin with; none: each server is read by itself.
     fn of_cloud(
         &self,
-        numbers: HashSet<u64>,
+        numbers: BTreeSet<u64>,
         list_max_age: Option<Duration>,
     ) -> Result<Facts, Error> {
         let apis = self.apis;
@@ -100,13 +100,13 @@ impl Observation<'_> {
 
     /// That a server exists is in the list that serves everything; the two calls for one server are few an hour. Where
     /// the budget has none left, nothing is known of a server until the next time.
-    fn of_dedicated(&self, numbers: HashSet<u64>) -> Result<Facts, provider::Error> {
+    fn of_dedicated(&self, numbers: BTreeSet<u64>) -> Result<Facts, provider::Error> {
         let apis = self.apis;
         if numbers.is_empty() || apis.provider.dedicated().is_none() {
             return Ok(Facts::new());
         }
         let list = apis.dedicated(None, Urgency::Needed)?;
-        let listed: HashSet<InstanceId> = list.value.iter().map(|it| it.id).collect();
+        let listed: BTreeSet<InstanceId> = list.value.iter().map(|it| it.id).collect();
         let mut found = Found::default();
         for number in numbers {
             let id = InstanceId::Dedicated(number);
@@ -144,7 +144,7 @@ impl Observation<'_> {
         list: &[Instance],
         at_least: usize,
     ) -> Facts {
-        let there: HashSet<InstanceId> = list.iter().map(|it| it.id).collect();
+        let there: BTreeSet<InstanceId> = list.iter().map(|it| it.id).collect();
         let fact = |id: &InstanceId| match there.contains(id) {
             true => Fact::Unclear(
                 "the list of all servers holds it, but read alone it is not found".into(),

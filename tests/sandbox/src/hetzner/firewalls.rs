@@ -13,6 +13,7 @@ use super::input::{Fields, Query};
 use super::labels::Labels;
 use super::listing::Page;
 use super::owned;
+use super::text::{Text, text};
 use super::world::World;
 use super::{Call, Reply};
 use crate::time;
@@ -31,10 +32,10 @@ pub struct Firewall {
 owned::owned!(Firewall, "firewall", firewalls);
 
 impl Firewall {
-    fn json(&self, world: &World) -> Value {
+    fn json(&self, world: &World) -> Text {
         let applied_to = self.servers(world);
-        let applied_to = applied_to.map(|id| json!({"type": "server", "server": {"id": id}}));
-        json!({
+        let applied_to = applied_to.map(|id| text!({"type": "server", "server": {"id": id}}));
+        text!({
             "id": self.id, "name": self.name, "created": show(self.created), "labels": self.labels,
             "rules": self.rules, "applied_to": applied_to.collect::<Vec<_>>(),
         })
@@ -65,7 +66,7 @@ fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
     match call.method {
         "GET" => {
             call.refuse_query()?;
-            Ok(Reply::ok(json!({"firewall": found.json(call.world)})))
+            Ok(Reply::ok(text!({"firewall": found.json(call.world)})))
         }
         "PUT" => update(call, found),
         "DELETE" => delete(call, &found),
@@ -111,7 +112,7 @@ fn create(call: &mut Call) -> Result<Reply, ApiError> {
     };
     let shown = firewall.json(call.world);
     call.world.firewalls.insert(firewall.id, firewall);
-    Ok(Reply::new(201, json!({"firewall": shown, "actions": []})))
+    Ok(Reply::new(201, text!({"firewall": shown, "actions": []})))
 }
 
 /// A rule as the API shows it: TCP and UDP have ports, and a direction has the addresses of its other end.
@@ -169,7 +170,7 @@ fn update(call: &mut Call, firewall: Firewall) -> Result<Reply, ApiError> {
         labels,
         ..firewall
     };
-    let reply = Reply::ok(json!({"firewall": firewall.json(call.world)}));
+    let reply = Reply::ok(text!({"firewall": firewall.json(call.world)}));
     call.world.firewalls.insert(firewall.id, firewall);
     Ok(reply)
 }

@@ -8,7 +8,7 @@
 //! | `catalog` | what the provider offers: locations, types of servers and load balancers, images |
 //! | `actions` | work that takes time: locks, progress, failure |
 //! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |
-//! | `owned`, `input`, `listing`, `labels`, `error` | what all resources share: reading requests, pages, selectors, refusals |
+//! | `owned`, `input`, `listing`, `labels`, `text`, `error` | what all resources share: requests, pages, selectors, answers, refusals |
 //! | `metadata` | the service a server asks about itself |
 //!
 //! A new resource is a module with a `route` function, a map in `world`, and a line in `dispatch`. Nothing here knows
@@ -35,10 +35,12 @@ mod primary_ips;
 mod rate_limit;
 mod servers;
 mod ssh_keys;
+mod text;
 mod world;
 
 use std::collections::HashSet;
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,6 +56,7 @@ use self::networks::{Network, Subnet};
 use self::rate_limit::Budget;
 pub use self::servers::ServerSpec;
 use self::servers::Status;
+use self::text::Text;
 use self::world::{Token, World};
 use crate::exchange::{Handler, Request, Response};
 
@@ -66,6 +69,14 @@ const ZONE: &str = "eu-central";
 /// effect at once, need no token, spend no budget, and panic when asked for what cannot be.
 pub struct Cloud {
     world: Mutex<World>,
+}
+
+/// A server as its kubelet sees it.
+pub(crate) struct SeenServer {
+    pub name: String,
+    /// The private one if there is one, else the public one.
+    pub ip: Option<Ipv4Addr>,
+    pub architecture: &'static str,
 }
 
 /// A request whose token has been accepted.
@@ -117,7 +128,7 @@ impl<'a> Call<'a> {
 struct Reply {
     status: u16,
     /// None for answers without a body.
-    body: Option<Value>,
+    body: Option<Text>,
     /// The `Link` header of lists.
     link: Option<String>,
 }
@@ -206,8 +217,21 @@ impl Cloud {
         let world = self.lock();
         world
             .servers_of(project)
-            .map(|server| server.json(&world))
+            .map(|server| server.json(&world).value())
             .collect()
+    }
+
+    /// What the kubelet of a server knows of it; none when the project has no such server.
+    pub(crate) fn seen_by_its_kubelet(&self, project: u64, id: u64) -> Option<SeenServer> {
+        let world = self.lock();
+        let server = world.servers.get(&id);
+        let server = server.filter(|server| server.project == project)?;
+        let private = server.private_net.first().map(|net| net.ip);
+        Some(SeenServer {
+            name: server.name.clone(),
+            ip: private.or(server.ipv4.map(|ipv4| ipv4.ip)),
+            architecture: server.server_type.architecture,
+        })
     }
 
     /// The servers of a project that are `running`. Cheap: machines look at it all the time.
@@ -223,7 +247,7 @@ impl Cloud {
     pub fn networks(&self, project: u64) -> Vec<Value> {
         self.lock()
             .networks_of(project)
-            .map(Network::json)
+            .map(|network| network.json().value())
             .collect()
     }
 
@@ -326,15 +350,15 @@ impl Handler for Cloud {
 }
 
 impl Reply {
-    fn new(status: u16, body: Value) -> Reply {
+    fn new(status: u16, body: impl Into<Text>) -> Reply {
         Reply {
             status,
-            body: Some(body),
+            body: Some(body.into()),
             link: None,
         }
     }
 
-    fn ok(body: Value) -> Reply {
+    fn ok(body: impl Into<Text>) -> Reply {
         Reply::new(200, body)
     }
 
@@ -348,7 +372,7 @@ impl Reply {
 
     fn response(self) -> Response {
         let response = match self.body {
-            Some(body) => Response::json(self.status, &body),
+            Some(body) => Response::json_text(self.status, body.into_bytes()),
             None => Response {
                 status: self.status,
                 ..Response::default()

@@ -129,7 +129,7 @@ pub fn patch(cluster: &Cluster, target: &Target, request: &Request) -> Result<Wr
         .find(target.resource, &target.key())
         .ok_or_else(|| Refusal::not_found(target.resource, target.name))?;
     let current = with_kind(target.resource, old.value.clone());
-    let patched = patch::apply(format, schema, &current, &request.body)?;
+    let patched = patch::apply(format, schema, current, &request.body)?;
     let Read {
         value: mut new,
         warnings,

@@ -92,11 +92,10 @@ fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
     );
     let mut line = |name: &str, value: &str| {
         // A value that came from a request must not become a header of its own.
-        let value: String = value
-            .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .collect();
-        head.push_str(&format!("{name}: {value}\r\n"));
+        let value = value.chars().map(|c| if c.is_control() { ' ' } else { c });
+        head.extend([name, ": "]);
+        head.extend(value);
+        head.push_str("\r\n");
     };
     for (name, value) in &response.headers {
         line(name, value);

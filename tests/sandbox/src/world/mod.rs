@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use serde_json::Value;
 
 use crate::Half;
 use crate::calls::CallLog;
@@ -294,19 +293,15 @@ impl Sandbox {
     ///
     /// The kubelet sees the private address when the server has one, else the public IPv4, else none.
     pub fn register_nodes_of(&self, ids: &[u64]) {
-        let servers = self.cloud.servers(self.projects.own);
-        for server in servers
-            .iter()
-            .filter(|server| server["id"].as_u64().is_some_and(|id| ids.contains(&id)))
-        {
-            let text = |pointer: &str| server.pointer(pointer).and_then(Value::as_str);
-            let arm = text("/server_type/architecture") == Some("arm");
+        for id in ids {
+            let Some(server) = self.cloud.seen_by_its_kubelet(self.projects.own, *id) else {
+                continue;
+            };
+            let arm = server.architecture == "arm";
             self.register_node(NodeSpec {
-                name: text("/name").unwrap_or_default().to_owned(),
-                server: server["id"].as_u64(),
-                internal_ip: text("/private_net/0/ip")
-                    .or_else(|| text("/public_net/ipv4/ip"))
-                    .map(str::to_owned),
+                name: server.name,
+                server: Some(*id),
+                internal_ip: server.ip.map(|ip| ip.to_string()),
                 pod_cidrs: vec![pod_cidr(self.kubelets.count() + 1)],
                 architecture: if arm { "arm64" } else { "amd64" }.into(),
                 bytes: self.node_bytes,

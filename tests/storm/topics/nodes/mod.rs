@@ -269,10 +269,13 @@ fn is_right(sandbox: &Sandbox, node: &Value, all: &harm::Servers) -> Result<(), 
     let mut conditions = conditions.into_iter().flatten();
     let is_ready = conditions.any(|one| one["type"] == "Ready" && one["status"] == "True");
     let Some(id) = node["spec"]["providerID"].as_str() else {
-        return match all.iter().any(|(_, other, _)| other == name) {
-            true => Err("it is not initialised, and has a server".into()),
-            false if has_taint(UNINITIALIZED) => Ok(()),
-            false => Err("it is initialised without a server".into()),
+        let named = all.iter().filter(|(_, other, _)| other == name);
+        let named: Vec<&str> = named.map(|(id, ..)| id.as_str()).collect();
+        return match named[..] {
+            // Of two nothing says which is meant, and a dedicated server must have the node's address.
+            [id] if id.starts_with(PREFIX) => Err("it is not initialised, and has a server".into()),
+            _ if has_taint(UNINITIALIZED) => Ok(()),
+            _ => Err("it is initialised without a server".into()),
         };
     };
     let numbers = [PREFIX, "hrobot://"].map(|prefix| id.strip_prefix(prefix));
@@ -436,9 +439,11 @@ fn replaced_before_a_write(sandbox: &Sandbox, name: String, is_deletion: bool) {
         Arc::clone(sandbox.cluster()),
         sandbox.project(),
     );
+    let robot = Arc::clone(sandbox.robot());
     let done = Mutex::new(false);
     let renew = move |_: &Request| {
-        if !std::mem::replace(&mut *done.lock().unwrap(), true) {
+        let is_metal = robot.number_of(&name).is_some();
+        if !is_metal && !std::mem::replace(&mut *done.lock().unwrap(), true) {
             renew(&cloud, &cluster, project, &name);
         }
     };

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use super::content::Content;
 use super::{Certificate, resource};
 use crate::credentials::{Authority, Validity};
 use crate::hetzner::actions::Outcome;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
+use crate::hetzner::text::{Text, text};
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 
@@ -33,11 +32,11 @@ enum Issuance {
 }
 
 impl Managed {
-    pub fn json(&self) -> Value {
+    pub fn json(&self) -> Text {
         match &self.issuance {
-            Issuance::Pending => json!({"issuance": "pending", "renewal": "unavailable"}),
-            Issuance::Completed => json!({"issuance": "completed", "renewal": "scheduled"}),
-            Issuance::Failed { code, message } => json!({
+            Issuance::Pending => text!({"issuance": "pending", "renewal": "unavailable"}),
+            Issuance::Completed => text!({"issuance": "completed", "renewal": "scheduled"}),
+            Issuance::Failed { code, message } => text!({
                 "issuance": "failed", "renewal": "unavailable",
                 "error": {"code": code, "message": message},
             }),
