@@ -97,6 +97,9 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
 }
 
 fn topic(random: &mut Random) -> Arc<dyn Topic> {
+    if true {
+        random.below(100);
+        return Arc::new(routes::Routes::of(random));
     match random.below(100) {
         0..10 => Arc::new(routes::Routes::of(random)),
         _ => Arc::new(nodes::Nodes::of(random)),

@@ -137,16 +137,26 @@ impl Routes {
         if pods.is_empty() {
             return Some("none of its pods is within the cluster's range".into());
         }
+        let now = View::of(sandbox);
+        let is_way = |route: &str, to: &str| route.split(' ').next() == Some(to);
         let is_reached = |view: &View| {
-            pods.iter().all(|pods| {
-                let mut routes = view.wanted.iter();
-                let route = routes.find(|one| one.split(' ').next() == Some(pods));
-                route.is_some_and(|route| view.routes.contains(route))
+            pods.iter().all(|to| {
+                let mut both = view.wanted.intersection(&view.routes);
+                both.any(|route| is_way(route, to))
             })
         };
-        let now = View::of(sandbox);
         let is_harm = match status.as_str() {
-            "False" => self.is_certain(&now, |view| !is_reached(view)),
+            // Servers and routes are not read at the same moment.
+            "False" => !pods.iter().all(|to| {
+                let may_be = |route: &String| {
+                    is_way(route, to) && !self.is_certain(&now, |view| !view.routes.contains(route))
+                };
+                let known = self.known.lock().unwrap();
+                let views = known.iter().map(|(_, view)| view).chain([&now]);
+                let wanted: Vec<String> = views.flat_map(|view| view.wanted.clone()).collect();
+                drop(known);
+                wanted.iter().any(may_be)
+            }),
             _ => self.is_certain(&now, is_reached),
         };
         is_harm.then(|| format!("NetworkUnavailable={status} is not so"))
@@ -261,24 +271,30 @@ impl Topic for Routes {
     }
 
     fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
-        let View { routes, wanted, .. } = View::of(sandbox);
+        let View {
+            routes,
+            wanted,
+            foreign_pods,
+        } = View::of(sandbox);
         if let Some(route) = THEIRS.iter().find(|route| !routes.contains(**route)) {
             return Err(format!("{route}, which is not ours, is deleted"));
         }
         if let Some(route) = wanted.difference(&routes).next() {
             return Err(format!("no route {route}: {routes:#?}"));
         }
+        // A route to the pods of a node without a provider ID of ours is left unchanged.
+        //
         // Those to a server that no node names, or whose node has no addresses for pods yet, may stay where no node wants
         // their destination.
         let free = free_addresses(sandbox);
-        let is_stale = |route: &str| {
+        let may_stay = |route: &str| {
             let (to, via) = route.split_once(' ').unwrap();
             let mut wanted = wanted.iter();
             let is_wanted = wanted.any(|one| one.split(' ').next() == Some(to));
-            free.contains(via) && !is_wanted
+            foreign_pods.contains(to) || free.contains(via) && !is_wanted
         };
         let mut rest = routes.difference(&wanted);
-        let wrong = rest.find(|route| !THEIRS.contains(&route.as_str()) && !is_stale(route));
+        let wrong = rest.find(|route| !THEIRS.contains(&route.as_str()) && !may_stay(route));
         if let Some(route) = wrong {
             return Err(format!("route {route} is there: wanted {wanted:#?}"));
         }
