@@ -7,7 +7,7 @@ use crate::library::Place;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
-use crate::topics::{Topic, Verdict, nodes, routes};
+use crate::topics::{Topic, Verdict, nodes, routes, shared};
 use crate::weather::Weather;
 use ccm::controllers::{Report, Selection};
 use ccm::provider::clock;
@@ -97,11 +97,9 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
 }
 
 fn topic(random: &mut Random) -> Arc<dyn Topic> {
-    if true {
-        random.below(100);
-        return Arc::new(routes::Routes::of(random));
     match random.below(100) {
         0..10 => Arc::new(routes::Routes::of(random)),
+        10..35 => Arc::new(shared::Shared::of(random)),
         _ => Arc::new(nodes::Nodes::of(random)),
     }
 }

@@ -1,0 +1,213 @@
+//! What there must be in the end, worked out from what both APIs hold then, apart from `ccm`'s own comparison.
+
+use super::cluster::{has_finalizer, list, services, targets, wants};
+use super::{CLOSED, OPEN, THEIR_PORT, both_numbers, is_of_others, number, owner, served, shows};
+use ccm::hetzner::load_balancers::annotations::PREFIX;
+use ccm::hetzner::load_balancers::{GROUP, PORT, SERVICE_UID};
+use sandbox::Sandbox;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+pub fn is_right(sandbox: &Sandbox, forgotten: &BTreeSet<(u64, u64)>) -> Result<(), String> {
+    let services = services(sandbox);
+    let all = sandbox.cloud().load_balancers(sandbox.project());
+    let living: Vec<&Value> = services.iter().filter(|one| wants(one)).collect();
+    for service in &services {
+        let name = &service["metadata"]["name"];
+        let is_right = match wants(service) {
+            true => is_served(service, &living, &all),
+            false if has_finalizer(service) => Err("it has our finalizer".to_owned()),
+            false => Ok(()),
+        };
+        is_right.map_err(|why| format!("Service {name}: {why}"))?;
+    }
+    for balancer in &all {
+        let name = &balancer["name"];
+        let wanting = |uid: &Value| living.iter().find(|one| one["metadata"]["uid"] == *uid);
+        let labels = balancer["labels"].as_object().unwrap().iter();
+        let mut uids = labels.filter(|(label, _)| label.starts_with(PORT) || *label == SERVICE_UID);
+        if let Some((label, uid)) = uids.find(|(_, uid)| wanting(uid).is_none()) {
+            return Err(format!(
+                "load balancer {name} has label {label}={uid} of no living Service"
+            ));
+        }
+        for listener in list(&balancer["services"]) {
+            let port = number(&listener["listen_port"]);
+            let is_theirs = is_of_others(balancer) && port == THEIR_PORT;
+            let is_forgotten =
+                owner(balancer, port).is_null() && forgotten.contains(&both_numbers(listener));
+            let of = wanting(owner(balancer, port));
+            // A Service that may not have what it asks for stays where it is, as it is: see `is_served`.
+            let asks_for_other = |of: &Value| {
+                let asked = &of["metadata"]["annotations"][format!("{PREFIX}external")];
+                *asked == CLOSED && shows(of, balancer)
+            };
+            let is_right =
+                of.is_some_and(|of| served(balancer, of).contains(&port) || asks_for_other(of));
+            if !is_right && !is_theirs && !is_forgotten {
+                return Err(format!(
+                    "load balancer {name} has port {port} of no living Service"
+                ));
+            }
+        }
+        for label in [GROUP, SERVICE_UID] {
+            let value = &balancer["labels"][label];
+            let same = all.iter().filter(|one| one["labels"][label] == *value);
+            if !value.is_null() && same.count() > 1 {
+                return Err(format!("two load balancers with {label}={value}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Each of its ports is served where its status says so, but for those that another one has. A Service may ask for what
+/// it can't have, and stays where it is.
+fn is_served(service: &Value, living: &[&Value], all: &[Value]) -> Result<(), String> {
+    let annotation = |one: &Value, name: &str| {
+        let value = one["metadata"]["annotations"][format!("{PREFIX}{name}")].as_str();
+        value.map(|value| value.trim_start_matches("default/").to_owned())
+    };
+    let asks = |one: &Value| (annotation(one, "share"), annotation(one, "external"));
+    let (share, external) = asks(service);
+    let uid = &service["metadata"]["uid"];
+    let is_closed = external.as_deref() == Some(CLOSED);
+    let at = all.iter().find(|one| shows(service, one));
+    if at.is_none() && !list(&service["status"]["loadBalancer"]["ingress"]).is_empty() {
+        return Err("its status has an address of no load balancer".into());
+    }
+    if is_closed && at.is_none() {
+        return Ok(());
+    }
+    if !has_finalizer(service) && !is_closed {
+        return Err("no finalizer".into());
+    }
+    let is_wanted = |at: &Value| match (&share, &external) {
+        (Some(name), _) => at["labels"][GROUP] == format!("default.{name}"),
+        (None, Some(name)) => at["name"] == *name,
+        (None, None) => at["labels"][SERVICE_UID] == *uid,
+    };
+    let wanted = all.iter().find(|one| is_wanted(one));
+    // By another Service that asks for the same, or by whoever has it there.
+    let is_taken = |port: u64| {
+        let is_other = |one: &Value| one["metadata"]["uid"] != *uid;
+        let mut group = living.iter().filter(|one| asks(one) == asks(service));
+        let asked = group.any(|one| {
+            let mut ports = list(&one["spec"]["ports"]).iter();
+            is_other(one) && ports.any(|own| own["port"] == port)
+        });
+        let is_there = wanted.is_some_and(|wanted| {
+            let mut ports = list(&wanted["services"]).iter();
+            ports.any(|one| one["listen_port"] == port) && owner(wanted, port) != uid
+        });
+        (share.is_some() || external.is_some()) && (asked || is_there)
+    };
+    let served = at.map_or(BTreeSet::new(), |at| {
+        let mut served = served(at, service);
+        served.retain(|port| owner(at, *port) == uid);
+        served
+    });
+    let ports = list(&service["spec"]["ports"]).iter();
+    let ports: Vec<u64> = ports.map(|port| number(&port["port"])).collect();
+    let is_blocked = is_closed || ports.iter().any(|port| is_taken(*port));
+    let mut missing = ports.iter().filter(|port| !served.contains(port));
+    let has_port = |one: &Value| {
+        let mut ports = list(&one["services"]).iter();
+        ports.any(|port| owner(one, number(&port["listen_port"])) == uid)
+    };
+    match at {
+        None if all.iter().any(has_port) => Err("it is served, and its status is empty".to_owned()),
+        Some(at) if !is_wanted(at) && is_blocked => Ok(()),
+        Some(at) if !is_wanted(at) => Err(format!("it is at {}", at["name"])),
+        _ => match missing.find(|port| !is_taken(**port)) {
+            Some(port) => Err(format!("port {port} is not served")),
+            None => Ok(()),
+        },
+    }
+}
+
+/// And where no Service uses it any more it is as it was; which targets were there before is not known any more once
+/// Terraform removed that label.
+pub fn of_others_is_as_before(
+    sandbox: &Sandbox,
+    before: &[Value; 2],
+    terraform_ran: bool,
+    forgotten: &BTreeSet<(u64, u64)>,
+) -> Result<(), String> {
+    let [open, closed] = before;
+    let now = as_it_is(sandbox, CLOSED);
+    if now != *closed {
+        return Err(format!("{CLOSED} was {closed}, and is {now}"));
+    }
+    let mut now = as_it_is(sandbox, OPEN);
+    let is_theirs = |one: &Value| one["listen_port"] == THEIR_PORT;
+    let ports = now["services"].as_array_mut().unwrap();
+    ports.retain(|one| is_theirs(one) || !forgotten.contains(&both_numbers(one)));
+    for part in [
+        "name",
+        "load_balancer_type",
+        "algorithm",
+        "public_net",
+        "private_net",
+        "protection",
+    ] {
+        if now[part] != open[part] {
+            return Err(format!(
+                "{OPEN}: {part} was {}, and is {}",
+                open[part], now[part]
+            ));
+        }
+    }
+    let lacks = |part: &str| {
+        list(&open[part])
+            .iter()
+            .any(|one| !list(&now[part]).contains(one))
+    };
+    if lacks("services") || !targets(open).is_subset(&targets(&now)) {
+        return Err(format!("{OPEN} was {open}, and is {now}"));
+    }
+    let services = services(sandbox);
+    let asks = |one: &Value| {
+        let annotation = &one["metadata"]["annotations"][format!("{PREFIX}external")];
+        wants(one) && *annotation == OPEN
+    };
+    let is_used = services.iter().any(asks)
+        || now["labels"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .any(|label| label.starts_with(PORT));
+    if is_used {
+        return Ok(());
+    }
+    let parts: &[&str] = if terraform_ran {
+        &["labels", "services"]
+    } else {
+        &["labels", "services", "targets"]
+    };
+    match parts.iter().find(|part| now[**part] != open[**part]) {
+        None => Ok(()),
+        Some(part) => Err(format!(
+            "{OPEN}: {part} was {}, and is {}",
+            open[*part], now[*part]
+        )),
+    }
+}
+
+fn by_name(sandbox: &Sandbox, name: &str) -> Value {
+    let mut all = sandbox
+        .cloud()
+        .load_balancers(sandbox.project())
+        .into_iter();
+    all.find(|one| one["name"] == name).unwrap()
+}
+
+/// Without what changes by itself, and the label that an operator adds in some weather.
+pub fn as_it_is(sandbox: &Sandbox, name: &str) -> Value {
+    let mut one = by_name(sandbox, name);
+    for target in one["targets"].as_array_mut().unwrap() {
+        target["health_status"] = Value::Null;
+    }
+    one["labels"].as_object_mut().unwrap().remove("noted");
+    one
+}
