@@ -36,14 +36,13 @@ pub fn is_right(sandbox: &Sandbox, forgotten: &BTreeSet<(u64, u64)>) -> Result<(
             let is_theirs = is_of_others(balancer) && port == THEIR_PORT;
             let is_forgotten =
                 owner(balancer, port).is_null() && forgotten.contains(&both_numbers(listener));
-            let of = wanting(owner(balancer, port));
-            // A Service that may not have what it asks for stays where it is, as it is: see `is_served`.
-            let asks_for_other = |of: &Value| {
-                let asked = &of["metadata"]["annotations"][format!("{PREFIX}external")];
-                *asked == CLOSED && shows(of, balancer)
+            // A Service that may not have what it asks for stays where it is, as it is.
+            let stays = |of: &Value| {
+                let asked = Asked::of(of, &living, &all);
+                shows(of, balancer) && !asked.is_for(balancer) && asked.is_blocked()
             };
-            let is_right =
-                of.is_some_and(|of| served(balancer, of).contains(&port) || asks_for_other(of));
+            let of = wanting(owner(balancer, port));
+            let is_right = of.is_some_and(|of| served(balancer, of).contains(&port) || stays(of));
             if !is_right && !is_theirs && !is_forgotten {
                 return Err(format!(
                     "load balancer {name} has port {port} of no living Service"
@@ -61,55 +60,99 @@ pub fn is_right(sandbox: &Sandbox, forgotten: &BTreeSet<(u64, u64)>) -> Result<(
     Ok(())
 }
 
-/// Each of its ports is served where its status says so, but for those that another one has. A Service may ask for what
-/// it can't have, and stays where it is.
-fn is_served(service: &Value, living: &[&Value], all: &[Value]) -> Result<(), String> {
-    let annotation = |one: &Value, name: &str| {
-        let value = one["metadata"]["annotations"][format!("{PREFIX}{name}")].as_str();
-        value.map(|value| value.trim_start_matches("default/").to_owned())
-    };
-    let asks = |one: &Value| (annotation(one, "share"), annotation(one, "external"));
-    let (share, external) = asks(service);
-    let uid = &service["metadata"]["uid"];
-    let is_closed = external.as_deref() == Some(CLOSED);
-    let at = all.iter().find(|one| shows(service, one));
-    if at.is_none() && !list(&service["status"]["loadBalancer"]["ingress"]).is_empty() {
-        return Err("its status has an address of no load balancer".into());
+/// What a Service asks for.
+struct Asked<'a> {
+    service: &'a Value,
+    living: &'a [&'a Value],
+    share: Option<String>,
+    external: Option<String>,
+    /// The load balancer that it asks for, where it exists.
+    wanted: Option<&'a Value>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(service: &'a Value, living: &'a [&'a Value], all: &'a [Value]) -> Asked<'a> {
+        let (share, external) = asks(service);
+        let mut asked = Asked {
+            service,
+            living,
+            share,
+            external,
+            wanted: None,
+        };
+        asked.wanted = all.iter().find(|one| asked.is_for(one));
+        asked
     }
-    if is_closed && at.is_none() {
-        return Ok(());
+
+    fn is_for(&self, balancer: &Value) -> bool {
+        match (&self.share, &self.external) {
+            (Some(name), _) => balancer["labels"][GROUP] == format!("default.{name}"),
+            (None, Some(name)) => balancer["name"] == *name,
+            (None, None) => balancer["labels"][SERVICE_UID] == self.service["metadata"]["uid"],
+        }
     }
-    if !has_finalizer(service) && !is_closed {
-        return Err("no finalizer".into());
+
+    fn is_closed(&self) -> bool {
+        self.external.as_deref() == Some(CLOSED)
     }
-    let is_wanted = |at: &Value| match (&share, &external) {
-        (Some(name), _) => at["labels"][GROUP] == format!("default.{name}"),
-        (None, Some(name)) => at["name"] == *name,
-        (None, None) => at["labels"][SERVICE_UID] == *uid,
-    };
-    let wanted = all.iter().find(|one| is_wanted(one));
-    // By another Service that asks for the same, or by whoever has it there.
-    let is_taken = |port: u64| {
+
+    /// By another Service that asks for the same, or by whoever has it there.
+    fn is_taken(&self, port: u64) -> bool {
+        let uid = &self.service["metadata"]["uid"];
         let is_other = |one: &Value| one["metadata"]["uid"] != *uid;
-        let mut group = living.iter().filter(|one| asks(one) == asks(service));
+        let same = (self.share.clone(), self.external.clone());
+        let mut group = self.living.iter().filter(|one| asks(one) == same);
         let asked = group.any(|one| {
             let mut ports = list(&one["spec"]["ports"]).iter();
             is_other(one) && ports.any(|own| own["port"] == port)
         });
-        let is_there = wanted.is_some_and(|wanted| {
+        let is_there = self.wanted.is_some_and(|wanted| {
             let mut ports = list(&wanted["services"]).iter();
             ports.any(|one| one["listen_port"] == port) && owner(wanted, port) != uid
         });
-        (share.is_some() || external.is_some()) && (asked || is_there)
+        (self.share.is_some() || self.external.is_some()) && (asked || is_there)
+    }
+
+    fn ports(&self) -> Vec<u64> {
+        let ports = list(&self.service["spec"]["ports"]).iter();
+        ports.map(|port| number(&port["port"])).collect()
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.is_closed() || self.ports().iter().any(|port| self.is_taken(*port))
+    }
+}
+
+/// Names of the group, and of the load balancer of another owner.
+fn asks(service: &Value) -> (Option<String>, Option<String>) {
+    let annotation = |name: &str| {
+        let value = service["metadata"]["annotations"][format!("{PREFIX}{name}")].as_str();
+        value.map(|value| value.trim_start_matches("default/").to_owned())
     };
+    (annotation("share"), annotation("external"))
+}
+
+/// Each of its ports is served where its status says so, but for those that another one has. A Service may ask for what
+/// it can't have, and stays where it is.
+fn is_served(service: &Value, living: &[&Value], all: &[Value]) -> Result<(), String> {
+    let asked = Asked::of(service, living, all);
+    let uid = &service["metadata"]["uid"];
+    let at = all.iter().find(|one| shows(service, one));
+    if at.is_none() && !list(&service["status"]["loadBalancer"]["ingress"]).is_empty() {
+        return Err("its status has an address of no load balancer".into());
+    }
+    if asked.is_closed() && at.is_none() {
+        return Ok(());
+    }
+    if !has_finalizer(service) && !asked.is_closed() {
+        return Err("no finalizer".into());
+    }
     let served = at.map_or(BTreeSet::new(), |at| {
         let mut served = served(at, service);
         served.retain(|port| owner(at, *port) == uid);
         served
     });
-    let ports = list(&service["spec"]["ports"]).iter();
-    let ports: Vec<u64> = ports.map(|port| number(&port["port"])).collect();
-    let is_blocked = is_closed || ports.iter().any(|port| is_taken(*port));
+    let ports = asked.ports();
     let mut missing = ports.iter().filter(|port| !served.contains(port));
     let has_port = |one: &Value| {
         let mut ports = list(&one["services"]).iter();
@@ -117,9 +160,9 @@ fn is_served(service: &Value, living: &[&Value], all: &[Value]) -> Result<(), St
     };
     match at {
         None if all.iter().any(has_port) => Err("it is served, and its status is empty".to_owned()),
-        Some(at) if !is_wanted(at) && is_blocked => Ok(()),
-        Some(at) if !is_wanted(at) => Err(format!("it is at {}", at["name"])),
-        _ => match missing.find(|port| !is_taken(**port)) {
+        Some(at) if !asked.is_for(at) && asked.is_blocked() => Ok(()),
+        Some(at) if !asked.is_for(at) => Err(format!("it is at {}", at["name"])),
+        _ => match missing.find(|port| !asked.is_taken(**port)) {
             Some(port) => Err(format!("port {port} is not served")),
             None => Ok(()),
         },
