@@ -6,6 +6,7 @@ pub mod routes;
 pub mod shared;
 
 use crate::random::Random;
+use ccm::controllers::Report;
 use sandbox::exchange::Request;
 use sandbox::{Builder, Half, Sandbox};
 use std::collections::BTreeMap;
@@ -19,6 +20,19 @@ pub trait Topic: Send + Sync {
     /// Its objects at the beginning.
     fn begin(&self, sandbox: &Sandbox);
 
+    /// The storm finds all as it should be.
+    fn begins_at_rest(&self) -> bool {
+        false
+    }
+
+    /// A process may have another project's token.
+    fn may_have_wrong_token(&self) -> bool {
+        true
+    }
+
+    /// From now on its reads and writes are seen.
+    fn chapter_begins(&self, _sandbox: &Sandbox) {}
+
     /// Something that a person, a machine or another program does. Returns a line for the story's log.
     /// `between_ticks`: while a `ccm` is at work.
     fn happens(&self, sandbox: &Sandbox, random: &mut Random, between_ticks: bool) -> String;
@@ -28,6 +42,16 @@ pub trait Topic: Send + Sync {
 
     /// The storm is over: what only a person can set right is set right.
     fn clear_up(&self, _sandbox: &Sandbox) {}
+
+    /// In calm weather, before all comes to rest: something that is to be tried. Each call of `round` is one round of a
+    /// process's controllers.
+    fn trial(
+        &self,
+        _sandbox: &Sandbox,
+        _round: &mut dyn FnMut() -> Vec<Report>,
+    ) -> Result<(), String> {
+        Ok(())
+    }
 
     /// `ccm` reads a list of the Kubernetes API.
     fn read(&self, _sandbox: &Sandbox, _request: &Request) {}

@@ -238,8 +238,11 @@ impl Topic for Routes {
         }
     }
 
-    fn weather(&self, sandbox: &Sandbox, random: &mut Random) {
+    fn chapter_begins(&self, sandbox: &Sandbox) {
         self.learn(sandbox);
+    }
+
+    fn weather(&self, sandbox: &Sandbox, random: &mut Random) {
         if random.percent(30) {
             let command = random.pick(&["add_route", "delete_route"]);
             let cloud = sandbox.cloud();

@@ -28,6 +28,8 @@ pub struct Nodes {
     has_metal: bool,
     /// The project has more servers than a page of a list.
     many_servers: bool,
+    /// Labels that servers had.
+    had: Mutex<harm::Servers>,
 }
 
 struct Member {
@@ -114,6 +116,7 @@ impl Nodes {
             members,
             has_metal,
             many_servers: random.percent(8),
+            had: Mutex::default(),
         }
     }
 }
@@ -202,6 +205,9 @@ impl Topic for Nodes {
             (8 | 9, _, Some(Machine::Server(id))) => {
                 let value = random.percent(60).then(|| random.below(9).to_string());
                 let line = format!("the server of {name} has label {value:?}");
+                let is_it = |one: &(String, String, Value)| one.0 == format!("{PREFIX}{id}");
+                let before = servers(sandbox).into_iter().filter(is_it);
+                self.had.lock().unwrap().extend(before);
                 label_server(sandbox, id, value);
                 line
             }
@@ -231,7 +237,13 @@ impl Topic for Nodes {
     }
 
     fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-        judge(sandbox, half, request)
+        let mut servers = servers(sandbox);
+        for had in self.had.lock().unwrap().iter() {
+            if servers.iter().any(|(id, ..)| *id == had.0) {
+                servers.push(had.clone());
+            }
+        }
+        judge_by(&servers, sandbox, half, request)
     }
 
     fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
@@ -241,12 +253,16 @@ impl Topic for Nodes {
 
 /// About a write to a node.
 pub(super) fn judge(sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
+    judge_by(&servers(sandbox), sandbox, half, request)
+}
+
+fn judge_by(servers: &harm::Servers, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
     let name = node_written(request).filter(|_| half == Half::Kubernetes);
     let Some(name) = name else {
         return Verdict::Other;
     };
     let node = sandbox.cluster().get("nodes", None, name);
-    Verdict::of(harm_of(request, node.as_ref(), &servers(sandbox)))
+    Verdict::of(harm_of(request, node.as_ref(), servers))
 }
 
 /// All nodes.
