@@ -7,7 +7,7 @@ use crate::library::Place;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
-use crate::topics::{Topic, Verdict, nodes};
+use crate::topics::{Topic, Verdict, nodes, services};
 use crate::weather::Weather;
 use ccm::controllers::{Report, Selection};
 use ccm::provider::clock;
@@ -16,6 +16,7 @@ use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -45,6 +46,8 @@ pub struct Tally {
     pub stops: usize,
     pub events: usize,
     pub simulated: Duration,
+    /// What topics count.
+    pub counts: BTreeMap<&'static str, u64>,
 }
 
 /// Why a story is broken, and all that is known about it.
@@ -61,7 +64,8 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
     let _simulated = clock::simulate(machine.clone());
     let _apis_time = sandbox::time::simulate(machine.time());
     let mut random = Random::new(seed);
-    let topic = topic(&mut random);
+    let two_at_once = random.percent(25);
+    let topic = topic(&mut random, two_at_once);
     let builder = Sandbox::builder().nodes(0).heartbeats(false).in_memory();
     let sandbox = Arc::new(topic.needs(builder).start());
     machine.connect(&sandbox);
@@ -75,7 +79,7 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
         tally: RefCell::default(),
         sandbox,
     });
-    let outcome = story.run(&mut random);
+    let outcome = story.run(&mut random, two_at_once);
     machine.stops(0, None);
     machine.set_others(None);
     // One that was asked for is shown.
@@ -93,8 +97,12 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
     }
 }
 
-fn topic(random: &mut Random) -> Arc<dyn Topic> {
-    Arc::new(nodes::Nodes::of(random))
+/// `two_at_once`: there may be two processes at once.
+fn topic(random: &mut Random, two_at_once: bool) -> Arc<dyn Topic> {
+    match random.below(100) {
+        0..=100 => Arc::new(services::Services::of(random, two_at_once)),
+        _ => Arc::new(nodes::Nodes::of(random)),
+    }
 }
 
 struct Story {
@@ -119,7 +127,7 @@ struct Holder {
 }
 
 impl Story {
-    fn run(self: &Rc<Self>, random: &mut Random) -> Result<(), String> {
+    fn run(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> Result<(), String> {
         let sandbox = &*self.sandbox;
         self.topic.begin(sandbox);
         let mut rounds = 0;
@@ -129,13 +137,13 @@ impl Story {
                     self.happens(random, false);
                 }
             }
-            let two_at_once = random.percent(20);
             let weather = Weather::of(random, two_at_once);
             self.note(format!("{weather:?}"));
             weather.begin(sandbox);
             self.topic.weather(sandbox, random);
             self.watch();
             for _ in 0..1 + random.below(3) {
+                let two_at_once = two_at_once && random.percent(70);
                 rounds += self.live(random, two_at_once);
             }
             weather.end(sandbox);
@@ -148,6 +156,7 @@ impl Story {
         self.topic.clear_up(sandbox);
         self.watch();
         self.note("the storm is over".into());
+        self.trial(random)?;
         for _ in 0..2 {
             self.settle(random)?;
             // What processes that are dead by now began in the cloud has ended.
@@ -258,6 +267,21 @@ impl Story {
         done
     }
 
+    /// By a long-lived `ccm` that looks at what has changed.
+    fn trial(&self, random: &mut Random) -> Result<(), String> {
+        let start = Start {
+            resyncs: false,
+            ..Start::default()
+        };
+        let process = self.process(&start);
+        let mut round = || {
+            let reports = process.tick(&Selection::Due, random);
+            self.machine.pass(INTERVAL);
+            reports
+        };
+        self.topic.trial(&self.sandbox, &mut round)
+    }
+
     /// A new `ccm` works until nothing is left to be done.
     fn settle(&self, random: &mut Random) -> Result<(), String> {
         let process = self.process(&Start::default());
@@ -316,6 +340,7 @@ impl Story {
 
     /// From now on, until the faults are cleared.
     fn watch(&self) {
+        self.topic.chapter_begins(&self.sandbox);
         let (topic, sandbox) = (Arc::clone(&self.topic), Arc::downgrade(&self.sandbox));
         let read = Effect::before(move |request: &Request| {
             if let Some(sandbox) = sandbox.upgrade() {
@@ -358,6 +383,7 @@ impl Story {
             tally.faults += usize::from(call.fault.as_ref().is_some_and(is_fault));
         }
         tally.stories = 1;
+        tally.counts = self.topic.counts(&self.sandbox);
         tally.stops = self.machine.stopped.get() as usize;
         tally.simulated = self.machine.passed();
         tally

@@ -231,12 +231,10 @@ impl Topic for Nodes {
     }
 
     fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-        let name = node_written(request).filter(|_| half == Half::Kubernetes);
-        let Some(name) = name else {
-            return Verdict::Other;
-        };
-        let node = sandbox.cluster().get("nodes", None, name);
-        Verdict::of(harm_of(request, node.as_ref(), &servers(sandbox)))
+        match half {
+            Half::Kubernetes => judge(sandbox, request),
+            Half::Hetzner | Half::Robot => Verdict::Other,
+        }
     }
 
     fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
@@ -247,6 +245,15 @@ impl Topic for Nodes {
         }
         Ok(())
     }
+}
+
+/// About any topic's nodes.
+pub fn judge(sandbox: &Sandbox, request: &Request) -> Verdict {
+    let Some(name) = node_written(request) else {
+        return Verdict::Other;
+    };
+    let node = sandbox.cluster().get("nodes", None, name);
+    Verdict::of(harm_of(request, node.as_ref(), &servers(sandbox)))
 }
 
 fn is_right(sandbox: &Sandbox, node: &Value, all: &harm::Servers) -> Result<(), String> {
