@@ -131,8 +131,15 @@ impl Story {
         let sandbox = &*self.sandbox;
         self.topic.begin(sandbox);
         let mut rounds = 0;
+        let begins_at_rest = self.topic.begins_at_rest();
+        if begins_at_rest {
+            self.watch();
+            self.settle(random)?;
+            sandbox.faults().clear();
+        }
+        let mark = sandbox.calls().mark();
         for chapter in 0..1 + random.below(3) {
-            if chapter > 0 {
+            if chapter > 0 || begins_at_rest {
                 for _ in 0..random.below(6) {
                     self.happens(random, false);
                 }
@@ -150,7 +157,7 @@ impl Story {
             self.machine.pass(Duration::from_secs(random.below(600)));
         }
         self.no_harm()?;
-        self.is_bounded(rounds)?;
+        self.is_bounded(mark, rounds)?;
         self.machine.pass(AFTER_THE_STORM);
         sandbox.robot().end_block();
         self.topic.clear_up(sandbox);
@@ -180,12 +187,12 @@ impl Story {
     /// From the start of a process to its death or end; two of them at once, with or without a Lease. How many rounds of
     /// controllers there were.
     fn live(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> usize {
-        let start = Start::of(random);
+        let start = self.start(random);
         let mut processes = vec![self.process(&start)];
         if two_at_once {
             let start = Start {
                 with_lease: start.with_lease,
-                ..Start::of(random)
+                ..self.start(random)
             };
             processes.push(self.process(&start));
         }
@@ -241,6 +248,12 @@ impl Story {
             }
         };
         self.machine.stops(stops, Some(Rc::new(meanwhile)));
+    }
+
+    fn start(&self, random: &mut Random) -> Start {
+        let mut start = Start::of(random);
+        start.wrong_token &= self.topic.may_have_wrong_token();
+        start
     }
 
     fn process(&self, start: &Start) -> Rc<Process> {
@@ -321,11 +334,10 @@ impl Story {
     }
 
     /// No call is repeated without a limit.
-    fn is_bounded(&self, rounds: usize) -> Result<(), String> {
-        let calls = self
-            .sandbox
-            .calls()
-            .count(|call| call.half == Half::Hetzner);
+    fn is_bounded(&self, mark: u64, rounds: usize) -> Result<(), String> {
+        let calls = self.sandbox.calls().calls_since(mark);
+        let calls = calls.iter().filter(|call| call.half == Half::Hetzner);
+        let calls = calls.count();
         let (cluster, cloud) = (self.sandbox.cluster(), self.sandbox.cloud());
         let objects = cluster.list("nodes", None).len() + cluster.list("services", None).len();
         let pages = 1 + cloud.servers(self.sandbox.project()).len() / 50;

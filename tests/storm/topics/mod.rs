@@ -5,8 +5,8 @@ pub mod nodes;
 pub mod services;
 
 use crate::random::Random;
-use sandbox::exchange::Request;
 use ccm::controllers::Report;
+use sandbox::exchange::Request;
 use sandbox::{Builder, Half, Sandbox};
 use std::collections::BTreeMap;
 
@@ -18,6 +18,16 @@ pub trait Topic: Send + Sync {
 
     /// Its objects at the beginning.
     fn begin(&self, sandbox: &Sandbox);
+
+    /// The storm finds all as it should be.
+    fn begins_at_rest(&self) -> bool {
+        false
+    }
+
+    /// A process may have another project's token.
+    fn may_have_wrong_token(&self) -> bool {
+        true
+    }
 
     /// From now on its reads and writes are seen.
     fn chapter_begins(&self, _sandbox: &Sandbox) {}

@@ -3,9 +3,7 @@
 use super::end::{alive, may_not_be_claimed, servers, targets};
 use super::events::{FINALIZER, NAMESPACE, cluster_uid};
 use super::others::is_copy;
-use super::ownership::{
-    Kubernetes, is_kept, is_of_others, is_ours as is_ours_label, list,
-};
+use super::ownership::{Kubernetes, is_kept, is_of_others, is_ours as is_ours_label, list};
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, KEEP, SERVICE_UID};
 use sandbox::Sandbox;
 use sandbox::exchange::Request;

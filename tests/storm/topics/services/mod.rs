@@ -39,6 +39,7 @@ pub struct Services {
     of_copy: Option<(u64, bool)>,
     /// See [`Services::independent`].
     stuck: Option<String>,
+    begins_at_rest: bool,
     two_at_once: bool,
     seen: Mutex<Seen>,
     memory: Mutex<Memory>,
@@ -51,6 +52,8 @@ struct Memory {
     orphans: BTreeSet<u64>,
     /// A Service's finalizers were removed by force, so that its load balancer may stay.
     is_forced: bool,
+    /// Services whose ports were changed: what they had before may stay on a load balancer that is released.
+    other_ports: BTreeSet<String>,
     /// Calls before the end began.
     mark: u64,
     independent: u64,
@@ -75,6 +78,7 @@ impl Services {
             stuck: random
                 .percent(30)
                 .then(|| format!("s-{}", random.below(count))),
+            begins_at_rest: random.percent(60),
             two_at_once,
             seen: Mutex::default(),
             memory: Mutex::default(),
@@ -83,6 +87,75 @@ impl Services {
 
     fn moment<'a>(&'a self, sandbox: &'a Sandbox, request: Option<&Request>) -> Moment<'a> {
         Moment::of(sandbox, request, &self.seen, self.two_at_once)
+    }
+
+    fn happen(&self, sandbox: &Sandbox, event: &Event) {
+        let mut memory = self.memory.lock().unwrap();
+        match event {
+            Event::Recreate(..) => memory.is_forced = true,
+            Event::Ports(name, _) => drop(memory.other_ports.insert(name.clone())),
+            _ => {}
+        }
+        event.happen(sandbox);
+    }
+
+    /// An action of this Service's load balancer never ends: all other Services, and one that is added then, reach their
+    /// wanted end before `ccm` stops waiting for it. False: the Service has nothing to do, or is blocked.
+    fn independent(
+        &self,
+        sandbox: &Sandbox,
+        name: &str,
+        round: &mut dyn FnMut() -> Vec<Report>,
+    ) -> Result<bool, String> {
+        let (cloud, project) = (sandbox.cloud(), sandbox.project());
+        let Some(service) = sandbox.cluster().get("services", NAMESPACE, name) else {
+            return Ok(false);
+        };
+        let uid = service["metadata"]["uid"].clone();
+        let held: Arc<Mutex<Option<u64>>> = Arc::default();
+        let hold = {
+            let (cloud, held) = (Arc::clone(cloud), Arc::clone(&held));
+            move || {
+                let mut all = cloud.load_balancers(project).into_iter();
+                let own = all.find(|one| one["labels"][SERVICE_UID] == uid);
+                if let Some(id) = own.and_then(|one| one["id"].as_u64()) {
+                    cloud.hold_load_balancer(id, true);
+                    *held.lock().unwrap() = Some(id);
+                }
+            }
+        };
+        hold();
+        // One that is created is held from then on.
+        let after = Rule::new(Effect::after(move |_: &Request| hold()));
+        let after = after.half(Half::Hetzner).method("POST");
+        let rule = sandbox.faults().add(after.path("/v1/load_balancers"));
+        let ports = Event::Ports(name.to_owned(), vec![9_000]);
+        self.happen(sandbox, &ports);
+
+        let object = format!("service/default/{name}");
+        let is_given_up = |reports: &[Report]| {
+            let mut failures = reports.iter().flat_map(|report| &report.failures);
+            failures.any(|one| one.object == object && one.why.contains("it still runs after"))
+        };
+        let mut reports = round();
+        Event::Add("late".to_owned(), Template::plain()).happen(sandbox);
+        let mut outcome = Ok(());
+        for _ in 0..ROUNDS_OF_TRIAL {
+            outcome =
+                end::is_right_but_for(sandbox, name, &self.memory.lock().unwrap().other_ports);
+            if outcome.is_ok() || is_given_up(&reports) {
+                break;
+            }
+            reports = round();
+        }
+        let was_running = reports.iter().any(|report| report.unfinished > 0);
+        let outcome =
+            outcome.map_err(|why| format!("it waited for Service {name}: {why}\n{reports:#?}"));
+        sandbox.faults().remove(rule);
+        for id in held.lock().unwrap().iter() {
+            cloud.hold_load_balancer(*id, false);
+        }
+        outcome.map(|()| was_running)
     }
 }
 
@@ -114,6 +187,15 @@ impl Topic for Services {
         memory.orphans = end::orphans(sandbox);
     }
 
+    fn begins_at_rest(&self) -> bool {
+        self.begins_at_rest
+    }
+
+    /// It could not be distinguished from the right one, in a cluster without nodes.
+    fn may_have_wrong_token(&self) -> bool {
+        false
+    }
+
     fn chapter_begins(&self, sandbox: &Sandbox) {
         self.moment(sandbox, None).learn_all();
     }
@@ -127,9 +209,7 @@ impl Topic for Services {
             true => Event::between_ticks(random, self.two_at_once),
             false => Event::of(random, self.two_at_once),
         };
-        let is_force = matches!(event, Event::Recreate(..));
-        self.memory.lock().unwrap().is_forced |= is_force;
-        event.happen(sandbox);
+        self.happen(sandbox, &event);
         format!("{event:?}")
     }
 
@@ -144,7 +224,7 @@ impl Topic for Services {
         round: &mut dyn FnMut() -> Vec<Report>,
     ) -> Result<(), String> {
         if let Some(name) = &self.stuck {
-            let was_independent = independent(sandbox, name, round)?;
+            let was_independent = self.independent(sandbox, name, round)?;
             self.memory.lock().unwrap().independent += u64::from(was_independent);
         }
         self.memory.lock().unwrap().mark = sandbox.calls().mark();
@@ -168,16 +248,22 @@ impl Topic for Services {
     }
 
     fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
-        end::is_right(sandbox)?;
         let memory = self.memory.lock().unwrap();
+        end::is_right(sandbox, &memory.other_ports)?;
         // One that was there from the beginning may be adopted.
         let left = end::orphans(sandbox);
         if !memory.is_forced && !left.is_subset(&memory.orphans) {
-            return Err(format!("orphans before {:?}, after {left:?}", memory.orphans));
+            return Err(format!(
+                "orphans before {:?}, after {left:?}",
+                memory.orphans
+            ));
         }
         let others = end::others(sandbox);
         if others != memory.others {
-            return Err(format!("others before {:#?}\nafter {others:#?}", memory.others));
+            return Err(format!(
+                "others before {:#?}\nafter {others:#?}",
+                memory.others
+            ));
         }
         let calls = sandbox.calls().calls_since(memory.mark);
         let count = |is_it: &dyn Fn(&Call) -> bool| {
@@ -207,7 +293,10 @@ impl Topic for Services {
                 () if !is_made => continue,
                 () if is("POST", "/v1/load_balancers") => {
                     let body = call.json().unwrap_or_default();
-                    add("created with a Primary IP", u64::from(!body["public_net"].is_null()));
+                    add(
+                        "created with a Primary IP",
+                        u64::from(!body["public_net"].is_null()),
+                    );
                     "load balancers created"
                 }
                 () if is("POST", "/v1/certificates") => "certificates ordered",
@@ -221,63 +310,10 @@ impl Topic for Services {
         let seen = self.seen.lock().unwrap();
         add("adopted", seen.adopted);
         add("released", seen.released_count);
-        add("not stopped by a stuck one", self.memory.lock().unwrap().independent);
+        add(
+            "not stopped by a stuck one",
+            self.memory.lock().unwrap().independent,
+        );
         counts
     }
-}
-
-/// An action of this Service's load balancer never ends: all other Services, and one that is added then, reach their
-/// wanted end before `ccm` stops waiting for it. False: the Service has nothing to do, or is blocked.
-fn independent(
-    sandbox: &Sandbox,
-    name: &str,
-    round: &mut dyn FnMut() -> Vec<Report>,
-) -> Result<bool, String> {
-    let (cloud, project) = (sandbox.cloud(), sandbox.project());
-    let Some(service) = sandbox.cluster().get("services", NAMESPACE, name) else {
-        return Ok(false);
-    };
-    let uid = service["metadata"]["uid"].clone();
-    let held: Arc<Mutex<Option<u64>>> = Arc::default();
-    let hold = {
-        let (cloud, held) = (Arc::clone(cloud), Arc::clone(&held));
-        move || {
-            let mut all = cloud.load_balancers(project).into_iter();
-            let own = all.find(|one| one["labels"][SERVICE_UID] == uid);
-            if let Some(id) = own.and_then(|one| one["id"].as_u64()) {
-                cloud.hold_load_balancer(id, true);
-                *held.lock().unwrap() = Some(id);
-            }
-        }
-    };
-    hold();
-    // One that is created is held from then on.
-    let after = Rule::new(Effect::after(move |_: &Request| hold()));
-    let after = after.half(Half::Hetzner).method("POST");
-    let rule = sandbox.faults().add(after.path("/v1/load_balancers"));
-    Event::Ports(name.to_owned(), vec![9_000]).happen(sandbox);
-
-    let object = format!("service/default/{name}");
-    let is_given_up = |reports: &[Report]| {
-        let mut failures = reports.iter().flat_map(|report| &report.failures);
-        failures.any(|one| one.object == object && one.why.contains("it still runs after"))
-    };
-    let mut reports = round();
-    Event::Add("late".to_owned(), Template::plain()).happen(sandbox);
-    let mut outcome = Ok(());
-    for _ in 0..ROUNDS_OF_TRIAL {
-        outcome = end::is_right_but_for(sandbox, name);
-        if outcome.is_ok() || is_given_up(&reports) {
-            break;
-        }
-        reports = round();
-    }
-    let was_running = reports.iter().any(|report| report.unfinished > 0);
-    let outcome =
-        outcome.map_err(|why| format!("it waited for Service {name}: {why}\n{reports:#?}"));
-    sandbox.faults().remove(rule);
-    for id in held.lock().unwrap().iter() {
-        cloud.hold_load_balancer(*id, false);
-    }
-    outcome.map(|()| was_running)
 }
