@@ -67,14 +67,15 @@ impl Cloud {
     pub fn load_balancers(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         let all = world.load_balancers_of(project);
-        all.map(|one| one.json(&world).value()).collect()
+        all.map(|one| self.document(one.id, one.json(&world)))
+            .collect()
     }
 
     /// A load balancer as the API shows it; null when there is none.
     pub fn load_balancer(&self, id: u64) -> Value {
         let world = self.lock();
         let found = world.load_balancers.get(&id);
-        found.map_or(Value::Null, |one| one.json(&world).value())
+        found.map_or(Value::Null, |one| self.document(id, one.json(&world)))
     }
 
     /// Changes a load balancer, seen as the API shows it: from then on it shows what `edit` left behind, until the

@@ -38,7 +38,7 @@ mod ssh_keys;
 mod text;
 mod world;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,7 +55,7 @@ pub use self::load_balancers::{Health, Machine};
 use self::networks::{Network, Subnet};
 use self::rate_limit::Budget;
 pub use self::servers::ServerSpec;
-use self::servers::Status;
+use self::servers::{Server, Status};
 use self::text::Text;
 use self::world::{Token, World};
 use crate::exchange::{Handler, Request, Response};
@@ -63,12 +63,26 @@ use crate::exchange::{Handler, Request, Response};
 /// The network zone of subnets that tests create; the locations `fsn1`, `nbg1` and `hel1` are in it.
 const ZONE: &str = "eu-central";
 
+/// So many documents are kept as trees. Large projects are asked for less often.
+const MOST_SHOWN: usize = 100;
+
 /// All projects of a simulated Hetzner Cloud, and the metadata service.
 ///
 /// As a [`Handler`] it serves `/v1/…` and `/hetzner/v1/metadata…`. Its methods are a test's hand in the world: they take
 /// effect at once, need no token, spend no budget, and panic when asked for what cannot be.
 pub struct Cloud {
     world: Mutex<World>,
+    /// The documents that were asked for last, by ID: a test looks again and again, and most stay the same.
+    shown: Mutex<HashMap<u64, (Text, Value)>>,
+}
+
+/// A server without its document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerSummary {
+    pub id: u64,
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    pub is_running: bool,
 }
 
 /// A server as its kubelet sees it.
@@ -138,6 +152,7 @@ impl Cloud {
     pub fn new(scale: f64) -> Arc<Cloud> {
         Arc::new(Cloud {
             world: Mutex::new(World::new(Clock::new(scale))),
+            shown: Mutex::default(),
         })
     }
 
@@ -217,8 +232,36 @@ impl Cloud {
         let world = self.lock();
         world
             .servers_of(project)
-            .map(|server| server.json(&world).value())
+            .map(|server| self.document(server.id, server.json(&world)))
             .collect()
+    }
+
+    /// The same without their documents, for whoever looks at every request: it costs a fiftieth.
+    pub fn server_summaries(&self, project: u64) -> Vec<ServerSummary> {
+        let world = self.lock();
+        let summary = |server: &Server| ServerSummary {
+            id: server.id,
+            name: server.name.clone(),
+            labels: server.labels.clone(),
+            is_running: server.is_running(),
+        };
+        world.servers_of(project).map(summary).collect()
+    }
+
+    /// The document of a resource as a tree.
+    fn document(&self, id: u64, text: Text) -> Value {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        match shown.get(&id) {
+            Some((known, value)) if *known == text => value.clone(),
+            _ => {
+                let value = text.value();
+                if shown.len() >= MOST_SHOWN {
+                    shown.clear();
+                }
+                shown.insert(id, (text, value.clone()));
+                value
+            }
+        }
     }
 
     /// What the kubelet of a server knows of it; none when the project has no such server.

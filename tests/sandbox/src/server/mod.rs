@@ -1,4 +1,5 @@
 //! A small blocking HTTP/1.1 server: one thread a connection, TLS when asked for, faults on demand, every call logged.
+//! [`exchange`] does the same with one request in memory.
 //!
 //! It knows sockets and bytes and nothing of either API. What a request means is its [`Handler`]'s to say.
 //!
@@ -6,7 +7,7 @@
 //! |---|---|
 //! | `mod` | listen, accept, stop |
 //! | `connection` | one connection from its first byte to its last |
-//! | `bytes` | what requests are read from and answers written to |
+//! | `bytes` | what requests are read from and answers written to: a connection, or memory |
 //! | `stream` | a connection: plain or TLS, buffered, with deadlines |
 //! | `request` | bytes → [`Request`](crate::exchange::Request), or the refusal a client gets |
 //! | `answer` | [`Response`](crate::exchange::Response) → bytes, whole or broken on purpose |

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sandbox::credentials::{Authority, Validity};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 
@@ -62,7 +63,24 @@ fn life() -> Vec<Vec<u8>> {
         call(kubernetes, "GET", path, "", "");
         call(kubernetes, "GET", path, table, "");
     }
+    let authority = Authority::seeded("authority", 7).unwrap();
+    let [first, second] =
+        [(); 2].map(|()| authority.server(&["a.example"], Validity::Now).unwrap());
+    assert_ne!(first.certificate_pem, second.certificate_pem);
+    let uploaded = json!({"name": "own", "certificate": second.certificate_pem, "private_key": second.key_pem});
+    let managed = json!({"name": "managed", "type": "managed", "domain_names": ["a.example"]});
+    for certificate in [uploaded, managed] {
+        call(
+            hetzner,
+            "POST",
+            "/v1/certificates",
+            "",
+            &certificate.to_string(),
+        );
+    }
     room.pass(Duration::from_secs(400));
+    let issued = call(hetzner, "GET", "/v1/certificates", "", "");
+    assert_eq!(issued["certificates"][1]["status"]["issuance"], "completed");
     call(kubernetes, "GET", "/api/v1/nodes", "", "");
     call(hetzner, "GET", &format!("{balancer}/actions"), "", "");
     call(hetzner, "DELETE", &balancer, "", "");
