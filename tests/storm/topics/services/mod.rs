@@ -54,8 +54,8 @@ struct Memory {
     is_forced: bool,
     /// Services whose ports were changed: what they had before may stay on a load balancer that is released.
     other_ports: BTreeSet<String>,
-    /// Calls before the end began.
-    mark: u64,
+    /// Calls before all began to settle in calm weather.
+    mark: Option<u64>,
     independent: u64,
 }
 
@@ -227,7 +227,7 @@ impl Topic for Services {
             let was_independent = self.independent(sandbox, name, round)?;
             self.memory.lock().unwrap().independent += u64::from(was_independent);
         }
-        self.memory.lock().unwrap().mark = sandbox.calls().mark();
+        self.memory.lock().unwrap().mark = Some(sandbox.calls().mark());
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl Topic for Services {
             Half::Kubernetes if request.path.contains("/services/") => {
                 Verdict::of(moment.harm_in_cluster(request))
             }
-            Half::Kubernetes => nodes::judge(sandbox, request),
+            Half::Kubernetes => nodes::judge(sandbox, request, &Vec::new()),
             Half::Robot => Verdict::Other,
         }
     }
@@ -265,7 +265,10 @@ impl Topic for Services {
                 memory.others
             ));
         }
-        let calls = sandbox.calls().calls_since(memory.mark);
+        let Some(mark) = memory.mark else {
+            return Ok(());
+        };
+        let calls = sandbox.calls().calls_since(mark);
         let count = |is_it: &dyn Fn(&Call) -> bool| {
             let all = calls.iter().filter(|call| call.half == Half::Hetzner);
             all.filter(|call| is_it(call)).count()
