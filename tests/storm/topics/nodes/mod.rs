@@ -225,6 +225,9 @@ impl Topic for Nodes {
 
     fn weather(&self, sandbox: &Sandbox, random: &mut Random) {
         lies::begin(sandbox, random);
+        if self.many_servers && random.percent(70) {
+            page_moves(sandbox, random.below(50));
+        }
         if random.percent(50) {
             let name = format!("n-{}", random.below(MEMBERS));
             replaced_before_a_write(sandbox, name, random.percent(50));
@@ -435,6 +438,23 @@ impl Member {
             robot.set_power(number, false);
         }
     }
+}
+
+/// While a list is read, one of the servers on its first page is deleted: what was first on the second page is on
+/// neither.
+fn page_moves(sandbox: &Sandbox, n: u64) {
+    let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
+    let delete = move |_: &Request| {
+        let all = cloud.server_summaries(project).into_iter();
+        let mut others = all.filter(|one| one.name.starts_with("other-"));
+        if let Some(one) = others.nth(n as usize) {
+            cloud.delete_server(one.id);
+        }
+    };
+    let rule = Rule::new(Effect::before(delete)).half(Half::Hetzner);
+    let is_second = |request: &Request| request.query("page") == Some("2");
+    let rule = rule.path("/v1/servers").method("GET").when(is_second);
+    sandbox.faults().add(rule.times(2));
 }
 
 /// The worst moment for it: when the old node is being deleted, or initialised.
