@@ -91,7 +91,10 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
     let sandbox = Arc::new(topic.needs(builder).start());
     machine.connect(&sandbox);
     let story = Rc::new(Story {
-        place: Place::new(&sandbox, machine.is_real().then(|| machine.scale())),
+        place: match machine.is_real() {
+            true => Place::new(&sandbox),
+            false => Place::in_memory(&sandbox),
+        },
         machine: Rc::clone(&machine),
         topic,
         harm: Arc::default(),
