@@ -8,7 +8,7 @@ use crate::library::Place;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
-use crate::topics::{Topic, Verdict, nodes, services};
+use crate::topics::{Topic, Verdict, nodes, routes, services, shared};
 use crate::weather::Weather;
 use ccm::controllers::{Report, Selection};
 use ccm::provider::clock;
@@ -99,6 +99,8 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
 /// `two_at_once`: there may be two processes at once.
 fn topic(random: &mut Random, two_at_once: bool) -> Arc<dyn Topic> {
     match random.below(100) {
+        0..10 => Arc::new(routes::Routes::of(random)),
+        10..35 => Arc::new(shared::Shared::of(random, two_at_once)),
         35..75 => Arc::new(services::Services::of(random, two_at_once)),
         _ => Arc::new(nodes::Nodes::of(random)),
     }
@@ -158,6 +160,7 @@ impl Story {
         let sandbox = &*self.sandbox;
         self.topic.begin(sandbox);
         let mut rounds = 0;
+        let mut backup = None;
         let begins_at_rest = self.topic.begins_at_rest();
         if begins_at_rest {
             self.watch();
@@ -170,6 +173,15 @@ impl Story {
                 for _ in 0..random.below(6) {
                     self.happens(random, false);
                 }
+            }
+            match backup.take() {
+                None if random.percent(12) => backup = Some(sandbox.cluster().backup()),
+                Some(backup) => {
+                    sandbox.cluster().restore(&backup);
+                    self.topic.restored(sandbox);
+                    self.note("the cluster is restored from a backup".into());
+                }
+                None => {}
             }
             let mut weather = Weather::of(random, two_at_once);
             if self.machine.is_real() {

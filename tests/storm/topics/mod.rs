@@ -2,7 +2,9 @@
 //! them, and how they must be in the end; the engine knows nothing of that.
 
 pub mod nodes;
+pub mod routes;
 pub mod services;
+pub mod shared;
 
 use crate::random::Random;
 use ccm::controllers::Report;
@@ -35,6 +37,9 @@ pub trait Topic: Send + Sync {
     /// Something that a person, a machine or another program does. Returns a line for the story's log.
     /// `between_ticks`: while a `ccm` is at work.
     fn happens(&self, sandbox: &Sandbox, random: &mut Random, between_ticks: bool) -> String;
+
+    /// The cluster is as it was some time ago, and the cloud is not.
+    fn restored(&self, _sandbox: &Sandbox) {}
 
     /// Faults that only its objects have, until they are cleared.
     fn weather(&self, _sandbox: &Sandbox, _random: &mut Random) {}

@@ -260,7 +260,7 @@ impl Topic for Services {
             Half::Kubernetes if request.path.contains("/services/") => {
                 Verdict::of(moment.harm_in_cluster(request))
             }
-            Half::Kubernetes => nodes::judge(sandbox, request, &Vec::new()),
+            Half::Kubernetes => nodes::judge(sandbox, half, request, &Vec::new()),
             Half::Robot => Verdict::Other,
         }
     }
