@@ -26,11 +26,32 @@ use story::{Broken, Tally};
 /// Fixed seeds of `make test`.
 const STORIES: u64 = 500;
 
+/// Of these there are so many in the fixed stories. A storm that became a breeze, because the way stories are made was
+/// changed, shows nothing.
+const AT_LEAST: [(&str, u64); 10] = [
+    ("load balancers created", 140),
+    ("created with a Primary IP", 25),
+    ("certificates ordered", 50),
+    ("load balancers deleted", 25),
+    ("load balancers renamed or labelled", 90),
+    ("adopted", 55),
+    ("released", 12),
+    ("targets removed", 70),
+    ("changes refused for a moment", 130),
+    ("not stopped by a stuck one", 12),
+];
+
 #[test]
 fn whatever_happens_no_harm_is_done_and_the_end_is_right() {
-    let report = tell(chosen(1..=STORIES), usize::MAX);
+    let seeds = chosen(1..=STORIES);
+    let is_fixed = seeds.len() == STORIES as usize;
+    let report = tell(seeds, usize::MAX);
     println!("{report}");
     assert!(report.broken.is_empty(), "{report}");
+    for (what, least) in AT_LEAST.into_iter().filter(|_| is_fixed) {
+        let count = report.tally.counts.get(what).copied().unwrap_or_default();
+        assert!(count >= least, "{count} {what}, not {least}");
+    }
 }
 
 /// `make storm`: as many as it is told, and others each time.

@@ -32,7 +32,7 @@ pub const OVER_SOCKETS: u64 = 100;
 const ROUNDS_OF_A_PROGRAM: usize = 70;
 
 /// Between two rounds of controllers.
-const INTERVAL: Duration = Duration::from_secs(5);
+pub const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The same where only the longest period counts, which is five minutes.
 const LONG_INTERVAL: Duration = Duration::from_secs(60);
@@ -76,33 +76,10 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
     if is_shown {
         diary::begin(machine.time());
     }
-    let _simulated = (!machine.is_real()).then(|| {
-        let of_apis = sandbox::time::simulate(machine.time());
-        (clock::simulate(machine.clone()), of_apis)
-    });
     let mut random = Random::new(seed);
     let two_at_once = random.percent(25);
     let topic = topic(&mut random, two_at_once);
-    let builder = Sandbox::builder().nodes(0).heartbeats(false);
-    let builder = match machine.is_real() {
-        true => builder.scale(machine.scale()),
-        false => builder.in_memory(),
-    };
-    let sandbox = Arc::new(topic.needs(builder).start());
-    machine.connect(&sandbox);
-    let story = Rc::new(Story {
-        place: match machine.is_real() {
-            true => Place::new(&sandbox),
-            false => Place::in_memory(&sandbox),
-        },
-        machine: Rc::clone(&machine),
-        topic,
-        harm: Arc::default(),
-        log: RefCell::default(),
-        holder: Arc::default(),
-        tally: RefCell::default(),
-        sandbox,
-    });
+    let story = Story::new(Rc::clone(&machine), topic);
     let outcome = story.run(&mut random, two_at_once);
     machine.stops(0, None);
     machine.set_others(None);
@@ -129,16 +106,18 @@ fn topic(random: &mut Random, two_at_once: bool) -> Arc<dyn Topic> {
     }
 }
 
-struct Story {
+pub struct Story {
     place: Place,
-    machine: Rc<Machine>,
-    sandbox: Arc<Sandbox>,
+    pub machine: Rc<Machine>,
+    pub sandbox: Arc<Sandbox>,
     topic: Arc<dyn Topic>,
     harm: Arc<Mutex<Vec<String>>>,
     /// When, and what.
     log: RefCell<Vec<(Duration, String)>>,
     holder: Arc<Mutex<Holder>>,
     tally: RefCell<Tally>,
+    /// The clocks of this thread, and those of the APIs.
+    _simulated: Option<(clock::Simulated, sandbox::time::Simulated)>,
 }
 
 /// Who may write.
@@ -151,6 +130,35 @@ struct Holder {
 }
 
 impl Story {
+    /// Before anything happens, with nothing in it.
+    pub fn new(machine: Rc<Machine>, topic: Arc<dyn Topic>) -> Rc<Story> {
+        let simulated = (!machine.is_real()).then(|| {
+            let of_apis = sandbox::time::simulate(machine.time());
+            (clock::simulate(machine.clone()), of_apis)
+        });
+        let builder = Sandbox::builder().nodes(0).heartbeats(false);
+        let builder = match machine.is_real() {
+            true => builder.scale(machine.scale()),
+            false => builder.in_memory(),
+        };
+        let sandbox = Arc::new(topic.needs(builder).start());
+        machine.connect(&sandbox);
+        Rc::new(Story {
+            place: match machine.is_real() {
+                true => Place::new(&sandbox),
+                false => Place::in_memory(&sandbox),
+            },
+            machine,
+            topic,
+            harm: Arc::default(),
+            log: RefCell::default(),
+            holder: Arc::default(),
+            tally: RefCell::default(),
+            sandbox,
+            _simulated: simulated,
+        })
+    }
+
     fn run(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> Result<(), String> {
         let sandbox = &*self.sandbox;
         self.topic.begin(sandbox);
@@ -311,7 +319,7 @@ impl Story {
         start
     }
 
-    fn process(&self, start: &Start) -> Rc<Process> {
+    pub fn process(&self, start: &Start) -> Rc<Process> {
         let name = format!("ccm-{}", 1 + self.log.borrow().len());
         self.note(format!("{name} starts: {start:?}"));
         Rc::new(Process::new(&name, &self.place, start))
@@ -383,7 +391,7 @@ impl Story {
     }
 
     /// A new `ccm` works until nothing is left to be done.
-    fn settle(&self, random: &mut Random) -> Result<(), String> {
+    pub fn settle(&self, random: &mut Random) -> Result<(), String> {
         let process = self.process(&Start::default());
         let mut before = Vec::new();
         for round in 0..ROUNDS_AT_MOST {
@@ -441,7 +449,7 @@ impl Story {
     }
 
     /// From now on, until the faults are cleared.
-    fn watch(&self) {
+    pub fn watch(&self) {
         self.topic.chapter_begins(&self.sandbox);
         let (topic, sandbox) = (Arc::clone(&self.topic), Arc::downgrade(&self.sandbox));
         let read = Effect::before(move |request: &Request| {
@@ -468,7 +476,7 @@ impl Story {
         }
     }
 
-    fn no_harm(&self) -> Result<(), String> {
+    pub fn no_harm(&self) -> Result<(), String> {
         let harm = self.harm.lock().unwrap();
         match harm.is_empty() {
             true => Ok(()),
