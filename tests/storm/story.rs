@@ -151,6 +151,7 @@ impl Story {
         let sandbox = &*self.sandbox;
         self.topic.begin(sandbox);
         let mut rounds = 0;
+        let mut backup = None;
         let begins_at_rest = self.topic.begins_at_rest();
         if begins_at_rest {
             self.watch();
@@ -163,6 +164,15 @@ impl Story {
                 for _ in 0..random.below(6) {
                     self.happens(random, false);
                 }
+            }
+            match backup.take() {
+                None if random.percent(12) => backup = Some(sandbox.cluster().backup()),
+                Some(backup) => {
+                    sandbox.cluster().restore(&backup);
+                    self.topic.restored(sandbox);
+                    self.note("the cluster is restored from a backup".into());
+                }
+                None => {}
             }
             let mut weather = Weather::of(random, two_at_once);
             if self.machine.is_real() {
@@ -413,7 +423,7 @@ impl Story {
         let objects = cluster.list("nodes", None).len() + cluster.list("services", None).len();
         let pages = 1 + cloud.servers(self.sandbox.project()).len() / 50;
         let allowed =
-            rounds.max(1) * (CALLS_OF_A_ROUND * pages + CALLS_OF_AN_OBJECT * (8 + objects));
+            (1 + rounds) * (CALLS_OF_A_ROUND * pages + CALLS_OF_AN_OBJECT * (8 + objects));
         for half in [Half::Hetzner, Half::Kubernetes, Half::Robot] {
             let calls = calls.iter().filter(|call| call.half == half).count();
             if calls > allowed {

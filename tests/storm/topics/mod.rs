@@ -37,6 +37,9 @@ pub trait Topic: Send + Sync {
     /// `between_ticks`: while a `ccm` is at work.
     fn happens(&self, sandbox: &Sandbox, random: &mut Random, between_ticks: bool) -> String;
 
+    /// The cluster is as it was some time ago, and the cloud is not.
+    fn restored(&self, _sandbox: &Sandbox) {}
+
     /// Faults that only its objects have, until they are cleared.
     fn weather(&self, _sandbox: &Sandbox, _random: &mut Random) {}
 
