@@ -8,7 +8,7 @@ use crate::library::Place;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
-use crate::topics::{Topic, Verdict, nodes, routes, shared};
+use crate::topics::{Topic, Verdict, nodes, routes, services, shared};
 use crate::weather::Weather;
 use ccm::controllers::{Report, Selection};
 use ccm::provider::clock;
@@ -121,6 +121,7 @@ fn topic(random: &mut Random, two_at_once: bool) -> Arc<dyn Topic> {
     match random.below(100) {
         0..10 => Arc::new(routes::Routes::of(random)),
         10..35 => Arc::new(shared::Shared::of(random, two_at_once)),
+        35..75 => Arc::new(services::Services::of(random, two_at_once)),
         _ => Arc::new(nodes::Nodes::of(random)),
     }
 }
@@ -382,11 +383,12 @@ impl Story {
     fn settle(&self, random: &mut Random) -> Result<(), String> {
         let process = self.process(&Start::default());
         let mut before = Vec::new();
-        for _ in 0..ROUNDS_AT_MOST {
+        for round in 0..ROUNDS_AT_MOST {
             let reports = process.tick(&Selection::All, random);
             let failures = failures(&reports);
-            // What failed by itself, as an action may, works in the next round.
-            let is_lasting = failures.is_empty() || failures == before;
+            // What failed by itself, as an action may, works in the next round. In the first one a controller does not
+            // know yet what another one reads.
+            let is_lasting = round > 0 && (failures.is_empty() || failures == before);
             if reports.iter().all(is_at_rest) && is_lasting {
                 return Ok(());
             }

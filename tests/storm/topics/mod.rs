@@ -3,6 +3,7 @@
 
 pub mod nodes;
 pub mod routes;
+pub mod services;
 pub mod shared;
 
 use crate::random::Random;

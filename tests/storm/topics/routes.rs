@@ -266,7 +266,7 @@ impl Topic for Routes {
             && actions.iter().any(|end| request.path.ends_with(end));
         match half {
             Half::Hetzner if is_change => Verdict::of(self.harm_of_change(sandbox, request)),
-            _ => match nodes::judge(sandbox, half, request) {
+            _ => match nodes::judge(sandbox, half, request, &Vec::new()) {
                 Verdict::Fine => Verdict::of(self.harm_of_condition(sandbox, request)),
                 verdict => verdict,
             },

@@ -240,13 +240,7 @@ impl Topic for Nodes {
     }
 
     fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-        let mut servers = servers(sandbox);
-        for had in self.had.lock().unwrap().iter() {
-            if servers.iter().any(|(id, ..)| *id == had.0) {
-                servers.push(had.clone());
-            }
-        }
-        judge_by(&servers, sandbox, half, request)
+        judge(sandbox, half, request, &self.had.lock().unwrap())
     }
 
     fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
@@ -254,18 +248,24 @@ impl Topic for Nodes {
     }
 }
 
-/// About a write to a node.
-pub(super) fn judge(sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-    judge_by(&servers(sandbox), sandbox, half, request)
-}
-
-fn judge_by(servers: &harm::Servers, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-    let name = node_written(request).filter(|_| half == Half::Kubernetes);
-    let Some(name) = name else {
+/// About a write to any topic's nodes. `had`: what servers had before, too.
+pub(super) fn judge(
+    sandbox: &Sandbox,
+    half: Half,
+    request: &Request,
+    had: &harm::Servers,
+) -> Verdict {
+    let Some(name) = node_written(request).filter(|_| half == Half::Kubernetes) else {
         return Verdict::Other;
     };
     let node = sandbox.cluster().get("nodes", None, name);
-    Verdict::of(harm_of(request, node.as_ref(), servers))
+    let mut servers = servers(sandbox);
+    for had in had {
+        if servers.iter().any(|(id, ..)| *id == had.0) {
+            servers.push(had.clone());
+        }
+    }
+    Verdict::of(harm_of(request, node.as_ref(), &servers))
 }
 
 /// All nodes.

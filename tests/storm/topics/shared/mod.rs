@@ -111,7 +111,7 @@ impl Topic for Shared {
             Half::Kubernetes if request.path.contains("/services/") => {
                 Verdict::of(moment.harm_in_cluster(request))
             }
-            _ => nodes::judge(sandbox, half, request),
+            _ => nodes::judge(sandbox, half, request, &Vec::new()),
         }
     }
 
