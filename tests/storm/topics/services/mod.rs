@@ -231,11 +231,6 @@ impl Topic for Services {
         format!("{event:?}")
     }
 
-    fn restored(&self, _: &Sandbox) {
-        // A Service that came since is gone, and was not deleted.
-        self.memory.lock().unwrap().is_forced = true;
-    }
-
     fn clear_up(&self, sandbox: &Sandbox) {
         end::certificates_come(sandbox);
         events::some_node_is_alive(sandbox);
