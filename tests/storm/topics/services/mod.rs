@@ -231,6 +231,17 @@ impl Topic for Services {
         format!("{event:?}")
     }
 
+    /// What came since the backup has lost its Service, and ports are as they were.
+    fn restored(&self, sandbox: &Sandbox) {
+        let mut memory = self.memory.lock().unwrap();
+        memory.is_forced = true;
+        let services = sandbox.cluster().list("services", NAMESPACE);
+        let names = services
+            .iter()
+            .filter_map(|one| one["metadata"]["name"].as_str());
+        memory.other_ports.extend(names.map(str::to_owned));
+    }
+
     fn clear_up(&self, sandbox: &Sandbox) {
         end::certificates_come(sandbox);
         events::some_node_is_alive(sandbox);
