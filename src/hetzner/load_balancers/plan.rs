@@ -122,7 +122,14 @@ impl provider::Snapshot for Snapshot {
                 Found::Nothing(name) => diff.create(name),
                 Found::Labelled(balancer) | Found::Adopted(balancer) => {
                     let adopts = matches!(found, Found::Adopted(_));
-                    diff.bring_in_order(adopts.then(|| adopted(balancer)));
+                    match context.group.is_external() && desired.ports.is_empty() {
+                        // Our nodes would get the traffic of other owners' ports, and nothing on it would say for whom.
+                        true => {
+                            let why = "none of its ports can be had there";
+                            plan.changes = release(&context, balancer, why);
+                        }
+                        false => diff.bring_in_order(adopts.then(|| adopted(balancer))),
+                    }
                     let (status, unsure) = status::ingress(balancer, &desired, &self.project);
                     let serves = context.group.is_own() || !desired.ports.is_empty();
                     plan.status = Some(if serves { status } else { Vec::new() });
