@@ -127,6 +127,7 @@ impl Place {
             debug: false,
             timing,
             gate: Arc::clone(&gate) as Arc<dyn Gate>,
+            urgency: ccm::provider::Urgency::Asked,
             time_scale: SCALE,
         });
         Apis::new(

@@ -154,5 +154,5 @@ pub(super) fn zone_of<'a>(location: &str, nodes: &'a [OfferedNode]) -> Option<&'
     };
     let node = nodes.iter().find(is_there)?;
     let zone = node.labels.get(TopologyLabel::Region.stable_key());
-    zone.map(String::as_str)
+    zone
 }
