@@ -10,7 +10,7 @@ CC := $(ARCH)-linux-gnu-gcc
 endif
 endif
 
-.PHONY: help demo test test-real test-node test-release build image release dev-up dev-push dev-down helm promtool bench
+.PHONY: help demo test test-real test-node test-release build image release dev-up dev-push dev-down helm promtool storm bench
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -75,6 +75,9 @@ promtool: ## promtool in target/tools, where there is none: tests then evaluate 
 	@test -x target/tools/promtool || command -v promtool || { mkdir -p target/tools/promtool.module && \
 	    cd target/tools/promtool.module && rm -f go.mod go.sum && go mod init promtool && go get $(PROMTOOL)@v0.310.0 && \
 	    go build -tags remove_all_sd -o ../promtool $(PROMTOOL); }
+
+storm: ## ten thousand new stories with faults, each by a seed; CCM_TEST_SEED=7 shows one in target/storm/7 (4 min, at first 8)
+	cargo test --locked --profile storm --test storm -- --ignored --exact --nocapture storm
 
 bench: build ## measure the static binary against its limits: calls, bytes, time, memory, size
 	CCM_BENCH_BINARY=$(CURDIR)/$(BINARY) cargo test --locked --test bench -- --ignored --nocapture

@@ -3,7 +3,7 @@
 
 use crate::kube;
 pub(super) use crate::provider::heartbeat::turn;
-use crate::provider::{self, ErrorKind, lock};
+use crate::provider::{self, ErrorKind, clock, lock};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -118,7 +118,7 @@ impl<T> Cached<T> {
         if let Some(view) = last.as_ref().filter(|view| is_fresh(view)) {
             return Ok(view.clone());
         }
-        let asked = Instant::now();
+        let asked = clock::now();
         let value = Arc::new(fetch()?);
         let view = View::new(value, asked);
         *last = Some(view.clone());
@@ -155,7 +155,7 @@ impl<T> View<T> {
         View {
             value,
             asked,
-            answered: Instant::now(),
+            answered: clock::now(),
         }
     }
 
@@ -170,12 +170,12 @@ impl<T> View<T> {
 
     /// How old what it shows may be.
     pub fn age(&self) -> Duration {
-        self.asked.elapsed()
+        clock::since(self.asked)
     }
 
     /// Since its answer came. A list that is younger than this was requested after the answer came.
     pub fn time_in_use(&self) -> Duration {
-        self.answered.elapsed()
+        clock::since(self.answered)
     }
 }
 
@@ -226,11 +226,11 @@ impl CallPause {
         &self,
         ask: impl FnOnce() -> Result<T, provider::Error>,
     ) -> Result<T, provider::Error> {
-        if let Some(error) = self.too_early(Instant::now()) {
+        if let Some(error) = self.too_early(clock::now()) {
             return Err(error);
         }
         let outcome = ask();
-        self.note(outcome.as_ref().err(), Instant::now());
+        self.note(outcome.as_ref().err(), clock::now());
         outcome
     }
 

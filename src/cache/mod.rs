@@ -14,7 +14,7 @@ use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
 use crate::provider::{
     self, Dedicated, ErrorKind, Instance, InstanceId, Network, Provider, Servers, Snapshot,
-    TlsSecrets, Urgency,
+    TlsSecrets, Urgency, clock,
 };
 use cached::{Cached, CallPause};
 use secrets::Secrets;
@@ -254,7 +254,7 @@ impl Apis {
     /// All cloud servers as they were listed last, those of these names read anew; and which those are. None: there is no
     /// such list, or no answer, or a name has no server.
     pub fn instances_named(&self, names: &[&str]) -> Option<(Instances, HashSet<InstanceId>)> {
-        let (instances, asked) = (self.provider.instances()?, Instant::now());
+        let (instances, asked) = (self.provider.instances()?, clock::now());
         self.instances.last()?;
         let mut found: Vec<Instance> = Vec::new();
         for name in names {
@@ -405,7 +405,7 @@ impl Apis {
         urgency: Urgency,
     ) -> Result<Instances, provider::Error> {
         if self.provider.dedicated().is_none() {
-            return Ok(View::new(Arc::default(), Instant::now()));
+            return Ok(View::new(Arc::default(), clock::now()));
         }
         let max_age = self.dedicated_max_age.max(self.cloud_interval);
         let is_fresh = |view: &Instances| {

@@ -11,6 +11,7 @@
 
 use super::cached::{Error, View, turn};
 use crate::kube::{Client, Detail, Node, NodeRow, Print, ReadFrom, RowMeta};
+use crate::provider::clock;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -77,7 +78,7 @@ impl Note {
     fn of_new(asked: Instant) -> Note {
         Note {
             asked,
-            first_seen: Instant::now(),
+            first_seen: clock::now(),
         }
     }
 }
@@ -133,7 +134,7 @@ impl NodeCache {
         if state.polled.is_none() {
             state.list(&self.kube, ReadFrom::Cache)?;
         }
-        let is_old = |place: usize| state.notes[place].asked.elapsed() > max_age;
+        let is_old = |place: usize| clock::since(state.notes[place].asked) > max_age;
         let old = names
             .iter()
             .filter(|name| state.place(name).is_ok_and(is_old));
@@ -168,12 +169,12 @@ impl NodeCache {
 }
 
 fn is_younger(moment: Option<Instant>, max_age: Duration) -> bool {
-    moment.is_some_and(|moment| moment.elapsed() <= max_age)
+    moment.is_some_and(|moment| clock::since(moment) <= max_age)
 }
 
 impl State {
     fn view(&self) -> Nodes {
-        let asked = self.polled.unwrap_or_else(Instant::now);
+        let asked = self.polled.unwrap_or_else(clock::now);
         View::new(Arc::clone(&self.nodes), asked)
     }
 
@@ -191,7 +192,7 @@ impl State {
 
     /// Reads all nodes whole.
     fn list(&mut self, kube: &Client, from: ReadFrom) -> Result<(), Error> {
-        let asked = Instant::now();
+        let asked = clock::now();
         // Of the nodes that this list holds as well, by UID.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> = known
@@ -229,7 +230,7 @@ impl State {
 
     /// Reads the table, and reads whole the nodes that changed.
     fn read_table(&mut self, kube: &Client, detail: Detail) -> Result<(), Error> {
-        let asked = Instant::now();
+        let asked = clock::now();
         let mut print = self.agreed[detail as usize];
         let rows = match kube.node_table(detail, &mut print) {
             Ok(rows) => rows,
@@ -284,7 +285,7 @@ impl State {
             return self.list(kube, ReadFrom::Cache);
         }
         for name in changed {
-            let asked = Instant::now();
+            let asked = clock::now();
             match kube.node(name) {
                 Ok(Some(node)) => self.put(node, asked),
                 Ok(None) => self.remove(name),

@@ -1,8 +1,7 @@
 //! What Secrets hold: in memory only, and read whole only when they changed.
 
 use crate::kube::{self, ReadSecret};
-use crate::provider::{TlsSecrets, heartbeat};
-use jiff::Timestamp;
+use crate::provider::{TlsSecrets, clock, heartbeat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -52,14 +51,16 @@ impl Secrets {
                     all.insert(name.clone(), Err(why));
                     continue;
                 }
-                Some((checked, secret)) if checked.elapsed() <= self.max_age => (checked, secret),
+                Some((checked, secret)) if clock::since(checked) <= self.max_age => {
+                    (checked, secret)
+                }
                 before => {
                     let before = before.map(|(_, secret)| secret);
-                    (Instant::now(), read(kube, name, before)?)
+                    (clock::now(), read(kube, name, before)?)
                 }
             };
             let pair = secret.as_ref().map_err(Clone::clone);
-            let pair = pair.and_then(|secret| secret.at(Timestamp::now()));
+            let pair = pair.and_then(|secret| secret.at(clock::timestamp()));
             all.insert(name.clone(), pair);
             known.insert(name.clone(), (checked, secret));
         }

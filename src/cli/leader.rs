@@ -8,7 +8,7 @@ use crate::daemon::{Stop, StopGate};
 use crate::http;
 use crate::kube::{LeaseKey, LeaseSpec};
 use crate::metrics::LEADER;
-use crate::provider::waiting_for;
+use crate::provider::{clock, waiting_for};
 use crate::settings::Settings;
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ pub(super) fn show(settings: &Settings, apis: &Apis) {
 /// None: it was never renewed.
 pub(super) fn age_s(spec: &LeaseSpec) -> Option<i64> {
     let renewed: Timestamp = spec.renew_time.parse().ok()?;
-    Some((Timestamp::now().as_second() - renewed.as_second()).max(0))
+    Some((clock::timestamp().as_second() - renewed.as_second()).max(0))
 }
 
 pub(super) fn key(settings: &Settings) -> LeaseKey {

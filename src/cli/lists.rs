@@ -5,11 +5,10 @@ use super::output::{self, Exit, Failed, HAS_NO_READER, Printer};
 use super::table::Columns;
 use super::{commands, terminal, wire};
 use crate::controllers::Report;
-use crate::provider::Kept;
+use crate::provider::{Kept, clock};
 use crate::settings::{Output, Settings};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::thread::sleep;
 use std::time::Duration;
 
 /// How often `--watch` reads the cluster.
@@ -147,7 +146,7 @@ pub(super) fn watch(
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
     while !HAS_NO_READER.load(Ordering::Relaxed) {
-        sleep(wire::scaled(settings, POLL_INTERVAL));
+        clock::sleep(wire::scaled(settings, POLL_INTERVAL));
         // What failed is on stderr; the next poll may do better.
         let _ = show(can_redraw);
     }

@@ -5,11 +5,10 @@ use super::output::whole_line;
 use super::terminal::{self, show_wait};
 use crate::controllers::{CHANGES_MADE, FINDINGS};
 use crate::http::without_known_secrets;
-use crate::provider::{Open, longest_wait, note_waits};
+use crate::provider::{Open, clock, longest_wait, note_waits};
 use crate::settings::{LogFormat, Settings};
 use crate::text::{cut, one_line};
 use env_logger::Builder;
-use jiff::Timestamp;
 use log::kv::{Error, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Record};
 use serde_json::{Map, json};
@@ -80,7 +79,7 @@ fn level(settings: &Settings, reader: Reader) -> LevelFilter {
 }
 
 fn now() -> String {
-    Timestamp::now()
+    clock::timestamp()
         .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
         .to_string()
 }
@@ -130,8 +129,8 @@ pub(super) fn show_waits() {
     // Without this thread a command is silent and works.
     let _ = std::thread::Builder::new().spawn(|| {
         loop {
-            std::thread::sleep(POLL_INTERVAL);
-            let open = longest_wait().filter(|open| open.since.elapsed() >= FIRST_LINE);
+            clock::sleep(POLL_INTERVAL);
+            let open = longest_wait().filter(|open| clock::since(open.since) >= FIRST_LINE);
             let line = |open: &Open| waiting_line(open, terminal::wait_columns() - 1);
             show_wait(open.as_ref().map(line).as_deref());
         }
@@ -142,7 +141,7 @@ pub(super) fn show_waits() {
 fn waiting_line(open: &Open, columns: usize) -> String {
     // The query is long, and helps no reader.
     let what = open.what.split('?').next().unwrap_or_default();
-    let (begin, end) = ("ccm: waiting for ", open.since.elapsed().as_secs());
+    let (begin, end) = ("ccm: waiting for ", clock::since(open.since).as_secs());
     let end = format!(" ({end} s)");
     let room = columns.saturating_sub(begin.len() + end.len());
     let what = one_line(what);

@@ -11,12 +11,11 @@ use crate::controllers::{Controller, Report, Selection};
 use crate::daemon::lease::Lease;
 use crate::daemon::{self, Ended, Stop, StopGate};
 use crate::metrics;
-use crate::provider::{Gate, Urgency};
+use crate::provider::{Gate, Urgency, clock};
 use crate::settings::{Command, Controller as Enabled, Settings};
 use log::Level;
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::time::Instant;
 
 pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     let failed = |why: String| Printer::failure(&why);
@@ -127,7 +126,7 @@ fn once(
     controllers: Vec<Box<dyn Controller>>,
     stop: &'static Stop,
 ) -> Exit {
-    let begun = Instant::now();
+    let begun = clock::now();
     let mut done = None;
     let exit = leader::lead(settings, lease, || {
         let mut total = Report::default();
@@ -144,7 +143,7 @@ fn once(
         };
         log::info!(
             "pass {end} after {:.1} s: {}; calls made: {} to the cloud, {} to the cluster",
-            begun.elapsed().as_secs_f64(),
+            clock::since(begun).as_secs_f64(),
             objects::summary(&total),
             apis.provider.calls(),
             apis.kube.calls()

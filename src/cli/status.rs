@@ -7,9 +7,9 @@ use super::{leader, lists, startup};
 use crate::cache::Refresh;
 use crate::controllers::route::State;
 use crate::controllers::service::Want;
+use crate::provider::clock;
 use crate::settings::{Command, Output};
 use crate::text::duration::shown_duration;
-use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
             let view = observer.observe();
             let all = doctor::outcomes(&view);
             let screen = Screen::new(&view, &all).text(&view, &all, output == Output::Wide);
-            let (now, age_s) = (Timestamp::now(), view.cloud.asked.elapsed().as_secs());
+            let (now, age_s) = (clock::timestamp(), clock::since(view.cloud.asked).as_secs());
             let text = format!("{now:.0}, cloud read {age_s} s ago\n\n{screen}");
             Ok(match can_redraw {
                 true => Printer::redraw(&text),

@@ -1,5 +1,6 @@
 //! When an object is tried again: its waits double, up to a limit.
 
+use crate::provider::clock;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ impl Backoff {
     /// After failures: from 5 s to 5 minutes.
     pub(super) fn new(scale: f64) -> Backoff {
         Backoff {
-            grid: Some(Instant::now()),
+            grid: Some(clock::now()),
             ..Backoff::exact(Duration::from_secs(5), Duration::from_secs(300), scale)
         }
     }

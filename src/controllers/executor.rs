@@ -10,12 +10,11 @@
 
 use super::report::{count_change, log_change};
 use crate::provider::{
-    ActionId, Actions, Applied, Change, ChangeKind, Error, ErrorKind, Snapshot, Waiting, heartbeat,
-    waiting_for,
+    ActionId, Actions, Applied, Change, ChangeKind, Error, ErrorKind, Snapshot, Tasks, Waiting,
+    clock, heartbeat, waiting_for,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -116,16 +115,12 @@ struct Running {
     _waiting: Waiting,
 }
 
-/// Requests in flight, each on a thread of its own that ends with the scope.
+/// Requests in flight, each a task that ends with the scope.
 pub(super) struct Requests<'scope, 'env> {
-    scope: &'scope Scope<'scope, 'env>,
+    tasks: Tasks<'scope, 'env, Response>,
     actions: &'env dyn Actions,
-    changes: usize,
     changes_at_most: usize,
     is_asking: bool,
-    responses: Receiver<Response>,
-    /// Cloned for each request.
-    sender: Sender<Response>,
 }
 
 enum Response {
@@ -178,7 +173,7 @@ impl<T> Executor<T> {
             queue: changes.into(),
             is_in_flight: false,
             running: Vec::new(),
-            not_before: Instant::now(),
+            not_before: clock::now(),
             begins_by,
             tries: 0,
             target_refused: false,
@@ -221,7 +216,7 @@ impl<T> Executor<T> {
             self.send(requests);
             let over = self.executions.extract_if(.., |one| one.is_over());
             let over: Vec<Execution<T>> = over.collect();
-            let now = Instant::now();
+            let now = clock::now();
             if !over.is_empty() || self.executions.is_empty() {
                 return over;
             }
@@ -274,7 +269,7 @@ impl<T> Executor<T> {
     /// Sends one change for each execution that can go on, while there is room: first for the one that has waited
     /// longest.
     pub(super) fn send(&mut self, requests: &mut Requests) {
-        let now = Instant::now();
+        let now = clock::now();
         self.stop(|one| one.begins_by.is_some_and(|moment| moment < now) && !one.has_begun());
         if self.is_in_turn && self.executions.iter().any(|one| one.fails_for_all()) {
             self.stop(|_| true);
@@ -354,7 +349,7 @@ impl<T> Executor<T> {
     }
 
     fn handle_ended(&mut self, actions: &[ActionId], ended: Result<Ended, Error>) {
-        let now = Instant::now();
+        let now = clock::now();
         let longest = self.scaled(LONGEST_PAUSE);
         let all = self.executions.iter_mut().flat_map(|one| &mut one.running);
         for running in all.filter(|running| actions.contains(&running.action)) {
@@ -478,7 +473,7 @@ impl<T> Execution<T> {
         pause: Duration,
     ) {
         self.is_in_flight = false;
-        let now = Instant::now();
+        let now = clock::now();
         let action = match applied {
             Ok(Applied::Done) => None,
             Ok(Applied::Running(action)) => Some(action),
@@ -523,7 +518,7 @@ impl<T> Execution<T> {
             ErrorKind::InPart => self.end(End::RefusedInPart(error)),
             ErrorKind::Busy if self.tries < TRIES_AT_MOST && !self.is_stopped => {
                 self.tries += 1;
-                self.not_before = Instant::now() + pause;
+                self.not_before = clock::now() + pause;
                 self.queue.push_front(change);
             }
             // Calls for nodes come first: it goes on when a few more have come back. For longer it would rest on an old
@@ -532,7 +527,7 @@ impl<T> Execution<T> {
                 retry_in,
                 put_off: true,
             } if retry_in <= pause * PUT_OFF_AT_MOST && !self.is_stopped => {
-                self.not_before = Instant::now() + retry_in;
+                self.not_before = clock::now() + retry_in;
                 self.queue.push_front(change);
             }
             // The cloud would not refuse another one for the same reason.
@@ -549,7 +544,7 @@ impl<T> Execution<T> {
             match ended.remove(&running.action) {
                 None => self.running.push(running),
                 Some(Ok(())) => {
-                    self.not_before = Instant::now();
+                    self.not_before = clock::now();
                     self.is_made(running.change);
                 }
                 Some(Err(error)) => {
@@ -601,29 +596,24 @@ impl<'scope, 'env> Requests<'scope, 'env> {
         actions: &'env dyn Actions,
         concurrency: usize,
     ) -> Requests<'scope, 'env> {
-        let (sender, responses) = channel();
         Requests {
-            scope,
+            tasks: Tasks::new(scope),
             actions,
-            changes: 0,
             changes_at_most: concurrency.max(1),
             is_asking: false,
-            responses,
-            sender,
         }
     }
 
     pub(super) fn are_in_flight(&self) -> bool {
-        self.changes > 0 || self.is_asking
+        self.tasks.open() > 0
     }
 
     fn have_room(&self) -> bool {
-        self.changes < self.changes_at_most
+        self.tasks.open() - usize::from(self.is_asking) < self.changes_at_most
     }
 
     fn send(&mut self, id: u64, change: Box<dyn Change>) {
-        self.changes += 1;
-        self.spawn(move || {
+        self.tasks.begin(move || {
             let applied = change.apply();
             Response::Change(id, change, applied)
         });
@@ -632,24 +622,15 @@ impl<'scope, 'env> Requests<'scope, 'env> {
     fn ask(&mut self, actions: Vec<ActionId>) {
         self.is_asking = true;
         let cloud = self.actions;
-        self.spawn(move || {
+        self.tasks.begin(move || {
             let ended = cloud.ended(&actions);
             Response::Ended(actions, ended)
         });
     }
 
-    fn spawn(&self, request: impl FnOnce() -> Response + Send + 'env) {
-        let sender = self.sender.clone();
-        // Without a receiver the response has no use.
-        self.scope.spawn(move || drop(sender.send(request())));
-    }
-
     fn next(&mut self, wait: Duration) -> Option<Response> {
-        let response = self.responses.recv_timeout(wait).ok()?;
-        match response {
-            Response::Change(..) => self.changes -= 1,
-            Response::Ended(..) => self.is_asking = false,
-        }
+        let response = self.tasks.next(wait)?;
+        self.is_asking &= !matches!(response, Response::Ended(..));
         Some(response)
     }
 }

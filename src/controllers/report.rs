@@ -6,11 +6,9 @@ use crate::cache::Apis;
 use crate::kube::{self, Event, ObjectReference};
 use crate::metrics::{CHANGES, FINDINGS as FINDINGS_REPORTED};
 use crate::provider::{
-    self, Description, ErrorKind, Finding, Origin, Reason, Severity, without_correlations,
+    self, Description, ErrorKind, Finding, Origin, Reason, Severity, clock, without_correlations,
 };
 use crate::text;
-use jiff::Timestamp;
-use std::time::Instant;
 
 /// The log target of findings: commands that print them turn it off.
 pub const FINDINGS: &str = "ccm::findings";
@@ -99,7 +97,7 @@ fn publish_one(apis: &Apis, controller: &'static str, object: &ObjectReference, 
     let message = text::cut(&message, MESSAGE_CHARACTERS_AT_MOST);
     let reason = finding.reason;
     let mut reported = apis.recorder.reported();
-    if !reported.is_due(object, controller, reason, &message, Instant::now()) {
+    if !reported.is_due(object, controller, reason, &message, clock::now()) {
         return;
     }
     drop(reported);
@@ -117,7 +115,7 @@ fn publish_one(apis: &Apis, controller: &'static str, object: &ObjectReference, 
         object: object.clone(),
         reason,
         message: message.into_owned(),
-        at: Timestamp::now(),
+        at: clock::timestamp(),
     });
 }
 

@@ -14,10 +14,10 @@ pub use ticks::{log_report, reach_cloud};
 
 use crate::cache::Apis;
 use crate::controllers::Controller;
-use crate::provider::heartbeat;
+use crate::provider::{clock, heartbeat};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use ticks::Ticks;
 
 /// A write in flight is over after 8 s, releasing the Lease may take one more, and the whole
@@ -63,15 +63,15 @@ pub fn run(
         .collect();
     std::thread::spawn(|| apis.recorder.write_events(&apis.kube));
     stop.wait_until_set_or(|| false);
-    let deadline = Instant::now() + GRACE;
-    while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
+    let deadline = clock::now() + GRACE;
+    while threads.iter().any(|thread| !thread.is_finished()) && clock::now() < deadline {
+        clock::sleep(Duration::from_millis(5));
     }
     if threads.iter().any(|thread| !thread.is_finished()) {
         log::warn!("an answer is still waited for; ending without it");
     }
     // The last events, as long as the end of everything has time for them.
-    let left = deadline.saturating_duration_since(Instant::now());
+    let left = deadline.saturating_duration_since(clock::now());
     apis.recorder
         .end(left.clamp(EVENTS_AT_LEAST, EVENTS_AT_MOST));
     match ticks.failed.load(Ordering::Relaxed) {
@@ -106,8 +106,8 @@ pub fn unless_stopped<T: Send + 'static>(
             Ok(value) => return Some(value),
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) if stop.is_set() => {
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + GRACE);
-                if Instant::now() >= deadline {
+                let deadline = *deadline.get_or_insert_with(|| clock::now() + GRACE);
+                if clock::now() >= deadline {
                     return None;
                 }
             }

@@ -1,6 +1,6 @@
 //! The wish to end: set once, by a signal or by ourselves, and seen by every thread at once, also by those that wait.
 
-use crate::provider::{Gate, Refused, lock};
+use crate::provider::{Gate, Refused, clock, lock};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
@@ -46,6 +46,12 @@ impl Stop {
     /// Waits until it is set, or until `ready`; the code that makes that true calls [`wake`](Stop::wake).
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
         let must_wait = |is_set: &mut bool| !*is_set && !ready();
+        if let Some(simulation) = clock::simulation() {
+            while must_wait(&mut lock(&self.is_set)) {
+                simulation.others();
+            }
+            return;
+        }
         let waited = self.changed.wait_while(lock(&self.is_set), must_wait);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
@@ -79,13 +85,13 @@ pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
         let mut first: Option<Instant> = None;
         for signal in signals.forever() {
             if let Some(first) = first {
-                if first.elapsed() < SAME_WISH {
+                if clock::since(first) < SAME_WISH {
                     continue;
                 }
                 log::warn!("second signal: ending at once");
                 std::process::exit(1);
             }
-            first = Some(Instant::now());
+            first = Some(clock::now());
             let name = signal_name(signal).unwrap_or_default();
             log::info!("{name}: ending; a second signal ends at once");
             stop.set();

@@ -4,11 +4,11 @@ use super::stop::Stop;
 use crate::cache::{self, Apis};
 use crate::controllers::{Controller, Outage, Report, Selection};
 use crate::metrics::{PLANNED, TICK_DURATION, TICKS};
-use crate::provider::{Urgency, heartbeat, lock};
+use crate::provider::{Urgency, clock, heartbeat, lock};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the threads share.
 pub(super) struct Ticks {
@@ -52,7 +52,7 @@ impl Ticks {
         let mut worked_once = false;
         loop {
             heartbeat::beat();
-            let begun = Instant::now();
+            let begun = clock::now();
             let mut report = controller.tick(self.apis, &Selection::Due);
             let others_may_ask = self.first_ticks.load(Ordering::Relaxed) > usize::from(is_first);
             if !others_may_ask && report.outage.is_none() {
@@ -78,7 +78,7 @@ impl Ticks {
             let outage = report.outage.as_ref();
             worked_once |= outage.is_none_or(|it| matches!(it.error, cache::Error::Dedicated(_)))
                 && self.apis.provider.is_reached();
-            measure(name, &report, begun.elapsed());
+            measure(name, &report, clock::since(begun));
             let (outage, fails) = (report.outage.as_ref(), self.apis.dedicated_fails());
             self.outages.note(name, outage, fails, interval);
             log_report(&report);

@@ -5,7 +5,7 @@ pub(super) use super::error::Failed;
 use super::pages::{self, PER_PAGE, Pagination};
 use crate::http::{self, Method, Secret, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
-use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, lock};
+use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, clock, lock};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -98,14 +98,14 @@ impl<T> Kept<T> {
             *kept = first().map(|(at, list)| (at, Arc::new(list)));
         }
         if let Some((at, list)) = kept.as_ref() {
-            let age = at.elapsed().as_secs_f64() / self.scale;
+            let age = clock::since(*at).as_secs_f64() / self.scale;
             let age = Duration::try_from_secs_f64(age).unwrap_or(Duration::MAX);
             if is_good(age, list) {
                 return Ok(Arc::clone(list));
             }
         }
         let list = Arc::new(read()?);
-        *kept = Some((Instant::now(), Arc::clone(&list)));
+        *kept = Some((clock::now(), Arc::clone(&list)));
         Ok(list)
     }
 }
@@ -125,10 +125,10 @@ impl Api {
         urgency: Urgency,
     ) -> Result<T, provider::Error> {
         let what = || format!("GET {}{path}", self.http.base());
-        self.budget.admit(&what(), urgency, Instant::now())?;
+        self.budget.admit(&what(), urgency, clock::now())?;
         match self.http.get(path) {
             Ok(reply) => {
-                self.budget.note(&reply.head, Instant::now());
+                self.budget.note(&reply.head, clock::now());
                 Ok(reply.value)
             }
             Err(error) => Err(self.failed(error).error),
@@ -154,7 +154,7 @@ impl Api {
         secrets: &[Secret],
     ) -> Result<T, Failed> {
         let what = format!("{} {}{path}", method.name(), self.http.base());
-        let admitted = self.budget.admit(&what, self.urgency, Instant::now());
+        let admitted = self.budget.admit(&what, self.urgency, clock::now());
         admitted.map_err(|error| Failed { error, code: None })?;
         let (pass, form) = (<dyn Gate>::pass, "application/json");
         match self
@@ -162,7 +162,7 @@ impl Api {
             .write_secret(pass, method, path, form, body, secrets)
         {
             Ok(reply) => {
-                self.budget.note(&reply.head, Instant::now());
+                self.budget.note(&reply.head, clock::now());
                 Ok(reply.value)
             }
             Err(error) => Err(self.failed(error)),
@@ -232,7 +232,7 @@ impl Api {
     }
 
     fn failed(&self, error: http::Error) -> Failed {
-        let now = Instant::now();
+        let now = clock::now();
         if let Some(head) = &error.head {
             self.budget.note(head, now);
         }

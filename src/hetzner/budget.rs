@@ -3,8 +3,7 @@
 
 use crate::http::Head;
 use crate::metrics::{HCLOUD_LIMIT, HCLOUD_REMAINING};
-use crate::provider::{Error, ErrorKind, Urgency, lock};
-use jiff::Timestamp;
+use crate::provider::{Error, ErrorKind, Urgency, clock, lock};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -107,7 +106,7 @@ impl Budget {
             HCLOUD_REMAINING.set(&[], remaining as f64);
         }
         if let Some(date) = head.date {
-            state.clock_ahead_s = Some(date.as_second() - Timestamp::now().as_second());
+            state.clock_ahead_s = Some(date.as_second() - clock::timestamp().as_second());
         }
         if head.status == 429 {
             let asked = head.retry_after.unwrap_or_default().min(LONGEST_ASKED);

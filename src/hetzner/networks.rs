@@ -6,7 +6,7 @@ use super::api::{Api, Resource};
 use crate::http::{self, Method};
 use crate::provider::{
     self, Applied, Attached, Error, ErrorKind, NetworkSelector, Route, RouteChange,
-    RouteChangeKind, Urgency,
+    RouteChangeKind, Urgency, clock,
 };
 use crate::text;
 use ipnet::Ipv4Net;
@@ -25,7 +25,7 @@ pub(super) struct Network {
     #[serde(default)]
     expose_routes_to_vswitch: bool,
     /// When it was read.
-    #[serde(skip, default = "Instant::now")]
+    #[serde(skip, default = "clock::now")]
     pub(super) read: Instant,
 }
 

@@ -28,8 +28,9 @@ pub use request::{
 };
 pub use secret::{Secret, redact, without_known_secrets};
 pub use tls::{Roots, Tls, TlsSource};
+pub use transport::apart;
 
-use crate::provider::{Gate, Refused, heartbeat, waiting_for};
+use crate::provider::{Gate, Refused, clock, heartbeat, waiting_for};
 use request::{Call, Session, Sessions, wait_after};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,7 +53,7 @@ pub struct Client {
 
 /// Reads of this thread in `work` end after this time, together and with their retries.
 pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
-    let _held = hold_deadline(Instant::now() + limit);
+    let _held = hold_deadline(clock::now() + limit);
     work()
 }
 
@@ -113,7 +114,7 @@ impl Client {
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         let (mut is_renewed, mut tries) = (false, 0);
         loop {
-            let deadline = Instant::now() + settings.timing.read_timeout;
+            let deadline = clock::now() + settings.timing.read_timeout;
             let error = match self.try_once(&call, &session, deadline) {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
@@ -129,7 +130,7 @@ impl Client {
                 return Err(error);
             };
             log::debug!("{error}; trying again in {} ms", wait.as_millis());
-            std::thread::sleep(wait);
+            clock::sleep(wait);
             session = self.session(&call)?;
         }
     }
@@ -181,7 +182,7 @@ impl Client {
         let send = |session: &Session| {
             // From before the gate is asked: a process that was paused after it had passed
             // must not begin what can no longer end in time.
-            let deadline = Instant::now() + self.settings.timing.write_timeout;
+            let deadline = clock::now() + self.settings.timing.write_timeout;
             let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
             let _held = hold_deadline(deadline);
             pass(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;
@@ -224,7 +225,7 @@ impl Client {
             log::debug!("{line}: {}", answer::beginning(&call.body, secrets));
         }
         (self.settings.watch)(call.method, call.path, Stage::Begun);
-        let begun = Instant::now();
+        let begun = clock::now();
         // In whole milliseconds, as it is reported; the deadline is what counts.
         let left_ms = deadline.saturating_duration_since(begun).as_secs_f64() * 1e3;
         let timeout = Duration::from_millis(left_ms.ceil() as u64);
@@ -243,7 +244,7 @@ impl Client {
             })
             .map_err(|error| error.without_secrets(secrets));
         let ended = outcome.as_ref().map(|reply| reply.head.status);
-        self.ended(call, &line, ended, begun.elapsed());
+        self.ended(call, &line, ended, clock::since(begun));
         outcome
     }
 

@@ -8,13 +8,12 @@ use super::proxy::{Proxies, Tunnel};
 use super::secret::{self, Secret};
 use super::tls::{BUFFER_BYTES, Encrypt, READ_EVERY, Tls, TlsSource};
 use super::transport::{Connect, Unresolved, hold_deadline};
-use crate::provider::{Gate, lock, waiting_for};
+use crate::provider::{Gate, clock, lock, waiting_for};
 use crate::text::named;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use ureq::unversioned::transport::Connector;
 
 /// How long a write may take from the gate's word to the last byte of the answer, outside of
@@ -146,9 +145,7 @@ fn may_succeed_later(retry: Retry, error: &Error) -> bool {
 
 /// Between half of a wait and the whole of it, so that many clients do not come back together.
 fn jittered(wait: Duration) -> Duration {
-    // A fresh RandomState is std's source of randomness.
-    let random = RandomState::new().build_hasher().finish();
-    let share = 0.5 + (random as f64 / u64::MAX as f64) / 2.0;
+    let share = 0.5 + (clock::random() as f64 / u64::MAX as f64) / 2.0;
     wait.mul_f64(share)
 }
 
@@ -302,7 +299,7 @@ const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 
 /// The body behind an `http` URL, without any proxy. An error says what happened instead, in one line.
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
-    let _held = hold_deadline(Instant::now() + timeout);
+    let _held = hold_deadline(clock::now() + timeout);
     let _waiting = waiting_for(|| format!("GET {url}"));
     let in_words = |kind: Kind| match kind {
         Kind::TimedOut(_) => format!("no answer within {} s", timeout.as_secs_f32()),

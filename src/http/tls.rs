@@ -3,6 +3,7 @@
 
 use super::auth::{raise, resolved};
 use super::certificates::Identity;
+use crate::provider::clock;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -52,7 +53,7 @@ impl From<Tls> for TlsSource {
         TlsSource {
             tls,
             read: None,
-            read_at: Instant::now(),
+            read_at: clock::now(),
         }
     }
 }
@@ -73,9 +74,9 @@ impl TlsSource {
     /// other.
     pub(super) fn refresh(&mut self, after: Duration) {
         if let Some(read) = &self.read
-            && self.read_at.elapsed() >= after
+            && clock::since(self.read_at) >= after
         {
-            self.read_at = Instant::now();
+            self.read_at = clock::now();
             match read() {
                 Ok(tls) => {
                     resolved(TLS);
@@ -158,7 +159,7 @@ impl<In: Transport> Connector<In> for Encrypt {
         let mut timeout = details.timeout;
         if let UreqInstant::Exact(begun) = details.now {
             // Less what connecting has taken.
-            timeout.after = timeout.after.saturating_sub(begun.elapsed()).into();
+            timeout.after = timeout.after.saturating_sub(clock::since(begun)).into();
         }
         let name = match &self.name {
             Some(name) => name.clone(),

@@ -11,9 +11,10 @@
 use super::proxy::Tunnel;
 use super::tls::BUFFER_BYTES;
 use super::tunnel;
-use crate::provider::Moment;
+use crate::provider::{Moment, clock};
 use socket2::SockRef;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
@@ -61,6 +62,14 @@ fn capped(deadline: Instant) -> Instant {
     DEADLINE
         .get()
         .map_or(deadline, |held| held.end.min(deadline))
+}
+
+/// Without the deadlines that this thread holds: in a simulation another process's calls may come between.
+pub fn apart<T>(work: impl FnOnce() -> T) -> T {
+    let _held = Held {
+        before: DEADLINE.take(),
+    };
+    work()
 }
 
 /// There is a deadline, and it has passed, or nothing is known about the time since it was set.
@@ -113,7 +122,7 @@ impl Connector<()> for Connect {
         details: &ConnectionDetails,
         _: Option<()>,
     ) -> Result<Option<Box<dyn Transport>>, ureq::Error> {
-        let by = capped(Instant::now() + self.timeout);
+        let by = capped(clock::now() + self.timeout);
         let _held = hold_deadline(by);
         let connect = |uri: &Uri| Connect::socket(uri, details.config, by);
         let connected = match &self.proxy {
@@ -126,8 +135,11 @@ impl Connector<()> for Connect {
 
 impl Connect {
     fn socket(uri: &Uri, config: &Config, by: Instant) -> Result<Box<dyn Transport>, ureq::Error> {
+        if clock::simulation().is_some() {
+            return Ok(Box::new(InMemory::new(uri)));
+        }
         let timeout = NextTimeout {
-            after: by.saturating_duration_since(Instant::now()).into(),
+            after: by.saturating_duration_since(clock::now()).into(),
             reason: Timeout::Resolve,
             ..NextTimeout::default()
         };
@@ -243,6 +255,59 @@ impl Transport for Socket {
     }
 }
 
+/// A connection that ends in a simulation.
+#[derive(Debug)]
+struct InMemory {
+    authority: String,
+    buffers: LazyBuffers,
+    request: Vec<u8>,
+    /// The part of it that was not read yet.
+    answer: VecDeque<u8>,
+}
+
+impl InMemory {
+    fn new(uri: &Uri) -> InMemory {
+        InMemory {
+            authority: uri.authority().map(ToString::to_string).unwrap_or_default(),
+            buffers: LazyBuffers::new(BUFFER_BYTES, BUFFER_BYTES),
+            request: Vec::new(),
+            answer: VecDeque::new(),
+        }
+    }
+}
+
+impl Transport for InMemory {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), ureq::Error> {
+        self.request
+            .extend_from_slice(&self.buffers.output()[..amount]);
+        Ok(())
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        if !self.request.is_empty() {
+            let request = std::mem::take(&mut self.request);
+            // The library's own times are the machine's.
+            let until = DEADLINE.get().map_or_else(clock::now, |held| held.end);
+            let simulation = clock::simulation().ok_or(ureq::Error::HostNotFound)?;
+            let answer = left_until(until)
+                .and_then(|_| simulation.exchange(&self.authority, &request, until));
+            let answer = answer.map_err(|error| in_ureq_terms(error, timeout.reason))?;
+            self.answer = answer.into();
+        }
+        let count = self.answer.read(self.buffers.input_append_buf())?;
+        self.buffers.input_appended(count);
+        Ok(count > 0)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.answer.is_empty()
+    }
+}
+
 /// As ureq expects it.
 fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     match error.kind() {
@@ -253,14 +318,14 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
 
 /// When a step of ureq's has to be over.
 fn end_of(timeout: NextTimeout) -> Instant {
-    let now = Instant::now();
+    let now = clock::now();
     // "Never" is more than an Instant can hold.
     let never = now + Duration::from_secs(24 * 3600);
     capped(now.checked_add(*timeout.after).unwrap_or(never))
 }
 
 fn left_until(by: Instant) -> io::Result<Duration> {
-    let left = by.saturating_duration_since(Instant::now());
+    let left = by.saturating_duration_since(clock::now());
     match left.is_zero() || is_deadline_over() {
         true => Err(ErrorKind::TimedOut.into()),
         false => Ok(left),

@@ -4,6 +4,7 @@ use super::auth::USER_AGENT;
 use super::error::{Kind, describe_io, describe_transport};
 use super::proxy::{Login, PROXY_URL, Protocol, Tunnel, authority};
 use super::tls::{bare_host, certificate_name};
+use crate::provider::clock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::io::{Read, Write};
@@ -45,7 +46,7 @@ pub(super) fn open(
     by: Instant,
 ) -> Result<Box<dyn Transport>, ureq::Error> {
     let timeout = NextTimeout {
-        after: by.saturating_duration_since(Instant::now()).into(),
+        after: by.saturating_duration_since(clock::now()).into(),
         reason: Timeout::Connect,
         ..NextTimeout::default()
     };

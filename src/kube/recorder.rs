@@ -12,7 +12,7 @@ use super::error::Error;
 use super::events::Event;
 use super::types::ObjectReference;
 use crate::metrics::EVENTS;
-use crate::provider::{Reason, lock};
+use crate::provider::{Reason, clock, lock};
 use crate::text::fnv1a;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -96,7 +96,7 @@ impl Recorder {
 
     /// Hands an event over to be written.
     pub fn queue(&self, event: Event) {
-        lock(&self.queue).push(event, Instant::now());
+        lock(&self.queue).push(event, clock::now());
         self.changed.notify_all();
     }
 
@@ -111,7 +111,7 @@ impl Recorder {
     /// Does work that has many writes first: events wait for its end, ten seconds at most, and a thousand of them at most.
     /// They would take a third of what the API server can do.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
-        lock(&self.queue).work_until = Some(Instant::now() + WAITS_FOR_WORK);
+        lock(&self.queue).work_until = Some(clock::now() + WAITS_FOR_WORK);
         let done = work();
         lock(&self.queue).work_until = None;
         self.changed.notify_all();
@@ -120,7 +120,13 @@ impl Recorder {
 
     /// Does the work while a thread writes its events, and waits for the last of them.
     pub fn alongside<T>(&self, client: &Client, work: impl FnOnce() -> T) -> T {
-        lock(&self.queue).is_ending = false;
+        let is_simulated = clock::simulation().is_some();
+        lock(&self.queue).is_ending = is_simulated;
+        if is_simulated {
+            let done = work();
+            self.write_events(client);
+            return done;
+        }
         std::thread::scope(|scope| {
             scope.spawn(|| self.write_events(client));
             let done = work();
@@ -148,7 +154,7 @@ impl Recorder {
         queue.is_busy = false;
         self.changed.notify_all();
         loop {
-            let now = Instant::now();
+            let now = clock::now();
             let wait = match queue.next(now) {
                 Next::Event(event) => {
                     queue.is_busy = true;
@@ -158,8 +164,7 @@ impl Recorder {
                 Next::Nothing => PAUSE,
                 Next::At(then) => then.saturating_duration_since(now),
             };
-            let waited = self.changed.wait_timeout(queue, wait);
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            queue = clock::wait(&self.changed, queue, wait);
         }
     }
 
@@ -179,7 +184,7 @@ impl Recorder {
         }
         log::warn!("event {reason} of {name} not written: {error}");
         if error.is_unavailable() {
-            lock(&self.queue).paused_until = Some(Instant::now() + PAUSE);
+            lock(&self.queue).paused_until = Some(clock::now() + PAUSE);
         }
     }
 }
@@ -190,7 +195,7 @@ impl Queue {
             waiting: VecDeque::new(),
             warnings: 0,
             last_namespace: String::new(),
-            warned_until: Instant::now(),
+            warned_until: clock::now(),
             one_warning_each,
             paused_until: None,
             work_until: None,

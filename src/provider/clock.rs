@@ -1,7 +1,113 @@
-//! Two clocks, compared: a machine that was suspended has a monotonic clock that stood still, and only its wall clock
-//! says how long that was.
+//! The only place where the program asks for the time, waits, and asks for randomness.
+//!
+//! A test may take the place of the machine for one thread: it gives a [`Simulation`], in which a wait costs nothing,
+//! tasks run one after the other in an order that it chooses, and connections end in its memory. A story is then the same
+//! each time. Outside of tests there is none, and all is the machine's.
+//!
+//! Also here: two clocks, compared. A machine that was suspended has a monotonic clock that stood still, and only its
+//! wall clock says how long that was.
 
+use jiff::Timestamp;
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::rc::Rc;
+use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+
+/// What takes the machine's place for one thread.
+pub trait Simulation: Debug {
+    fn now(&self) -> Instant;
+
+    fn wall(&self) -> SystemTime;
+
+    /// Time passes.
+    fn sleep(&self, time: Duration);
+
+    /// Other threads of the process have their turn: one waits for them.
+    fn others(&self);
+
+    /// Any number.
+    fn random(&self) -> u64;
+
+    /// The answer to the bytes of one HTTP request that were sent to this host and port. An error is what a socket
+    /// would say; `TimedOut`: no answer until then.
+    fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>>;
+}
+
+thread_local! {
+    static SIMULATION: RefCell<Option<Rc<dyn Simulation>>> = const { RefCell::new(None) };
+}
+
+/// Until it is dropped, the calling thread is in a simulation.
+#[derive(Debug)]
+#[must_use]
+pub struct Simulated(Option<Rc<dyn Simulation>>);
+
+/// Puts the calling thread into this simulation. For tests.
+pub fn simulate(simulation: Rc<dyn Simulation>) -> Simulated {
+    Simulated(SIMULATION.replace(Some(simulation)))
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        SIMULATION.set(self.0.take());
+    }
+}
+
+/// The calling thread's; none outside of tests.
+pub fn simulation() -> Option<Rc<dyn Simulation>> {
+    SIMULATION.with_borrow(Option::clone)
+}
+
+/// By the monotonic clock.
+pub fn now() -> Instant {
+    simulation().map_or_else(Instant::now, |simulation| simulation.now())
+}
+
+/// How long this moment is past; zero for one that comes.
+pub fn since(moment: Instant) -> Duration {
+    now().saturating_duration_since(moment)
+}
+
+/// By the wall clock.
+pub fn wall() -> SystemTime {
+    simulation().map_or_else(SystemTime::now, |simulation| simulation.wall())
+}
+
+/// By the wall clock.
+pub fn timestamp() -> Timestamp {
+    Timestamp::try_from(wall()).unwrap_or_default()
+}
+
+pub fn sleep(time: Duration) {
+    match simulation() {
+        Some(simulation) => simulation.sleep(time),
+        None => std::thread::sleep(time),
+    }
+}
+
+/// Until it is notified, or for so long. In a simulation there is no other thread that could notify it.
+pub fn wait<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    time: Duration,
+) -> MutexGuard<'a, T> {
+    if let Some(simulation) = simulation() {
+        simulation.sleep(time);
+        return guard;
+    }
+    let waited = condvar.wait_timeout(guard, time);
+    waited.unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// Any number, another one each time.
+pub fn random() -> u64 {
+    // A fresh RandomState is std's source of randomness.
+    let of_machine = || RandomState::new().build_hasher().finish();
+    simulation().map_or_else(of_machine, |simulation| simulation.random())
+}
 
 /// By so much the two clocks may differ over the same time without being taken for a jump.
 ///
@@ -21,8 +127,8 @@ pub struct Moment {
 impl Moment {
     pub fn now() -> Moment {
         Moment {
-            monotonic: Instant::now(),
-            wall: SystemTime::now(),
+            monotonic: now(),
+            wall: wall(),
         }
     }
 

@@ -6,6 +6,7 @@
 //! has to know the daemon. On a thread without a heartbeat nothing happens: client commands and
 //! `run --once` have none.
 
+use super::clock;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -65,7 +66,7 @@ pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
             Err(TryLockError::Poisoned(poisoned)) => return PoisonError::into_inner(poisoned),
             Err(TryLockError::WouldBlock) => {
                 beat();
-                std::thread::sleep(RETRY_INTERVAL);
+                clock::sleep(RETRY_INTERVAL);
             }
         }
     }
@@ -75,11 +76,11 @@ impl Heartbeat {
     /// Since the last beat or the end of the announced pause; zero before that end.
     pub fn silent_for(&self) -> Duration {
         let heard_until = Duration::from_millis(self.heard_until.load(Ordering::Relaxed));
-        self.begun.elapsed().saturating_sub(heard_until)
+        clock::since(self.begun).saturating_sub(heard_until)
     }
 
     fn hear(&self, pause: Duration) {
-        let until = self.begun.elapsed().saturating_add(pause).as_millis();
+        let until = clock::since(self.begun).saturating_add(pause).as_millis();
         self.heard_until
             .store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -89,7 +90,7 @@ impl Default for Heartbeat {
     /// The first beat is now.
     fn default() -> Heartbeat {
         Heartbeat {
-            begun: Instant::now(),
+            begun: clock::now(),
             heard_until: AtomicU64::new(0),
         }
     }

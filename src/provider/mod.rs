@@ -4,7 +4,7 @@
 //! What annotations, addresses and labels mean belongs to the provider behind the contract;
 //! taints, provided node IPs and guards belong to the controllers in front of it.
 
-mod clock;
+pub mod clock;
 mod description;
 mod error;
 mod finding;
@@ -18,6 +18,7 @@ mod options;
 mod route;
 mod service;
 mod source;
+mod tasks;
 mod waits;
 
 pub use clock::{LARGEST_DRIFT, Moment};
@@ -47,6 +48,7 @@ pub use service::{
     TlsSecret, TlsSecrets, TrafficPolicy,
 };
 pub use source::{Source, Sourced};
+pub use tasks::Tasks;
 pub use waits::{Open, Waiting, longest_wait, note_waits, waiting_for};
 
 /// Annotations of Services and nodes are kept where the domain of their key ends so. Whatever a provider

@@ -1,6 +1,7 @@
 //! What this process waits for, for a person who waits with it. It is part of the contract, as the heartbeat is: `http`
 //! notes its calls, a controller the actions of the cloud.
 
+use super::clock;
 use super::heartbeat::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,7 +44,7 @@ pub fn waiting_for(what: impl FnOnce() -> String) -> Waiting {
     let open = Open {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
         what: what(),
-        since: Instant::now(),
+        since: clock::now(),
     };
     let waiting = Waiting(Some(open.number));
     lock(&OPEN).push(open);

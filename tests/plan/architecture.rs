@@ -205,6 +205,35 @@ fn files_do_not_import_each_other_in_circles() {
     assert_eq!(imports, BTreeSet::new());
 }
 
+/// Time, waits and randomness come from `provider::clock` alone, or a story with simulated time would not be the same each
+/// time. Threads of the daemon and of a command wait for each other; no story has them.
+#[test]
+fn one_clock() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let of_machine = [
+        "Instant::now",
+        "SystemTime::now",
+        "Timestamp::now",
+        ".elapsed()",
+        "thread::sleep",
+        "RandomState::new().build",
+    ];
+    let mut wrong = Vec::new();
+    for file in rust_files(&source) {
+        let is_test = file.components().any(|part| part.as_os_str() == "tests");
+        // When a metric was set decides nothing.
+        let may = ["tests.rs", "provider/clock.rs", "metrics/mod.rs"];
+        if is_test || may.iter().any(|name| file.ends_with(name)) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        let used = of_machine.iter().filter(|name| code.contains(**name));
+        wrong.extend(used.map(|name| format!("{}: {name}", file.display())));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// The crates of a list in `manifests/deny.toml`, which `make release` checks with cargo deny.
 fn crates_of(list: &str) -> BTreeSet<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/deny.toml");

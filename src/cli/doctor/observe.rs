@@ -14,7 +14,7 @@ use crate::hetzner::Hetzner;
 use crate::http::SecretSource;
 use crate::kube::{self, LeaseKey, LeaseSpec, PastEvent, Service, Verb, Version, Workload};
 use crate::provider::{
-    self, BalancerHealth, Checkup, ErrorKind, Instance, Kept, Orphan, Servers, Urgency,
+    self, BalancerHealth, Checkup, ErrorKind, Instance, Kept, Orphan, Servers, Urgency, clock,
 };
 use crate::settings::{Command, Controller, Settings};
 use jiff::Timestamp;
@@ -169,7 +169,7 @@ impl<'a> Observer<'a> {
         });
         Observer {
             started,
-            begun: Instant::now(),
+            begun: clock::now(),
             apis,
             no_cluster,
             keep,
@@ -198,7 +198,7 @@ impl<'a> Observer<'a> {
         self.has_rights =
             matches!(&cluster, Ok(Cluster { missing: Ok(none), .. }) if none.is_empty());
         let before = self.cloud.take();
-        let before = before.filter(|cloud| cloud.asked.elapsed() < self.keep);
+        let before = before.filter(|cloud| clock::since(cloud.asked) < self.keep);
         let cloud = before.unwrap_or_else(|| self.read_cloud(&token, cluster.is_ok()));
         self.cloud = Some(cloud.clone());
         let servers = &cloud.servers;
@@ -281,7 +281,7 @@ impl<'a> Observer<'a> {
     fn read_cloud(&self, token: &Seen<usize>, has_cluster: bool) -> Cloud {
         let dedicated = self.read_dedicated(has_cluster);
         let mut checkup = Checkup::default();
-        let asked = Instant::now();
+        let asked = clock::now();
         let servers = need(token, "token").and_then(|_| {
             let apis = self.apis.as_ref()?;
             let provider = &apis.provider;

@@ -5,9 +5,9 @@ use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::service::{ServicePlan, Want, ago, trouble, want};
 use crate::kube::Service;
-use crate::provider::BalancerHealth;
+use crate::provider::{BalancerHealth, clock};
 use crate::text::some_of;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 /// Let's Encrypt and cert-manager renew a month before.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -136,7 +136,7 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
         .flat_map(|found| &found.certificates);
     shown.filter_map(|one| {
         let at = one.not_valid_after?;
-        let left = at.duration_since(Timestamp::now());
+        let left = at.duration_since(clock::timestamp());
         let is_over = left.is_negative();
         let remedy = match (&one.secret, one.is_managed) {
             (Some(_), _) => {

@@ -6,11 +6,10 @@ use crate::cli::objects::Sides;
 use crate::cli::output::{Exit, Printer, or_dash, paragraph, without};
 use crate::cli::table::Columns;
 use crate::controllers::service::{ServicePlan, Want};
-use crate::provider::{Balancer, Field, Kept, Protocol};
+use crate::provider::{Balancer, Field, Kept, Protocol, clock};
 use crate::settings::{Command, Output};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
-use std::time::Instant;
 
 pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbList, words)?;
@@ -19,7 +18,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     if is_off && matches!(settings.output.value, Output::Json | Output::Yaml) {
         Printer::notice(TURNED_OFF);
     }
-    let begun = Instant::now();
+    let begun = clock::now();
     TABLE.show(context, || {
         let empty = match is_off {
             true => format!("{TURNED_OFF}.\n"),

@@ -13,12 +13,12 @@ use super::objects::{Context, Planned, proposed};
 use super::output::{Exit, Printer, usage};
 use crate::controllers::Selection;
 use crate::controllers::service::{Management, ServicePlan};
+use crate::provider::clock;
 use crate::settings::Command;
 use plans::Services;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{IsTerminal, stdin};
-use std::time::Instant;
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut services = Services::start(Command::LbSync, words)?;
@@ -46,7 +46,7 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
     let context = &services.context;
     check_answer(services, "--delete-orphans")?;
     let is_dry = context.settings.dry_run.value;
-    let begun = Instant::now();
+    let begun = clock::now();
     let plans = services.evaluate(&Selection::All);
     let plans = plans.map_err(|why| context.exit(why))?;
     let orphans = services.orphans(&plans, begun)?;

@@ -17,11 +17,11 @@ use super::parallel::in_parallel;
 use super::report::{count_write, log_change, publish, recovered};
 use crate::cache::{Apis, Error};
 use crate::kube::{self, Node, retry_on_conflict};
-use crate::provider::{Finding, Reason};
+use crate::provider::{Finding, Reason, clock};
 use serde_json::json;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub const NAME: &str = "cloud-node-lifecycle-controller";
 
@@ -157,7 +157,7 @@ impl LifecycleController {
 
     /// Those that are not ready or shall lose the shutdown taint, when it is their time.
     fn due<'a>(&self, nodes: &'a [Arc<Node>], selection: &Selection) -> Vec<&'a Node> {
-        let now = Instant::now();
+        let now = clock::now();
         let is_waiting = |node: &Node| match node.is_ready() {
             true => self.backoff.is_waiting(&node.metadata.uid, now),
             false => self.pauses.is_waiting(&node.metadata.uid, now),
@@ -180,9 +180,9 @@ impl LifecycleController {
         written: Result<(), kube::Error>,
     ) {
         let (uid, object) = (&plan.object.uid, plan.object.for_people());
-        self.pauses.failed(uid, Instant::now());
+        self.pauses.failed(uid, clock::now());
         match &written {
-            Err(error) if !error.is_refused() => self.backoff.failed(uid, Instant::now()),
+            Err(error) if !error.is_refused() => self.backoff.failed(uid, clock::now()),
             _ => self.backoff.succeeded(uid),
         }
         let (why, finding) = match (written, change, &plan.obstacle) {
@@ -268,7 +268,7 @@ fn write(apis: &Apis, node: &Node, change: &Change) -> Result<(), kube::Error> {
                 "metadata": { "resourceVersion": version },
                 "spec": { "taints": taints },
             });
-            let begun = Instant::now();
+            let begun = clock::now();
             let patched = apis.kube.patch_node(name, &body);
             patched.map(|node| apis.nodes.written(node, begun))
         }

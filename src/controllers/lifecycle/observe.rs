@@ -4,8 +4,8 @@ use super::plan::{Fact, Facts};
 use crate::cache::{Apis, Error, Instances};
 use crate::controllers::matching::server_of;
 use crate::kube::Node;
-use crate::provider::{self, ErrorKind, Instance, InstanceId, Urgency};
-use std::collections::{BTreeSet, HashSet};
+use crate::provider::{self, ErrorKind, Instance, InstanceId, Urgency, clock};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub(super) fn facts(
     let not_ready = due
         .iter()
         .filter(|node| !node.is_ready() && node.metadata.deletion_timestamp.is_none());
-    let ids: HashSet<InstanceId> = not_ready
+    let ids: BTreeSet<InstanceId> = not_ready
         .filter_map(|node| server_of(node, &*apis.provider))
         .collect();
     let claimed = nodes
@@ -37,7 +37,7 @@ pub(super) fn facts(
         .filter_map(|node| server_of(node, &*apis.provider));
     let observation = Observation {
         apis,
-        begun: Instant::now(),
+        begun: clock::now(),
         claimed: claimed.collect(),
         list_max_age,
     };
@@ -84,7 +84,7 @@ struct Observation<'a> {
     apis: &'a Apis,
     begun: Instant,
     /// Servers that a node's provider ID names.
-    claimed: HashSet<InstanceId>,
+    claimed: BTreeSet<InstanceId>,
     /// Of a list that says what state servers are in.
     list_max_age: Duration,
 }
@@ -146,19 +146,19 @@ impl Observation<'_> {
                 return Ok(facts);
             }
         }
-        let list = apis.instances(self.begun.elapsed(), Urgency::Gone)?;
+        let list = apis.instances(clock::since(self.begun), Urgency::Gone)?;
         Ok(self.second_witness(missing, &list.value, 1))
     }
 
     /// That a server exists is in the list that serves everything; the two calls for one server are few an hour. Where
     /// the budget has none left, nothing is known of a server until the next time.
-    fn of_dedicated(&self, numbers: HashSet<u64>) -> Result<Facts, provider::Error> {
+    fn of_dedicated(&self, numbers: BTreeSet<u64>) -> Result<Facts, provider::Error> {
         let apis = self.apis;
         if numbers.is_empty() || apis.provider.dedicated().is_none() {
             return Ok(Facts::new());
         }
         let list = apis.dedicated(None, Urgency::Needed)?;
-        let listed: HashSet<InstanceId> = list.value.iter().map(|it| it.id).collect();
+        let listed: BTreeSet<InstanceId> = list.value.iter().map(|it| it.id).collect();
         let mut found = Found::default();
         for number in numbers {
             let id = InstanceId::Dedicated(number);
@@ -196,7 +196,7 @@ impl Observation<'_> {
         list: &[Instance],
         at_least: usize,
     ) -> Facts {
-        let there: HashSet<InstanceId> = list.iter().map(|it| it.id).collect();
+        let there: BTreeSet<InstanceId> = list.iter().map(|it| it.id).collect();
         let fact = |id: &InstanceId| match there.contains(id) {
             true => Fact::Unclear(
                 "the list of all servers holds it, but read alone it is not found".into(),

@@ -5,13 +5,13 @@ use crate::controllers::matching::server_of;
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{Description, Finding, InstanceId, Provider, Reason, Verb};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// On a node whose server is off.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// What is known about servers, by their number.
-pub type Facts = HashMap<InstanceId, Fact>;
+pub type Facts = BTreeMap<InstanceId, Fact>;
 
 /// What is known about a server beyond doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use super::report::{count_write, log_change, publish, recovered};
 use crate::cache::{self, AllServers, Apis, Error, Freshness};
 use crate::kube::{self, Node, retry_on_conflict};
 use crate::metrics::NODES;
-use crate::provider::{Finding, InstanceId, Provider, ProviderId, Reason, Urgency};
+use crate::provider::{Finding, InstanceId, Provider, ProviderId, Reason, Urgency, clock};
 use jiff::Timestamp;
 use plan::plan_node;
 use serde_json::{Value, json};
@@ -81,11 +81,17 @@ impl Observed {
         !plan.is_of_cloud() || self.named.as_ref().is_none_or(is_named)
     }
 
-    fn renew(&mut self, apis: &Apis, fresh: Freshness) -> Result<(), Error> {
+    /// Lists that are fresh enough for these plans. `needs_all`: single servers that were read are not.
+    fn renew(&mut self, apis: &Apis, fresh: Freshness, needs_all: bool) -> Result<(), Error> {
         let servers = self.servers.take();
-        let servers = servers.map(|servers| apis.renewed(servers, fresh));
-        self.servers = servers.transpose()?;
-        if fresh.since.is_some() {
+        let is_partial = self.named.is_some() && needs_all;
+        self.servers = match servers {
+            Some(_) if is_partial => Some(apis.all_servers(fresh)?),
+            servers => servers
+                .map(|servers| apis.renewed(servers, fresh))
+                .transpose()?,
+        };
+        if is_partial {
             self.named = None;
         }
         Ok(())
@@ -149,7 +155,7 @@ impl NodeController {
         selection: &Selection,
         done: impl FnMut(NodePlan),
     ) -> Report {
-        let begun = Instant::now();
+        let begun = clock::now();
         let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, begun);
         let (observed, wanted) = match self.observe(apis, selection) {
             Ok(observed) => observed,
@@ -170,7 +176,7 @@ impl NodeController {
 
     /// All nodes; those that the next evaluation within the interval plans on.
     pub fn nodes(&self, apis: &Apis, selection: &Selection) -> Result<cache::Nodes, Error> {
-        let whole_max_age = self.whole_max_age(Instant::now());
+        let whole_max_age = self.whole_max_age(clock::now());
         selection.nodes(apis, self.settings.sync_interval / 2, whole_max_age)
     }
 
@@ -183,7 +189,7 @@ impl NodeController {
     ) -> Result<(Observed, Vec<Arc<Node>>), Error> {
         let provider = &*apis.provider;
         let nodes = self.nodes(apis, selection)?;
-        let now = Instant::now();
+        let now = clock::now();
         let is_due = |node: &Node| self.is_due(node, apis, now);
         let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, now);
         let is_waited_for = selection.is_explicit() || nodes.value.iter().any(|node| is_due(node));
@@ -237,17 +243,18 @@ impl NodeController {
         };
         // What lists these plans may rest on. Made on older ones, they only say what is needed.
         fresh.max_age = Duration::MAX;
+        let mut needs_all = false;
         let index = observed.index(provider);
         for node in &wanted {
             let plan = plan_node(node, &index, provider, self.overdue());
-            let first_seen = || apis.nodes.first_seen(node).unwrap_or_else(Instant::now);
+            let first_seen = || apis.nodes.first_seen(node).unwrap_or_else(clock::now);
             if !plan.changes.is_empty() && plan.is_of_cloud() {
                 fresh.max_age = self.young();
             }
             let needs_list = !plan.changes.is_empty() || plan.misses_its_server();
             if needs_list && !observed.is_enough_for(&plan) {
-                // No list that was read so far is as new as what was read by name.
-                fresh.since = Some(Instant::now());
+                needs_all = true;
+                fresh.since = fresh.since.max(Some(now));
             }
             if plan.misses_its_server() {
                 // A server that an older list lacks may have been made since.
@@ -262,7 +269,7 @@ impl NodeController {
             }
         }
         drop(index);
-        observed.renew(apis, fresh)?;
+        observed.renew(apis, fresh, needs_all)?;
         Ok((observed, wanted))
     }
 
@@ -290,8 +297,8 @@ impl NodeController {
         let mut report = Report::default();
         while self.write_until_too_old(apis, &observed, &mut queue, &mut report, &mut done) {
             let mut fresh = Freshness::of(self.young(), Urgency::Needed);
-            fresh.since = observed.named.is_some().then(Instant::now);
-            if let Err(error) = observed.renew(apis, fresh) {
+            fresh.since = observed.named.is_some().then(clock::now);
+            if let Err(error) = observed.renew(apis, fresh, true) {
                 let waiting = controller::waiting(queue.len(), "node");
                 report.outage = Some(Outage::new(error, waiting));
                 break;
@@ -391,7 +398,7 @@ impl NodeController {
             Some((why, finding)) => {
                 // An initialised node that can't be brought in order is compared again with the others.
                 if applied.error.is_some() || is_new {
-                    self.backoff.failed(uid, Instant::now());
+                    self.backoff.failed(uid, clock::now());
                 }
                 report.fail(object, why, finding);
             }
@@ -418,7 +425,7 @@ impl NodeController {
     /// Not ready since before this is not ready for too long.
     fn overdue(&self) -> Timestamp {
         let patience = NOT_READY_PATIENCE.mul_f64(self.settings.time_scale);
-        let now = Timestamp::now();
+        let now = clock::timestamp();
         now.checked_sub(patience).unwrap_or(now)
     }
 
@@ -555,7 +562,7 @@ fn make_changes(apis: &Apis, applied: &mut Applied) -> Result<(), kube::Error> {
     let mut version = plan.node.metadata.resource_version.clone();
     for change in &plan.changes {
         let body = patch(change, &version);
-        let begun = Instant::now();
+        let begun = clock::now();
         let written = match change {
             Change::SetAddresses { .. } => apis.kube.patch_node_status(name, &body),
             Change::Update { .. } => apis.kube.patch_node(name, &body),

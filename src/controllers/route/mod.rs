@@ -24,7 +24,7 @@ use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::report::{Report, component, publish, recovered};
 use crate::controllers::{Controller, Proposal, Selection};
 use crate::metrics::ROUTES;
-use crate::provider::{Network, Urgency};
+use crate::provider::{Network, Urgency, clock};
 use observe::{Ages, COMPARE_PERIOD, Memory, POLL_INTERVAL, Schedule};
 use std::time::{Duration, Instant};
 use sync::Sync;
@@ -112,7 +112,7 @@ impl RouteController {
             return Synced::default();
         };
         let synced = Sync::new(apis, &self.settings, &mut self.memory).run(cloud);
-        self.last_sync = Some(Instant::now());
+        self.last_sync = Some(clock::now());
         report_findings(apis, &synced);
         synced
     }
@@ -124,7 +124,7 @@ impl RouteController {
             return Ok(Report::default());
         };
         let period = self.settings.scaled(COMPARE_PERIOD);
-        let since_sync = self.last_sync.map_or(Duration::MAX, |at| at.elapsed());
+        let since_sync = self.last_sync.map_or(Duration::MAX, clock::since);
         let ages = Ages {
             network: match due.is_time {
                 true => (period / 2).min(since_sync),

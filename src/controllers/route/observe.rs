@@ -7,9 +7,8 @@ use crate::cache::{self, Apis, Error, Poll, ReadFrom};
 use crate::controllers::backoff::Backoff;
 use crate::controllers::matching::server_of;
 use crate::kube::Node;
-use crate::provider::{Instance, InstanceId, Network, Provider, Route, Urgency};
+use crate::provider::{Instance, InstanceId, Network, Provider, Route, Urgency, clock};
 use ipnet::IpNet;
-use jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -105,7 +104,7 @@ impl Settings {
         Ok(Observed {
             plan: self.plan(apis, memory, nodes, &instances, &network.value),
             instances,
-            complete: Instant::now(),
+            complete: clock::now(),
             network,
         })
     }
@@ -125,7 +124,9 @@ impl Settings {
             network,
             cluster_cidrs: &self.cluster_cidrs,
             remembered: &memory.routes,
-            is_in_doubt_for_long: memory.in_doubt_since.is_some_and(|at| at.elapsed() >= long),
+            is_in_doubt_for_long: memory
+                .in_doubt_since
+                .is_some_and(|at| clock::since(at) >= long),
         };
         plan(&inputs, &*apis.provider)
     }
@@ -145,7 +146,7 @@ impl Memory {
 
     /// When a comparison has ended.
     pub(super) fn note_doubt(&mut self, plan: &Plan) {
-        let since = self.in_doubt_since.unwrap_or_else(Instant::now);
+        let since = self.in_doubt_since.unwrap_or_else(clock::now);
         self.in_doubt_since = plan.is_in_doubt.then_some(since);
     }
 }
@@ -203,7 +204,7 @@ impl Schedule {
 
     /// None: nothing is due.
     pub(super) fn due(&mut self, apis: &Apis, settings: &Settings) -> Result<Option<Due>, Error> {
-        let now = Instant::now();
+        let now = clock::now();
         let poll = Poll {
             table_max_age: settings.interval() / 2,
             // The node controller reads them whole more often, where it runs.
@@ -242,14 +243,14 @@ impl Schedule {
     /// The nodes of `due` were compared, by these servers.
     pub(super) fn compared(&mut self, apis: &Apis, due: &Due, servers: &[Instance]) {
         let print = fingerprint(&due.nodes, servers, &*apis.provider);
-        self.compared = Some((print, Instant::now()));
+        self.compared = Some((print, clock::now()));
     }
 
     /// What was due was done.
     pub(super) fn ended(&mut self, has_failed: bool, is_interrupted: bool) {
         self.is_interrupted = is_interrupted;
         match has_failed {
-            true => self.backoff.failed(NETWORK, Instant::now()),
+            true => self.backoff.failed(NETWORK, clock::now()),
             false => self.backoff.succeeded(NETWORK),
         }
     }
@@ -258,7 +259,7 @@ impl Schedule {
 /// A node gets the addresses of its pods after it registers, and no table shows it: new ones that have none yet are read
 /// again. Old ones may never get any.
 fn with_new_ranges(apis: &Apis, settings: &Settings, nodes: Nodes) -> Result<Nodes, Error> {
-    let old = Timestamp::now().checked_sub(NEW_FOR).unwrap_or_default();
+    let old = clock::timestamp().checked_sub(NEW_FOR).unwrap_or_default();
     let is_lacking = |node: &&Arc<Node>| {
         let created = node.metadata.creation_timestamp;
         let is_new = created.is_some_and(|created| created > old);

@@ -10,7 +10,7 @@ use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::parallel::in_parallel;
 use crate::controllers::report::{Outage, Report, count_write, log_change};
 use crate::kube::{self, Node, retry_on_conflict};
-use crate::provider::{self, ErrorKind, Instance, Route, RouteChange, Routes};
+use crate::provider::{self, ErrorKind, Instance, Route, RouteChange, Routes, clock};
 use ipnet::Ipv4Net;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -335,7 +335,7 @@ fn patch_condition(apis: &Apis, plan: &NodePlan) -> Result<Option<bool>, kube::E
             return Ok(false);
         }
         let body = body(&node, unavailable);
-        let begun = Instant::now();
+        let begun = clock::now();
         let patched = apis.kube.patch_node_condition(node.name(), &body);
         count_write(NAME, "condition", patched.as_ref().map(drop));
         if patched.as_ref().is_err_and(kube::Error::is_not_found) {
@@ -357,7 +357,7 @@ fn is_as_planned(now: &Node, then: &Node) -> bool {
 
 /// In the words of k8s.io/cloud-provider's route controller, which others look for.
 fn body(node: &Node, unavailable: bool) -> Value {
-    let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
+    let now = Timestamp::from_second(clock::timestamp().as_second()).unwrap_or_default();
     let (reason, message) = match unavailable {
         false => (ROUTE_CREATED, "RouteController created a route"),
         true => ("NoRouteCreated", "RouteController failed to create a route"),

@@ -6,7 +6,7 @@ use super::plan::{ServicePlan, Want};
 use crate::cache::Apis;
 use crate::controllers::report::{component, publish, recovered};
 use crate::kube::{ObjectReference, PastEvent};
-use crate::provider::{Change, ChangeKind, Finding, Reason};
+use crate::provider::{Change, ChangeKind, Finding, Reason, clock};
 use jiff::Timestamp;
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -112,7 +112,7 @@ pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<String, Arc<PastEvent>
 
 /// `12 s ago`, `5 min ago`.
 pub fn ago(at: Option<Timestamp>) -> String {
-    let seconds = |at: Timestamp| Timestamp::now().as_second() - at.as_second();
+    let seconds = |at: Timestamp| clock::timestamp().as_second() - at.as_second();
     match at.map(seconds) {
         None => "some time ago".to_owned(),
         Some(seconds) if seconds < 120 => format!("{} s ago", seconds.max(0)),

@@ -5,9 +5,9 @@ use super::plan::{ServicePlan, Want};
 use crate::cache::Apis;
 use crate::controllers::matching::server_of;
 use crate::kube::Node;
-use crate::provider::{BalancerHealth, Cause, Health, InstanceId, Urgency};
+use crate::provider::{BalancerHealth, Cause, Health, InstanceId, Urgency, clock};
 use crate::text;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,7 @@ fn cause(health: &Health, is_local: bool, is_off: bool) -> Cause {
 pub fn trouble(plan: &ServicePlan) -> Option<(bool, String, &'static str)> {
     let found = plan.cloud.found.as_ref()?;
     let created = plan.service.metadata.creation_timestamp;
-    let is_young = created.is_some_and(|at| Timestamp::now().duration_since(at) < GRACE);
+    let is_young = created.is_some_and(|at| clock::timestamp().duration_since(at) < GRACE);
     if plan.want != Want::Ensure || is_young {
         return None;
     }

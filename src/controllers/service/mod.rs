@@ -45,7 +45,7 @@ use crate::metrics::{
 };
 use crate::provider::{
     Balancer, BalancerHealth, BalancerUse, Cluster, Kept, LoadBalancerPlan, LoadBalancers,
-    Snapshot, TlsSecrets, Urgency,
+    Snapshot, TlsSecrets, Urgency, clock,
 };
 use certificates::Unused;
 use due::{Dependencies, Due, Seen};
@@ -97,7 +97,7 @@ impl Controller for ServiceController {
     }
 
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
-        let begun = Instant::now();
+        let begun = clock::now();
         let mut plans = self.evaluate(apis, selection)?;
         if self.state.settings.delete_orphans {
             let mut orphans = self.orphans(apis, begun)?;
@@ -141,7 +141,7 @@ impl ServiceController {
         if apis.provider.load_balancers().is_none() {
             return Ok(Vec::new());
         }
-        let begun = Instant::now();
+        let begun = clock::now();
         let polled = self.state.poll(apis, selection, begun)?;
         let dependencies = polled.dependencies(apis);
         let observed = self
@@ -168,7 +168,7 @@ impl ServiceController {
         apis: &Apis,
         manifests: &dyn Snapshot,
     ) -> Result<Vec<ServicePlan>, Error> {
-        let polled = self.state.poll(apis, &Selection::All, Instant::now())?;
+        let polled = self.state.poll(apis, &Selection::All, clock::now())?;
         let services = polled.services.iter();
         let cluster = Cluster {
             groups: groups(&*apis.provider, services.clone().map(|one| &**one)),
@@ -270,7 +270,7 @@ impl ServiceController {
         }
         let settings = &self.state.settings;
         let period = QUIET_PERIOD.mul_f64(settings.time_scale);
-        let was_quiet = self.all_quiet.is_some_and(|at| at.elapsed() < period);
+        let was_quiet = self.all_quiet.is_some_and(|at| clock::since(at) < period);
         // What was read of load balancers is mostly what there is still: then no call for orphans alone.
         if !was_quiet && (!has_written || settings.delete_orphans) {
             self.orphans_due = compared.or(self.orphans_due);
@@ -314,7 +314,7 @@ impl Sync<'_> {
         std::thread::scope(|scope| {
             let mut requests = Requests::new(scope, provider, concurrency);
             loop {
-                let begun = Instant::now();
+                let begun = clock::now();
                 let interval = self.state.settings.sync_interval;
                 let until = (!selection.is_explicit()).then(|| begun + interval);
                 match self.take_up(selection, begun, &mut requests) {
@@ -484,7 +484,7 @@ impl State {
         dependencies: &Dependencies,
         shows_all: bool,
     ) -> Result<Option<Observed>, Error> {
-        let now = Instant::now();
+        let now = clock::now();
         let explicit = selection.is_explicit();
         let busy = self.busy();
         let is_changed = |service: &Arc<Service>| self.due.is_due(service, dependencies, now);
@@ -504,7 +504,7 @@ impl State {
         if due.is_empty() {
             return Ok(None);
         }
-        let since_write = self.last_write.map_or(Duration::MAX, |at| at.elapsed());
+        let since_write = self.last_write.map_or(Duration::MAX, clock::since);
         let age = match (explicit, polled.is_resync) {
             (true, _) => Duration::ZERO,
             (false, true) => apis.resync_period(self.settings.resync_period) / 2,
@@ -585,8 +585,8 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) {
         let first = ends.min().map_or(0, Timestamp::as_second);
         CERTIFICATE_EXPIRY.set(&[], first as f64);
     }
-    let age = observed.map_or(Duration::ZERO, |observed| observed.answered.elapsed());
-    let read = Timestamp::now().as_second() as f64 - age.as_secs_f64();
+    let age = observed.map_or(Duration::ZERO, |observed| clock::since(observed.answered));
+    let read = clock::timestamp().as_second() as f64 - age.as_secs_f64();
     LOAD_BALANCERS_READ.set(&[], read.floor());
 }
 

@@ -7,7 +7,7 @@ use crate::controllers::matching::server_of;
 use crate::kube::{AnyService, Node, Service};
 use crate::provider::{
     self, AddressKind, Cluster, Instance, InstanceId, Needs, NodeAddress, OfferedNode, Provider,
-    ProviderId, Reach, Snapshot, Urgency,
+    ProviderId, Reach, Snapshot, Urgency, clock,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -93,7 +93,7 @@ impl Observed {
         urgency: Urgency,
     ) -> Result<bool, Error> {
         if needs.services {
-            let all = apis.any_services(since.elapsed())?;
+            let all = apis.any_services(clock::since(since))?;
             let now = cluster(apis, &self.cluster.name, &all.value, nodes)?;
             let before = std::mem::replace(&mut self.cluster, now);
             self.cluster.left_alone = before.left_alone;

@@ -15,7 +15,7 @@ use crate::kube::{ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
     Balancer, Cluster, ErrorKind, Finding, Kept, LoadBalancerPlan, LoadBalancers, Orphan, Reason,
-    Urgency,
+    Urgency, clock,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -52,7 +52,7 @@ pub(super) fn find(
         return Ok(Vec::new());
     }
     let mut seen = apis.nodes.last();
-    let mut age = age.max(begun.elapsed());
+    let mut age = age.max(clock::since(begun));
     loop {
         let snapshot = apis.load_balancers(&[], age, urgency)?;
         let all = apis.any_services(age)?;
@@ -64,13 +64,13 @@ pub(super) fn find(
         if orphans.is_empty() || is_certain {
             return Ok(orphans);
         }
-        let snapshot = apis.load_balancers(&[], begun.elapsed(), urgency)?;
-        apis.any_services(snapshot.answered.elapsed())?;
+        let snapshot = apis.load_balancers(&[], clock::since(begun), urgency)?;
+        apis.any_services(clock::since(snapshot.answered))?;
         // Without Services the nodes may not have been read yet, and only their servers' targets are ours.
         if seen.is_none() {
             seen = Some(apis.nodes.whole(Duration::MAX, ReadFrom::Cache)?);
         }
-        age = begun.elapsed();
+        age = clock::since(begun);
     }
 }
 
@@ -170,7 +170,7 @@ pub(super) fn delete(
 ) -> Vec<ServicePlan> {
     let mut done = Vec::new();
     let mut delete_all = || {
-        let begun = Instant::now();
+        let begun = clock::now();
         let name = &settings.cluster_name;
         let is_chosen = |orphan: &Orphan| is_chosen(orphan.balancer.id);
         let (cluster, orphans) = make_certain(apis, name, begun)?;
@@ -220,13 +220,13 @@ pub(super) fn delete(
 /// Everything again, from the APIs themselves. One that a Service is about to take over by its
 /// name is that Service's: so operators keep an address.
 fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
-    let nodes = apis.nodes.whole(begun.elapsed(), ReadFrom::Latest)?;
+    let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
     let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?;
     let wanting = services.value.iter();
     let wanting = wanting.filter(|service| want(service) == Want::Ensure);
     let wanting: Vec<_> = wanting.map(|service| service.for_cloud()).collect();
     let of: Vec<_> = wanting.iter().collect();
-    let snapshot = apis.load_balancers(&of, begun.elapsed(), Urgency::Needed)?;
+    let snapshot = apis.load_balancers(&of, clock::since(begun), Urgency::Needed)?;
     let all = apis.any_services(Duration::ZERO)?;
     let mut cluster = observe::cluster(apis, name, &all.value, &nodes.value)?;
     cluster.groups = observe::groups(&*apis.provider, services.value.iter().map(|one| &**one));

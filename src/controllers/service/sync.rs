@@ -14,7 +14,7 @@ use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
 use crate::provider::{
-    ChangeKind, Claim, ErrorKind, Reason, TlsSecrets, Urgency, without_correlations,
+    ChangeKind, Claim, ErrorKind, Reason, TlsSecrets, Urgency, clock, without_correlations,
 };
 use crate::text;
 use serde_json::{Value, json};
@@ -150,7 +150,7 @@ impl Sync<'_> {
             }
             let is_free = |queued: &mut Queued| over.iter().any(|one| one.id == queued.execution);
             let free = self.state.queued.extract_if(.., is_free);
-            let since = Instant::now();
+            let since = clock::now();
             let free = free.map(|queued| Task {
                 since,
                 ..queued.task
@@ -162,7 +162,7 @@ impl Sync<'_> {
             if let Err(error) = self.plan_and_begin(again) {
                 self.report.outage = Report::outage(error, String::new()).outage;
             }
-            if until.is_some_and(|until| until <= Instant::now()) {
+            if until.is_some_and(|until| until <= clock::now()) {
                 return;
             }
         }
@@ -223,7 +223,7 @@ impl Sync<'_> {
             let object = task.service.object();
             events::failed(self.apis, &object, reason, &why);
             let backoff = &mut self.state.due.backoff;
-            backoff.failed(task.uid(), Instant::now());
+            backoff.failed(task.uid(), clock::now());
             self.report.fail(object.for_people(), why, Some(reason));
         }
     }
@@ -231,7 +231,7 @@ impl Sync<'_> {
     /// Both APIs as they are now, and what should be done. A Service that does not exist any more has no plan; none:
     /// all of them.
     fn plan(&self, tasks: &[Task]) -> Result<Option<Plans>, Error> {
-        let begun = Instant::now();
+        let begun = clock::now();
         let mut services = Vec::new();
         for task in tasks {
             let meta = &task.service.metadata;
@@ -248,10 +248,10 @@ impl Sync<'_> {
             return Ok(None);
         }
         // Targets are removed by this list: an old one must not take a node away.
-        let nodes = self.apis.nodes.whole(begun.elapsed(), ReadFrom::Latest);
+        let nodes = self.apis.nodes.whole(clock::since(begun), ReadFrom::Latest);
         let nodes = nodes?.value;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
-        let max_age = listed_since.elapsed().min(LIST_MAX_AGE);
+        let max_age = clock::since(listed_since).min(LIST_MAX_AGE);
         let name = &self.state.settings.cluster_name;
         let urgency = match self.for_people {
             true => Urgency::Needed,
@@ -262,7 +262,7 @@ impl Sync<'_> {
             true => {
                 let listed = self
                     .apis
-                    .load_balancer_services(begun.elapsed(), ReadFrom::Latest);
+                    .load_balancer_services(clock::since(begun), ReadFrom::Latest);
                 listed?.value
             }
             false => Arc::default(),
@@ -366,7 +366,7 @@ impl Sync<'_> {
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
         let (observed, mut plan) = (over.subject.observed, over.subject.plan);
         let mut task = over.subject.task;
-        task.since = Instant::now();
+        task.since = clock::now();
         let name = plan.name();
         task.has_changed |= !over.made.is_empty();
         task.overtaken = None;
@@ -557,7 +557,7 @@ impl Sync<'_> {
     fn ended(&mut self, made: Vec<Value>, mut plan: ServicePlan, has_failed: bool) {
         let (uid, backoff) = (&plan.object.uid, &mut self.state.due.backoff);
         match has_failed || plan.cloud.is_unfinished {
-            true => backoff.failed(uid, Instant::now()),
+            true => backoff.failed(uid, clock::now()),
             false => backoff.succeeded(uid),
         }
         if self.for_people {

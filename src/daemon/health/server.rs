@@ -6,6 +6,7 @@
 //! bytes; nothing that comes in is trusted.
 
 use super::super::stop::Stop;
+use crate::provider::clock;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -112,7 +113,7 @@ fn serve(
             }),
             Err(error) => {
                 log::debug!("health: accept: {error}");
-                std::thread::sleep(ACCEPT_RETRY);
+                clock::sleep(ACCEPT_RETRY);
                 continue;
             }
         };
@@ -125,7 +126,7 @@ fn serve(
             if let Some(oldest) = open.find(|one| one.had_turn.load(Ordering::Relaxed)) {
                 drop(oldest.stream.shutdown(Shutdown::Both));
             }
-            std::thread::sleep(PLACE_RETRY);
+            clock::sleep(PLACE_RETRY);
         }
         open.push_back(Arc::downgrade(&connection));
         // A client that is slow, or does not exist any more, gets no answer.
@@ -137,7 +138,7 @@ fn serve(
 fn respond(connection: &Connection, verdict: impl Fn(&str) -> Option<Verdict>) -> io::Result<()> {
     let mut stream = &connection.stream;
     let had_turn = || connection.had_turn.store(true, Ordering::Relaxed);
-    let deadline = Instant::now() + LIFETIME;
+    let deadline = clock::now() + LIFETIME;
     stream.set_read_timeout(Some(TURN))?;
     if stream.peek(&mut [0]).is_err() {
         had_turn();
@@ -182,7 +183,7 @@ fn receive(mut stream: &TcpStream, deadline: Instant, into: &mut Vec<u8>) -> io:
 
 /// The error: none is left. A time-out of zero would be none at all.
 fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
+    let left = deadline.saturating_duration_since(clock::now());
     match left.is_zero() {
         true => Err(ErrorKind::TimedOut.into()),
         false => Ok(left),

@@ -6,8 +6,7 @@
 use super::super::stop::{Stop, StopGate};
 use crate::kube::{self, Client, LeaseKey};
 use crate::metrics::LEADER;
-use crate::provider::{Dedicated, Gate, Moment, Refused, lock};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use crate::provider::{Dedicated, Gate, Moment, Refused, clock, lock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
@@ -176,7 +175,9 @@ impl Lease {
             return false;
         }
         LEADER.set(&[], 1.0);
-        std::thread::spawn(move || self.watch());
+        if clock::simulation().is_none() {
+            std::thread::spawn(move || self.watch());
+        }
         true
     }
 
@@ -197,19 +198,29 @@ impl Lease {
 
     /// Ends the leadership at the deadline, also when the renewer hangs.
     fn watch(&self) {
-        let deadline = self.settings.renew_deadline;
-        loop {
-            let Leadership::Leading { renewed } = *lock(&self.leadership) else {
-                return;
-            };
-            let now = self.now().monotonic;
-            let left = deadline.saturating_sub(now.saturating_duration_since(renewed.monotonic));
-            if left.is_zero() {
-                self.lose(&format!("not renewed for {} s", deadline.as_secs_f64()));
-            } else if self.stop.wait(left) {
+        while let Some(left) = self.left_until_deadline() {
+            if self.stop.wait(left) {
                 return;
             }
         }
+    }
+
+    /// How long a renewal may still take to come; none: this process does not lead, from now on where it took too long.
+    pub fn left_until_deadline(&self) -> Option<Duration> {
+        let deadline = self.settings.renew_deadline;
+        let Leadership::Leading { renewed } = *lock(&self.leadership) else {
+            return None;
+        };
+        let since = self
+            .now()
+            .monotonic
+            .saturating_duration_since(renewed.monotonic);
+        let left = deadline.saturating_sub(since);
+        if left.is_zero() {
+            self.lose(&format!("not renewed for {} s", deadline.as_secs_f64()));
+            return None;
+        }
+        Some(left)
     }
 
     pub(super) fn now(&self) -> Moment {
@@ -225,9 +236,7 @@ fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Durati
 /// Who we are to the others: `<hostname>_<uuid>`, as client-go's users write it. Another one each time: a daemon that
 /// was started again is another candidate.
 pub fn identity() -> String {
-    // A fresh RandomState is std's source of randomness.
-    let random = || RandomState::new().build_hasher().finish();
-    format!("{}_{}", hostname(), uuid(random(), random()))
+    format!("{}_{}", hostname(), uuid(clock::random(), clock::random()))
 }
 
 /// The pod's name, or on host network the machine's.

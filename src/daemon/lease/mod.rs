@@ -33,15 +33,7 @@ pub enum WaitPolicy {
 impl Lease {
     /// Waits until we lead, and keeps the Lease from then on. When it is lost, `stop` is set.
     pub fn acquire(&'static self, policy: WaitPolicy) -> Acquired {
-        let renewer = Renewer {
-            lease: self,
-            policy,
-            election: election(self),
-            held: None,
-            logged_holder: None,
-            is_failing: false,
-            worked_once: false,
-        };
+        let renewer = self.renewer(policy);
         std::thread::spawn(move || renewer.keep());
         self.stop
             .wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);
@@ -49,6 +41,19 @@ impl Lease {
             Leadership::Leading { .. } => Acquired::Lease,
             Leadership::Refused(why) => why.clone(),
             Leadership::Waiting | Leadership::Lost => Acquired::Stopped,
+        }
+    }
+
+    /// What tries to get the Lease, and renews it.
+    pub fn renewer(&'static self, policy: WaitPolicy) -> Renewer {
+        Renewer {
+            lease: self,
+            policy,
+            election: election(self),
+            held: None,
+            logged_holder: None,
+            is_failing: false,
+            worked_once: false,
         }
     }
 
@@ -73,8 +78,8 @@ impl Lease {
         }
     }
 
-    /// A renewal may be under way.
-    fn release_now(&self) -> Result<(), kube::Error> {
+    /// The same, on this thread. A renewal may be under way.
+    pub fn release_now(&self) -> Result<(), kube::Error> {
         let (key, election) = (&self.settings.key, election(self));
         retry_on_conflict(|_| {
             let Some(read) = self.client.lease(key)? else {
@@ -97,7 +102,8 @@ fn election(lease: &Lease) -> Election {
     Election::new(&settings.identity, settings.lease_seconds, settings.second)
 }
 
-struct Renewer {
+/// Tries to get the Lease, and renews it.
+pub struct Renewer {
     lease: &'static Lease,
     policy: WaitPolicy,
     election: Election,
@@ -114,15 +120,17 @@ impl Renewer {
     /// Until we are asked to end, or the Lease is lost. The last renewal still counts while the controllers end: every
     /// write that the gate let pass ends before the lease does.
     fn keep(mut self) {
-        loop {
-            let outcome = self.try_once();
-            if self.lease.stop.is_set() || !self.continues(outcome) {
-                return;
-            }
+        while self.renew() {
             if self.lease.stop.wait(self.lease.settings.retry_period) {
                 return;
             }
         }
+    }
+
+    /// One try; false at the end.
+    pub fn renew(&mut self) -> bool {
+        let outcome = self.try_once();
+        !self.lease.stop.is_set() && self.continues(outcome)
     }
 
     /// In steady state one PUT over what we wrote last; else what is there decides. A write that is the step was made.

@@ -11,8 +11,7 @@ use super::primary_ips;
 use super::subnets::{self, Subnets};
 use crate::hetzner::api::{Api, Kept, Resource};
 use crate::hetzner::networks::Network;
-use crate::provider::{Error, Service, Urgency, Usage};
-use jiff::Timestamp;
+use crate::provider::{Error, Service, Urgency, Usage, clock};
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
@@ -158,7 +157,7 @@ const RECENT: Duration = Duration::from_secs(300);
 
 /// What a load balancer does now.
 pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, Error> {
-    let now = Timestamp::now();
+    let now = clock::timestamp();
     let [start, end] = [now - RECENT, now].map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ"));
     let types = "type=open_connections&type=connections_per_second&type=requests_per_second";
     let path = format!("/load_balancers/{id}/metrics?{types}&start={start}&end={end}&step=60");

@@ -3,8 +3,7 @@
 
 use super::login::whole_second;
 use crate::metrics::{ROBOT_BLOCKED, ROBOT_REMAINING};
-use crate::provider::{Error, ErrorKind, lock};
-use jiff::Timestamp;
+use crate::provider::{Error, ErrorKind, clock, lock};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -104,7 +103,7 @@ impl Budget {
             .pause
             .unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE))
             .mul_f64(self.scale);
-        let ends = Timestamp::now().checked_add(pause).unwrap_or_default();
+        let ends = clock::timestamp().checked_add(pause).unwrap_or_default();
         ROBOT_BLOCKED.set(&["rate_limit"], ends.as_second() as f64);
         let why = format!("{what}; asking again at {}", whole_second(ends));
         let mut state = lock(&self.state);
@@ -121,7 +120,7 @@ impl Bucket {
             holds,
             back_an_hour,
             left: holds,
-            filled: Instant::now(),
+            filled: clock::now(),
         }
     }
 

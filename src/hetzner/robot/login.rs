@@ -3,7 +3,7 @@
 
 use crate::http::{Credentials, Issuer, Secret, SecretSource};
 use crate::metrics::ROBOT_BLOCKED;
-use crate::provider::lock;
+use crate::provider::{clock, lock};
 use jiff::Timestamp;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ impl Login {
     pub(super) fn refuse(&self, is_all: bool) {
         let mut state = lock(&self.state);
         let header = state.shown.clone().filter(|_| !is_all);
-        state.note(header, whole_second(Timestamp::now()), self.wait);
+        state.note(header, whole_second(clock::timestamp()), self.wait);
     }
 
     /// When a login was refused, and none succeeded since.
@@ -77,7 +77,7 @@ impl Login {
     /// Another process was refused then. What is left of the wait is waited, unless a file gets other credentials. A
     /// time in the future is now: clocks differ.
     pub(super) fn wait_since(&self, at: Timestamp) {
-        let now = Timestamp::now();
+        let now = clock::timestamp();
         let at = whole_second(at.min(now));
         let passed = Duration::try_from(now.duration_since(at)).unwrap_or_default();
         let header = self.read().ok().and_then(|credentials| credentials.header);
@@ -136,7 +136,7 @@ impl Issuer for Login {
 impl State {
     /// Why these credentials wait.
     fn obstacle(&mut self, header: Option<&Secret>) -> Option<&Refusal> {
-        let now = Instant::now();
+        let now = clock::now();
         self.refusals.retain(|refusal| refusal.until > now);
         let is_full = self.refusals.len() >= TRIES_AT_MOST;
         let holds = |refusal: &&Refusal| match &refusal.header {
@@ -151,13 +151,13 @@ impl State {
         if self.refusals.iter().any(|refusal| refusal.header == header) {
             return;
         }
-        let ends = Timestamp::now().checked_add(wait).unwrap_or(at);
+        let ends = clock::timestamp().checked_add(wait).unwrap_or(at);
         self.refused = self.refused.max(Some(at));
         ROBOT_BLOCKED.set(&["login"], ends.as_second() as f64);
         self.refusals.push(Refusal {
             header,
             at,
-            until: Instant::now() + wait,
+            until: clock::now() + wait,
             ends: whole_second(ends),
         });
     }

@@ -12,7 +12,7 @@ use crate::http::{self, Method, SecretSource, Stage};
 use crate::metrics::{ROBOT_DURATION, ROBOT_REQUESTS, UNANSWERED};
 use crate::provider::heartbeat::turn;
 use crate::provider::{
-    Dedicated, Error, ErrorKind, Instance, InstanceId, Interned, Sourced, Urgency,
+    Dedicated, Error, ErrorKind, Instance, InstanceId, Interned, Sourced, Urgency, clock,
 };
 use budget::{Budget, Call};
 use error::Failed;
@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What it is made from, beside what both APIs share.
 pub struct Settings {
@@ -85,7 +85,7 @@ impl Robot {
             Failed::from(Error::new(ErrorKind::Unauthorized, why))
         })?;
         self.budget
-            .admit(call, &what, Instant::now())
+            .admit(call, &what, clock::now())
             .map_err(Failed::from)?;
         let error = match self.http.get(path) {
             Ok(reply) => {
@@ -100,7 +100,7 @@ impl Robot {
             ErrorKind::Forbidden => self.login.refuse(true),
             ErrorKind::RateLimited { retry_in, .. } => {
                 let why = "Robot's rate limit is used up";
-                *retry_in = self.budget.pause(why, failed.interval, Instant::now());
+                *retry_in = self.budget.pause(why, failed.interval, clock::now());
             }
             _ if failed.code.is_some() => self.login.accepted(),
             _ => {}

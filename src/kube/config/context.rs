@@ -54,7 +54,7 @@ pub struct Access {
 
 impl Access {
     /// To a server that wants none.
-    pub(crate) fn without_credentials(server: &str) -> Access {
+    pub fn without_credentials(server: &str) -> Access {
         Access {
             server: server.to_owned(),
             tls: Tls::default().into(),

@@ -5,7 +5,7 @@
 
 use super::entry::{Entry, Exec, User, may_be_secret, shown, typed};
 use crate::http::{self, Identity, Issuer, Pem, Secret};
-use crate::provider::lock;
+use crate::provider::{clock, lock};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ impl Plugin {
             Err(why) => {
                 let why = format!("{}: {why}", self.place);
                 log::debug!("{why}");
-                held.failure = Some((Instant::now(), why));
+                held.failure = Some((clock::now(), why));
             }
         }
     }
@@ -123,13 +123,13 @@ impl Held {
     /// The failure of a moment ago.
     fn fresh_failure(&self) -> Option<&str> {
         let (at, why) = self.failure.as_ref()?;
-        (at.elapsed() < PAUSE_AFTER_FAILURE).then_some(why)
+        (clock::since(*at) < PAUSE_AFTER_FAILURE).then_some(why)
     }
 }
 
 /// How long before this end to begin.
 fn lead(end: Timestamp) -> Duration {
-    let life = Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default();
+    let life = Duration::try_from(end.duration_since(clock::timestamp())).unwrap_or_default();
     RENEWED_BEFORE.min(life / 10)
 }
 
@@ -137,11 +137,13 @@ impl Issuer for Plugin {
     /// From memory as long as that is good.
     fn current(&self) -> Result<http::Credentials, String> {
         let mut held = lock(&self.held);
-        let is_due = held.good(Timestamp::now()).is_none_or(|(_, is_due)| is_due);
+        let is_due = held
+            .good(clock::timestamp())
+            .is_none_or(|(_, is_due)| is_due);
         if is_due && held.fresh_failure().is_none() {
             self.run(&mut held);
         }
-        match (held.good(Timestamp::now()), &held.failure) {
+        match (held.good(clock::timestamp()), &held.failure) {
             (Some((issued, _)), _) => Ok(issued),
             (None, Some((_, why))) => Err(why.clone()),
             (None, None) => Err(format!(
@@ -248,7 +250,7 @@ fn parse(
 /// None: never.
 fn end(text: &str) -> Result<Option<Timestamp>, String> {
     match text.parse::<Timestamp>() {
-        Ok(end) if end > Timestamp::now() => Ok(Some(end)),
+        Ok(end) if end > clock::timestamp() => Ok(Some(end)),
         Ok(end) => Err(format!("ended at {end}; is this machine's clock right?")),
         // The library knows the year 9999 but for its last days, and programs that mean "never" write just these.
         Err(_) if text.starts_with("9999-12-3") => Ok(None),
@@ -338,7 +340,7 @@ impl Program {
             .process_group(0)
             .spawn()
             .map_err(|error| format!("{name} can't be started: {error}"))?;
-        let begun = Instant::now();
+        let begun = clock::now();
         // A pipe that can only be waited for is none.
         let mut pipe = child.stdout.take();
         pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
@@ -354,7 +356,7 @@ impl Program {
             let room = (STDOUT_LIMIT_BYTES + 1).saturating_sub(printed.len());
             printed.extend(&buffer[..count.min(room)]);
             match status {
-                Ok(None) if begun.elapsed() < time_limit => {}
+                Ok(None) if clock::since(begun) < time_limit => {}
                 Ok(Some(status)) => break status,
                 outcome => {
                     end_group(&child);
@@ -368,7 +370,7 @@ impl Program {
                 }
             }
             if count == 0 {
-                std::thread::sleep(POLL);
+                clock::sleep(POLL);
             }
         };
         match status.success() {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::Half;
 use crate::exchange::{Request, Response};
+use crate::time;
 
 /// One request and its answer.
 #[derive(Clone, Debug)]
@@ -176,7 +177,7 @@ impl CallLog {
             status: None,
             answer_bytes: 0,
             fault,
-            started: Instant::now(),
+            started: time::now(),
             duration: None,
         };
         state.push(call);
@@ -200,7 +201,7 @@ impl CallLog {
             let Some(call) = place.and_then(|place| state.calls.get_mut(place)) else {
                 return;
             };
-            call.duration = Some(call.started.elapsed());
+            call.duration = Some(time::since(call.started));
             call.status = response.map(|response| response.status);
             call.answer_bytes = response.map_or(0, |response| response.body.len());
             watcher.map(|watcher| (watcher, call.clone()))

@@ -3,19 +3,22 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jiff::{Timestamp, ToSpan, tz::TimeZone};
+use jiff::{ToSpan, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SignatureAlgorithm,
 };
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
 };
+
+use crate::faults::SplitMix64;
+use crate::time;
 
 /// Kinds of keys for [`Authority::client_with`].
 pub use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
@@ -25,10 +28,18 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
     certificate_der: CertificateDer<'static>,
+    keys: Keys,
 }
 
-/// A certificate and its key.
-#[derive(Clone)]
+/// Where the keys of an authority come from.
+enum Keys {
+    Random,
+    /// They follow from a seed, and are all of the kind Ed25519, whose signatures need no random number.
+    Seeded(Mutex<SplitMix64>),
+}
+
+/// A certificate and its key; empty where there is none.
+#[derive(Clone, Default)]
 pub struct Identity {
     pub certificate_pem: String,
     pub certificate_der: Vec<u8>,
@@ -64,15 +75,25 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 impl Authority {
     pub fn new(name: &str) -> Result<Authority, Error> {
+        Authority::with(name, Keys::Random)
+    }
+
+    /// Its keys, and all that it makes, follow from the seed and the day: for stories, which are the same each time.
+    pub fn seeded(name: &str, seed: u64) -> Result<Authority, Error> {
+        Authority::with(name, Keys::Seeded(Mutex::new(SplitMix64::new(seed))))
+    }
+
+    fn with(name: &str, keys: Keys) -> Result<Authority, Error> {
         let mut params = parameters(name, Validity::Now)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let key = keys.next(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.self_signed(&key)?;
         Ok(Authority {
             certificate_pem: certificate.pem(),
             certificate_der: certificate.der().clone(),
             issuer: Issuer::new(params, key),
+            keys,
         })
     }
 
@@ -120,7 +141,7 @@ impl Authority {
     ) -> Result<Identity, Error> {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
-        let key = KeyPair::generate_for(algorithm)?;
+        let key = self.keys.next(algorithm)?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Identity {
             certificate_pem: certificate.pem(),
@@ -128,6 +149,22 @@ impl Authority {
             key_pem: key.serialize_pem(),
             key_der: key.serialize_der(),
         })
+    }
+}
+
+impl Keys {
+    fn next(&self, algorithm: &'static SignatureAlgorithm) -> Result<KeyPair, Error> {
+        let Keys::Seeded(generator) = self else {
+            return Ok(KeyPair::generate_for(algorithm)?);
+        };
+        // RFC 8410: PKCS#8 of a key of Ed25519, which may be any 32 bytes.
+        let mut der = vec![
+            0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20,
+        ];
+        let mut generator = generator.lock().unwrap_or_else(PoisonError::into_inner);
+        der.extend((0..4).flat_map(|_| generator.next().to_be_bytes()));
+        let der = PrivatePkcs8KeyDer::from(der);
+        Ok(KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_ED25519)?)
     }
 }
 
@@ -269,7 +306,7 @@ fn parameters(name: &str, validity: Validity) -> Result<CertificateParams, Error
 }
 
 fn set_validity(params: &mut CertificateParams, validity: Validity) -> Result<(), Error> {
-    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    let today = time::timestamp().to_zoned(TimeZone::UTC).date();
     let (from, until) = match validity {
         Validity::Now => (today - 1.day(), today + 10.years()),
         Validity::Soon => (today - 80.days(), today + 7.days()),

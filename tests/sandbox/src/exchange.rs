@@ -46,10 +46,15 @@ pub struct Response {
 impl Response {
     /// An answer that is a JSON document.
     pub fn json(status: u16, body: &serde_json::Value) -> Response {
+        Response::json_text(status, body.to_string().into_bytes())
+    }
+
+    /// The same where the document is written already.
+    pub fn json_text(status: u16, body: Vec<u8>) -> Response {
         Response {
             status,
             headers: vec![("Content-Type".into(), "application/json".into())],
-            body: body.to_string().into_bytes(),
+            body,
         }
     }
 

@@ -71,7 +71,10 @@ impl Kubeconfig {
 
     fn cluster_entry(&self) -> Value {
         let mut entry = json!({"server": self.server});
-        self.authority.insert(&mut entry, "certificate-authority");
+        // A server without TLS has none.
+        if !self.server.starts_with("http://") {
+            self.authority.insert(&mut entry, "certificate-authority");
+        }
         entry
     }
 }

@@ -1,12 +1,13 @@
 //! A Hetzner Cloud project, the Robot web service and a Kubernetes API server, simulated in one process and spoken to
-//! over real HTTP.
+//! over real HTTP, or in memory with simulated time ([`Builder::in_memory`], [`time::simulate`]).
 //!
 //! | module | job | knows |
 //! |---|---|---|
 //! | `exchange` | a request and an answer as plain data | nothing |
 //! | `hetzner`, `kubernetes` | the two halves: state, rules, answers | `exchange`; `hetzner` also `robot` |
 //! | `robot` | dedicated servers: their web service | `exchange` |
-//! | `server` | bytes on sockets, TLS, limits | `exchange`, `calls`, `faults`, `credentials` |
+//! | `server` | bytes on sockets or in memory, TLS, limits | `exchange`, `calls`, `faults`, `credentials` |
+//! | `time` | the time of the APIs: real, or simulated | nothing |
 //! | `calls` | what was asked and answered, in order | `exchange` |
 //! | `faults` | what goes wrong, where, by which seed | `exchange` |
 //! | `credentials`, `kubeconfig` | certificates; the text that says how to log in | nothing |
@@ -14,7 +15,8 @@
 //! | `world` | all of it together: [`Sandbox`] and its [`Builder`] | everything above |
 //! | `scenario` | a world described in a file | `world` |
 //!
-//! The halves know nothing of sockets, the server nothing of the APIs: a test can call a half directly.
+//! All of them may ask `time`. The halves know nothing of sockets, the server nothing of the APIs: a test can call a half
+//! directly.
 
 pub mod calls;
 pub mod credentials;
@@ -29,6 +31,7 @@ pub mod robot;
 pub mod scenario;
 pub mod server;
 pub mod skipped;
+pub mod time;
 pub mod world;
 
 use std::fmt;

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::json;
 
 use super::Delivery;
 use crate::exchange::{Request, Response};
+use crate::time;
 
 /// Makes another answer of an answer.
 pub type Change = Arc<dyn Fn(Response) -> Response + Send + Sync>;
@@ -64,7 +64,7 @@ impl Effect {
     /// The Hetzner project's budget is used up; `RateLimit-Reset` is when it will be full again.
     pub fn hetzner_rate_limit() -> Effect {
         const LIMIT: i64 = 3600;
-        let full_again = Timestamp::now().as_second() + LIMIT;
+        let full_again = time::timestamp().as_second() + LIMIT;
         let refusal = hetzner_error(
             429,
             "rate_limit_exceeded",

@@ -1,8 +1,8 @@
 //! What can go wrong between a client and an API, made to happen at a chosen call or by a seed.
 //!
 //! A [`Rule`] says which calls it hits and what [`Effect`] that has; [`Faults::random`] draws effects for a share of
-//! all calls. The server asks [`Faults`] once a request and follows the `Plan`. Delays are real time: whoever
-//! scales a world's time scales them.
+//! all calls. The server asks [`Faults`] once a request and follows the `Plan`. Delays are real time, which no
+//! scale of a world changes; in memory the caller is given them to wait.
 
 mod effect;
 mod random;

@@ -6,15 +6,17 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::catalog::{id, read_only};
 use super::clock::show;
 use super::error::ApiError;
 use super::input::Query;
 use super::listing::{self, Page, SortKey};
+use super::text::{Text, text};
 use super::world::World;
 use super::{Call, Reply};
+use crate::time;
 
 /// `GET /actions` takes at most this many `id` parameters.
 const MAX_IDS: usize = 25;
@@ -121,7 +123,7 @@ impl World {
             project: start.project,
             command: start.command,
             resources: start.resources.to_vec(),
-            started: Timestamp::now(),
+            started: time::timestamp(),
             begun,
             duration,
             end: None,
@@ -156,16 +158,16 @@ impl World {
     }
 
     /// An action as JSON; null when there is none with this ID.
-    pub fn action_json(&self, id: u64) -> Value {
-        self.actions
-            .all
-            .get(&id)
-            .map_or(Value::Null, |action| action.json(self.clock.now()))
+    pub fn action_json(&self, id: u64) -> Text {
+        self.actions.all.get(&id).map_or_else(
+            || Value::Null.into(),
+            |action| action.json(self.clock.now()),
+        )
     }
 
     /// The usual answer of a write that takes time.
     pub fn action_reply(&self, status: u16, id: u64) -> Reply {
-        Reply::new(status, json!({"action": self.action_json(id)}))
+        Reply::new(status, text!({"action": self.action_json(id)}))
     }
 }
 
@@ -248,14 +250,14 @@ impl Actions {
             .get_mut(action.command)
             .and_then(VecDeque::pop_front);
         let error = doom.or(planned);
-        let ago = SignedDuration::try_from(at.elapsed()).unwrap_or(SignedDuration::ZERO);
+        let ago = SignedDuration::try_from(time::since(at)).unwrap_or(SignedDuration::ZERO);
         let outcome = if error.is_some() {
             Outcome::Failure
         } else {
             Outcome::Success
         };
         action.end = Some(End {
-            finished: Timestamp::now().checked_sub(ago).unwrap_or(action.started),
+            finished: time::timestamp().checked_sub(ago).unwrap_or(action.started),
             error,
         });
         for resource in &action.resources {
@@ -301,14 +303,14 @@ impl Action {
         (share * 100.0).clamp(0.0, 99.0) as u64
     }
 
-    fn json(&self, now: Instant) -> Value {
-        let resource = |resource: &Resource| json!({"id": resource.id, "type": resource.kind});
+    fn json(&self, now: Instant) -> Text {
+        let resource = |resource: &Resource| text!({"id": resource.id, "type": resource.kind});
         let error = self.end.as_ref().and_then(|end| end.error.as_ref());
-        json!({
+        text!({
             "id": self.id, "command": self.command, "status": self.status(), "progress": self.progress(now),
             "started": show(self.started), "finished": self.end.as_ref().map(|end| show(end.finished)),
             "resources": self.resources.iter().map(resource).collect::<Vec<_>>(),
-            "error": error.map(|(code, message)| json!({"code": code, "message": message})),
+            "error": error.map(|(code, message)| text!({"code": code, "message": message})),
         })
     }
 }
@@ -369,7 +371,7 @@ fn get(call: &Call, segment: &str, matches: impl Fn(&Action) -> bool) -> Result<
         .filter(|action| action.project == call.project && matches(action));
     let action = found.ok_or_else(|| ApiError::not_found("action", id))?;
     Ok(Reply::ok(
-        json!({"action": action.json(call.world.clock.now())}),
+        text!({"action": action.json(call.world.clock.now())}),
     ))
 }
 
@@ -388,11 +390,11 @@ fn list_by_id(call: &Call) -> Result<Reply, ApiError> {
         ));
     }
     let now = call.world.clock.now();
-    let actions: Vec<Value> = select(call, &query, |_| true)?
+    let actions: Vec<Text> = select(call, &query, |_| true)?
         .into_iter()
         .map(|action| action.json(now))
         .collect();
-    Ok(Reply::ok(json!({ "actions": actions })))
+    Ok(Reply::ok(text!({ "actions": actions })))
 }
 
 fn list(call: &Call, path: &str, matches: impl Fn(&Action) -> bool) -> Result<Reply, ApiError> {

@@ -1,8 +1,10 @@
-//! Time of the simulated cloud: every duration passes through one scale, time stamps stay real.
+//! Time of the simulated cloud: every duration passes through one scale, time stamps do not.
 
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+
+use crate::time;
 
 /// An hour becomes six weeks: slow enough, and far from what a [`Duration`] cannot hold.
 const MAX_SCALE: f64 = 1000.0;
@@ -27,7 +29,7 @@ impl Clock {
     }
 
     pub fn now(&self) -> Instant {
-        Instant::now()
+        time::now()
     }
 
     /// How long something takes here that takes `real` on the real API.
@@ -42,7 +44,7 @@ impl Clock {
 
 /// `Date` of an answer from an API whose clock is by so much ahead of ours.
 pub fn date_ahead(seconds: i64) -> String {
-    let now = Timestamp::now();
+    let now = time::timestamp();
     let shown = Timestamp::from_second(now.as_second().saturating_add(seconds)).unwrap_or(now);
     shown.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }

@@ -13,8 +13,10 @@ use super::input::{Fields, Query};
 use super::labels::Labels;
 use super::listing::Page;
 use super::owned;
+use super::text::{Text, text};
 use super::world::World;
 use super::{Call, Reply};
+use crate::time;
 
 #[derive(Clone, Debug)]
 pub struct Firewall {
@@ -30,10 +32,10 @@ pub struct Firewall {
 owned::owned!(Firewall, "firewall", firewalls);
 
 impl Firewall {
-    fn json(&self, world: &World) -> Value {
+    fn json(&self, world: &World) -> Text {
         let applied_to = self.servers(world);
-        let applied_to = applied_to.map(|id| json!({"type": "server", "server": {"id": id}}));
-        json!({
+        let applied_to = applied_to.map(|id| text!({"type": "server", "server": {"id": id}}));
+        text!({
             "id": self.id, "name": self.name, "created": show(self.created), "labels": self.labels,
             "rules": self.rules, "applied_to": applied_to.collect::<Vec<_>>(),
         })
@@ -64,7 +66,7 @@ fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
     match call.method {
         "GET" => {
             call.refuse_query()?;
-            Ok(Reply::ok(json!({"firewall": found.json(call.world)})))
+            Ok(Reply::ok(text!({"firewall": found.json(call.world)})))
         }
         "PUT" => update(call, found),
         "DELETE" => delete(call, &found),
@@ -104,13 +106,13 @@ fn create(call: &mut Call) -> Result<Reply, ApiError> {
         id: call.world.new_id(),
         project: call.project,
         name,
-        created: Timestamp::now(),
+        created: time::timestamp(),
         labels,
         rules,
     };
     let shown = firewall.json(call.world);
     call.world.firewalls.insert(firewall.id, firewall);
-    Ok(Reply::new(201, json!({"firewall": shown, "actions": []})))
+    Ok(Reply::new(201, text!({"firewall": shown, "actions": []})))
 }
 
 /// A rule as the API shows it: TCP and UDP have ports, and a direction has the addresses of its other end.
@@ -168,7 +170,7 @@ fn update(call: &mut Call, firewall: Firewall) -> Result<Reply, ApiError> {
         labels,
         ..firewall
     };
-    let reply = Reply::ok(json!({"firewall": firewall.json(call.world)}));
+    let reply = Reply::ok(text!({"firewall": firewall.json(call.world)}));
     call.world.firewalls.insert(firewall.id, firewall);
     Ok(reply)
 }

@@ -12,7 +12,6 @@ use super::error::ApiError;
 use super::load_balancers::{self, Health, Machine};
 use super::networks::Route;
 use super::owned::Owned;
-use super::primary_ips::PrimaryIp;
 use super::{Cloud, certificates, primary_ips};
 use crate::robot::Robot;
 
@@ -68,14 +67,15 @@ impl Cloud {
     pub fn load_balancers(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         let all = world.load_balancers_of(project);
-        all.map(|one| one.json(&world)).collect()
+        all.map(|one| self.document(one.id, one.json(&world)))
+            .collect()
     }
 
     /// A load balancer as the API shows it; null when there is none.
     pub fn load_balancer(&self, id: u64) -> Value {
         let world = self.lock();
         let found = world.load_balancers.get(&id);
-        found.map_or(Value::Null, |one| one.json(&world))
+        found.map_or(Value::Null, |one| self.document(id, one.json(&world)))
     }
 
     /// Changes a load balancer, seen as the API shows it: from then on it shows what `edit` left behind, until the
@@ -138,7 +138,8 @@ impl Cloud {
     pub fn certificates(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
         let all = world.certificates_of(project);
-        all.map(|certificate| certificate.json(&world)).collect()
+        all.map(|certificate| certificate.json(&world).value())
+            .collect()
     }
 
     /// Somebody has a failed issuance tried again in the console. Nothing happens when there is no such certificate.
@@ -154,7 +155,8 @@ impl Cloud {
     /// The Primary IPs of a project, as the API shows them, by ID.
     pub fn primary_ips(&self, project: u64) -> Vec<Value> {
         let world = self.lock();
-        world.primary_ips_of(project).map(PrimaryIp::json).collect()
+        let all = world.primary_ips_of(project);
+        all.map(|primary| primary.json().value()).collect()
     }
 
     /// Blocked addresses cannot be given to anything new. Nothing happens when there is no such Primary IP.

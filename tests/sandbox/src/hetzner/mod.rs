@@ -8,7 +8,7 @@
 //! | `catalog` | what the provider offers: locations, types of servers and load balancers, images |
 //! | `actions` | work that takes time: locks, progress, failure |
 //! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |
-//! | `owned`, `input`, `listing`, `labels`, `error` | what all resources share: reading requests, pages, selectors, refusals |
+//! | `owned`, `input`, `listing`, `labels`, `text`, `error` | what all resources share: requests, pages, selectors, answers, refusals |
 //! | `metadata` | the service a server asks about itself |
 //!
 //! A new resource is a module with a `route` function, a map in `world`, and a line in `dispatch`. Nothing here knows
@@ -35,10 +35,12 @@ mod primary_ips;
 mod rate_limit;
 mod servers;
 mod ssh_keys;
+mod text;
 mod world;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -53,12 +55,16 @@ pub use self::load_balancers::{Health, Machine};
 use self::networks::{Network, Subnet};
 use self::rate_limit::Budget;
 pub use self::servers::ServerSpec;
-use self::servers::Status;
+use self::servers::{Server, Status};
+use self::text::Text;
 use self::world::{Token, World};
 use crate::exchange::{Handler, Request, Response};
 
 /// The network zone of subnets that tests create; the locations `fsn1`, `nbg1` and `hel1` are in it.
 const ZONE: &str = "eu-central";
+
+/// So many documents are kept as trees. Large projects are asked for less often.
+const MOST_SHOWN: usize = 100;
 
 /// All projects of a simulated Hetzner Cloud, and the metadata service.
 ///
@@ -66,6 +72,25 @@ const ZONE: &str = "eu-central";
 /// effect at once, need no token, spend no budget, and panic when asked for what cannot be.
 pub struct Cloud {
     world: Mutex<World>,
+    /// The documents that were asked for last, by ID: a test looks again and again, and most stay the same.
+    shown: Mutex<HashMap<u64, (Text, Value)>>,
+}
+
+/// A server without its document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerSummary {
+    pub id: u64,
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    pub is_running: bool,
+}
+
+/// A server as its kubelet sees it.
+pub(crate) struct SeenServer {
+    pub name: String,
+    /// The private one if there is one, else the public one.
+    pub ip: Option<Ipv4Addr>,
+    pub architecture: &'static str,
 }
 
 /// A request whose token has been accepted.
@@ -117,7 +142,7 @@ impl<'a> Call<'a> {
 struct Reply {
     status: u16,
     /// None for answers without a body.
-    body: Option<Value>,
+    body: Option<Text>,
     /// The `Link` header of lists.
     link: Option<String>,
 }
@@ -127,6 +152,7 @@ impl Cloud {
     pub fn new(scale: f64) -> Arc<Cloud> {
         Arc::new(Cloud {
             world: Mutex::new(World::new(Clock::new(scale))),
+            shown: Mutex::default(),
         })
     }
 
@@ -206,8 +232,49 @@ impl Cloud {
         let world = self.lock();
         world
             .servers_of(project)
-            .map(|server| server.json(&world))
+            .map(|server| self.document(server.id, server.json(&world)))
             .collect()
+    }
+
+    /// The same without their documents, for whoever looks at every request: it costs a fiftieth.
+    pub fn server_summaries(&self, project: u64) -> Vec<ServerSummary> {
+        let world = self.lock();
+        let summary = |server: &Server| ServerSummary {
+            id: server.id,
+            name: server.name.clone(),
+            labels: server.labels.clone(),
+            is_running: server.is_running(),
+        };
+        world.servers_of(project).map(summary).collect()
+    }
+
+    /// The document of a resource as a tree.
+    fn document(&self, id: u64, text: Text) -> Value {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        match shown.get(&id) {
+            Some((known, value)) if *known == text => value.clone(),
+            _ => {
+                let value = text.value();
+                if shown.len() >= MOST_SHOWN {
+                    shown.clear();
+                }
+                shown.insert(id, (text, value.clone()));
+                value
+            }
+        }
+    }
+
+    /// What the kubelet of a server knows of it; none when the project has no such server.
+    pub(crate) fn seen_by_its_kubelet(&self, project: u64, id: u64) -> Option<SeenServer> {
+        let world = self.lock();
+        let server = world.servers.get(&id);
+        let server = server.filter(|server| server.project == project)?;
+        let private = server.private_net.first().map(|net| net.ip);
+        Some(SeenServer {
+            name: server.name.clone(),
+            ip: private.or(server.ipv4.map(|ipv4| ipv4.ip)),
+            architecture: server.server_type.architecture,
+        })
     }
 
     /// The servers of a project that are `running`. Cheap: machines look at it all the time.
@@ -223,7 +290,7 @@ impl Cloud {
     pub fn networks(&self, project: u64) -> Vec<Value> {
         self.lock()
             .networks_of(project)
-            .map(Network::json)
+            .map(|network| network.json().value())
             .collect()
     }
 
@@ -326,15 +393,15 @@ impl Handler for Cloud {
 }
 
 impl Reply {
-    fn new(status: u16, body: Value) -> Reply {
+    fn new(status: u16, body: impl Into<Text>) -> Reply {
         Reply {
             status,
-            body: Some(body),
+            body: Some(body.into()),
             link: None,
         }
     }
 
-    fn ok(body: Value) -> Reply {
+    fn ok(body: impl Into<Text>) -> Reply {
         Reply::new(200, body)
     }
 
@@ -348,7 +415,7 @@ impl Reply {
 
     fn response(self) -> Response {
         let response = match self.body {
-            Some(body) => Response::json(self.status, &body),
+            Some(body) => Response::json_text(self.status, body.into_bytes()),
             None => Response {
                 status: self.status,
                 ..Response::default()

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::text::Text;
+
 /// Top-level fields as they are shown instead; None is a field left out.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay(BTreeMap<String, Option<Value>>);
@@ -29,7 +31,11 @@ impl Overlay {
     }
 
     /// `plain` with what was set by hand.
-    pub fn over(&self, mut plain: Value) -> Value {
+    pub fn over(&self, plain: Text) -> Text {
+        if self.0.is_empty() {
+            return plain;
+        }
+        let mut plain = plain.value();
         for (name, value) in &self.0 {
             match (value, plain.as_object_mut()) {
                 (Some(value), Some(fields)) => drop(fields.insert(name.clone(), value.clone())),
@@ -37,6 +43,6 @@ impl Overlay {
                 (_, None) => {}
             }
         }
-        plain
+        plain.into()
     }
 }

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-
 use super::clock::Clock;
 use crate::exchange::Response;
+use crate::time;
 
 /// The documentation's default: 3,600 requests per hour and project, one a second.
 const DEFAULT_LIMIT: u32 = 3600;
@@ -50,7 +49,7 @@ impl Budget {
     pub fn annotate(&self, response: Response, clock: Clock) -> Response {
         let missing = 1.0 - self.remaining / f64::from(self.limit.max(1));
         let until_full = HOUR.mul_f64(missing.clamp(0.0, 1.0) * clock.scale());
-        let reset = Timestamp::now().as_second() + until_full.as_secs_f64().ceil() as i64;
+        let reset = time::timestamp().as_second() + until_full.as_secs_f64().ceil() as i64;
         response
             .with_header("RateLimit-Limit", self.limit.to_string())
             .with_header(

@@ -1,7 +1,6 @@
 //! `/ssh_keys`: public keys that new servers let in.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::catalog::id;
 use super::clock::show;
@@ -10,7 +9,9 @@ use super::input::{Fields, Query};
 use super::labels::Labels;
 use super::listing::Page;
 use super::owned;
+use super::text::{Text, text};
 use super::{Call, Reply};
+use crate::time;
 
 #[derive(Clone, Debug)]
 pub struct SshKey {
@@ -26,8 +27,8 @@ pub struct SshKey {
 owned::owned!(SshKey, "ssh_key", ssh_keys);
 
 impl SshKey {
-    fn json(&self) -> Value {
-        json!({
+    fn json(&self) -> Text {
+        text!({
             "id": self.id, "name": self.name, "created": show(self.created), "labels": self.labels,
             "public_key": self.public_key, "fingerprint": fingerprint(&self.public_key),
         })
@@ -69,7 +70,7 @@ fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
     match call.method {
         "GET" => {
             call.refuse_query()?;
-            Ok(Reply::ok(json!({"ssh_key": found.json()})))
+            Ok(Reply::ok(text!({"ssh_key": found.json()})))
         }
         "PUT" => update(call, found),
         "DELETE" => {
@@ -124,11 +125,11 @@ fn create(call: &mut Call) -> Result<Reply, ApiError> {
         id: call.world.new_id(),
         project: call.project,
         name,
-        created: Timestamp::now(),
+        created: time::timestamp(),
         labels,
         public_key,
     };
-    let reply = Reply::new(201, json!({"ssh_key": key.json()}));
+    let reply = Reply::new(201, text!({"ssh_key": key.json()}));
     call.world.ssh_keys.insert(key.id, key);
     Ok(reply)
 }
@@ -142,7 +143,7 @@ fn update(call: &mut Call, key: SshKey) -> Result<Reply, ApiError> {
         labels,
         ..key
     };
-    let reply = Reply::ok(json!({"ssh_key": key.json()}));
+    let reply = Reply::ok(text!({"ssh_key": key.json()}));
     call.world.ssh_keys.insert(key.id, key);
     Ok(reply)
 }

@@ -23,6 +23,7 @@ pub use node::{NodeSpec, UNINITIALIZED_TAINT};
 use crate::hetzner::Cloud;
 use crate::kubernetes::Cluster;
 use crate::robot::Robot;
+use crate::time;
 
 /// Between two reports when nothing changed; the kubelet's `nodeStatusReportFrequency`.
 pub const REPORT_PERIOD: Duration = Duration::from_secs(5 * 60);
@@ -41,6 +42,8 @@ const REST: u32 = 9;
 pub struct Kubelets {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// When the machines are looked at next, where no thread does it.
+    next_look: Mutex<Option<Instant>>,
 }
 
 struct Shared {
@@ -102,11 +105,16 @@ impl Kubelets {
                 stopped,
             }),
             thread: None,
+            next_look: Mutex::default(),
         }
     }
 
-    /// From now on reports come by themselves.
-    pub(crate) fn run(&mut self) -> std::io::Result<()> {
+    /// From now on reports come by themselves: from a thread, or else from [`catch_up`](Kubelets::catch_up).
+    pub(crate) fn run(&mut self, with_thread: bool) -> std::io::Result<()> {
+        if !with_thread {
+            self.next_look = Mutex::new(Some(time::now() + self.shared.period()));
+            return Ok(());
+        }
         let shared = self.shared.clone();
         self.thread = Some(
             thread::Builder::new()
@@ -114,6 +122,20 @@ impl Kubelets {
                 .spawn(move || shared.run())?,
         );
         Ok(())
+    }
+
+    /// Does what is due by now, where no thread does it. A machine counts as silent from the first look at which it
+    /// does not run.
+    pub fn catch_up(&self) {
+        let mut next_look = self
+            .next_look
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let now = time::now();
+        if next_look.is_some_and(|next| next <= now) {
+            *next_look = Some(now + self.shared.period());
+            self.shared.pass(Pass::Due);
+        }
     }
 
     /// A machine joins: its Node is created, initialised or not as the spec says, and Ready.
@@ -124,7 +146,7 @@ impl Kubelets {
         self.shared.register(&spec);
         let kubelet = Kubelet {
             spec,
-            reported: Instant::now(),
+            reported: time::now(),
             silent: None,
             unknown: false,
             hangs: false,
@@ -174,8 +196,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Between two looks at the machines.
+    fn period(&self) -> Duration {
+        UPDATE_PERIOD.mul_f64(self.scale).max(SHORTEST_PERIOD)
+    }
+
     fn run(&self) {
-        let period = UPDATE_PERIOD.mul_f64(self.scale).max(SHORTEST_PERIOD);
+        let period = self.period();
         let mut wait = period;
         loop {
             let waited = self
@@ -194,7 +221,7 @@ impl Shared {
     fn pass(&self, pass: Pass) {
         let running = self.cloud.running_servers(self.project);
         let dedicated = self.robot.running_machines();
-        let now = Instant::now();
+        let now = time::now();
         for kubelet in &mut self.state().kubelets {
             let NodeSpec {
                 server, machine, ..

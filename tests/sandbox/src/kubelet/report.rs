@@ -1,7 +1,8 @@
 //! What happens to a Node's conditions and taints: its kubelet reports, or the node controller misses it.
 
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+
+use crate::time;
 
 /// Set by the API server on a new node, and by the node controller while the kubelet says that it is not ready.
 const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
@@ -129,7 +130,7 @@ fn array<'a>(node: &'a mut Value, part: &str, field: &str) -> &'a mut Vec<Value>
 
 fn now() -> String {
     // The API server keeps whole seconds.
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    time::timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

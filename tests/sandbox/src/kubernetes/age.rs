@@ -1,5 +1,7 @@
 //! Ages as tables show them: two units at most, fewer digits the older it is.
 
+use crate::time;
+
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
@@ -8,7 +10,7 @@ const YEAR: i64 = 365 * DAY;
 /// The time since `timestamp` (RFC 3339), `<unknown>` when there is none.
 pub fn since(timestamp: Option<&str>) -> String {
     match timestamp.and_then(|text| text.parse::<jiff::Timestamp>().ok()) {
-        Some(then) => human(jiff::Timestamp::now().as_second() - then.as_second()),
+        Some(then) => human(time::timestamp().as_second() - then.as_second()),
         None => "<unknown>".into(),
     }
 }

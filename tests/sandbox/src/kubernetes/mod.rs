@@ -39,6 +39,7 @@ mod table;
 mod view;
 mod write;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -91,7 +92,12 @@ impl Handler for Cluster {
 impl Cluster {
     /// A cluster as it is right after its birth: its namespaces and its own Service, nobody who may do anything.
     pub fn new() -> Arc<Cluster> {
-        let cluster = Cluster::empty(None);
+        Cluster::seeded(RandomState::new().build_hasher().finish())
+    }
+
+    /// The same; from the same seed and the same calls follow the same UIDs and generated names.
+    pub fn seeded(seed: u64) -> Arc<Cluster> {
+        let cluster = Cluster::empty(None, seed);
         for name in NAMESPACES {
             cluster.create("namespaces", None, json!({"metadata": {"name": name}}));
         }
@@ -111,7 +117,7 @@ impl Cluster {
     /// # Errors
     /// The kubeconfig does not say how to log in, or nobody answers there.
     pub fn real(kubeconfig: &Path) -> io::Result<Arc<Cluster>> {
-        Ok(Arc::new(Cluster::empty(Some(Corner::new(kubeconfig)?))))
+        Ok(Arc::new(Cluster::empty(Some(Corner::new(kubeconfig)?), 0)))
     }
 
     /// Deletes what is in a corner of a real cluster.
@@ -127,13 +133,13 @@ impl Cluster {
         self.corner.is_some()
     }
 
-    fn empty(corner: Option<Corner>) -> Cluster {
+    fn empty(corner: Option<Corner>, seed: u64) -> Cluster {
         let state = State {
             store: Store::default(),
             frozen: None,
             pages: Pages::default(),
             directory: Directory::default(),
-            random: Random::new(),
+            random: Random::new(seed),
         };
         Cluster {
             state: Mutex::new(state),

@@ -1,8 +1,6 @@
 //! UIDs and the endings of generated names.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-
-/// SplitMix64, seeded by the process: nothing here is a secret.
+/// SplitMix64: nothing here is a secret.
 #[derive(Debug)]
 pub struct Random {
     state: u64,
@@ -13,10 +11,8 @@ const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 
 impl Random {
-    pub fn new() -> Random {
-        Random {
-            state: RandomState::new().build_hasher().finish(),
-        }
+    pub fn new(seed: u64) -> Random {
+        Random { state: seed }
     }
 
     /// A version 4 UUID.

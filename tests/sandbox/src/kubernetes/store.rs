@@ -16,6 +16,7 @@ pub struct Object {
     pub key: String,
     pub value: Value,
     text: OnceLock<String>,
+    metadata_text: OnceLock<String>,
 }
 
 /// All objects at one revision.
@@ -41,12 +42,19 @@ impl Object {
             key: key.into(),
             value,
             text: OnceLock::new(),
+            metadata_text: OnceLock::new(),
         }
     }
 
     /// Its JSON, made once.
     pub fn text(&self) -> &str {
         self.text.get_or_init(|| self.value.to_string())
+    }
+
+    /// The JSON of its metadata, made once.
+    pub fn metadata_text(&self) -> &str {
+        let metadata = || self.value["metadata"].to_string();
+        self.metadata_text.get_or_init(metadata)
     }
 
     /// Its JSON as an answer by itself.

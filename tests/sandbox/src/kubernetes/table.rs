@@ -2,6 +2,9 @@
 
 mod apps;
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use serde_json::{Value, json};
 
 use super::age;
@@ -173,8 +176,16 @@ const LEASE: &[Column] = &[
     AGE,
 ];
 
-/// The `columnDefinitions` of a table.
-pub fn columns(resource: &Resource) -> Value {
+/// The `columnDefinitions` of a table, as JSON.
+pub fn columns(resource: &Resource) -> Arc<str> {
+    // The same in every table of a resource.
+    static SHOWN: Mutex<BTreeMap<&str, Arc<str>>> = Mutex::new(BTreeMap::new());
+    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let columns = || Arc::from(new_columns(resource).to_string());
+    Arc::clone(shown.entry(resource.plural).or_insert_with(columns))
+}
+
+fn new_columns(resource: &Resource) -> Value {
     let columns = match resource.plural {
         "nodes" => NODE,
         "services" => SERVICE,

@@ -96,10 +96,12 @@ impl View {
         };
         match self {
             View::Whole => Response::json(200, &super::with_kind(resource, value.clone())),
-            View::Metadata(version) => text_response(partial(&value["metadata"], version)),
+            View::Metadata(version) => {
+                text_response(partial(&value["metadata"].to_string(), version))
+            }
             View::Table(version) => {
-                let whole = || super::with_kind(resource, value.clone()).to_string();
-                let row = row(resource, value, &whole, version, IncludeObject::of(request));
+                let object = Object::new("", value.clone());
+                let row = row(resource, &object, version, IncludeObject::of(request));
                 text_response(table_text(resource, &[row], &meta, version))
             }
         }
@@ -109,7 +111,8 @@ impl View {
     pub fn stored(self, resource: &Resource, object: &Object, request: &Request) -> Response {
         match self {
             View::Whole => text_response(object.text_with_kind(resource)),
-            _ => self.object(resource, &object.value, request),
+            View::Metadata(version) => text_response(partial(object.metadata_text(), version)),
+            View::Table(_) => self.object(resource, &object.value, request),
         }
     }
 
@@ -128,7 +131,7 @@ impl View {
             }
             View::Metadata(version) => {
                 let items: Vec<String> = objects
-                    .map(|object| partial(&object.value["metadata"], version))
+                    .map(|object| partial(object.metadata_text(), version))
                     .collect();
                 let kind = "PartialObjectMetadataList";
                 let text = list_text(kind, version.api_version(), meta, &items);
@@ -141,15 +144,7 @@ impl View {
             View::Table(version) => {
                 let include = IncludeObject::of(request);
                 let rows: Vec<String> = objects
-                    .map(|object| {
-                        row(
-                            resource,
-                            &object.value,
-                            &|| object.text_with_kind(resource),
-                            version,
-                            include,
-                        )
-                    })
+                    .map(|object| row(resource, object, version, include))
                     .collect();
                 table_text(resource, &rows, meta, version)
             }
@@ -240,23 +235,20 @@ fn table_text(
 
 fn row(
     resource: &Resource,
-    value: &Value,
-    whole: &dyn Fn() -> String,
+    object: &Object,
     version: MetaVersion,
     include: IncludeObject,
 ) -> String {
+    let cells = table::cells(resource, &object.value);
     let object = match include {
         IncludeObject::None => "null".into(),
-        IncludeObject::Metadata => partial(&value["metadata"], version),
-        IncludeObject::Object => whole(),
+        IncludeObject::Metadata => partial(object.metadata_text(), version),
+        IncludeObject::Object => object.text_with_kind(resource),
     };
-    format!(
-        r#"{{"cells":{},"object":{object}}}"#,
-        table::cells(resource, value)
-    )
+    format!(r#"{{"cells":{cells},"object":{object}}}"#)
 }
 
-fn partial(metadata: &Value, version: MetaVersion) -> String {
+fn partial(metadata: &str, version: MetaVersion) -> String {
     let version = version.api_version();
     format!(r#"{{"kind":"PartialObjectMetadata","apiVersion":"{version}","metadata":{metadata}}}"#)
 }

@@ -16,6 +16,7 @@ use super::status::{FieldError, Refusal};
 use super::store::{self, Object};
 use super::{Cluster, State, delete, with_kind};
 use crate::exchange::Request;
+use crate::time;
 
 /// What a write is about.
 pub struct Target<'a> {
@@ -128,7 +129,7 @@ pub fn patch(cluster: &Cluster, target: &Target, request: &Request) -> Result<Wr
         .find(target.resource, &target.key())
         .ok_or_else(|| Refusal::not_found(target.resource, target.name))?;
     let current = with_kind(target.resource, old.value.clone());
-    let patched = patch::apply(format, schema, &current, &request.body)?;
+    let patched = patch::apply(format, schema, current, &request.body)?;
     let Read {
         value: mut new,
         warnings,
@@ -394,7 +395,5 @@ fn check_create_on_update(
 
 /// The time as objects carry it: UTC, seconds.
 pub fn now() -> String {
-    jiff::Timestamp::now()
-        .strftime("%Y-%m-%dT%H:%M:%SZ")
-        .to_string()
+    time::timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

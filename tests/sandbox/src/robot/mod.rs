@@ -17,6 +17,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use crate::exchange::{Handler, Request, Response};
+use crate::time;
 
 /// Failed logins until the caller's address is blocked, and for how long it is. All callers of a sandbox have one
 /// address. A failed login counts as long as a block takes (not documented), and a good one does not change that.
@@ -154,7 +155,7 @@ impl Robot {
 impl Handler for Robot {
     fn handle(&self, request: &Request) -> Response {
         let block = BLOCK.mul_f64(self.scale);
-        match self.lock().answer(request, Instant::now(), block) {
+        match self.lock().answer(request, time::now(), block) {
             Ok(body) => Response::json(200, &body),
             Err(refusal) => refusal,
         }

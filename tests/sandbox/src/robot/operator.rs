@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{DedicatedServer, Limit, Logins, OWN_ACCOUNT, Robot, Sees, User};
 use crate::exchange::Response;
+use crate::time;
 
 /// The number of the first server.
 const FIRST_NUMBER: u64 = 2_000_001;
@@ -43,7 +44,7 @@ impl Robot {
             account: OWN_ACCOUNT,
             private_ip: None,
             machine: state.created,
-            on: Some(Instant::now()),
+            on: Some(time::now()),
         };
         state.servers.insert(number, server);
         number
@@ -84,7 +85,7 @@ impl Robot {
     /// Somebody presses the power button. Its kubelet falls silent, or comes back.
     pub fn set_power(&self, number: u64, on: bool) {
         self.edit(number, |server| {
-            server.on = on.then(|| server.on.unwrap_or_else(Instant::now));
+            server.on = on.then(|| server.on.unwrap_or_else(time::now));
         });
     }
 
@@ -139,7 +140,7 @@ impl Robot {
         let left = self
             .lock()
             .blocked_until?
-            .checked_duration_since(Instant::now())?;
+            .checked_duration_since(time::now())?;
         (!left.is_zero()).then_some(left)
     }
 

@@ -3,11 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
-use super::stream::Stream;
+use super::bytes::Bytes;
 use crate::exchange::{Request, Response};
 use crate::faults::Delivery;
+use crate::time;
 
 /// What happens to the connection next.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,12 +22,12 @@ const FIRST_BYTES: usize = 256 << 10;
 
 /// Writes `response` the way `delivery` says. `pause` waits between drops.
 pub(super) fn write(
-    stream: &mut Stream,
+    stream: &mut impl Bytes,
     request: &Request,
     response: &Response,
     next: Next,
     delivery: Delivery,
-    pause: impl Fn(Duration),
+    pause: &dyn Fn(Duration),
 ) -> io::Result<Next> {
     let body: &[u8] = match request.method.as_str() {
         "HEAD" => &[],
@@ -93,18 +92,17 @@ fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
     );
     let mut line = |name: &str, value: &str| {
         // A value that came from a request must not become a header of its own.
-        let value: String = value
-            .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .collect();
-        head.push_str(&format!("{name}: {value}\r\n"));
+        let value = value.chars().map(|c| if c.is_control() { ' ' } else { c });
+        head.extend([name, ": "]);
+        head.extend(value);
+        head.push_str("\r\n");
     };
     for (name, value) in &response.headers {
         line(name, value);
     }
     // Whoever answers may have a clock of its own.
     if !response.headers.iter().any(|(name, _)| name == "Date") {
-        let now = Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT");
+        let now = time::timestamp().strftime("%a, %d %b %Y %H:%M:%S GMT");
         line("Date", &now.to_string());
     }
     match framing {

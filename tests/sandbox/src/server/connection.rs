@@ -4,10 +4,11 @@ use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::Shared;
 use super::answer::{self, Next};
+use super::bytes::{Bytes, Memory};
 use super::request::{self, Received, Refusal};
 use super::stream::Stream;
+use super::{Config, Ending, Exchanged, Shared};
 use crate::exchange::{Request, Response};
 use crate::faults::{Delivery, Outcome};
 
@@ -32,90 +33,115 @@ pub(super) fn serve(shared: &Shared, socket: TcpStream) {
                 return refuse(shared, stream, status, sentence);
             }
         };
-        match exchange(shared, &mut stream, &received) {
-            End::Next => {}
-            End::Close => return stream.close(CLOSE_PATIENCE),
-            End::Reset => return stream.reset(),
+        let is_outdated = |stream: &Stream| stream.is_outdated(shared.config.tls.as_ref());
+        let pause = |duration| shared.pause(duration);
+        match exchange(&shared.config, &mut stream, &received, is_outdated, &pause) {
+            Ending::KeepAlive => {}
+            Ending::Close => return stream.close(CLOSE_PATIENCE),
+            Ending::Reset => return stream.reset(),
         }
     }
 }
 
-/// How an exchange leaves its connection.
-enum End {
-    Next,
-    Close,
-    Reset,
+/// The same for one request in memory. Nothing waits but `pause`.
+pub(super) fn serve_in_memory(
+    config: &Config,
+    request: &[u8],
+    pause: &dyn Fn(Duration),
+) -> Exchanged {
+    let mut memory = Memory::new(request);
+    let ending = match request::receive(&mut memory, &config.limits) {
+        Ok(received) => exchange(config, &mut memory, &received, |_| false, pause),
+        Err(Refusal::Gone) => Ending::Close,
+        Err(Refusal::Answer(status, sentence)) => {
+            write_refusal(&mut memory, status, sentence, pause);
+            Ending::Close
+        }
+    };
+    Exchanged {
+        answer: memory.answer,
+        ending,
+    }
 }
 
-fn exchange(shared: &Shared, stream: &mut Stream, received: &Received) -> End {
-    let config = &shared.config;
+fn exchange<B: Bytes>(
+    config: &Config,
+    stream: &mut B,
+    received: &Received,
+    is_outdated: impl Fn(&B) -> bool,
+    pause: &dyn Fn(Duration),
+) -> Ending {
     let request = &received.request;
     let plan = config.faults.plan(config.half, request);
     let call = config.calls.begin(config.half, request, plan.name());
+    let wait = |duration: Duration| {
+        if !duration.is_zero() {
+            pause(duration);
+        }
+    };
 
     plan.before(request);
-    shared.pause(plan.delay);
+    wait(plan.delay);
     let (response, delivery) = match &plan.outcome {
         Outcome::Reset => {
             config.calls.end(call, None);
-            return End::Reset;
+            return Ending::Reset;
         }
         Outcome::Instead(response) => (response.clone(), Delivery::Whole),
-        Outcome::Handle(delivery) => (handle(shared, request), *delivery),
-        Outcome::Change(change) => (change(handle(shared, request)), Delivery::Whole),
+        Outcome::Handle(delivery) => (handle(config, request), *delivery),
+        Outcome::Change(change) => (change(handle(config, request)), Delivery::Whole),
         Outcome::Lose => {
-            handle(shared, request);
+            handle(config, request);
             plan.after(request);
             config.calls.end(call, None);
-            return End::Close;
+            return Ending::Close;
         }
     };
     plan.after(request);
-    shared.pause(plan.answer_delay);
+    wait(plan.answer_delay);
 
     // Logged before the first byte leaves: whoever has the answer finds the call in the log.
     config.calls.end(call, Some(&response));
-    let next = if received.keep_alive && !stream.is_outdated(config.tls.as_ref()) {
+    let next = if received.keep_alive && !is_outdated(stream) {
         Next::KeepAlive
     } else {
         Next::Close
     };
-    match answer::write(stream, request, &response, next, delivery, |between| {
-        shared.pause(between)
-    }) {
-        Ok(Next::KeepAlive) => End::Next,
-        Ok(Next::Close) | Err(_) => End::Close,
+    match answer::write(stream, request, &response, next, delivery, &wait) {
+        Ok(Next::KeepAlive) => Ending::KeepAlive,
+        Ok(Next::Close) | Err(_) => Ending::Close,
     }
 }
 
 /// A handler that panics has a fault of its own; the test's server goes on and says so.
-fn handle(shared: &Shared, request: &Request) -> Response {
-    catch_unwind(AssertUnwindSafe(|| shared.config.handler.handle(request))).unwrap_or_else(|_| {
-        Response {
-            status: 500,
-            headers: vec![("Content-Type".into(), "text/plain".into())],
-            body: b"the sandbox's handler panicked; see its standard error\n".to_vec(),
-        }
+fn handle(config: &Config, request: &Request) -> Response {
+    catch_unwind(AssertUnwindSafe(|| config.handler.handle(request))).unwrap_or_else(|_| Response {
+        status: 500,
+        headers: vec![("Content-Type".into(), "text/plain".into())],
+        body: b"the sandbox's handler panicked; see its standard error\n".to_vec(),
     })
 }
 
 fn refuse(shared: &Shared, mut stream: Stream, status: u16, sentence: &str) {
+    if write_refusal(&mut stream, status, sentence, &|between| {
+        shared.pause(between)
+    }) {
+        stream.close(REFUSAL_PATIENCE);
+    }
+}
+
+/// False when it could not be written.
+fn write_refusal(
+    stream: &mut impl Bytes,
+    status: u16,
+    sentence: &str,
+    pause: &dyn Fn(Duration),
+) -> bool {
     let response = Response {
         status,
         headers: vec![("Content-Type".into(), "text/plain".into())],
         body: format!("{sentence}\n").into_bytes(),
     };
-    let pause = |between| shared.pause(between);
-    if answer::write(
-        &mut stream,
-        &Request::default(),
-        &response,
-        Next::Close,
-        Delivery::Whole,
-        pause,
-    )
-    .is_ok()
-    {
-        stream.close(REFUSAL_PATIENCE);
-    }
+    let (request, next) = (Request::default(), Next::Close);
+    answer::write(stream, &request, &response, next, Delivery::Whole, pause).is_ok()
 }

@@ -1,4 +1,5 @@
 //! A small blocking HTTP/1.1 server: one thread a connection, TLS when asked for, faults on demand, every call logged.
+//! [`exchange`] does the same with one request in memory.
 //!
 //! It knows sockets and bytes and nothing of either API. What a request means is its [`Handler`]'s to say.
 //!
@@ -6,11 +7,13 @@
 //! |---|---|
 //! | `mod` | listen, accept, stop |
 //! | `connection` | one connection from its first byte to its last |
-//! | `stream` | plain or TLS, buffered, with deadlines |
+//! | `bytes` | what requests are read from and answers written to: a connection, or memory |
+//! | `stream` | a connection: plain or TLS, buffered, with deadlines |
 //! | `request` | bytes → [`Request`](crate::exchange::Request), or the refusal a client gets |
 //! | `answer` | [`Response`](crate::exchange::Response) → bytes, whole or broken on purpose |
 
 mod answer;
+mod bytes;
 mod connection;
 mod request;
 mod stream;
@@ -89,6 +92,32 @@ impl Default for Limits {
             write: Duration::from_secs(60),
         }
     }
+}
+
+/// The answer to one request in memory, and what happens to the connection that it stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exchanged {
+    /// Every byte that a client reads: none when no answer is sent, fewer than promised when it is cut off.
+    pub answer: Vec<u8>,
+    pub ending: Ending,
+}
+
+/// How an exchange leaves its connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ending {
+    /// The next request may come on it.
+    KeepAlive,
+    /// It ends in order.
+    Close,
+    /// It ends with a TCP reset.
+    Reset,
+}
+
+/// Answers one HTTP/1.1 request without a socket, in the caller's thread, as [`Server`] does: faults, call log and
+/// delivery are the same. `pause` is called wherever the server waits. Bytes after the request are ignored; one that is
+/// not whole is not answered.
+pub fn exchange(config: &Config, request: &[u8], pause: &dyn Fn(Duration)) -> Exchanged {
+    connection::serve_in_memory(config, request, pause)
 }
 
 /// A running server. Dropped, it closes its listener and all connections and waits for its threads.

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Instant;
 
 use super::Limits;
-use super::stream::Stream;
+use super::bytes::Bytes;
 use crate::exchange::Request;
 
 /// A request and what its head says about the connection.
@@ -28,7 +28,7 @@ impl From<io::Error> for Refusal {
 }
 
 /// The next request; waits for it as long as a connection may idle.
-pub(super) fn receive(stream: &mut Stream, limits: &Limits) -> Result<Received, Refusal> {
+pub(super) fn receive(stream: &mut impl Bytes, limits: &Limits) -> Result<Received, Refusal> {
     if stream.buffered().is_empty() && stream.fill(Instant::now() + limits.idle)? == 0 {
         return Err(Refusal::Gone);
     }
@@ -36,12 +36,12 @@ pub(super) fn receive(stream: &mut Stream, limits: &Limits) -> Result<Received, 
     let head = read_head(stream, limits, deadline)?;
     let mut received = parse_head(&head)?;
     received.request.body = read_body(stream, &received.request, limits, deadline)?;
-    received.request.client_certificate = stream.client_certificate().cloned();
+    received.request.client_certificate = stream.client_certificate().map(<[u8]>::to_vec);
     Ok(received)
 }
 
 /// More bytes of a request that has begun.
-fn fill(stream: &mut Stream, deadline: Instant) -> Result<(), Refusal> {
+fn fill(stream: &mut impl Bytes, deadline: Instant) -> Result<(), Refusal> {
     match stream.fill(deadline) {
         Ok(0) => Err(Refusal::Gone),
         Ok(_) => Ok(()),
@@ -57,7 +57,11 @@ fn fill(stream: &mut Stream, deadline: Instant) -> Result<(), Refusal> {
     }
 }
 
-fn read_head(stream: &mut Stream, limits: &Limits, deadline: Instant) -> Result<String, Refusal> {
+fn read_head(
+    stream: &mut impl Bytes,
+    limits: &Limits,
+    deadline: Instant,
+) -> Result<String, Refusal> {
     // RFC 9112, 2.2: empty lines before a request line are skipped.
     loop {
         while stream.buffered().starts_with(b"\r\n") {
@@ -188,7 +192,7 @@ enum Length {
 }
 
 fn read_body(
-    stream: &mut Stream,
+    stream: &mut impl Bytes,
     request: &Request,
     limits: &Limits,
     deadline: Instant,
@@ -248,7 +252,7 @@ fn body_length(request: &Request) -> Result<Length, Refusal> {
 }
 
 fn read_chunks(
-    stream: &mut Stream,
+    stream: &mut impl Bytes,
     limits: &Limits,
     deadline: Instant,
 ) -> Result<Vec<u8>, Refusal> {
@@ -287,7 +291,7 @@ fn read_chunks(
 }
 
 fn read_line(
-    stream: &mut Stream,
+    stream: &mut impl Bytes,
     limit_bytes: usize,
     deadline: Instant,
 ) -> Result<String, Refusal> {
@@ -307,7 +311,7 @@ fn read_line(
     }
 }
 
-fn take(stream: &mut Stream, bytes: usize, deadline: Instant) -> Result<Vec<u8>, Refusal> {
+fn take(stream: &mut impl Bytes, bytes: usize, deadline: Instant) -> Result<Vec<u8>, Refusal> {
     let mut taken = Vec::with_capacity(bytes);
     while taken.len() < bytes {
         if stream.buffered().is_empty() {

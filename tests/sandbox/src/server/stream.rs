@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustls::{ServerConnection, StreamOwned};
 use socket2::SockRef;
 
+use super::bytes::Bytes;
 use crate::credentials::{Material, ServerTls};
 
 enum Transport {
@@ -83,56 +84,6 @@ impl Stream {
         }
     }
 
-    /// DER; see [`ServerTls::shown_certificate`].
-    pub fn client_certificate(&self) -> Option<&Vec<u8>> {
-        self.client_certificate.as_ref()
-    }
-
-    /// What was read and not used yet.
-    pub fn buffered(&self) -> &[u8] {
-        &self.buffer[self.used..]
-    }
-
-    pub fn consume(&mut self, bytes: usize) {
-        self.used = (self.used + bytes).min(self.buffer.len());
-        if self.used == self.buffer.len() {
-            self.buffer.clear();
-            self.used = 0;
-        }
-    }
-
-    /// Reads what there is, at least one byte; 0 at the end of the connection.
-    pub fn fill(&mut self, deadline: Instant) -> io::Result<usize> {
-        self.socket().set_read_timeout(Some(time_left(deadline)?))?;
-        self.buffer.drain(..self.used);
-        self.used = 0;
-        let start = self.buffer.len();
-        self.buffer.resize(start + READ_BYTES, 0);
-        let read = loop {
-            let into = &mut self.buffer[start..];
-            let result = match &mut self.transport {
-                Transport::Plain(socket) => socket.read(into),
-                Transport::Tls(stream) => stream.read(into),
-            };
-            match result {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                other => break other,
-            }
-        };
-        self.buffer.truncate(start + *read.as_ref().unwrap_or(&0));
-        read
-    }
-
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        match &mut self.transport {
-            Transport::Plain(socket) => socket.write_all(bytes),
-            Transport::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
-        }
-    }
-
     /// Ends in order: the client reads everything that was written and then the end.
     ///
     /// What the client still sends is read and dropped for a moment: closing a socket with unread bytes makes the
@@ -167,6 +118,55 @@ impl Stream {
         match &self.transport {
             Transport::Plain(socket) => socket,
             Transport::Tls(stream) => &stream.sock,
+        }
+    }
+}
+
+impl Bytes for Stream {
+    fn client_certificate(&self) -> Option<&[u8]> {
+        self.client_certificate.as_deref()
+    }
+
+    fn buffered(&self) -> &[u8] {
+        &self.buffer[self.used..]
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.used = (self.used + bytes).min(self.buffer.len());
+        if self.used == self.buffer.len() {
+            self.buffer.clear();
+            self.used = 0;
+        }
+    }
+
+    fn fill(&mut self, deadline: Instant) -> io::Result<usize> {
+        self.socket().set_read_timeout(Some(time_left(deadline)?))?;
+        self.buffer.drain(..self.used);
+        self.used = 0;
+        let start = self.buffer.len();
+        self.buffer.resize(start + READ_BYTES, 0);
+        let read = loop {
+            let into = &mut self.buffer[start..];
+            let result = match &mut self.transport {
+                Transport::Plain(socket) => socket.read(into),
+                Transport::Tls(stream) => stream.read(into),
+            };
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => break other,
+            }
+        };
+        self.buffer.truncate(start + *read.as_ref().unwrap_or(&0));
+        read
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        match &mut self.transport {
+            Transport::Plain(socket) => socket.write_all(bytes),
+            Transport::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         }
     }
 }

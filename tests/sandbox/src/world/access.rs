@@ -6,13 +6,14 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::credentials::Identity;
 use crate::faults::SplitMix64;
 use crate::kubernetes::PolicyRule;
 
-/// A user of the Kubernetes half, with every way to prove it.
+/// A user of the Kubernetes half, with every way to prove it: in memory there is no certificate, and its identity is empty.
 #[derive(Clone)]
 pub struct Account {
     pub name: String,
@@ -88,17 +89,26 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Letters and digits, 64 as in a token of the cloud; another one each time.
-pub(super) fn new_token() -> String {
-    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-    let mut generator = SplitMix64::new(unique());
-    (0..64)
-        .map(|_| char::from(ALPHABET[generator.below(62) as usize]))
-        .collect()
+/// Makes tokens, each another one.
+pub(super) struct Tokens(Mutex<SplitMix64>);
+
+impl Tokens {
+    pub fn new(seed: u64) -> Tokens {
+        Tokens(Mutex::new(SplitMix64::new(seed)))
+    }
+
+    /// Letters and digits, 64 as in a token of the cloud.
+    pub fn next(&self) -> String {
+        const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+        let mut generator = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (0..64)
+            .map(|_| char::from(ALPHABET[generator.below(62) as usize]))
+            .collect()
+    }
 }
 
 /// Another number each time, in any process of this machine. It only has to differ, not to be a secret.
-fn unique() -> u64 {
+pub(super) fn unique() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let nanoseconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)

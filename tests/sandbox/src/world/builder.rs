@@ -3,14 +3,14 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
-use super::access::{Folder, admin_rules, ccm_rules, new_token, official_rules};
-use super::{Ports, Projects, Sandbox};
+use super::access::{Folder, Tokens, admin_rules, ccm_rules, official_rules, unique};
+use super::{Ports, Projects, Sandbox, Tls};
 use crate::Half;
-use crate::credentials::{Authority, ServerTls, Validity};
+use crate::credentials::{self, Authority, ServerTls, Validity};
 use crate::hetzner::{Cloud, ServerSpec};
 use crate::kubelet::Kubelets;
 use crate::kubernetes::Cluster;
@@ -29,6 +29,7 @@ pub struct Builder {
     node_bytes: usize,
     heartbeats: bool,
     real_cluster: Option<PathBuf>,
+    in_memory: bool,
     ports: Ports,
 }
 
@@ -45,6 +46,7 @@ impl Default for Builder {
             node_bytes: 0,
             heartbeats: true,
             real_cluster: None,
+            in_memory: false,
             ports: Ports {
                 address: Ipv4Addr::LOCALHOST.into(),
                 hetzner: 0,
@@ -113,6 +115,14 @@ impl Builder {
     /// Without: Nodes change only when somebody changes them, or by [`Kubelets::heartbeat`] and [`Kubelets::expire`].
     pub fn heartbeats(mut self, heartbeats: bool) -> Builder {
         self.heartbeats = heartbeats;
+        self
+    }
+
+    /// Nothing listens: [`Sandbox::exchange`] answers in the caller's thread. No threads, no TLS and no client
+    /// certificates, no files unless asked for. Kubelets do what is due when a request comes. Tokens, UIDs and names
+    /// follow from the calls alone, so that with simulated time the same calls get the same answers.
+    pub fn in_memory(mut self) -> Builder {
+        self.in_memory = true;
         self
     }
 
@@ -188,36 +198,37 @@ impl Builder {
             let cluster = sandbox.cluster();
             cluster.grant_in_namespace("ccm", "kube-system", in_kube_system);
         }
-        sandbox.write_kubeconfig()?;
+        if !self.in_memory {
+            sandbox.write_kubeconfig()?;
+        }
         self.populate(&sandbox);
         if self.heartbeats {
-            sandbox.kubelets.run()?;
+            sandbox.kubelets.run(!self.in_memory)?;
         }
         Ok(sandbox)
     }
 
     /// All halves with nothing in them, not served yet.
     fn empty(&self) -> io::Result<Sandbox> {
-        let authority = Authority::new("sandbox-ca").map_err(io::Error::other)?;
-        // The last is a name that only a proxy may resolve: this machine itself is reached without one.
-        let names = ["localhost", "127.0.0.1", "::1", "kubernetes.test"];
-        let identity = authority
-            .server(&names, Validity::Now)
+        let tls = (!self.in_memory)
+            .then(Tls::new)
+            .transpose()
             .map_err(io::Error::other)?;
-        let tls = ServerTls::new(&identity, &authority).map_err(io::Error::other)?;
+        let seed = if self.in_memory { 0 } else { unique() };
+        let tokens = Tokens::new(seed);
         let cloud = Cloud::new(self.scale);
         let cluster = match &self.real_cluster {
             Some(kubeconfig) => Cluster::real(kubeconfig)?,
-            None => Cluster::new(),
+            None => Cluster::seeded(seed),
         };
-        let projects = Projects::new(&cloud);
+        let projects = Projects::new(&cloud, &tokens);
         let calls = projects.calls();
         let network = self
             .network
             .as_ref()
             .map(|range| cloud.create_network(projects.own, "sandbox", range));
         let robot = Robot::new(self.scale);
-        robot.set_login("#ws+sandbox", &new_token(), Sees::Account(OWN_ACCOUNT));
+        robot.set_login("#ws+sandbox", &tokens.next(), Sees::Account(OWN_ACCOUNT));
         if self.serves_robot() {
             cloud.set_robot(projects.own, robot.clone());
         }
@@ -232,10 +243,20 @@ impl Builder {
             cluster.clone(),
             self.scale,
         );
+        let ports = match self.in_memory {
+            // Nothing listens there: a client that would connect is refused.
+            true => Ports {
+                hetzner: 1,
+                kubernetes: 2,
+                robot: 3,
+                ..self.ports
+            },
+            false => self.ports,
+        };
         Ok(Sandbox {
             kubelets,
-            servers: Default::default(),
-            ports: self.ports.into(),
+            served: Default::default(),
+            ports: ports.into(),
             cloud,
             cluster,
             robot,
@@ -245,12 +266,15 @@ impl Builder {
             vswitch,
             node_bytes: self.node_bytes,
             only: self.only,
-            authority,
             tls,
+            tokens,
             calls: Arc::new(calls),
             faults: Arc::default(),
             accounts: Default::default(),
-            folder: Folder::new()?,
+            folder: match self.in_memory {
+                true => OnceLock::new(),
+                false => Folder::new()?.into(),
+            },
         })
     }
 
@@ -297,15 +321,26 @@ fn service(name: &str) -> Value {
     })
 }
 
+impl Tls {
+    fn new() -> Result<Tls, credentials::Error> {
+        let authority = Authority::new("sandbox-ca")?;
+        // The last is a name that only a proxy may resolve: this machine itself is reached without one.
+        let names = ["localhost", "127.0.0.1", "::1", "kubernetes.test"];
+        let identity = authority.server(&names, Validity::Now)?;
+        let server = ServerTls::new(&identity, &authority)?;
+        Ok(Tls { authority, server })
+    }
+}
+
 impl Projects {
-    fn new(cloud: &Cloud) -> Projects {
+    fn new(cloud: &Cloud, tokens: &Tokens) -> Projects {
         let (own, foreign) = (cloud.add_project(), cloud.add_project());
         let projects = Projects {
             own,
             foreign,
-            token: new_token(),
-            read_only_token: new_token(),
-            foreign_token: new_token(),
+            token: tokens.next(),
+            read_only_token: tokens.next(),
+            foreign_token: tokens.next(),
         };
         cloud.add_token(own, &projects.token, false);
         cloud.add_token(own, &projects.read_only_token, true);

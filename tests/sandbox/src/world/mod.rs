@@ -8,14 +8,14 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use serde_json::Value;
 
 use crate::Half;
 use crate::calls::CallLog;
-use crate::credentials::{Authority, ServerTls, Subject, Validity};
+use crate::credentials::{Authority, Identity, ServerTls, Subject, Validity};
 use crate::exchange::Handler;
 use crate::faults::Faults;
 use crate::hetzner::{Cloud, ServerSpec};
@@ -23,9 +23,9 @@ use crate::kubeconfig::{Context, Kubeconfig, Login, Material};
 use crate::kubelet::{Kubelets, NodeSpec};
 use crate::kubernetes::{Cluster, PolicyRule, User};
 use crate::robot::Robot;
-use crate::server::{Config, Limits, Server};
+use crate::server::{self, Config, Ending, Exchanged, Server};
 pub use access::{Account, admin_rules, official_rules};
-use access::{Accounts, Folder, new_token};
+use access::{Accounts, Folder, Tokens};
 pub use builder::Builder;
 
 /// A running world. Dropped, it stops its servers and kubelets and removes its files.
@@ -39,7 +39,8 @@ pub use builder::Builder;
 pub struct Sandbox {
     // First: kubelets write to the cluster, and end before it.
     kubelets: Kubelets,
-    servers: Mutex<HashMap<Half, Server>>,
+    /// The halves that answer; in memory without a server.
+    served: Mutex<HashMap<Half, Option<Server>>>,
     /// Where to listen; with the real port once a half was served, so that it comes back at the same place.
     ports: Mutex<Ports>,
     cloud: Arc<Cloud>,
@@ -52,12 +53,20 @@ pub struct Sandbox {
     vswitch: Option<Ipv4Net>,
     node_bytes: usize,
     only: Option<Half>,
-    authority: Authority,
-    tls: ServerTls,
+    /// None in memory.
+    tls: Option<Tls>,
+    tokens: Tokens,
     calls: Arc<CallLog>,
     faults: Arc<Faults>,
     accounts: Mutex<Accounts>,
-    folder: Folder,
+    /// Made when it is asked for.
+    folder: OnceLock<Folder>,
+}
+
+/// TLS of the Kubernetes half.
+struct Tls {
+    authority: Authority,
+    server: ServerTls,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +132,7 @@ impl Sandbox {
 
     /// Another token of the project with the servers, as people make one before they delete the old one.
     pub fn add_token(&self) -> String {
-        let token = new_token();
+        let token = self.tokens.next();
         self.cloud.add_token(self.projects.own, &token, false);
         self.calls.name_caller(token.as_str(), "project");
         token
@@ -140,18 +149,38 @@ impl Sandbox {
     }
 
     /// The CA of the Kubernetes half.
+    ///
+    /// # Panics
+    /// In memory there is none.
     pub fn authority(&self) -> &Authority {
-        &self.authority
+        &self.material().authority
     }
 
     /// The certificate of the Kubernetes half, and whose client certificates it believes; a test may replace them.
+    ///
+    /// # Panics
+    /// In memory there is none.
     pub fn tls(&self) -> &ServerTls {
-        &self.tls
+        &self.material().server
+    }
+
+    fn material(&self) -> &Tls {
+        self.tls
+            .as_ref()
+            .unwrap_or_else(|| panic!("a sandbox in memory has no TLS"))
     }
 
     /// Where kubeconfigs are written; a test may put its own files there. Gone with the sandbox.
+    ///
+    /// # Panics
+    /// It cannot be made.
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.files().path()
+    }
+
+    fn files(&self) -> &Folder {
+        self.folder
+            .get_or_init(|| Folder::new().unwrap_or_else(|error| panic!("no folder: {error}")))
     }
 
     /// Base URL of the cloud's API.
@@ -165,7 +194,8 @@ impl Sandbox {
     }
 
     pub fn kubernetes_url(&self) -> String {
-        format!("https://{}", self.address(Half::Kubernetes))
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address(Half::Kubernetes))
     }
 
     /// Base URL of the Robot web service.
@@ -189,7 +219,7 @@ impl Sandbox {
 
     /// Nobody listens there any more: connections are refused.
     pub fn stop(&self, half: Half) {
-        let server = self.servers().remove(&half);
+        let server = self.served().remove(&half);
         drop(server);
     }
 
@@ -198,29 +228,58 @@ impl Sandbox {
     /// # Errors
     /// Somebody else took the port meanwhile.
     pub fn resume(&self, half: Half) -> io::Result<()> {
-        let mut servers = self.servers();
-        if servers.contains_key(&half) {
+        let mut served = self.served();
+        if served.contains_key(&half) {
+            return Ok(());
+        }
+        if self.tls.is_none() {
+            served.insert(half, None);
             return Ok(());
         }
         let mut ports = self.ports();
-        let (tls, handler): (_, Arc<dyn Handler>) = match half {
-            Half::Hetzner => (None, self.cloud.clone()),
-            Half::Kubernetes => (Some(self.tls.clone()), self.cluster.clone()),
-            Half::Robot => (None, self.robot.clone()),
-        };
         let server = Server::start(Config {
-            half,
             address: ports.address,
             port: ports.of(half),
-            tls,
-            handler,
-            calls: self.calls.clone(),
-            faults: self.faults.clone(),
-            limits: Limits::default(),
+            ..self.config(half)
         })?;
         *ports.of_mut(half) = server.address().port();
-        servers.insert(half, server);
+        served.insert(half, Some(server));
         Ok(())
+    }
+
+    /// Whether requests are answered now.
+    pub fn is_served(&self, half: Half) -> bool {
+        self.served().contains_key(&half)
+    }
+
+    /// Answers one HTTP/1.1 request in the caller's thread, see [`server::exchange`]. A half that was stopped resets.
+    pub fn exchange(&self, half: Half, request: &[u8], pause: &dyn Fn(Duration)) -> Exchanged {
+        if !self.is_served(half) {
+            return Exchanged {
+                answer: Vec::new(),
+                ending: Ending::Reset,
+            };
+        }
+        self.kubelets.catch_up();
+        server::exchange(&self.config(half), request, pause)
+    }
+
+    /// Of a server of this half, on any port.
+    fn config(&self, half: Half) -> Config {
+        let (tls, handler): (_, Arc<dyn Handler>) = match half {
+            Half::Hetzner => (None, self.cloud.clone()),
+            Half::Kubernetes => (
+                self.tls.as_ref().map(|tls| tls.server.clone()),
+                self.cluster.clone(),
+            ),
+            Half::Robot => (None, self.robot.clone()),
+        };
+        Config {
+            tls,
+            calls: self.calls.clone(),
+            faults: self.faults.clone(),
+            ..Config::new(half, handler)
+        }
     }
 
     /// A new cloud server and its Node.
@@ -234,19 +293,15 @@ impl Sandbox {
     ///
     /// The kubelet sees the private address when the server has one, else the public IPv4, else none.
     pub fn register_nodes_of(&self, ids: &[u64]) {
-        let servers = self.cloud.servers(self.projects.own);
-        for server in servers
-            .iter()
-            .filter(|server| server["id"].as_u64().is_some_and(|id| ids.contains(&id)))
-        {
-            let text = |pointer: &str| server.pointer(pointer).and_then(Value::as_str);
-            let arm = text("/server_type/architecture") == Some("arm");
+        for id in ids {
+            let Some(server) = self.cloud.seen_by_its_kubelet(self.projects.own, *id) else {
+                continue;
+            };
+            let arm = server.architecture == "arm";
             self.register_node(NodeSpec {
-                name: text("/name").unwrap_or_default().to_owned(),
-                server: server["id"].as_u64(),
-                internal_ip: text("/private_net/0/ip")
-                    .or_else(|| text("/public_net/ipv4/ip"))
-                    .map(str::to_owned),
+                name: server.name,
+                server: Some(*id),
+                internal_ip: server.ip.map(|ip| ip.to_string()),
                 pod_cidrs: vec![pod_cidr(self.kubelets.count() + 1)],
                 architecture: if arm { "arm64" } else { "amd64" }.into(),
                 bytes: self.node_bytes,
@@ -314,25 +369,29 @@ impl Sandbox {
             user: name.to_owned(),
             group: groups.first().map(|group| (*group).to_owned()),
         };
-        let identity = self
-            .authority
-            .client(&subject, Validity::Now)
-            .map_err(io::Error::other)?;
+        let identity = match &self.tls {
+            Some(tls) => tls.authority.client(&subject, Validity::Now),
+            None => Ok(Identity::default()),
+        };
+        let identity = identity.map_err(io::Error::other)?;
+        let certificates = self.tls.iter().map(|_| identity.certificate_der.clone());
+        let certificates: Vec<Vec<u8>> = certificates.collect();
+        for certificate in &certificates {
+            self.calls.name_caller(certificate.as_slice(), name);
+        }
         let account = Account {
             name: name.to_owned(),
-            token: new_token(),
+            token: self.tokens.next(),
             identity,
         };
         self.cluster.add_user(User {
             name: account.name.clone(),
             groups: groups.iter().map(|group| (*group).to_owned()).collect(),
             tokens: vec![account.token.clone()],
-            certificates: vec![account.identity.certificate_der.clone()],
+            certificates,
             rules,
         });
         self.calls.name_caller(account.token.as_str(), name);
-        self.calls
-            .name_caller(account.identity.certificate_der.as_slice(), name);
         self.accounts()
             .insert(account.name.clone(), account.clone());
         Ok(account)
@@ -345,10 +404,12 @@ impl Sandbox {
 
     /// A kubeconfig whose only user logs in like this; for a test to change and to write.
     pub fn kubeconfig(&self, user: &str, login: Login) -> Kubeconfig {
+        let authority = self.tls.as_ref().map(|tls| &tls.authority);
+        let authority = authority.map(|authority| authority.certificate_pem().to_owned());
         Kubeconfig {
             cluster: "sandbox".into(),
             server: self.kubernetes_url(),
-            authority: Material::Inline(self.authority.certificate_pem().to_owned()),
+            authority: Material::Inline(authority.unwrap_or_default()),
             contexts: vec![Context {
                 name: user.to_owned(),
                 user: login,
@@ -359,7 +420,7 @@ impl Sandbox {
 
     /// What a shell exports to work on this world as `admin`; the kubeconfig's other context is `ccm`.
     pub fn env(&self) -> Vec<(String, String)> {
-        self.env_with(self.folder.path().join(KUBECONFIG))
+        self.env_with(self.folder().join(KUBECONFIG))
     }
 
     /// The same as that user.
@@ -372,7 +433,7 @@ impl Sandbox {
             .unwrap_or_else(|| panic!("no user {user:?} in the sandbox"));
         let kubeconfig = self.kubeconfig(user, Login::Token(account.token));
         let name = format!("{KUBECONFIG}-{}", user.replace(['/', ':'], "-"));
-        let path = self.folder.write(&name, &kubeconfig.text());
+        let path = self.files().write(&name, &kubeconfig.text());
         self.env_with(path.unwrap_or_else(|error| panic!("the kubeconfig of {user:?}: {error}")))
     }
 
@@ -421,7 +482,7 @@ impl Sandbox {
             contexts,
             ..self.kubeconfig("sandbox", Login::Anonymous)
         };
-        self.folder.write(KUBECONFIG, &kubeconfig.text())?;
+        self.files().write(KUBECONFIG, &kubeconfig.text())?;
         Ok(())
     }
 
@@ -433,8 +494,8 @@ impl Sandbox {
             .collect()
     }
 
-    fn servers(&self) -> MutexGuard<'_, HashMap<Half, Server>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn served(&self) -> MutexGuard<'_, HashMap<Half, Option<Server>>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ports(&self) -> MutexGuard<'_, Ports> {

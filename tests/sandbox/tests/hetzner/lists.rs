@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use sandbox::exchange::Handler;
-use sandbox::hetzner::ServerSpec;
+use sandbox::hetzner::{Cloud, ServerSpec};
 use serde_json::{Value, json};
 
 use crate::api::{Api, request};
@@ -216,6 +216,41 @@ fn the_catalogs_are_listed_and_found() {
         (&json!("cx22"), &json!(true))
     );
     assert!(old.at("/server_type/locations/0/deprecation").is_object());
+}
+
+#[test]
+fn summaries_and_documents_agree_after_every_change() {
+    let cloud = Cloud::new(0.0);
+    let project = cloud.add_project();
+    let server = |name: &str| ServerSpec {
+        name: name.into(),
+        ..ServerSpec::default()
+    };
+    let id = cloud.create_server(project, server("one"));
+    cloud.create_server(project, server("two"));
+    let agree = |name: &str, label: Value, is_running: bool| {
+        for _ in 0..2 {
+            let documents = cloud.servers(project);
+            let summaries = cloud.server_summaries(project);
+            let (document, summary) = (&documents[0], &summaries[0]);
+            assert_eq!(documents.len(), summaries.len());
+            let shown = (
+                &document["name"],
+                &document["labels"]["a"],
+                document["status"] == "running",
+            );
+            assert_eq!(shown, (&json!(name), &label, is_running));
+            assert_eq!((&*summary.name, summary.is_running), (name, is_running));
+            assert_eq!(json!(summary.labels.get("a")), label);
+        }
+    };
+    agree("one", Value::Null, true);
+    cloud.edit_server(id, |server| server["labels"] = json!({"a": "b"}));
+    agree("one", json!("b"), true);
+    cloud.edit_server(id, |server| server["name"] = json!("other"));
+    agree("other", json!("b"), true);
+    cloud.set_power(id, false);
+    agree("other", json!("b"), false);
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! `/images`: what a server is made from. System images only: there are no snapshots and no backups.
 
-use serde_json::{Value, json};
-
 use super::super::error::ApiError;
 use super::super::input::Query;
 use super::super::listing::Page;
+use super::super::text::{Text, text};
 use super::super::{Call, Reply};
 use super::{id, read_only};
 
@@ -71,8 +70,8 @@ impl Image {
             .find(|image| image.architecture == architecture)
     }
 
-    pub fn json(&self) -> Value {
-        json!({
+    pub fn json(&self) -> Text {
+        text!({
             "id": self.id, "name": self.name, "description": self.description, "type": "system",
             "status": "available", "architecture": self.architecture, "os_flavor": self.os_flavor,
             "os_version": self.os_version, "created": self.created, "disk_size": 5, "image_size": null,
@@ -91,7 +90,7 @@ pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
             let id = id(segment)?;
             let image = IMAGES.iter().find(|image| image.id == id);
             let image = image.ok_or_else(|| ApiError::not_found("image", id))?;
-            Ok(Reply::ok(json!({"image": image.json()})))
+            Ok(Reply::ok(text!({"image": image.json()})))
         }),
         _ => Err(ApiError::no_such_path()),
     }

@@ -1,16 +1,20 @@
 //! `/load_balancer_types`: sizes of load balancers, their limits and prices.
 
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::super::error::ApiError;
 use super::super::input::Query;
 use super::super::listing::Page;
+use super::super::text::{Text, text};
 use super::super::world::World;
 use super::super::{Call, Reply};
-use super::locations::LOCATIONS;
+use super::locations::{LOCATIONS, Location};
 use super::server_types::price_per_time;
 use super::{find, id, read_only};
+use crate::time;
 
 #[derive(Debug, PartialEq)]
 pub struct LoadBalancerType {
@@ -57,22 +61,32 @@ impl LoadBalancerType {
             .deprecated
             .get(self.name)
             .and_then(|(_, until)| until.parse::<Timestamp>().ok());
-        until.is_none_or(|until| Timestamp::now() < until)
+        until.is_none_or(|until| time::timestamp() < until)
     }
 
-    pub fn json(&self, world: &World) -> Value {
+    pub fn json(&self, world: &World) -> Text {
         let dates = world.circumstances.deprecated.get(self.name);
         let deprecation = dates
-            .map(|(announced, until)| json!({"announced": announced, "unavailable_after": until}));
-        let price = |location: &str| price_per_time(location, self.monthly_cents);
-        json!({
+            .map(|(announced, until)| text!({"announced": announced, "unavailable_after": until}));
+        // Nothing changes them.
+        static PRICES: OnceLock<BTreeMap<u64, Text>> = OnceLock::new();
+        let prices = PRICES.get_or_init(|| {
+            let all = LOAD_BALANCER_TYPES.iter();
+            all.map(|one| (one.id, one.prices())).collect()
+        });
+        text!({
             "id": self.id, "name": self.name, "description": self.name.to_uppercase(),
             "max_targets": self.max_targets, "max_services": self.max_services,
             "max_assigned_certificates": self.max_assigned_certificates,
             "max_connections": self.max_connections,
-            "prices": LOCATIONS.iter().map(|location| price(location.name)).collect::<Vec<_>>(),
+            "prices": prices.get(&self.id),
             "deprecated": dates.map(|(_, until)| until), "deprecation": deprecation,
         })
+    }
+
+    fn prices(&self) -> Text {
+        let price = |location: &Location| price_per_time(location.name, self.monthly_cents);
+        Text::part(&LOCATIONS.iter().map(price).collect::<Vec<_>>())
     }
 }
 
@@ -86,7 +100,7 @@ pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
             let found = LOAD_BALANCER_TYPES.iter().find(|one| one.id == id);
             let found = found.ok_or_else(|| ApiError::not_found("load_balancer_type", id))?;
             Ok(Reply::ok(
-                json!({"load_balancer_type": found.json(call.world)}),
+                text!({"load_balancer_type": found.json(call.world)}),
             ))
         }),
         _ => Err(ApiError::no_such_path()),

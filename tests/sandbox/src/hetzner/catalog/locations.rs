@@ -1,10 +1,11 @@
 //! `/locations`: where servers stand, and in which network zone.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::error::ApiError;
 use super::super::input::Query;
 use super::super::listing::{self, Page, SortKey};
+use super::super::text::{Text, text};
 use super::super::{Call, Reply};
 use super::{find, id, read_only};
 
@@ -105,10 +106,10 @@ impl Location {
         )
     }
 
-    pub fn json(&self) -> Value {
-        json!({
+    pub fn json(&self) -> Text {
+        text!({
             "id": self.id, "name": self.name, "description": self.description, "city": self.city,
-            "country": self.country, "latitude": self.latitude, "longitude": self.longitude,
+            "country": self.country, "latitude": Value::from(self.latitude), "longitude": Value::from(self.longitude),
             "network_zone": self.network_zone,
         })
     }
@@ -123,7 +124,7 @@ pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
             let id = id(segment)?;
             let location = LOCATIONS.iter().find(|location| location.id == id);
             let location = location.ok_or_else(|| ApiError::not_found("location", id))?;
-            Ok(Reply::ok(json!({"location": location.json()})))
+            Ok(Reply::ok(text!({"location": location.json()})))
         }),
         _ => Err(ApiError::no_such_path()),
     }

@@ -1,17 +1,18 @@
 //! `/server_types`: sizes of servers, where they are sold and until when.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::super::error::ApiError;
 use super::super::input::Query;
 use super::super::listing::Page;
+use super::super::text::{Text, text};
 use super::super::{Call, Reply};
 use super::{find, id, read_only};
 use crate::hetzner::catalog::locations::Location;
+use crate::time;
 
 #[derive(Debug, PartialEq)]
 pub struct ServerType {
@@ -298,16 +299,19 @@ impl ServerType {
         )
     }
 
-    /// As it was when somebody first asked: every server in a list shows its type, prices and all.
-    pub fn json(&self) -> Value {
-        static SHOWN: LazyLock<BTreeMap<u64, Value>> = LazyLock::new(|| {
+    /// As it was when somebody first asked, in real or in simulated time: every server in a list shows its type, prices
+    /// and all.
+    pub fn json(&self) -> &'static Text {
+        static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
+        static NONE: Text = Text::none();
+        let shown = SHOWN[usize::from(time::is_simulated())].get_or_init(|| {
             let entry = |server_type: &ServerType| (server_type.id, server_type.new_json());
             SERVER_TYPES.iter().map(entry).collect()
         });
-        SHOWN.get(&self.id).cloned().unwrap_or_default()
+        shown.get(&self.id).unwrap_or(&NONE)
     }
 
-    fn new_json(&self) -> Value {
+    fn new_json(&self) -> Text {
         let locations = self.offers.iter().map(Offer::json).collect::<Vec<_>>();
         // The old field on the type itself is only set when every location says the same.
         let everywhere = self.offers.first().and_then(|first| first.deprecation);
@@ -316,7 +320,7 @@ impl ServerType {
                 .iter()
                 .all(|offer| offer.deprecation == Some(*found))
         });
-        json!({
+        text!({
             "id": self.id, "name": self.name, "description": self.name.to_uppercase(), "category": self.category,
             "cores": self.cores, "memory": self.memory_gb, "disk": self.disk_gb, "cpu_type": self.cpu_type,
             "storage_type": "local", "architecture": self.architecture, "locations": locations,
@@ -332,7 +336,7 @@ impl Offer {
         let until = self
             .deprecation
             .and_then(|deprecation| deprecation.unavailable_after.parse::<Timestamp>().ok());
-        until.is_none_or(|until| Timestamp::now() < until)
+        until.is_none_or(|until| time::timestamp() < until)
     }
 
     /// Bytes a month.
@@ -341,22 +345,22 @@ impl Offer {
     }
 
     /// `available` and `recommended` came in April 2026, when `/datacenters` was on its way out.
-    fn json(&self) -> Value {
+    fn json(&self) -> Text {
         let location_id = Location::find(self.location).map_or(0, |location| location.id);
-        json!({
+        text!({
             "id": location_id, "name": self.location, "deprecation": self.deprecation.map(Deprecation::json),
             "available": self.is_sold(), "recommended": self.is_sold(),
         })
     }
 
-    fn price(&self) -> Value {
+    fn price(&self) -> Text {
         price_per_time(self.location, self.monthly_cents)
     }
 }
 
 impl Deprecation {
-    fn json(self) -> Value {
-        json!({"announced": self.announced, "unavailable_after": self.unavailable_after})
+    fn json(self) -> Text {
+        text!({"announced": self.announced, "unavailable_after": self.unavailable_after})
     }
 }
 
@@ -371,10 +375,10 @@ pub fn included_traffic(location: &str) -> u64 {
 }
 
 /// What something costs in a location.
-pub fn price_per_time(location: &str, monthly_cents: u64) -> Value {
+pub fn price_per_time(location: &str, monthly_cents: u64) -> Text {
     let monthly = monthly_cents as f64;
     // A month is billed as 624 hours: the monthly price caps the sum of hours.
-    json!({
+    text!({
         "location": location, "included_traffic": included_traffic(location),
         "price_hourly": price(monthly / 624.0), "price_monthly": price(monthly),
         "price_per_tb_traffic": price(100.0),
@@ -382,8 +386,8 @@ pub fn price_per_time(location: &str, monthly_cents: u64) -> Value {
 }
 
 /// Decimal strings in euro; German VAT of 19 % in `gross`.
-fn price(cents: f64) -> Value {
-    json!({"net": format!("{:.10}", cents / 100.0), "gross": format!("{:.10}", cents * 1.19 / 100.0)})
+fn price(cents: f64) -> Text {
+    text!({"net": format!("{:.10}", cents / 100.0), "gross": format!("{:.10}", cents * 1.19 / 100.0)})
 }
 
 /// Answers `/server_types` and `/server_types/{id}`.
@@ -395,7 +399,7 @@ pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
             let id = id(segment)?;
             let server_type = SERVER_TYPES.iter().find(|server_type| server_type.id == id);
             let server_type = server_type.ok_or_else(|| ApiError::not_found("server_type", id))?;
-            Ok(Reply::ok(json!({"server_type": server_type.json()})))
+            Ok(Reply::ok(text!({"server_type": server_type.json()})))
         }),
         _ => Err(ApiError::no_such_path()),
     }

@@ -1,7 +1,6 @@
 //! New certificates: uploaded ones are there at once, managed ones are issued.
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::content::{self, Content};
 use super::issue::{self, Managed};
@@ -10,8 +9,10 @@ use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::labels::is_dns_label;
 use crate::hetzner::owned;
+use crate::hetzner::text::text;
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
+use crate::time;
 
 /// `POST /certificates`.
 pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
@@ -21,12 +22,10 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let action = is_managed.then(|| issue::start(call, id, "create_certificate"));
     let shown = call.world.certificates.get(&id);
     let shown = shown.map(|certificate| certificate.json(call.world));
-    let mut answer = json!({"certificate": shown});
+    let answer = text!({"certificate": shown});
     // The document has no null for it: an uploaded one has no action.
-    if let Some(action) = action {
-        answer["action"] = call.world.action_json(action);
-    }
-    Ok(Reply::new(201, answer))
+    let action = action.map(|action| call.world.action_json(action));
+    Ok(Reply::new(201, answer.and("action", action)))
 }
 
 /// Puts a certificate into the world as `POST /certificates` would; a managed one is issued already.
@@ -59,7 +58,7 @@ fn read(call: &mut Call) -> Result<Certificate, ApiError> {
         id: call.world.new_id(),
         project: call.project,
         name,
-        created: Timestamp::now(),
+        created: time::timestamp(),
         labels,
         domain_names,
         content,

@@ -5,7 +5,6 @@ mod create;
 mod issue;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use self::content::Content;
 pub use self::create::place;
@@ -21,6 +20,7 @@ use super::listing::Page;
 use super::owned;
 use super::world::World;
 use super::{Call, Reply};
+use crate::hetzner::text::{Text, text};
 
 const TYPES: [&str; 2] = ["uploaded", "managed"];
 
@@ -54,11 +54,11 @@ impl Certificate {
         TYPES[usize::from(self.managed.is_some())]
     }
 
-    pub fn json(&self, world: &World) -> Value {
+    pub fn json(&self, world: &World) -> Text {
         let content = self.content.as_ref();
         let used_by = self.users(world).into_iter();
-        let used_by = used_by.map(|id| json!({"id": id, "type": "load_balancer"}));
-        json!({
+        let used_by = used_by.map(|id| text!({"id": id, "type": "load_balancer"}));
+        text!({
             "id": self.id, "name": self.name, "created": show(self.created), "labels": self.labels,
             "type": self.kind(), "domain_names": self.domain_names,
             "certificate": content.map(|content| &content.pem),
@@ -105,7 +105,7 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
     match (rest, call.method) {
         ([], "GET") => {
             call.refuse_query()?;
-            Ok(Reply::ok(json!({"certificate": found.json(call.world)})))
+            Ok(Reply::ok(text!({"certificate": found.json(call.world)})))
         }
         ([], "PUT") => update(call, found),
         ([], "DELETE") => delete(call, &found),
@@ -156,7 +156,7 @@ fn update(call: &mut Call, certificate: Certificate) -> Result<Reply, ApiError> 
         labels,
         ..certificate
     };
-    let reply = Reply::ok(json!({"certificate": certificate.json(call.world)}));
+    let reply = Reply::ok(text!({"certificate": certificate.json(call.world)}));
     call.world.certificates.insert(certificate.id, certificate);
     Ok(reply)
 }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{ALGORITHMS, LoadBalancer, PrivateNet, Service, Target, remove};
 use crate::hetzner::actions::Outcome;
@@ -15,8 +14,10 @@ use crate::hetzner::input::Fields;
 use crate::hetzner::networks::{self, MAX_ATTACHED};
 use crate::hetzner::owned;
 use crate::hetzner::primary_ips::{self, Version};
+use crate::hetzner::text::text;
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
+use crate::time;
 
 const TAKES: Duration = Duration::from_millis(2000);
 
@@ -54,7 +55,7 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let created = created.map(|one| one.json(call.world));
     Ok(Reply::new(
         201,
-        json!({"load_balancer": created, "action": call.world.action_json(action)}),
+        text!({"load_balancer": created, "action": call.world.action_json(action)}),
     ))
 }
 
@@ -91,7 +92,7 @@ fn read(call: &Call) -> Result<Order, ApiError> {
         id: 0,
         project: call.project,
         name,
-        created: Timestamp::now(),
+        created: time::timestamp(),
         labels: fields.labels()?.unwrap_or_default(),
         size,
         location,

@@ -17,12 +17,12 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
     let Some(one) = world.load_balancers.get(&id) else {
         return;
     };
-    let mut wanted = one.json(world);
+    let mut wanted = one.json(world).value();
     change(&mut wanted);
 
     let mut one = one.clone();
     one.understand(&wanted);
-    one.edited = Overlay::between(&wanted, &one.plain_json(world));
+    one.edited = Overlay::between(&wanted, &one.plain_json(world).value());
     world.load_balancers.insert(id, one);
 }
 

@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-
 use super::{LoadBalancer, Service, Target};
 use crate::hetzner::servers::Server;
+use crate::hetzner::text::{Text, text};
 use crate::hetzner::world::World;
 
 /// From the first check of a target, or from its start, until it counts as healthy.
@@ -68,7 +67,7 @@ impl Health {
 }
 
 /// `health_status` of a target: one entry for each service.
-pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine) -> Value {
+pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine) -> Text {
     let entry = |service: &Service| {
         let port = service.listen_port;
         let set = [Some(port), None]
@@ -76,12 +75,12 @@ pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine
             .find_map(|port| one.health.get(&(machine, port)));
         let health = set.cloned();
         let health = health.unwrap_or_else(|| natural(world, one, target, service, machine));
-        json!({
+        text!({
             "listen_port": port, "status": health.status, "detail": health.detail,
             "http_status_code": health.http_status_code,
         })
     };
-    one.services.iter().map(entry).collect()
+    Text::part(&one.services.iter().map(entry).collect::<Vec<_>>())
 }
 
 /// What nobody has set follows the state of the machine.

@@ -25,9 +25,6 @@ mod target;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
-
 pub use self::create::place;
 pub use self::edit::edit;
 pub use self::health::{Health, Machine};
@@ -50,6 +47,8 @@ use super::owned;
 use super::servers::Server;
 use super::world::World;
 use super::{Call, Reply};
+use crate::hetzner::text::{Text, text};
+use jiff::Timestamp;
 
 const ALGORITHMS: [&str; 2] = ["round_robin", "least_connections"];
 
@@ -93,7 +92,7 @@ impl LoadBalancer {
     }
 
     /// The load balancer as the API shows it.
-    pub fn json(&self, world: &World) -> Value {
+    pub fn json(&self, world: &World) -> Text {
         self.edited.over(self.plain_json(world))
     }
 
@@ -119,12 +118,12 @@ impl LoadBalancer {
     }
 
     /// Without what a test has edited.
-    fn plain_json(&self, world: &World) -> Value {
+    fn plain_json(&self, world: &World) -> Text {
         let primary = |id: u64| world.primary_ips.get(&id).map(|ip| ip.json_of_holder());
         let private = self
             .private_net
-            .map(|net| json!({"network": net.network, "ip": net.ip.to_string()}));
-        json!({
+            .map(|net| text!({"network": net.network, "ip": net.ip.to_string()}));
+        text!({
             "id": self.id, "name": self.name, "created": show(self.created), "labels": self.labels,
             "load_balancer_type": self.size.json(world), "location": self.location.json(),
             "algorithm": {"type": self.algorithm},
@@ -178,7 +177,7 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
     match (rest, call.method) {
         ([], "GET") => {
             call.refuse_query()?;
-            Ok(Reply::ok(json!({"load_balancer": found.json(call.world)})))
+            Ok(Reply::ok(text!({"load_balancer": found.json(call.world)})))
         }
         ([], "PUT") => update(call, found),
         ([], "DELETE") => lifecycle::delete(call, &found),
@@ -246,7 +245,7 @@ fn update(call: &mut Call, one: LoadBalancer) -> Result<Reply, ApiError> {
     };
     changed.edited.forget("name");
     changed.edited.forget("labels");
-    let reply = Reply::ok(json!({"load_balancer": changed.json(call.world)}));
+    let reply = Reply::ok(text!({"load_balancer": changed.json(call.world)}));
     call.world.load_balancers.insert(changed.id, changed);
     Ok(reply)
 }

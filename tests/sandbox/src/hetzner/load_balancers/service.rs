@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use serde_json::{Value, json};
-
 use super::{LoadBalancer, refused};
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
+use crate::hetzner::text::{Text, text};
 use crate::hetzner::world::World;
+use crate::time;
 
 const PROTOCOLS: [&str; 3] = ["tcp", "http", "https"];
 const TIMEOUT_IDLE_S: std::ops::RangeInclusive<u64> = 30..=300;
@@ -112,7 +112,7 @@ impl Service {
                 retries: 3,
                 http: HealthCheckHttp::default(),
             },
-            since: Instant::now(),
+            since: time::now(),
         };
         service.change(&mut fields)?;
         fields.finish()?;
@@ -170,16 +170,14 @@ impl Service {
         Ok(())
     }
 
-    pub fn json(&self) -> Value {
-        let mut shown = json!({
+    pub fn json(&self) -> Text {
+        let http = (self.protocol != "tcp").then(|| self.http.json());
+        let shown = text!({
             "protocol": self.protocol, "listen_port": self.listen_port,
             "destination_port": self.destination_port, "proxyprotocol": self.proxyprotocol,
             "health_check": self.health_check.json(),
         });
-        if self.protocol != "tcp" {
-            shown["http"] = self.http.json();
-        }
-        shown
+        shown.and("http", http)
     }
 
     /// All ports that it listens on.
@@ -240,8 +238,8 @@ impl Http {
         fields.finish()
     }
 
-    fn json(&self) -> Value {
-        json!({
+    fn json(&self) -> Text {
+        text!({
             "cookie_name": self.cookie_name, "cookie_lifetime": self.cookie_lifetime_s,
             "certificates": self.certificates, "redirect_http": self.redirect_http,
             "sticky_sessions": self.sticky_sessions, "timeout_idle": self.timeout_idle_s,
@@ -279,19 +277,19 @@ impl HealthCheck {
         fields.finish()
     }
 
-    fn json(&self) -> Value {
-        let mut shown = json!({
+    fn json(&self) -> Text {
+        let shown = text!({
             "protocol": self.protocol, "port": self.port, "interval": self.interval_s,
             "timeout": self.timeout_s, "retries": self.retries,
         });
-        if self.protocol == "http" {
-            let http = &self.http;
-            shown["http"] = json!({
+        let http = &self.http;
+        let http = (self.protocol == "http").then(|| {
+            text!({
                 "domain": http.domain, "path": http.path, "response": http.response,
                 "status_codes": http.status_codes, "tls": http.tls,
-            });
-        }
-        shown
+            })
+        });
+        shown.and("http", http)
     }
 }
 

@@ -3,8 +3,6 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use serde_json::{Value, json};
-
 use super::health::{self, Machine};
 use super::{LoadBalancer, refused};
 use crate::hetzner::error::ApiError;
@@ -12,7 +10,9 @@ use crate::hetzner::input::Fields;
 use crate::hetzner::labels::Selector;
 use crate::hetzner::networks::Subnet;
 use crate::hetzner::servers::Server;
+use crate::hetzner::text::{Text, text};
 use crate::hetzner::world::World;
+use crate::time;
 
 const TYPES: [&str; 3] = ["server", "label_selector", "ip"];
 
@@ -67,7 +67,7 @@ impl Target {
         Ok(Target {
             kind,
             use_private_ip,
-            since: Instant::now(),
+            since: time::now(),
         })
     }
 
@@ -133,17 +133,17 @@ impl Target {
         }
     }
 
-    pub fn json(&self, world: &World, one: &LoadBalancer) -> Value {
+    pub fn json(&self, world: &World, one: &LoadBalancer) -> Text {
         let health = |machine| health::json(world, one, self, machine);
         let server = |id: u64| {
-            json!({
+            text!({
                 "type": "server", "server": {"id": id}, "use_private_ip": self.use_private_ip,
                 "health_status": health(Machine::Server(id)),
             })
         };
         match &self.kind {
             Kind::Server(id) => server(*id),
-            Kind::Ip(ip) => json!({
+            Kind::Ip(ip) => text!({
                 "type": "ip", "ip": {"ip": ip.to_string()}, "health_status": health(Machine::Ip(*ip)),
             }),
             Kind::LabelSelector(text, _) => {
@@ -152,7 +152,7 @@ impl Target {
                     Machine::Server(id) => Some(server(id)),
                     Machine::Ip(_) => None,
                 });
-                json!({
+                text!({
                     "type": "label_selector", "label_selector": {"selector": text},
                     "use_private_ip": self.use_private_ip, "targets": selected.collect::<Vec<_>>(),
                 })

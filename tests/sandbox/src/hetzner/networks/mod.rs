@@ -7,10 +7,6 @@ mod subnets;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use ipnet::Ipv4Net;
-use jiff::Timestamp;
-use serde_json::{Value, json};
-
 pub use self::routes::Route;
 pub use self::subnets::{Subnet, SubnetType};
 use super::actions::{self, Resource};
@@ -24,6 +20,10 @@ use super::listing::Page;
 use super::load_balancers;
 use super::owned;
 use super::{Call, Reply};
+use crate::hetzner::text::{Text, text};
+use crate::time;
+use ipnet::Ipv4Net;
+use jiff::Timestamp;
 
 /// Servers and load balancers that one network can have.
 pub const MAX_ATTACHED: usize = 100;
@@ -60,7 +60,7 @@ impl Network {
             id,
             project,
             name: name.into(),
-            created: Timestamp::now(),
+            created: time::timestamp(),
             ip_range,
             subnets: Vec::new(),
             routes: Vec::new(),
@@ -164,8 +164,8 @@ impl Network {
         Some(subnet.ip_range)
     }
 
-    pub fn json(&self) -> Value {
-        json!({
+    pub fn json(&self) -> Text {
+        text!({
             "id": self.id, "name": self.name, "ip_range": self.ip_range.to_string(), "created": show(self.created),
             "subnets": self.subnets.iter().map(|subnet| subnet.json(self.gateway())).collect::<Vec<_>>(),
             "routes": self.routes.iter().map(Route::json).collect::<Vec<_>>(),
@@ -231,7 +231,7 @@ fn route_network(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiEr
     match (rest, call.method) {
         ([], "GET") => {
             call.refuse_query()?;
-            Ok(Reply::ok(json!({"network": network.json()})))
+            Ok(Reply::ok(text!({"network": network.json()})))
         }
         ([], "PUT") => update(call, &network),
         ([], "DELETE") => delete(call, &network),
@@ -282,7 +282,7 @@ fn create(call: &mut Call) -> Result<Reply, ApiError> {
     fields.finish()?;
 
     network.id = call.world.new_id();
-    let reply = Reply::new(201, json!({"network": network.json()}));
+    let reply = Reply::new(201, text!({"network": network.json()}));
     call.world.networks.insert(network.id, network);
     Ok(reply)
 }
@@ -304,7 +304,7 @@ fn update(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
         expose_routes_to_vswitch: expose,
         ..network.clone()
     };
-    let reply = Reply::ok(json!({"network": network.json()}));
+    let reply = Reply::ok(text!({"network": network.json()}));
     call.world.networks.insert(network.id, network);
     Ok(reply)
 }

@@ -2,12 +2,11 @@
 
 use std::net::Ipv4Addr;
 
-use ipnet::Ipv4Net;
-use serde_json::{Value, json};
-
 use super::{Network, PUBLIC_GATEWAY, SubnetType, is_private, overlap};
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
+use crate::hetzner::text::{Text, text};
+use ipnet::Ipv4Net;
 
 /// Routes that one network can have.
 const MAX_ROUTES: usize = 100;
@@ -80,8 +79,8 @@ impl Route {
         self.destination.prefix_len() == 0
     }
 
-    pub fn json(&self) -> Value {
-        json!({"destination": self.destination.to_string(), "gateway": self.gateway.to_string()})
+    pub fn json(&self) -> Text {
+        text!({"destination": self.destination.to_string(), "gateway": self.gateway.to_string()})
     }
 
     fn overlaps_in(&self, network: &Network) -> bool {

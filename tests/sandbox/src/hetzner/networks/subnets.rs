@@ -2,13 +2,12 @@
 
 use std::net::Ipv4Addr;
 
-use ipnet::Ipv4Net;
-use serde_json::{Value, json};
-
 use super::{Network, first_address, overlap};
 use crate::hetzner::catalog::locations::NETWORK_ZONES;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
+use crate::hetzner::text::{Text, text};
+use ipnet::Ipv4Net;
 
 /// Subnets that one network can have.
 const MAX_SUBNETS: usize = 50;
@@ -93,13 +92,13 @@ impl Subnet {
     }
 
     /// `gateway` is the network's; a vSwitch has one of its own.
-    pub fn json(&self, gateway: Ipv4Addr) -> Value {
+    pub fn json(&self, gateway: Ipv4Addr) -> Text {
         let (kind, gateway) = match self.kind {
             SubnetType::Cloud => ("cloud", gateway),
             SubnetType::Server => ("server", gateway),
             SubnetType::Vswitch => ("vswitch", first_address(self.ip_range)),
         };
-        json!({
+        text!({
             "type": kind, "ip_range": self.ip_range.to_string(), "network_zone": self.network_zone,
             "gateway": gateway.to_string(), "vswitch_id": self.vswitch_id,
         })

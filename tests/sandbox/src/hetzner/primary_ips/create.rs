@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::changes::{check_assignable, give};
 use super::{Address, PrimaryIp, Version, default_dns_ptr};
@@ -12,8 +11,10 @@ use crate::hetzner::catalog::locations::Location;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::owned;
+use crate::hetzner::text::text;
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
+use crate::time;
 
 /// A new Primary IP for `holder`, gone with it. Returns its ID.
 pub fn allocate(
@@ -42,11 +43,9 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
         None => None,
     };
     let shown = call.world.primary_ips.get(&id).map(PrimaryIp::json);
-    let mut answer = json!({"primary_ip": shown});
-    if let Some(action) = action {
-        answer["action"] = call.world.action_json(action);
-    }
-    Ok(Reply::new(201, answer))
+    let answer = text!({"primary_ip": shown});
+    let action = action.map(|action| call.world.action_json(action));
+    Ok(Reply::new(201, answer.and("action", action)))
 }
 
 /// Puts a free Primary IP into the world as `POST /primary_ips` would.
@@ -116,7 +115,7 @@ fn fresh(
         id,
         project,
         name: String::new(),
-        created: Timestamp::now(),
+        created: time::timestamp(),
         labels: BTreeMap::new(),
         address,
         location,

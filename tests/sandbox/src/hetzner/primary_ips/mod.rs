@@ -6,10 +6,6 @@ mod create;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::Ipv6Net;
-use jiff::Timestamp;
-use serde_json::{Value, json};
-
 pub use self::create::{allocate, place};
 use super::actions::{self, Resource};
 use super::catalog::id;
@@ -22,6 +18,9 @@ use super::listing::Page;
 use super::owned;
 use super::world::World;
 use super::{Call, Reply};
+use crate::hetzner::text::{Text, text};
+use ipnet::Ipv6Net;
+use jiff::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Version {
@@ -106,14 +105,14 @@ impl PrimaryIp {
         };
     }
 
-    pub fn json(&self) -> Value {
+    pub fn json(&self) -> Text {
         let kind = match self.address {
             Address::V4(_) => "ipv4",
             Address::V6(_) => "ipv6",
         };
         let dns_ptr = self.dns_ptr.iter();
-        let dns_ptr = dns_ptr.map(|(ip, name)| json!({"ip": ip.to_string(), "dns_ptr": name}));
-        json!({
+        let dns_ptr = dns_ptr.map(|(ip, name)| text!({"ip": ip.to_string(), "dns_ptr": name}));
+        text!({
             "id": self.id, "name": self.name, "created": show(self.created), "labels": self.labels,
             "ip": self.address.to_string(), "type": kind, "location": self.location.json(),
             "assignee_id": self.assignee.map(|assignee| assignee.id),
@@ -124,9 +123,9 @@ impl PrimaryIp {
     }
 
     /// As part of the load balancer that has it.
-    pub fn json_of_holder(&self) -> Value {
+    pub fn json_of_holder(&self) -> Text {
         let ip = self.address.of_holder();
-        json!({
+        text!({
             "id": self.id, "ip": ip.to_string(), "blocked": self.blocked,
             "dns_ptr": self.dns_ptr.get(&ip),
         })
@@ -203,7 +202,7 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
     match (rest, call.method) {
         ([], "GET") => {
             call.refuse_query()?;
-            Ok(Reply::ok(json!({"primary_ip": found.json()})))
+            Ok(Reply::ok(text!({"primary_ip": found.json()})))
         }
         ([], "PUT") => update(call, found),
         ([], "DELETE") => delete(call, &found),
@@ -250,7 +249,7 @@ fn update(call: &mut Call, primary: PrimaryIp) -> Result<Reply, ApiError> {
         auto_delete,
         ..primary
     };
-    let reply = Reply::ok(json!({"primary_ip": primary.json()}));
+    let reply = Reply::ok(text!({"primary_ip": primary.json()}));
     call.world.primary_ips.insert(primary.id, primary);
     Ok(reply)
 }

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
-
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use std::time::Duration;
 
 use super::private_net::{Wish, reserve};
 use super::{Attachment, PublicIpv4, PublicIpv6, Server, Status, check_name, power, set_status};
@@ -19,8 +16,10 @@ use crate::hetzner::input::Fields;
 use crate::hetzner::labels::Labels;
 use crate::hetzner::primary_ips::{self, Address, Version};
 use crate::hetzner::ssh_keys;
+use crate::hetzner::text::{Text, text};
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
+use crate::time;
 
 const CREATE_TAKES: Duration = Duration::from_millis(2000);
 /// Bytes of `user_data`.
@@ -161,7 +160,7 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
         .servers
         .get(&id)
         .map(|server| server.json(call.world));
-    let next: Vec<Value> = next
+    let next: Vec<Text> = next
         .iter()
         .map(|action| call.world.action_json(*action))
         .collect();
@@ -169,7 +168,7 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let root_password = (!has_ssh_keys).then(|| call.world.new_correlation_id()[..20].to_owned());
     Ok(Reply::new(
         201,
-        json!({
+        text!({
             "server": server, "action": call.world.action_json(action), "next_actions": next,
             "root_password": root_password,
         }),
@@ -413,7 +412,7 @@ fn build(world: &mut World, project: u64, order: Order) -> Result<Server, ApiErr
         id,
         project,
         name: order.name,
-        created: Timestamp::now(),
+        created: time::timestamp(),
         status: Status::Initializing,
         labels: order.labels,
         server_type: order.server_type,
@@ -424,7 +423,7 @@ fn build(world: &mut World, project: u64, order: Order) -> Result<Server, ApiErr
         private_net: Vec::new(),
         firewalls: order.firewalls,
         protected: false,
-        status_since: Instant::now(),
+        status_since: time::now(),
         edited: Default::default(),
     })
 }

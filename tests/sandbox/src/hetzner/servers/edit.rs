@@ -20,12 +20,12 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool
     let Some(server) = world.servers.get(&id) else {
         return false;
     };
-    let mut wanted = server.json(world);
+    let mut wanted = server.json(world).value();
     change(&mut wanted);
 
     let mut server = server.clone();
     server.understand(&wanted);
-    server.edited = Overlay::between(&wanted, &server.plain_json(world));
+    server.edited = Overlay::between(&wanted, &server.plain_json(world).value());
     world.servers.insert(id, server);
     private_net::hold_what_is_shown(world, id);
     true

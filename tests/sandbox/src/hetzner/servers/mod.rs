@@ -9,10 +9,6 @@ mod private_net;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use ipnet::Ipv6Net;
-use jiff::Timestamp;
-use serde_json::{Value, json};
-
 pub use self::create::{ServerSpec, place};
 pub use self::edit::edit;
 pub use self::lifecycle::{remove, remove_without_targets};
@@ -32,6 +28,10 @@ use super::owned;
 use super::primary_ips::Address;
 use super::world::World;
 use super::{Call, Reply};
+use crate::hetzner::text::{Text, text};
+use crate::time;
+use ipnet::Ipv6Net;
+use jiff::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Status {
@@ -133,7 +133,7 @@ impl Server {
 
     pub fn set_status(&mut self, status: Status) {
         if self.status != status {
-            self.status_since = Instant::now();
+            self.status_since = time::now();
         }
         self.status = status;
         self.edited.forget("status");
@@ -146,7 +146,7 @@ impl Server {
     }
 
     /// The server as the API shows it.
-    pub fn json(&self, world: &World) -> Value {
+    pub fn json(&self, world: &World) -> Text {
         self.edited.over(self.plain_json(world))
     }
 
@@ -159,10 +159,10 @@ impl Server {
     }
 
     /// Without what a test has edited.
-    fn plain_json(&self, world: &World) -> Value {
+    fn plain_json(&self, world: &World) -> Text {
         let locked = world.is_locked(self.resource());
-        let firewall = |id: &u64| json!({"id": id, "status": "applied"});
-        json!({
+        let firewall = |id: &u64| text!({"id": id, "status": "applied"});
+        text!({
             "id": self.id, "name": self.name, "status": self.status.name(), "created": show(self.created),
             "public_net": {
                 "ipv4": self.ipv4.map(|ipv4| ipv4.json()), "ipv6": self.ipv6.map(|ipv6| ipv6.json()),
@@ -188,16 +188,16 @@ impl Server {
 }
 
 impl PublicIpv4 {
-    fn json(self) -> Value {
+    fn json(self) -> Text {
         let [a, b, c, d] = self.ip.octets();
         let dns_ptr = format!("static.{d}.{c}.{b}.{a}.clients.your-server.de");
-        json!({"id": self.id, "ip": self.ip.to_string(), "blocked": false, "dns_ptr": dns_ptr})
+        text!({"id": self.id, "ip": self.ip.to_string(), "blocked": false, "dns_ptr": dns_ptr})
     }
 }
 
 impl PublicIpv6 {
-    fn json(self) -> Value {
-        json!({"id": self.id, "ip": self.network.to_string(), "blocked": false, "dns_ptr": []})
+    fn json(self) -> Text {
+        text!({"id": self.id, "ip": self.network.to_string(), "blocked": false, "dns_ptr": []})
     }
 }
 
@@ -214,8 +214,8 @@ impl Attachment {
         }
     }
 
-    fn json(&self) -> Value {
-        json!({
+    fn json(&self) -> Text {
+        text!({
             "network": self.network, "ip": self.ip.to_string(), "mac_address": self.mac_address,
             "alias_ips": self.alias_ips.iter().map(Ipv4Addr::to_string).collect::<Vec<_>>(),
         })
@@ -240,7 +240,7 @@ fn route_server(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiErr
     match (rest, call.method) {
         ([], "GET") => {
             call.refuse_query()?;
-            Ok(Reply::ok(json!({"server": server.json(call.world)})))
+            Ok(Reply::ok(text!({"server": server.json(call.world)})))
         }
         ([], "PUT") => update(call, &server),
         ([], "DELETE") => lifecycle::delete(call, &server),
@@ -348,7 +348,7 @@ fn update(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     };
     changed.edited.forget("name");
     changed.edited.forget("labels");
-    let reply = Reply::ok(json!({"server": changed.json(call.world)}));
+    let reply = Reply::ok(text!({"server": changed.json(call.world)}));
     call.world.servers.insert(server.id, changed);
     Ok(reply)
 }

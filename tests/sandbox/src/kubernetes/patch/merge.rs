@@ -2,17 +2,18 @@
 
 use serde_json::{Map, Value};
 
-pub fn apply(current: &Value, patch: &Value) -> Value {
+pub fn apply(current: Value, patch: &Value) -> Value {
     let Some(changes) = patch.as_object() else {
         return patch.clone();
     };
-    let mut merged = current.as_object().cloned().unwrap_or_else(Map::new);
+    let mut merged = match current {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    };
     for (name, change) in changes {
-        if change.is_null() {
-            merged.remove(name);
-        } else {
-            let before = merged.get(name).unwrap_or(&Value::Null);
-            let after = apply(before, change);
+        let before = merged.remove(name);
+        if !change.is_null() {
+            let after = apply(before.unwrap_or_default(), change);
             merged.insert(name.clone(), after);
         }
     }
@@ -58,7 +59,7 @@ mod tests {
             ),
         ];
         for (current, patch, expected) in cases {
-            assert_eq!(apply(&current, &patch), expected, "{patch}");
+            assert_eq!(apply(current, &patch), expected, "{patch}");
         }
     }
 }

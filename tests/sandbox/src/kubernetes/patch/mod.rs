@@ -31,13 +31,13 @@ impl Format {
 pub fn apply(
     format: Format,
     schema: &Object,
-    current: &Value,
+    current: Value,
     patch: &[u8],
 ) -> Result<Value, Refusal> {
     let patch: Value = serde_json::from_slice(patch)
         .map_err(|why| Refusal::bad_request(format!("error decoding patch: {why}")))?;
     match format {
-        Format::Json => json_patch::apply(current, &patch),
+        Format::Json => json_patch::apply(&current, &patch),
         Format::Merge | Format::Strategic if !patch.is_object() => Err(Refusal::bad_request(
             "error decoding patch: the patch is not a JSON object",
         )),

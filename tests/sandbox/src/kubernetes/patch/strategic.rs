@@ -14,12 +14,12 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ELEMENT_ORDER: &str = "$setElementOrder/";
 const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList/";
 
-pub fn apply(schema: &Object, current: &Value, patch: &Value) -> Result<Value, Refusal> {
+pub fn apply(schema: &Object, current: Value, patch: &Value) -> Result<Value, Refusal> {
     object(Some(schema), current, patch)
 }
 
 /// `schema` is absent inside what has none: maps and opaque fields.
-fn object(schema: Option<&Object>, current: &Value, patch: &Value) -> Result<Value, Refusal> {
+fn object(schema: Option<&Object>, current: Value, patch: &Value) -> Result<Value, Refusal> {
     let Some(changes) = patch.as_object() else {
         return Ok(patch.clone());
     };
@@ -28,20 +28,22 @@ fn object(schema: Option<&Object>, current: &Value, patch: &Value) -> Result<Val
         Some(Directive::Delete) => return Ok(Value::Object(Map::new())),
         Some(Directive::Merge) | None => {}
     }
-    let mut merged = current.as_object().cloned().unwrap_or_default();
+    let mut merged = match current {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    };
     if let Some(kept) = changes.get(RETAIN_KEYS) {
         let kept = kept.as_array().ok_or_else(bad_directive)?;
         merged.retain(|name, _| kept.iter().any(|one| one == name));
     }
     for name in mentioned_fields(changes) {
-        let before = merged.get(name).unwrap_or(&Value::Null);
+        let before = merged.remove(name).unwrap_or_default();
         let kind = schema
             .and_then(|schema| schema.field(name))
             .map(|field| field.kind);
-        match field(kind, before, name, changes)? {
-            Some(after) => merged.insert(name.to_string(), after),
-            None => merged.remove(name),
-        };
+        if let Some(after) = field(kind, before, name, changes)? {
+            merged.insert(name.to_string(), after);
+        }
     }
     Ok(Value::Object(merged))
 }
@@ -49,7 +51,7 @@ fn object(schema: Option<&Object>, current: &Value, patch: &Value) -> Result<Val
 /// What a field becomes; `None` when it goes.
 fn field(
     kind: Option<Type>,
-    before: &Value,
+    before: Value,
     name: &str,
     changes: &Map<String, Value>,
 ) -> Result<Option<Value>, Refusal> {
@@ -63,14 +65,14 @@ fn field(
                 order: list_directive(changes, SET_ELEMENT_ORDER, name)?,
                 deleted: list_directive(changes, DELETE_FROM_PRIMITIVE_LIST, name)?,
             };
-            list(*item, merge, before, change, &directives).map(Some)
+            list(*item, merge, &before, change, &directives).map(Some)
         }
         (Some(Type::Object(schema)), Some(change)) => {
             object(Some(schema), before, change).map(Some)
         }
         (_, Some(change)) if change.is_object() => object(None, before, change).map(Some),
         (_, Some(change)) => Ok(Some(change.clone())),
-        (_, None) => Ok((!before.is_null()).then(|| before.clone())),
+        (_, None) => Ok((!before.is_null()).then_some(before)),
     }
 }
 
@@ -196,8 +198,8 @@ fn merge_item(
         _ => None,
     };
     match place {
-        Some(index) => merged[index] = object(schema, &merged[index], patched)?,
-        None => merged.push(object(schema, &Value::Null, patched)?),
+        Some(index) => merged[index] = object(schema, merged[index].take(), patched)?,
+        None => merged.push(object(schema, Value::Null, patched)?),
     }
     Ok(())
 }
@@ -324,7 +326,7 @@ mod tests {
         ];
         for (rule, patch, pointer, expected) in cases {
             let patched =
-                apply(&NODE, &node, &patch).unwrap_or_else(|why| panic!("{rule}: {why:?}"));
+                apply(&NODE, node.clone(), &patch).unwrap_or_else(|why| panic!("{rule}: {why:?}"));
             assert_eq!(patched.pointer(pointer), Some(&expected), "{rule}");
         }
     }
@@ -342,7 +344,7 @@ mod tests {
             (json!({"spec": {"$setElementOrder/ports": "x"}}), 400),
         ];
         for (patch, code) in cases {
-            let refusal = apply(&SERVICE, &service, &patch).expect_err("refused");
+            let refusal = apply(&SERVICE, service.clone(), &patch).expect_err("refused");
             assert_eq!(refusal.code, code, "{patch}");
         }
     }

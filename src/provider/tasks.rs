@@ -1,0 +1,111 @@
+//! Tasks side by side: each on a thread of its own, and their results in the order in which they end.
+//!
+//! In a simulation a task runs when its result is waited for, on the waiting thread, and the simulation chooses which one
+//! of several is next.
+
+use super::clock::{self, Simulation};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Scope;
+use std::time::Duration;
+
+/// Tasks of a scope. All of them end before it.
+pub struct Tasks<'scope, 'env, R> {
+    place: Place<'scope, 'env, R>,
+    /// Begun, and their results not fetched yet.
+    open: Cell<usize>,
+}
+
+type Task<'env, R> = Box<dyn FnOnce() -> R + Send + 'env>;
+
+enum Place<'scope, 'env, R> {
+    Threads {
+        scope: &'scope Scope<'scope, 'env>,
+        results: Receiver<R>,
+        /// Cloned for each task.
+        sender: Sender<R>,
+    },
+    Simulated {
+        simulation: Rc<dyn Simulation>,
+        waiting: RefCell<Vec<Task<'env, R>>>,
+    },
+}
+
+impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
+    pub fn new(scope: &'scope Scope<'scope, 'env>) -> Tasks<'scope, 'env, R> {
+        let place = match clock::simulation() {
+            None => {
+                let (sender, results) = channel();
+                Place::Threads {
+                    scope,
+                    results,
+                    sender,
+                }
+            }
+            Some(simulation) => Place::Simulated {
+                simulation,
+                waiting: RefCell::default(),
+            },
+        };
+        Tasks {
+            place,
+            open: Cell::new(0),
+        }
+    }
+
+    /// How many results are still to come.
+    pub fn open(&self) -> usize {
+        self.open.get()
+    }
+
+    pub fn begin(&self, task: impl FnOnce() -> R + Send + 'env) {
+        self.open.update(|open| open + 1);
+        match &self.place {
+            Place::Threads { scope, sender, .. } => {
+                let sender = sender.clone();
+                // Without a receiver the result has no use.
+                scope.spawn(move || drop(sender.send(task())));
+            }
+            Place::Simulated { waiting, .. } => waiting.borrow_mut().push(Box::new(task)),
+        }
+    }
+
+    /// The next result; none: no task ended within this time.
+    pub fn next(&self, wait: Duration) -> Option<R> {
+        let result = match &self.place {
+            Place::Threads { results, .. } => results.recv_timeout(wait).ok(),
+            Place::Simulated {
+                simulation,
+                waiting,
+            } => {
+                // Without a wait there was no time for any.
+                let count = waiting
+                    .borrow()
+                    .len()
+                    .min(usize::from(!wait.is_zero()) * usize::MAX);
+                if count == 0 {
+                    simulation.sleep(wait);
+                }
+                let chosen = (count > 0).then(|| simulation.random() as usize % count);
+                // Not borrowed while it runs.
+                let task = chosen.map(|chosen| waiting.borrow_mut().swap_remove(chosen));
+                task.map(|task| task())
+            }
+        };
+        self.open
+            .update(|open| open - usize::from(result.is_some()));
+        result
+    }
+}
+
+/// What the end of a scope does with threads.
+impl<R> Drop for Tasks<'_, '_, R> {
+    fn drop(&mut self) {
+        if let Place::Simulated { waiting, .. } = &self.place {
+            for task in waiting.take() {
+                drop(task());
+            }
+        }
+    }
+}

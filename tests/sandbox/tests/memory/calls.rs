@@ -1,0 +1,74 @@
+//! Requests as a client writes them, and answers as it reads them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sandbox::server::{Ending, Exchanged};
+use sandbox::time::{Simulated, simulate};
+use sandbox::{Builder, Half, Sandbox};
+use serde_json::Value;
+
+/// A sandbox in memory and its clock.
+pub struct Room {
+    // Before the guard: it ends while its time is still simulated.
+    pub sandbox: Sandbox,
+    pub nanoseconds: Arc<AtomicU64>,
+    _simulated: Simulated,
+}
+
+/// A status and a document; null where the body is none.
+pub type Answer = (u16, Value);
+
+impl Room {
+    pub fn new(builder: Builder) -> Room {
+        let nanoseconds = Arc::new(AtomicU64::new(0));
+        let simulated = simulate(nanoseconds.clone());
+        Room {
+            sandbox: builder.in_memory().start(),
+            nanoseconds,
+            _simulated: simulated,
+        }
+    }
+
+    pub fn pass(&self, duration: Duration) {
+        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap();
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// The bytes of the answer; what the server waits passes.
+    pub fn exchange(&self, half: Half, request: &[u8]) -> Exchanged {
+        self.sandbox
+            .exchange(half, request, &|duration| self.pass(duration))
+    }
+
+    pub fn hetzner(&self, method: &str, path: &str, body: &str) -> Answer {
+        let token = &self.sandbox.projects().token;
+        let request = request(method, &format!("/v1{path}"), token, "", body);
+        document(&self.exchange(Half::Hetzner, &request))
+    }
+
+    pub fn kubernetes(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let token = self.sandbox.account("ccm").unwrap().token;
+        let request = request(method, path, &token, headers, body);
+        document(&self.exchange(Half::Kubernetes, &request))
+    }
+}
+
+/// `headers` are lines with their ends.
+pub fn request(method: &str, target: &str, token: &str, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!(
+        "{method} {target} HTTP/1.1\r\nHost: sandbox\r\nauthorization: Bearer {token}\r\n{headers}\
+         content-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+pub fn document(exchanged: &Exchanged) -> Answer {
+    assert_eq!(exchanged.ending, Ending::KeepAlive);
+    let text = std::str::from_utf8(&exchanged.answer).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or_default())
+}

@@ -1,0 +1,228 @@
+//! How a process of a story reaches the APIs, and how it dies.
+
+use ccm::hetzner::load_balancers::Defaults;
+use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile, robot};
+use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
+use ccm::kube;
+use ccm::kube::config::{self, Access};
+use ccm::provider::{self, Gate, InternalIpFrom, LabelPrefixes, Refused, Source};
+use sandbox::robot::Sees;
+use sandbox::{Half, Sandbox};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How to reach one sandbox.
+pub struct Place {
+    access: config::Options,
+    kube_token: Option<String>,
+    server: String,
+    /// Multiplies durations.
+    pub scale: f64,
+    endpoint: String,
+    network: Option<u64>,
+    token: Mutex<String>,
+    /// Another project's.
+    pub other_token: String,
+    /// URL, where there are dedicated servers.
+    robot: Option<String>,
+    /// Logins by what they are.
+    logins: Vec<(Credentials, (String, String))>,
+}
+
+/// What a process has of Robot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    Right,
+    WrongPassword,
+    /// They see other servers alone.
+    OtherAccount,
+    SingleServer,
+    /// `ROBOT_ENABLED` alone.
+    None,
+    /// Not even that.
+    Off,
+}
+
+impl Credentials {
+    /// All but the right ones.
+    pub const ALL: [Credentials; 5] = [
+        Credentials::WrongPassword,
+        Credentials::OtherAccount,
+        Credentials::SingleServer,
+        Credentials::None,
+        Credentials::Off,
+    ];
+}
+
+/// Lets so many writes pass, and then none: as far as the APIs can tell, the process is dead.
+pub struct Mortal {
+    writes_left: AtomicI64,
+}
+
+impl Place {
+    /// `scale`: none in memory.
+    pub fn new(sandbox: &Sandbox, scale: Option<f64>) -> Place {
+        let in_memory = scale.is_none();
+        let token = || sandbox.account("ccm").unwrap().token;
+        let kubeconfig = || {
+            let env = sandbox.env_of("ccm");
+            let found = env.into_iter().find(|(name, _)| name == "KUBECONFIG");
+            found.unwrap().1.into()
+        };
+        Place {
+            access: config::Options {
+                kubeconfig: (!in_memory).then(kubeconfig).into_iter().collect(),
+                ..config::Options::default()
+            },
+            kube_token: in_memory.then(token),
+            server: sandbox.kubernetes_url(),
+            scale: scale.unwrap_or(1.0),
+            endpoint: sandbox.hetzner_url(),
+            network: sandbox.network(),
+            token: Mutex::new(sandbox.projects().token.clone()),
+            other_token: sandbox.projects().foreign_token.clone(),
+            robot: sandbox.serves(Half::Robot).then(|| sandbox.robot_url()),
+            logins: logins(sandbox),
+        }
+    }
+
+    /// Of the project; another one after a rotation.
+    pub fn token(&self) -> String {
+        self.token.lock().unwrap().clone()
+    }
+
+    /// Processes that are started from now on have another token; that of the others is not accepted any more.
+    pub fn rotate_token(&self, sandbox: &Sandbox) {
+        let new = sandbox.add_token();
+        let old = std::mem::replace(&mut *self.token.lock().unwrap(), new);
+        sandbox.cloud().remove_token(&old);
+    }
+
+    pub fn network(&self) -> Option<u64> {
+        self.network
+    }
+
+    /// In memory as in production.
+    pub fn timing(&self) -> Timing {
+        if self.kube_token.is_none() {
+            return Timing {
+                read_timeout: Duration::from_secs(5),
+                write_timeout: Duration::from_secs(5),
+                retry_wait: Duration::from_millis(1),
+            };
+        }
+        Timing {
+            read_timeout: Duration::from_secs(10),
+            write_timeout: ccm::http::WRITE_TIMEOUT,
+            retry_wait: Duration::from_millis(500),
+        }
+    }
+
+    pub fn access(&self) -> Access {
+        match &self.kube_token {
+            None => config::load(&self.access).unwrap(),
+            Some(token) => Access {
+                login: Arc::new(SecretSource::fixed(Secret::new(token))),
+                ..Access::without_credentials(&self.server)
+            },
+        }
+    }
+
+    /// Both APIs as a new process sees them; its writes pass this gate.
+    pub fn apis(
+        &self,
+        gate: Arc<dyn Gate>,
+        token: &str,
+        robot: Credentials,
+        load_balancers: Option<Defaults>,
+    ) -> ccm::cache::Apis {
+        let login = self.logins.iter().find(|(which, _)| *which == robot);
+        let endpoint = self.robot.clone();
+        let endpoint = endpoint.filter(|_| robot != Credentials::Off);
+        let timing = self.timing();
+        let hetzner = Hetzner::new(hetzner::Settings {
+            urgency: ccm::provider::Urgency::Changed,
+            profile: Profile::CcmFromScratch,
+            endpoint: self.endpoint.clone(),
+            proxies: Proxies::Never,
+            tls: Tls::default(),
+            metadata: None,
+            token: SecretSource::fixed(Secret::new(token)),
+            network: self.network.map(NetworkSelector::Id),
+            address_family: provider::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
+            internal_ip_from: InternalIpFrom::Network,
+            label_prefixes: LabelPrefixes(vec!["node.example.com/".into()]),
+            load_balancers,
+            robot: endpoint.map(|endpoint| {
+                let secret = |text: &str| SecretSource::fixed(Secret::new(text));
+                robot::Settings {
+                    endpoint,
+                    credentials: login.map(|(_, (user, pass))| (secret(user), secret(pass))),
+                    rate_limit_wait: None,
+                    forward_internal_ips: provider::Sourced::new(true, Source::Rule("test")),
+                }
+            }),
+            zone_label: provider::Sourced::new(true, Source::Rule("test")),
+            debug: false,
+            timing,
+            gate: Arc::clone(&gate),
+            time_scale: self.scale,
+        });
+        let client = kube::Client::new(self.access(), Proxies::Never, timing, gate);
+        ccm::cache::Apis::new(client, Box::new(hetzner), self.scale)
+    }
+}
+
+/// The account's own, and others.
+fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
+    if !sandbox.serves(Half::Robot) {
+        return Vec::new();
+    }
+    let robot = sandbox.robot();
+    let (user, password) = robot.login();
+    let mut logins = vec![
+        (Credentials::WrongPassword, (user.clone(), "wrong".into())),
+        (Credentials::Right, (user, password)),
+    ];
+    let first = robot.servers().first().map(|server| server.number);
+    let others = [
+        (Credentials::OtherAccount, Some(Sees::Account(99))),
+        (Credentials::SingleServer, first.map(Sees::Server)),
+    ];
+    for (which, sees) in others {
+        if let Some(sees) = sees {
+            let user = format!("{which:?}");
+            robot.set_login(&user, "secret", sees);
+            logins.push((which, (user, "secret".into())));
+        }
+    }
+    logins
+}
+
+impl Mortal {
+    /// None: it does not die.
+    pub fn after(writes: Option<u64>) -> Arc<Mortal> {
+        let writes = writes.map_or(i64::MAX, |writes| writes as i64);
+        Arc::new(Mortal {
+            writes_left: writes.into(),
+        })
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.writes_left.load(Ordering::Relaxed) <= 0
+    }
+}
+
+impl Gate for Mortal {
+    fn pass(&self, _what: &str) -> Result<(), Refused> {
+        match self.writes_left.fetch_sub(1, Ordering::Relaxed) > 0 {
+            true => Ok(()),
+            false => Err(Refused("dead".into())),
+        }
+    }
+
+    fn may_wait(&self) -> bool {
+        !self.is_closed()
+    }
+}

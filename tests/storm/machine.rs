@@ -1,0 +1,191 @@
+//! The machine that a story runs on: its clocks, its network, its randomness. Nothing in it waits.
+//!
+//! One thread runs all of a story. Time passes when a call is made, when somebody waits, and when the story says so. A
+//! process may be stopped at any look at a clock, as by a virtual machine that is moved: then time jumps, and what the
+//! story does meanwhile, e.g. another `ccm`, happens in between.
+
+use crate::random::Random;
+use ccm::provider::clock::Simulation;
+use sandbox::server::Ending;
+use sandbox::{Half, Sandbox};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+/// A call on its way and back.
+const CALL: Duration = Duration::from_millis(4);
+
+const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
+
+pub struct Machine {
+    begun: Instant,
+    begun_wall: SystemTime,
+    /// Nanoseconds since; the APIs' time as well.
+    time: Arc<AtomicU64>,
+    /// By which the wall clock went on while the monotonic clock stood still.
+    suspended: Cell<Duration>,
+    random: RefCell<Random>,
+    sandbox: RefCell<Option<Arc<Sandbox>>>,
+    /// Of a thousand looks at a clock so many stop the process.
+    stops: Cell<u64>,
+    /// What happens while it is stopped.
+    meanwhile: RefCell<Option<Rc<dyn Fn()>>>,
+    /// What its other threads do when one waits for them.
+    others: RefCell<Option<Rc<dyn Fn()>>>,
+    pub stopped: Cell<u64>,
+    /// None: all of it is simulated. Else the machine is the real one, over sockets, and a second lasts so long.
+    scale: Option<f64>,
+}
+
+/// A second of a story over sockets.
+const SCALE: f64 = 0.002;
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "machine at {:?}", self.passed())
+    }
+}
+
+impl Machine {
+    /// `is_real`: over sockets, in real time that is scaled.
+    pub fn new(seed: u64, is_real: bool) -> Rc<Machine> {
+        let beginning = Duration::from_secs(sandbox::time::BEGINNING_S.unsigned_abs());
+        Rc::new(Machine {
+            begun: Instant::now(),
+            begun_wall: SystemTime::UNIX_EPOCH + beginning,
+            time: Arc::default(),
+            suspended: Cell::default(),
+            random: RefCell::new(Random::new(seed)),
+            sandbox: RefCell::default(),
+            stops: Cell::new(0),
+            meanwhile: RefCell::default(),
+            others: RefCell::default(),
+            stopped: Cell::new(0),
+            scale: is_real.then_some(SCALE),
+        })
+    }
+
+    /// Nanoseconds, for the APIs.
+    pub fn time(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.time)
+    }
+
+    pub fn connect(&self, sandbox: &Arc<Sandbox>) {
+        *self.sandbox.borrow_mut() = Some(Arc::clone(sandbox));
+    }
+
+    /// Since the story's beginning.
+    pub fn passed(&self) -> Duration {
+        Duration::from_nanos(self.time.load(Ordering::Relaxed))
+    }
+
+    /// Multiplies durations.
+    pub fn scale(&self) -> f64 {
+        self.scale.unwrap_or(1.0)
+    }
+
+    pub fn is_real(&self) -> bool {
+        self.scale.is_some()
+    }
+
+    pub fn pass(&self, time: Duration) {
+        if let Some(scale) = self.scale {
+            std::thread::sleep(time.mul_f64(scale));
+        }
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.time.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// From now on the process is stopped at so many of a thousand looks at a clock; `meanwhile` happens then.
+    pub fn stops(&self, of_a_thousand: u64, meanwhile: Option<Rc<dyn Fn()>>) {
+        self.stops.set(of_a_thousand);
+        *self.meanwhile.borrow_mut() = meanwhile;
+    }
+
+    /// What the other threads of the process that is at work do from now on; and what they did before.
+    pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
+        self.others.replace(others)
+    }
+
+    fn may_stop(&self) {
+        let stops = self.stops.get();
+        if stops == 0 || !self.is_hit(stops) {
+            return;
+        }
+        // Not while it is stopped.
+        self.stops.set(0);
+        self.stopped.update(|stopped| stopped + 1);
+        let seconds = [1, 7, 11, 20, 60];
+        let choice = self.random() as usize;
+        let time = Duration::from_secs(seconds[choice % seconds.len()]);
+        if choice.is_multiple_of(7) {
+            // The whole machine: its monotonic clock stands still.
+            self.suspended.update(|suspended| suspended + time);
+        } else {
+            self.pass(time);
+        }
+        let meanwhile = self.meanwhile.borrow().clone();
+        if let Some(meanwhile) = meanwhile {
+            ccm::http::apart(|| meanwhile());
+        }
+        self.stops.set(stops);
+    }
+
+    fn is_hit(&self, of_a_thousand: u64) -> bool {
+        self.random() % 1000 < of_a_thousand
+    }
+}
+
+impl Simulation for Machine {
+    fn now(&self) -> Instant {
+        self.may_stop();
+        self.begun + self.passed()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.begun_wall + self.passed() + self.suspended.get()
+    }
+
+    fn sleep(&self, time: Duration) {
+        // Also a wait for a moment that is now.
+        self.pass(time + Duration::from_micros(10));
+    }
+
+    fn others(&self) {
+        self.pass(Duration::from_secs(1));
+        let others = self.others.borrow().clone();
+        if let Some(others) = others {
+            ccm::http::apart(|| others());
+        }
+    }
+
+    fn random(&self) -> u64 {
+        self.random.borrow_mut().next()
+    }
+
+    fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+        let sandbox = self.sandbox.borrow().clone();
+        let sandbox = sandbox.ok_or(io::ErrorKind::ConnectionRefused)?;
+        let mut halves = HALVES.into_iter();
+        let half = halves.find(|half| sandbox.address(*half).to_string() == authority);
+        let half = half.ok_or(io::ErrorKind::ConnectionRefused)?;
+        self.pass(CALL);
+        let is_late = Cell::new(false);
+        // The client waits no longer than it wants to.
+        let pause = |time: Duration| {
+            let left = until.saturating_duration_since(self.begun + self.passed());
+            is_late.set(is_late.get() || time >= left);
+            self.pass(time.min(left));
+        };
+        let exchanged = sandbox.exchange(half, request, &pause);
+        match exchanged.ending {
+            _ if is_late.get() => Err(io::ErrorKind::TimedOut.into()),
+            Ending::Reset => Err(io::ErrorKind::ConnectionReset.into()),
+            Ending::KeepAlive | Ending::Close => Ok(exchanged.answer),
+        }
+    }
+}

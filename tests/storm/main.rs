@@ -1,0 +1,189 @@
+//! Stories: what happens to a cluster in a storm, ten thousand times, each chosen by a seed.
+//!
+//! `make test` runs five hundred fixed seeds, `make storm` new ones. A story runs in one thread and in memory, with
+//! simulated time, and is the same each time: `CCM_TEST_SEED=4711 make storm` shows one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod library;
+mod machine;
+mod process;
+mod program;
+mod random;
+mod story;
+mod topics;
+mod weather;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use story::{Broken, Tally};
+
+/// Fixed seeds of `make test`.
+const STORIES: u64 = 500;
+
+#[test]
+fn whatever_happens_no_harm_is_done_and_the_end_is_right() {
+    let seeds = chosen().unwrap_or(1..STORIES + 1);
+    let report = tell(seeds, usize::MAX);
+    println!("{report}");
+    assert!(report.broken.is_empty(), "{report}");
+}
+
+/// `make storm`: as many as it is told, and others each time.
+#[test]
+#[ignore = "make storm"]
+fn storm() {
+    let count = std::env::var("CCM_STORIES").ok();
+    let count = count.map_or(10_000, |count| count.parse().unwrap());
+    let seeds = chosen().unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let first = now.unwrap().as_secs() * 100_000;
+        first..first + count
+    });
+    println!("seeds {} to {}", seeds.start, seeds.end - 1);
+    let report = tell(seeds, 1);
+    println!("{report}");
+    assert!(report.broken.is_empty(), "a story is broken");
+}
+
+/// A story is the same each time.
+#[test]
+fn a_seed_is_a_story() {
+    for seed in 1..40 {
+        let all = [(); 2].map(|()| match story::run(seed) {
+            Ok(tally) => format!("{tally:?}"),
+            Err(broken) => broken.why,
+        });
+        assert_eq!(all[0], all[1], "seed {seed}");
+    }
+}
+
+/// `CCM_TEST_SEED`: one (`7`) or a range (`1000-2999`). An empty variable counts as unset.
+fn chosen() -> Option<std::ops::Range<u64>> {
+    let chosen = std::env::var("CCM_TEST_SEED").unwrap_or_default();
+    let (first, last) = match chosen.split_once('-') {
+        _ if chosen.is_empty() => return None,
+        Some(both) => both,
+        None => (chosen.as_str(), chosen.as_str()),
+    };
+    let (first, last): (u64, u64) = (first.parse().unwrap(), last.parse().unwrap());
+    Some(first..last + 1)
+}
+
+struct Report {
+    tally: Tally,
+    broken: BTreeMap<u64, Broken>,
+    took_s: f64,
+}
+
+/// Runs these stories on all processors, until so many are broken.
+fn tell(seeds: std::ops::Range<u64>, broken_at_most: usize) -> Report {
+    let begun = Instant::now();
+    let is_over = AtomicBool::new(false);
+    let all: Mutex<(Tally, BTreeMap<u64, Broken>)> = Mutex::default();
+    let tell_one = |seed: u64| {
+        let run = std::panic::AssertUnwindSafe(|| story::run(seed));
+        let outcome = std::panic::catch_unwind(run);
+        let outcome = outcome.unwrap_or_else(|_| {
+            Err(Broken {
+                why: "it panicked, see above".into(),
+                records: Vec::new(),
+            })
+        });
+        let mut all = all.lock().unwrap();
+        match outcome {
+            Ok(tally) => all.0.add(&tally),
+            Err(broken) => drop(all.1.insert(seed, broken)),
+        }
+        if all.1.len() >= broken_at_most {
+            is_over.store(true, Ordering::Relaxed);
+        }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    // Those over sockets wait more than they compute.
+    let (over_sockets, in_memory): (Vec<u64>, Vec<u64>) =
+        seeds.partition(|seed| seed.is_multiple_of(story::OVER_SOCKETS));
+    std::thread::scope(|scope| {
+        for (seeds, threads) in [(over_sockets, 8), (in_memory, processors)] {
+            let seeds = Arc::new(Mutex::new(seeds.into_iter()));
+            for _ in 0..threads {
+                let (seeds, tell_one, is_over) = (Arc::clone(&seeds), &tell_one, &is_over);
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed)
+                        && let Some(seed) = { seeds.lock().unwrap().next() }
+                    {
+                        tell_one(seed);
+                    }
+                });
+            }
+        }
+    });
+    let (tally, broken) = all.into_inner().unwrap();
+    Report {
+        tally,
+        broken,
+        took_s: begun.elapsed().as_secs_f64(),
+    }
+}
+
+/// Into `target/storm/SEED`.
+fn record(seed: u64, broken: &Broken) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/storm");
+    let folder = folder.join(seed.to_string());
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("why"), &broken.why).unwrap();
+    for (name, text) in &broken.records {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+}
+
+impl Tally {
+    fn add(&mut self, other: &Tally) {
+        self.stories += other.stories;
+        self.calls += other.calls;
+        self.faults += other.faults;
+        self.writes += other.writes;
+        self.processes += other.processes;
+        self.deaths += other.deaths;
+        self.stops += other.stops;
+        self.events += other.events;
+        self.simulated += other.simulated;
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tally = &self.tally;
+        let hours = tally.simulated.as_secs_f64() / 3600.0;
+        let (stories, each) = (tally.stories + self.broken.len(), self.took_s);
+        writeln!(
+            f,
+            "{stories} stories in {each:.1} s, {:.0} a second",
+            stories as f64 / each
+        )?;
+        writeln!(
+            f,
+            "{} calls ({} of them writes), {} of them with a fault; {} events; {} processes, {} died, stopped {} times; \
+             {hours:.0} simulated hours",
+            tally.calls,
+            tally.writes,
+            tally.faults,
+            tally.events,
+            tally.processes,
+            tally.deaths,
+            tally.stops
+        )?;
+        for (seed, broken) in self.broken.iter().take(20) {
+            let why: String = broken.why.chars().take(400).collect();
+            writeln!(
+                f,
+                "CCM_TEST_SEED={seed}: {why}\n  all of it in target/storm/{seed}"
+            )?;
+        }
+        write!(f, "{} broken", self.broken.len())
+    }
+}

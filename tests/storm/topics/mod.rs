@@ -1,0 +1,52 @@
+//! What stories are about. A topic knows what its objects are at the beginning, what befalls them, what would be harm to
+//! them, and how they must be in the end; the engine knows nothing of that.
+
+pub mod nodes;
+
+use crate::random::Random;
+use sandbox::exchange::Request;
+use sandbox::{Builder, Half, Sandbox};
+
+pub trait Topic: Send + Sync {
+    /// What of the sandbox it needs.
+    fn needs(&self, builder: Builder) -> Builder {
+        builder
+    }
+
+    /// Its objects at the beginning.
+    fn begin(&self, sandbox: &Sandbox);
+
+    /// Something that a person, a machine or another program does. Returns a line for the story's log.
+    /// `between_ticks`: while a `ccm` is at work.
+    fn happens(&self, sandbox: &Sandbox, random: &mut Random, between_ticks: bool) -> String;
+
+    /// Faults that only its objects have, until they are cleared.
+    fn weather(&self, _sandbox: &Sandbox, _random: &mut Random) {}
+
+    /// The storm is over: what only a person can set right is set right.
+    fn clear_up(&self, _sandbox: &Sandbox) {}
+
+    /// `ccm` reads a list of the Kubernetes API.
+    fn read(&self, _sandbox: &Sandbox, _request: &Request) {}
+
+    /// Just before a write is carried out.
+    fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict;
+
+    /// Are its objects as they should be, when all has come to rest?
+    fn is_right(&self, sandbox: &Sandbox) -> Result<(), String>;
+}
+
+/// About a write.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is not about this topic's objects.
+    Other,
+    Fine,
+    Harm(String),
+}
+
+impl Verdict {
+    pub fn of(harm: Option<String>) -> Verdict {
+        harm.map_or(Verdict::Fine, Verdict::Harm)
+    }
+}

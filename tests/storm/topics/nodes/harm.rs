@@ -1,0 +1,107 @@
+//! What must never happen to a node, looked at in the moment in which the request arrives.
+
+use sandbox::Sandbox;
+use sandbox::exchange::Request;
+use serde_json::{Value, json};
+
+/// The prefix of the provider IDs that `ccm` writes.
+pub const PREFIX: &str = "ccm-from-scratch://";
+
+/// Both APIs' servers.
+pub fn servers(sandbox: &Sandbox) -> Servers {
+    let of_cloud = sandbox.cloud().server_summaries(sandbox.project());
+    let of_cloud = of_cloud.into_iter().map(|server| {
+        let id = format!("{PREFIX}{}", server.id);
+        (id, server.name, json!(server.labels))
+    });
+    let metal = sandbox.robot().servers().into_iter();
+    let metal = metal.map(|server| {
+        let id = format!("hrobot://{}", server.number);
+        (id, server.name, Value::Null)
+    });
+    of_cloud.chain(metal).collect()
+}
+
+/// Provider IDs, names and labels.
+pub type Servers = Vec<(String, String, Value)>;
+
+/// The node that a write is about.
+pub fn node_written(request: &Request) -> Option<&str> {
+    let rest = request.path.strip_prefix("/api/v1/nodes/")?;
+    rest.split('/').next()
+}
+
+/// `node`: as it is now, before the write.
+pub fn harm_of(request: &Request, node: Option<&Value>, servers: &Servers) -> Option<String> {
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let preconditions = match request.method.as_str() {
+        "DELETE" => &body["preconditions"],
+        _ => &body["metadata"],
+    };
+    let (version, uid) = (&preconditions["resourceVersion"], &preconditions["uid"]);
+    if !version.is_string() || request.method == "DELETE" && !uid.is_string() {
+        return Some("without a precondition".into());
+    }
+    let node = node?;
+    let metadata = &node["metadata"];
+    if metadata["resourceVersion"] != *version || uid.is_string() && metadata["uid"] != *uid {
+        // The API server refuses it.
+        return None;
+    }
+    let provider_id = node["spec"]["providerID"].as_str().unwrap_or_default();
+    let numbers = [PREFIX, "hrobot://"].map(|prefix| provider_id.strip_prefix(prefix));
+    let mut numbers = numbers.into_iter().flatten();
+    let is_ours = numbers.any(|number| number.parse::<u64>().is_ok());
+    let exists = servers.iter().any(|(id, ..)| id == provider_id);
+    match (request.method.as_str(), is_ours) {
+        ("DELETE", false) => Some(format!(
+            "provider ID {provider_id:?} names no server of ours"
+        )),
+        ("DELETE", true) if exists => Some(format!("server {provider_id} exists")),
+        ("DELETE", true) => None,
+        _ => wrong_provider_id(&body["spec"]["providerID"], provider_id, metadata, servers)
+            .or_else(|| wrong_labels(&body["metadata"]["labels"], provider_id, metadata, servers)),
+    }
+}
+
+/// A label of a person changes, or one that the server has is removed.
+fn wrong_labels(
+    written: &Value,
+    provider_id: &str,
+    metadata: &Value,
+    servers: &Servers,
+) -> Option<String> {
+    let remembered = metadata["annotations"]["instance.hetzner.cloud/server-labels"].as_str();
+    let remembered: Vec<&str> = remembered.unwrap_or_default().split(',').collect();
+    let written = written.as_object().into_iter().flatten();
+    let mut written = written.filter(|(key, _)| key.starts_with("node.example.com/"));
+    written.find_map(|(key, value)| {
+        let have = metadata["labels"][key].as_str();
+        let is_person_s = have.filter(|have| !remembered.contains(&&*format!("{key}={have}")));
+        let server = servers.iter().find(|(id, ..)| id == provider_id);
+        let of_server = server.map_or(&Value::Null, |(.., labels)| &labels[key]);
+        match (is_person_s, value == of_server) {
+            (Some(have), _) => Some(format!("label {key}={have} of a person becomes {value}")),
+            (None, false) if server.is_some() => Some(format!(
+                "label {key} becomes {value}, and the server's is {of_server}"
+            )),
+            (None, _) => None,
+        }
+    })
+}
+
+fn wrong_provider_id(
+    written: &Value,
+    have: &str,
+    metadata: &Value,
+    servers: &Servers,
+) -> Option<String> {
+    let written = written.as_str()?;
+    if !have.is_empty() {
+        return Some(format!("provider ID {have:?} becomes {written:?}"));
+    }
+    let mut servers = servers.iter();
+    let own = servers.find(|(_, name, _)| metadata["name"] == *name);
+    let right = own.map(|(id, ..)| id.as_str());
+    (right != Some(written)).then(|| format!("provider ID {written:?}, and not {right:?}"))
+}
