@@ -4,6 +4,7 @@
 //! process may be stopped at any look at a clock, as by a virtual machine that is moved: then time jumps, and what the
 //! story does meanwhile, e.g. another `ccm`, happens in between.
 
+use crate::library::SCALE;
 use crate::random::Random;
 use ccm::provider::clock::Simulation;
 use sandbox::server::Ending;
@@ -40,9 +41,6 @@ pub struct Machine {
     /// None: all of it is simulated. Else the machine is the real one, over sockets, and a second lasts so long.
     scale: Option<f64>,
 }
-
-/// A second of a story over sockets.
-const SCALE: f64 = 0.002;
 
 impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,15 +6,16 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod library;
+mod diary;
 mod machine;
 mod process;
 mod program;
-mod random;
 mod story;
 mod topics;
 mod weather;
 
+use common::seeds::chosen;
+use common::{library, random};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +28,7 @@ const STORIES: u64 = 500;
 
 #[test]
 fn whatever_happens_no_harm_is_done_and_the_end_is_right() {
-    let seeds = chosen().unwrap_or(1..STORIES + 1);
-    let report = tell(seeds, usize::MAX);
+    let report = tell(chosen(1..=STORIES), usize::MAX);
     println!("{report}");
     assert!(report.broken.is_empty(), "{report}");
 }
@@ -39,14 +39,16 @@ fn whatever_happens_no_harm_is_done_and_the_end_is_right() {
 fn storm() {
     let count = std::env::var("CCM_STORIES").ok();
     let count = count.map_or(10_000, |count| count.parse().unwrap());
-    let seeds = chosen().unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let first = now.unwrap().as_secs() * 100_000;
-        first..first + count
-    });
-    println!("seeds {} to {}", seeds.start, seeds.end - 1);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let first = now.unwrap().as_secs() * 100_000;
+    let seeds = chosen(first..first + count);
+    println!("seeds {} to {}", seeds[0], seeds[seeds.len() - 1]);
+    let one = (seeds.len() == 1).then_some(seeds[0]);
     let report = tell(seeds, 1);
     println!("{report}");
+    if let Some(seed) = one {
+        println!("its log and the histories of the APIs are in target/storm/{seed}");
+    }
     assert!(report.broken.is_empty(), "a story is broken");
 }
 
@@ -62,18 +64,6 @@ fn a_seed_is_a_story() {
     }
 }
 
-/// `CCM_TEST_SEED`: one (`7`) or a range (`1000-2999`). An empty variable counts as unset.
-fn chosen() -> Option<std::ops::Range<u64>> {
-    let chosen = std::env::var("CCM_TEST_SEED").unwrap_or_default();
-    let (first, last) = match chosen.split_once('-') {
-        _ if chosen.is_empty() => return None,
-        Some(both) => both,
-        None => (chosen.as_str(), chosen.as_str()),
-    };
-    let (first, last): (u64, u64) = (first.parse().unwrap(), last.parse().unwrap());
-    Some(first..last + 1)
-}
-
 struct Report {
     tally: Tally,
     broken: BTreeMap<u64, Broken>,
@@ -81,7 +71,7 @@ struct Report {
 }
 
 /// Runs these stories on all processors, until so many are broken.
-fn tell(seeds: std::ops::Range<u64>, broken_at_most: usize) -> Report {
+fn tell(seeds: Vec<u64>, broken_at_most: usize) -> Report {
     let begun = Instant::now();
     let is_over = AtomicBool::new(false);
     let all: Mutex<(Tally, BTreeMap<u64, Broken>)> = Mutex::default();
@@ -105,8 +95,9 @@ fn tell(seeds: std::ops::Range<u64>, broken_at_most: usize) -> Report {
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     // Those over sockets wait more than they compute.
-    let (over_sockets, in_memory): (Vec<u64>, Vec<u64>) =
-        seeds.partition(|seed| seed.is_multiple_of(story::OVER_SOCKETS));
+    let (over_sockets, in_memory): (Vec<u64>, Vec<u64>) = seeds
+        .into_iter()
+        .partition(|seed| seed.is_multiple_of(story::OVER_SOCKETS));
     std::thread::scope(|scope| {
         for (seeds, threads) in [(over_sockets, 8), (in_memory, processors)] {
             let seeds = Arc::new(Mutex::new(seeds.into_iter()));
@@ -152,6 +143,9 @@ impl Tally {
         self.stops += other.stops;
         self.events += other.events;
         self.simulated += other.simulated;
+        for (what, count) in &other.counts {
+            *self.counts.entry(what).or_default() += count;
+        }
     }
 }
 
@@ -177,6 +171,11 @@ impl std::fmt::Display for Report {
             tally.deaths,
             tally.stops
         )?;
+        let counts = tally.counts.iter();
+        let counts: Vec<String> = counts
+            .map(|(what, count)| format!("{count} {what}"))
+            .collect();
+        writeln!(f, "{}", counts.join(", "))?;
         for (seed, broken) in self.broken.iter().take(20) {
             let why: String = broken.why.chars().take(400).collect();
             writeln!(

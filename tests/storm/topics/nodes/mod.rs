@@ -1,7 +1,7 @@
 //! Nodes on cloud servers and on dedicated servers: they join, are initialised, labelled, switched off, lose their
 //! machines, and come back under their names.
 
-mod harm;
+pub(super) mod harm;
 mod lies;
 
 use super::{Topic, Verdict};
@@ -28,6 +28,8 @@ pub struct Nodes {
     has_metal: bool,
     /// The project has more servers than a page of a list.
     many_servers: bool,
+    /// Labels that servers had.
+    had: Mutex<harm::Servers>,
 }
 
 struct Member {
@@ -114,6 +116,7 @@ impl Nodes {
             members,
             has_metal,
             many_servers: random.percent(8),
+            had: Mutex::default(),
         }
     }
 }
@@ -202,6 +205,9 @@ impl Topic for Nodes {
             (8 | 9, _, Some(Machine::Server(id))) => {
                 let value = random.percent(60).then(|| random.below(9).to_string());
                 let line = format!("the server of {name} has label {value:?}");
+                let is_it = |one: &(String, String, Value)| one.0 == format!("{PREFIX}{id}");
+                let before = servers(sandbox).into_iter().filter(is_it);
+                self.had.lock().unwrap().extend(before);
                 label_server(sandbox, id, value);
                 line
             }
@@ -219,6 +225,9 @@ impl Topic for Nodes {
 
     fn weather(&self, sandbox: &Sandbox, random: &mut Random) {
         lies::begin(sandbox, random);
+        if self.many_servers && random.percent(70) {
+            page_moves(sandbox, random.below(50));
+        }
         if random.percent(50) {
             let name = format!("n-{}", random.below(MEMBERS));
             replaced_before_a_write(sandbox, name, random.percent(50));
@@ -231,22 +240,42 @@ impl Topic for Nodes {
     }
 
     fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-        let name = node_written(request).filter(|_| half == Half::Kubernetes);
-        let Some(name) = name else {
-            return Verdict::Other;
-        };
-        let node = sandbox.cluster().get("nodes", None, name);
-        Verdict::of(harm_of(request, node.as_ref(), &servers(sandbox)))
+        judge(sandbox, half, request, &self.had.lock().unwrap())
     }
 
     fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
-        let all = servers(sandbox);
-        for node in sandbox.cluster().list("nodes", None) {
-            let name = node["metadata"]["name"].as_str().unwrap();
-            is_right(sandbox, &node, &all).map_err(|why| format!("node {name}: {why}: {node}"))?;
-        }
-        Ok(())
+        are_right(sandbox)
     }
+}
+
+/// About a write to any topic's nodes. `had`: what servers had before, too.
+pub(super) fn judge(
+    sandbox: &Sandbox,
+    half: Half,
+    request: &Request,
+    had: &harm::Servers,
+) -> Verdict {
+    let Some(name) = node_written(request).filter(|_| half == Half::Kubernetes) else {
+        return Verdict::Other;
+    };
+    let node = sandbox.cluster().get("nodes", None, name);
+    let mut servers = servers(sandbox);
+    for had in had {
+        if servers.iter().any(|(id, ..)| *id == had.0) {
+            servers.push(had.clone());
+        }
+    }
+    Verdict::of(harm_of(request, node.as_ref(), &servers))
+}
+
+/// All nodes.
+pub(super) fn are_right(sandbox: &Sandbox) -> Result<(), String> {
+    let all = servers(sandbox);
+    for node in sandbox.cluster().list("nodes", None) {
+        let name = node["metadata"]["name"].as_str().unwrap();
+        is_right(sandbox, &node, &all).map_err(|why| format!("node {name}: {why}: {node}"))?;
+    }
+    Ok(())
 }
 
 fn is_right(sandbox: &Sandbox, node: &Value, all: &harm::Servers) -> Result<(), String> {
@@ -416,6 +445,23 @@ impl Member {
             robot.set_power(number, false);
         }
     }
+}
+
+/// While a list is read, one of the servers on its first page is deleted: what was first on the second page is on
+/// neither.
+fn page_moves(sandbox: &Sandbox, n: u64) {
+    let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
+    let delete = move |_: &Request| {
+        let all = cloud.server_summaries(project).into_iter();
+        let mut others = all.filter(|one| one.name.starts_with("other-"));
+        if let Some(one) = others.nth(n as usize) {
+            cloud.delete_server(one.id);
+        }
+    };
+    let rule = Rule::new(Effect::before(delete)).half(Half::Hetzner);
+    let is_second = |request: &Request| request.query("page") == Some("2");
+    let rule = rule.path("/v1/servers").method("GET").when(is_second);
+    sandbox.faults().add(rule.times(2));
 }
 
 /// The worst moment for it: when the old node is being deleted, or initialised.

@@ -1,10 +1,11 @@
 //! What there must be in the end, worked out from the Services and nodes that are there then, apart from `ccm`'s own
 //! comparison.
 
-use crate::service::others::{PRIMARY_IP_SELECTOR, UNTOUCHABLE, is_copy};
-use crate::service::ownership::{Kubernetes, is_ours, server_of};
-use crate::service::story::{EXCLUDED, cluster_uid};
-use crate::service::watch::{has_finalizer, wants};
+use super::events::{EXCLUDED, cluster_uid};
+use super::harm::{has_finalizer, wants};
+use super::others::{UNTOUCHABLE, is_copy};
+use super::ownership::{Kubernetes, is_ours, server_of};
+use crate::process::PRIMARY_IP_SELECTOR;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, KEEP, SERVICE_UID};
 use sandbox::Sandbox;
@@ -36,28 +37,14 @@ pub fn others(sandbox: &Sandbox) -> BTreeMap<u64, String> {
         .collect()
 }
 
-/// Somebody mends what kept certificates from being issued, and they are.
+/// What kept certificates from being issued is set right, and they are issued.
 pub fn certificates_come(sandbox: &Sandbox) {
-    let (cloud, project) = (sandbox.cloud(), sandbox.project());
-    cloud.set_action_duration("create_certificate", Some(std::time::Duration::ZERO));
-    let with = |issuance: &str| {
-        let mut all = cloud.certificates(project);
-        all.retain(|one| one["status"]["issuance"] == issuance);
-        all
-    };
-    crate::common::wait_until("certificates", || {
-        for failed in with("failed") {
-            cloud.retry_certificate(failed["id"].as_u64().unwrap());
+    let cloud = sandbox.cloud();
+    for one in cloud.certificates(sandbox.project()) {
+        if one["status"]["issuance"] == "failed" {
+            cloud.retry_certificate(one["id"].as_u64().unwrap());
         }
-        with("pending").is_empty()
-    });
-}
-
-/// What processes that are dead by now began in the cloud has ended.
-pub fn actions_end(sandbox: &Sandbox) {
-    crate::common::wait_until("the end of all actions", || {
-        !sandbox.cloud().has_running_actions()
-    });
+    }
 }
 
 /// Both APIs, at one moment.
@@ -71,23 +58,28 @@ struct Both {
     servers_are_known: bool,
 }
 
-/// Exactly the load balancers that are wanted, each as it should be. A target whose server does not exist may be there:
-/// the controller of Services alone does not read servers for that.
-pub fn is_right(sandbox: &Sandbox) -> Result<(), String> {
-    check(sandbox, None, false)
+/// Exactly the load balancers that are wanted, each as it should be.
+/// `other_ports`: Services whose ports were changed.
+pub fn is_right(sandbox: &Sandbox, other_ports: &BTreeSet<String>) -> Result<(), String> {
+    check(sandbox, None, other_ports, true)
 }
 
-/// The same, whatever is with the Service of this name.
-pub fn is_right_but_for(sandbox: &Sandbox, stuck: &str) -> Result<(), String> {
-    check(sandbox, Some(stuck), false)
+/// The same, whatever is with the Service of this name. A target whose server does not exist may be there: servers are
+/// read for other reasons, and perhaps not yet.
+pub fn is_right_but_for(
+    sandbox: &Sandbox,
+    stuck: &str,
+    other_ports: &BTreeSet<String>,
+) -> Result<(), String> {
+    check(sandbox, Some(stuck), other_ports, false)
 }
 
-/// The same, and targets whose servers do not exist are gone, because `ccm` has read the servers.
-pub fn is_right_with_servers(sandbox: &Sandbox) -> Result<(), String> {
-    check(sandbox, None, true)
-}
-
-fn check(sandbox: &Sandbox, stuck: Option<&str>, servers_are_known: bool) -> Result<(), String> {
+fn check(
+    sandbox: &Sandbox,
+    stuck: Option<&str>,
+    other_ports: &BTreeSet<String>,
+    servers_are_known: bool,
+) -> Result<(), String> {
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
     let ours = cluster_uid(sandbox);
     let both = Both {
@@ -117,7 +109,7 @@ fn check(sandbox: &Sandbox, stuck: Option<&str>, servers_are_known: bool) -> Res
         stuck.is_some() && service.and_then(name).as_deref() == stuck
     };
     let mut others = both.balancers.iter().filter(|one| !is_stuck(one));
-    others.try_for_each(|one| both.is_clean(one, &ours))
+    others.try_for_each(|one| both.is_clean(one, &ours, other_ports))
 }
 
 /// IDs of these servers.
@@ -147,7 +139,12 @@ pub fn orphans(sandbox: &Sandbox) -> BTreeSet<u64> {
 impl Both {
     /// What carries no UID of a Service carries no label of ours but those of an operator or of another cluster, and
     /// what carries one of a Service that wants none is an orphan.
-    fn is_clean(&self, balancer: &Value, ours: &str) -> Result<(), String> {
+    fn is_clean(
+        &self,
+        balancer: &Value,
+        ours: &str,
+        other_ports: &BTreeSet<String>,
+    ) -> Result<(), String> {
         let (name, labels) = (&balancer["name"], &balancer["labels"]);
         let uid = &labels[SERVICE_UID];
         if !uid.is_null() {
@@ -161,7 +158,9 @@ impl Both {
         }
         let all = labels.as_object().unwrap();
         let mut labels = all.keys().filter(|label| is_ours(label));
-        let is_bare = self::ports(balancer) == json!([]);
+        let kept_of = all.get(KEEP).and_then(Value::as_str).unwrap_or_default();
+        let kept_of = kept_of.trim_start_matches("default.");
+        let is_bare = other_ports.contains(kept_of) || self::ports(balancer) == json!([]);
         let of_kept = [KEEP, CLUSTER_UID].map(str::to_owned);
         let is_kept = is_bare && all.contains_key(KEEP);
         match labels.find(|label| *label != ADOPT && !(is_kept && of_kept.contains(label))) {

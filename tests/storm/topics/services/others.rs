@@ -1,7 +1,8 @@
 //! Load balancers that others made before the story begins: other clusters, operators, Terraform, Hetzner's controller.
 
-use crate::service::random::Random;
-use crate::service::story::{self, FINALIZER, NAMESPACE, SERVICES, cluster_uid};
+use super::events::{self, FINALIZER, NAMESPACE, SERVICES, cluster_uid};
+use crate::process::PRIMARY_IP_SELECTOR;
+use crate::random::Random;
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 /// Of a Service that does not exist any more.
 const DEAD_UID: &str = "00000000-dead-4000-8000-000000000000";
 
-/// Names of load balancers that no Service may ever adopt: whatever happens they stay as they are.
+/// Names of load balancers that no Service may ever adopt: they never change.
 pub const UNTOUCHABLE: [&str; 6] = [
     "theirs",
     "kubernetes-default-s-0",
@@ -34,9 +35,6 @@ const LONG_AGO: &str = "2020-01-01T00:00:00Z";
 /// Servers of this cluster's nodes carry it.
 pub const NODE_LABEL: (&str, &str) = ("cluster", "k");
 const FOREIGN_LABEL: (&str, &str) = ("role", "foreign");
-
-/// Labels of the Primary IPs that Services may claim, as `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR` says it.
-pub const PRIMARY_IP_SELECTOR: &str = "tenants=yes";
 
 /// One that Terraform made. A Service may adopt it by name, by the operator's label, or not at all.
 #[derive(Debug)]
@@ -106,7 +104,7 @@ impl Other {
         let selector = |(key, value): (&str, &str)| json!([{ "type": "label_selector", "label_selector": { "selector": format!("{key}={value}") } }]);
         let targets = match self.target {
             Target::None => json!([]),
-            Target::OurServer => server(story::server(sandbox, "n-0")),
+            Target::OurServer => server(events::server(sandbox, "n-0")),
             Target::OurServers => selector(NODE_LABEL),
             Target::NoServers => selector((NODE_LABEL.0, "none")),
             Target::ForeignServer => server(foreign),

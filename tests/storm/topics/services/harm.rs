@@ -1,133 +1,82 @@
-//! What must never happen, looked at in the moment in which the request arrives.
+//! What must never happen, checked in the moment in which the request arrives.
 
-use crate::service::end::may_not_be_claimed;
-use crate::service::others::is_copy;
-use crate::service::ownership::{
-    Kubernetes, is_kept, is_of_others, is_ours as is_ours_label, list,
-};
-use crate::service::story::{FINALIZER, NAMESPACE, cluster_uid};
+use super::end::{alive, may_not_be_claimed, servers, targets};
+use super::events::{FINALIZER, NAMESPACE, cluster_uid};
+use super::others::is_copy;
+use super::ownership::{Kubernetes, is_kept, is_of_others, is_ours as is_ours_label, list};
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, KEEP, SERVICE_UID};
+use sandbox::Sandbox;
 use sandbox::exchange::Request;
-use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::Cloud;
 use sandbox::kubernetes::Cluster;
-use sandbox::{Half, Sandbox};
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-pub struct Watch {
-    look: Arc<Look>,
+/// What was seen so far.
+#[derive(Default)]
+pub struct Seen {
+    /// What `ccm` may know: what the API server's cache showed at the last read.
+    known: Kubernetes,
+    /// Load balancer and server of each attempt to add a target.
+    tried: HashSet<(u64, u64)>,
+    /// Load balancers that were released, and not adopted since.
+    released: HashSet<u64>,
+    pub adopted: u64,
+    pub released_count: u64,
 }
 
-/// Both halves, and what was seen.
-struct Look {
-    cloud: Arc<Cloud>,
-    cluster: Arc<Cluster>,
+/// Both APIs at the moment of a request.
+pub struct Moment<'a> {
+    cloud: &'a Cloud,
+    cluster: &'a Cluster,
+    /// The one that the request's token opens.
     project: u64,
     cluster_uid: String,
-    harm: Mutex<Vec<String>>,
-    /// What `ccm` may know: what the API server's cache showed at the last read.
-    known: Mutex<Kubernetes>,
-    /// Load balancer and server of each attempt to add a target.
-    tried: Mutex<HashSet<(u64, u64)>>,
+    seen: &'a Mutex<Seen>,
     two_at_once: bool,
-    /// Load balancers that were released, and not adopted since.
-    released: Mutex<HashSet<u64>>,
-    adopted: AtomicUsize,
-    released_count: AtomicUsize,
 }
 
-impl Watch {
-    pub fn new(sandbox: &Sandbox) -> Watch {
-        Watch::with(sandbox, false)
-    }
-
-    pub fn with(sandbox: &Sandbox, two_at_once: bool) -> Watch {
-        let cluster_uid = cluster_uid(sandbox);
-        let known = Kubernetes::read(sandbox.cluster(), &cluster_uid);
-        Watch {
-            look: Arc::new(Look {
-                cloud: Arc::clone(sandbox.cloud()),
-                cluster: Arc::clone(sandbox.cluster()),
-                project: sandbox.project(),
-                cluster_uid,
-                known: Mutex::new(known),
-                harm: Mutex::default(),
-                tried: Mutex::default(),
-                two_at_once,
-                released: Mutex::default(),
-                adopted: AtomicUsize::new(0),
-                released_count: AtomicUsize::new(0),
-            }),
+impl Moment<'_> {
+    pub fn of<'a>(
+        sandbox: &'a Sandbox,
+        request: Option<&Request>,
+        seen: &'a Mutex<Seen>,
+        two_at_once: bool,
+    ) -> Moment<'a> {
+        let projects = sandbox.projects();
+        let foreign = format!("Bearer {}", projects.foreign_token);
+        let token = request.and_then(|request| request.header("authorization"));
+        Moment {
+            cloud: sandbox.cloud(),
+            cluster: sandbox.cluster(),
+            project: match token == Some(&foreign) {
+                true => projects.foreign,
+                false => projects.own,
+            },
+            cluster_uid: cluster_uid(sandbox),
+            seen,
+            two_at_once,
         }
     }
 
-    /// How many load balancers were adopted, and how many were released.
-    pub fn counts(&self) -> (usize, usize) {
-        let count = |number: &AtomicUsize| number.load(Ordering::Relaxed);
-        (count(&self.look.adopted), count(&self.look.released_count))
-    }
-
-    /// From now on, until the faults are cleared.
-    pub fn over(&self, sandbox: &Sandbox) {
-        let own = |half: Half, harm_of: fn(&Look, &Request) -> Option<String>| {
-            let look = Arc::clone(&self.look);
-            let hook = move |request: &Request| {
-                if let Some(why) = harm_of(&look, request) {
-                    let call = format!("{} {}", request.method, request.path);
-                    look.harm.lock().unwrap().push(format!("{call}: {why}"));
-                }
-            };
-            Rule::new(Effect::before(hook)).half(half).writes()
-        };
-        *self.look.known.lock().unwrap() = self.look.read();
-        let look = Arc::clone(&self.look);
-        let is_list = |request: &Request| {
-            ["/api/v1/nodes", "/api/v1/services"].contains(&request.path.as_str())
-        };
-        let reads = Rule::new(Effect::before(move |request| look.learn(request)));
-        let reads = reads.half(Half::Kubernetes).method("GET").when(is_list);
-        sandbox.faults().add(reads);
-        sandbox
-            .faults()
-            .add(own(Half::Hetzner, Look::harm_in_cloud));
-        sandbox
-            .faults()
-            .add(own(Half::Kubernetes, Look::harm_in_cluster));
-    }
-
-    pub fn no_harm(&self, sandbox: &Sandbox) -> Result<(), String> {
-        let harm = self.look.harm.lock().unwrap().join("\n");
-        match harm.is_empty() {
-            true => Ok(()),
-            false => Err(format!("{harm}\n{}", all_writes(sandbox))),
-        }
-    }
-}
-
-/// Of both halves, events left out: they say how it came to this.
-pub fn all_writes(sandbox: &Sandbox) -> String {
-    let calls = sandbox.calls().calls();
-    let writes = calls
-        .iter()
-        .filter(|call| call.is_write() && !call.path.ends_with("/events"));
-    let lines = writes.map(|call| format!("{call} {}", String::from_utf8_lossy(&call.body)));
-    format!("all writes:\n{}", lines.collect::<Vec<_>>().join("\n"))
-}
-
-impl Look {
     fn read(&self) -> Kubernetes {
-        Kubernetes::read(&self.cluster, &self.cluster_uid)
+        Kubernetes::read(self.cluster, &self.cluster_uid)
+    }
+
+    /// `ccm` may know all that there is now.
+    pub fn learn_all(&self) {
+        self.seen.lock().unwrap().known = self.read();
     }
 
     /// `ccm` reads a list. A table of nodes without metadata does not show their labels.
-    fn learn(&self, request: &Request) {
-        if self.cluster.is_cache_frozen() {
+    pub fn learn(&self, request: &Request) {
+        let is_list = ["/api/v1/nodes", "/api/v1/services"].contains(&request.path.as_str());
+        if !is_list || self.cluster.is_cache_frozen() {
             return;
         }
-        let (mut now, mut known) = (self.read(), self.known.lock().unwrap());
+        let mut now = self.read();
+        let known = &mut self.seen.lock().unwrap().known;
         if request.path == "/api/v1/services" {
             known.services = now.services;
             return;
@@ -146,10 +95,12 @@ impl Look {
     /// The rest of a plan is executed over several ticks, and each stops it where it does not fit any more. So a part
     /// of it is harm where both what is there and what the last tick could read forbid it.
     fn harm_in_rest(&self, harm: impl Fn(&Kubernetes) -> Option<String>) -> Option<String> {
-        harm(&self.read()).filter(|_| harm(&self.known.lock().unwrap()).is_some())
+        let harm_now = harm(&self.read())?;
+        let known = self.seen.lock().unwrap().known.clone();
+        harm(&known).map(|_| harm_now)
     }
 
-    fn harm_in_cloud(&self, request: &Request) -> Option<String> {
+    pub fn harm_in_cloud(&self, request: &Request) -> Option<String> {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         if let Some(rest) = request.path.strip_prefix("/v1/certificates") {
             return self.harm_to_certificate(request, &body, rest);
@@ -165,7 +116,7 @@ impl Look {
         if balancer.is_null() {
             return None;
         }
-        let kubernetes = Kubernetes::read(&self.cluster, &self.cluster_uid);
+        let kubernetes = self.read();
         let labels = &balancer["labels"];
         let whose = &labels[SERVICE_UID];
         let is_this_cluster = !whose.is_null() && labels[CLUSTER_UID] == *self.cluster_uid;
@@ -185,7 +136,7 @@ impl Look {
             },
             (_, Some("add_target")) => {
                 let server = body["server"]["id"].as_u64().unwrap_or_default();
-                self.tried.lock().unwrap().insert((id, server));
+                self.seen.lock().unwrap().tried.insert((id, server));
                 None
             }
             (_, Some("remove_target")) => {
@@ -257,12 +208,11 @@ impl Look {
             if self.is_released_twice(id) {
                 return None;
             }
-            self.released.lock().unwrap().insert(id);
+            self.seen.lock().unwrap().released.insert(id);
             let harm = self.harm_in_rest(|kubernetes| {
                 self.harm_of_release(kubernetes, balancer, new, is_ours)
             });
-            self.released_count
-                .fetch_add(usize::from(harm.is_none()), Ordering::Relaxed);
+            self.seen.lock().unwrap().released_count += u64::from(harm.is_none());
             return harm;
         };
         let Some(service) = kubernetes.service(uid) else {
@@ -281,8 +231,8 @@ impl Look {
                     service["metadata"]["name"]
                 ));
             }
-            self.released.lock().unwrap().remove(&id);
-            self.adopted.fetch_add(1, Ordering::Relaxed);
+            self.seen.lock().unwrap().released.remove(&id);
+            self.seen.lock().unwrap().adopted += 1;
         }
         self.may_live_in_it(uid)
     }
@@ -316,7 +266,7 @@ impl Look {
         if let Some(port) = list(&balancer["services"]).iter().find(has_port) {
             return Some(format!("released with port {}", port["listen_port"]));
         }
-        let targets = crate::service::end::targets(balancer);
+        let targets = targets(balancer);
         if let Some(server) = targets.intersection(&kubernetes.servers()).next() {
             return Some(format!("released with target {server}"));
         }
@@ -327,7 +277,7 @@ impl Look {
 
     /// With two at once the slower one removes again what the faster one has removed.
     fn is_released_twice(&self, id: u64) -> bool {
-        self.two_at_once && self.released.lock().unwrap().contains(&id)
+        self.two_at_once && self.seen.lock().unwrap().released.contains(&id)
     }
 
     /// One is ordered, or taken over where nobody has it any more; never deleted.
@@ -376,22 +326,22 @@ impl Look {
         removed: u64,
         service: &Value,
     ) -> Option<String> {
-        let alive = crate::service::end::alive(&self.cloud.servers(self.project));
-        let wanted = crate::service::end::servers(service, &kubernetes.nodes, &alive);
+        let alive = alive(&self.cloud.servers(self.project));
+        let wanted = servers(service, &kubernetes.nodes, &alive);
         if wanted.contains(&removed) {
             return Some(format!("server {removed} is wanted"));
         }
-        let there = crate::service::end::targets(balancer);
-        let tried = self.tried.lock().unwrap();
+        let there = targets(balancer);
+        let seen = self.seen.lock().unwrap();
         let mut missing = wanted.difference(&there);
-        let untried = missing.find(|server| !tried.contains(&(id, **server)));
+        let untried = missing.find(|server| !seen.tried.contains(&(id, **server)));
         untried.map(|server| format!("server {server} is to come, and was not tried yet"))
     }
 
-    fn harm_in_cluster(&self, request: &Request) -> Option<String> {
+    pub fn harm_in_cluster(&self, request: &Request) -> Option<String> {
         let path = "/api/v1/namespaces/default/services/";
-        let name = request.path.strip_prefix(path)?.strip_suffix("/status");
-        let Some(name) = name else {
+        let name = request.path.strip_prefix(path);
+        let Some(name) = name.and_then(|name| name.strip_suffix("/status")) else {
             return Some("not the status".into());
         };
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
@@ -412,7 +362,7 @@ impl Look {
             return None;
         }
         if wants(&service) {
-            return Some("its finalizer goes, and it wants a load balancer".into());
+            return Some("its finalizer is removed, and it wants a load balancer".into());
         }
         let uid = &service["metadata"]["uid"];
         let all = self.cloud.load_balancers(self.project);
@@ -421,7 +371,7 @@ impl Look {
         let left = left.find(|one| !is_copy(one));
         left.map(|one| {
             format!(
-                "its finalizer goes, and load balancer {} is there",
+                "its finalizer is removed, and load balancer {} is there",
                 one["id"]
             )
         })

@@ -1,12 +1,11 @@
-//! What happens outside of `ccm`: Services, nodes and other people's load balancers, at the beginning and later on.
+//! What happens to Services, nodes and other people's load balancers.
 //!
-//! Nothing here is told to `ccm`; what the end has to be follows from what is there then, see `end`.
+//! `ccm` is not informed of any of it; what the end has to be follows from what is there then, see `end`.
 
-use crate::service::end;
-use crate::service::life::Life;
-use crate::service::others::{self, NODE_LABEL, Other};
-use crate::service::ownership;
-use crate::service::random::Random;
+use super::end;
+use super::others::{self, NODE_LABEL};
+use super::ownership;
+use crate::random::Random;
 use ccm::hetzner::load_balancers::SERVICE_UID;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use sandbox::Sandbox;
@@ -21,31 +20,9 @@ pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balanc
 /// At most.
 pub const SERVICES: u64 = 4;
 
-pub struct Story {
-    has_network: bool,
-    nodes: u64,
-    services: Vec<(String, Wish)>,
-    others: Vec<Other>,
-    /// The number of a Service that has a load balancer of Hetzner's controller.
-    of_upstream: Option<u64>,
-    /// The number of a Service whose UID another cluster's load balancer carries; has that a target?
-    of_copy: Option<(u64, bool)>,
-    pub chapters: Vec<Chapter>,
-    /// See [`crate::service::independent`].
-    pub stuck: Option<String>,
-    pub two_at_once: bool,
-}
-
-/// Something happens, and then a few lives of `ccm` pass.
-pub struct Chapter {
-    pub seed: u64,
-    pub events: Vec<Event>,
-    pub lives: Vec<Life>,
-}
-
 /// How a Service is made.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct Template {
     ports: Vec<u64>,
     annotations: Vec<(&'static str, &'static str)>,
     has_class: bool,
@@ -53,23 +30,24 @@ pub struct Wish {
 
 #[derive(Clone, Debug)]
 pub enum Event {
-    Add(String, Wish),
+    Add(String, Template),
     Delete(String),
-    /// Its finalizers are taken away by force, and it comes back under its name: what it had stays behind.
-    Recreate(String, Wish),
+    /// Its finalizers are removed by force, and it is created again: what it had stays.
+    Recreate(String, Template),
     Annotate(String, &'static str, Option<&'static str>),
     Ports(String, Vec<u64>),
     /// Away from LoadBalancer, or back.
     Turn(String),
-    /// Somebody deletes its load balancer in the console.
+    /// Its load balancer is deleted in the console.
     LoseBalancer(String),
     Join(String),
     Leave(String),
     /// With its server.
     Destroy(String),
     Exclude(String, bool),
-    /// The server of a node is deleted, and the node stays; load balancers still show it as a target.
-    LoseServer(String),
+    /// The server of a node is deleted; load balancers still show it as a target. The node counts as silent at once, or
+    /// stays.
+    LoseServer(String, bool),
     /// All nodes are replaced.
     Renew(u64),
     /// See [`others::terraform_runs`].
@@ -117,91 +95,8 @@ const PRIMARY_IPS: [&str; 7] = [
     "kept", "kept", "kept", "another", "reserved", "brief", "used",
 ];
 
-impl Story {
-    /// Does a Service go by force in it, so that its load balancer may stay?
-    pub fn forces(&self) -> bool {
-        let chapters = self.chapters.iter();
-        let mut events = chapters.flat_map(|chapter| {
-            let between_looks = chapter.lives.iter().flat_map(Life::events);
-            chapter.events.iter().chain(between_looks)
-        });
-        events.any(|event| matches!(event, Event::Recreate(..)))
-    }
-
-    pub fn of(seed: u64) -> Story {
-        Story::with(seed, Random::new(!seed).percent(25))
-    }
-
-    /// With two `ccm` at once a load balancer that nobody lives in is wanted by one Service at most, as Hetzner's API
-    /// knows no condition on a write.
-    pub fn with(seed: u64, two_at_once: bool) -> Story {
-        let mut random = Random::new(seed);
-        let mut services = Vec::new();
-        let count = random.below(SERVICES);
-        for n in 0..=count {
-            services.push((format!("s-{n}"), Wish::of(&mut random, two_at_once)));
-        }
-        let chapters = 1 + random.below(3);
-        let chapters = (0..chapters).map(|n| {
-            let count = if n == 0 { 0 } else { random.below(7) };
-            Chapter {
-                seed: random.next(),
-                events: (0..count)
-                    .map(|_| Event::of(&mut random, two_at_once))
-                    .collect(),
-                lives: (0..1 + random.below(3))
-                    .map(|_| Life::of(&mut random, two_at_once))
-                    .collect(),
-            }
-        });
-        let chapters = chapters.collect();
-        Story {
-            has_network: random.percent(40),
-            nodes: random.below(5),
-            services,
-            others: Other::all(&mut random),
-            of_upstream: random.percent(25).then(|| random.below(SERVICES)),
-            chapters,
-            stuck: random
-                .percent(30)
-                .then(|| format!("s-{}", random.below(1 + count))),
-            of_copy: random
-                .percent(15)
-                .then(|| (random.below(1 + count), random.percent(50))),
-            two_at_once,
-        }
-    }
-
-    /// The world at the beginning.
-    pub fn begin(&self) -> Sandbox {
-        let mut builder = Sandbox::builder()
-            .nodes(0)
-            .heartbeats(false)
-            .scale(crate::service::library::SCALE);
-        if self.has_network {
-            builder = builder.network("10.0.0.0/16");
-        }
-        let sandbox = builder.start();
-        for n in 0..self.nodes {
-            join(&sandbox, &format!("n-{n}"));
-        }
-        others::make_all(&sandbox, &self.others);
-        for (n, (name, wish)) in self.services.iter().enumerate() {
-            let service = wish.make(&sandbox, name);
-            if self.of_upstream == Some(n as u64) {
-                others::make_upstream(&sandbox, &service);
-                continue;
-            }
-            if let Some((_, has_target)) = self.of_copy.filter(|(of, _)| *of == n as u64) {
-                others::make_copy(&sandbox, &service, has_target);
-            }
-        }
-        sandbox
-    }
-}
-
-impl Wish {
-    fn of(random: &mut Random, two_at_once: bool) -> Wish {
+impl Template {
+    pub fn of(random: &mut Random, two_at_once: bool) -> Template {
         let mut annotations = Vec::new();
         for _ in 0..random.below(4) {
             annotations.push(*random.pick(&ANNOTATIONS));
@@ -211,7 +106,7 @@ impl Wish {
         }
         if random.percent(30) {
             annotations.extend(MANAGED);
-            // Two at once can't help it that a free one is taken over by both.
+            // Two at once would both take over one that no Service has.
             if !two_at_once && random.percent(40) {
                 annotations.push(("http-managed-certificate-name", "shared"));
             }
@@ -219,7 +114,7 @@ impl Wish {
         if random.percent(40) {
             annotations.push(("public-net-ipv4", random.pick::<&str>(&PRIMARY_IPS)));
         }
-        Wish {
+        Template {
             ports: ports(random),
             annotations,
             has_class: random.percent(8),
@@ -227,8 +122,8 @@ impl Wish {
     }
 
     /// One port, and a name for its load balancer.
-    pub fn named(name: &'static str) -> Wish {
-        Wish {
+    pub fn named(name: &'static str) -> Template {
+        Template {
             ports: vec![80],
             annotations: vec![("name", name)],
             has_class: false,
@@ -236,15 +131,15 @@ impl Wish {
     }
 
     /// One port, and nothing else.
-    pub fn plain() -> Wish {
-        Wish {
+    pub fn plain() -> Template {
+        Template {
             ports: vec![80],
             annotations: Vec::new(),
             has_class: false,
         }
     }
 
-    fn make(&self, sandbox: &Sandbox, name: &str) -> Value {
+    pub fn make(&self, sandbox: &Sandbox, name: &str) -> Value {
         let annotations = self.annotations.iter();
         let annotations: serde_json::Map<String, Value> = annotations
             .map(|(key, value)| (format!("{PREFIX}{key}"), json!(value)))
@@ -289,9 +184,9 @@ impl Event {
         let service = format!("s-{}", random.below(SERVICES));
         let node = format!("n-{}", random.below(6));
         match random.below(20) {
-            0 | 1 => Event::Add(service, Wish::of(random, two_at_once)),
+            0 | 1 => Event::Add(service, Template::of(random, two_at_once)),
             2..=4 => Event::Delete(service),
-            5 => Event::Recreate(service, Wish::of(random, two_at_once)),
+            5 => Event::Recreate(service, Template::of(random, two_at_once)),
             6 => {
                 let (key, value) = *random.pick(&ANNOTATIONS);
                 Event::Annotate(service, key, random.percent(60).then_some(value))
@@ -307,7 +202,7 @@ impl Event {
             },
             14 => Event::Exclude(node, random.percent(50)),
             15 => Event::Renew(random.below(100)),
-            16 => Event::LoseServer(node),
+            16 => Event::LoseServer(node, random.percent(50)),
             17 | 18 => Event::Terraform {
                 keeps_uid: random.percent(70),
             },
@@ -339,19 +234,19 @@ impl Event {
             cluster.edit("services", NAMESPACE, name, |service| change(service));
         };
         match self {
-            Event::Add(name, wish) => {
+            Event::Add(name, template) => {
                 if cluster.get("services", NAMESPACE, name).is_none() {
-                    drop(wish.make(sandbox, name));
+                    drop(template.make(sandbox, name));
                 }
             }
             Event::Delete(name) => drop(cluster.delete("services", NAMESPACE, name)),
-            Event::Recreate(name, wish) => {
+            Event::Recreate(name, template) => {
                 edit(name, &mut |service| {
                     service["metadata"]["finalizers"] = json!([]);
                 });
                 cluster.delete("services", NAMESPACE, name);
                 if cluster.get("services", NAMESPACE, name).is_none() {
-                    drop(wish.make(sandbox, name));
+                    drop(template.make(sandbox, name));
                 }
             }
             Event::Annotate(name, key, value) => edit(name, &mut |service| {
@@ -406,9 +301,12 @@ impl Event {
             }
             Event::Leave(name) => drop(cluster.delete("nodes", None, name)),
             Event::Destroy(name) => destroy(sandbox, name),
-            Event::LoseServer(name) => {
+            Event::LoseServer(name, is_silent) => {
                 if let Some(id) = server_of(sandbox, name) {
                     sandbox.cloud().delete_server_but_not_targets(id);
+                }
+                if *is_silent {
+                    sandbox.kubelets().expire();
                 }
             }
             Event::Terraform { keeps_uid } => others::terraform_runs(sandbox, *keeps_uid),
@@ -435,7 +333,7 @@ impl Event {
 }
 
 /// With the server of that name, or a new one; half of the nodes are in pool `a`.
-fn join(sandbox: &Sandbox, name: &str) {
+pub fn join(sandbox: &Sandbox, name: &str) {
     let id = server(sandbox, name);
     let pool = if name.ends_with(['0', '2', '4']) {
         "a"

@@ -1,7 +1,7 @@
 //! Whose load balancers are, worked out from the rules of the issue, apart from `ccm`'s own code: what may be adopted,
 //! and what may be deleted with its Service.
 
-use crate::service::story::NAMESPACE;
+use super::events::NAMESPACE;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
     ADOPT, ADOPTED, CLUSTER_UID, CREATED, KEEP, SERVICE, SERVICE_UID,
@@ -19,6 +19,7 @@ const OURS: &str = "ccm-from-scratch/";
 const CLOCKS_DIFFER_BY_S: i64 = 60;
 
 /// What the Kubernetes API shows at one moment.
+#[derive(Clone, Default)]
 pub struct Kubernetes {
     pub services: Vec<Value>,
     pub nodes: Vec<Value>,
