@@ -198,6 +198,7 @@ impl Place {
             debug: false,
             timing,
             gate: Arc::clone(&gate),
+            urgency: provider::Urgency::Changed,
             time_scale: self.scale,
         });
         let client = kube::Client::new(self.access(), Proxies::Never, timing, gate);
