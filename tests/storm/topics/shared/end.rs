@@ -1,6 +1,7 @@
 //! What there must be in the end, worked out from what both APIs hold then, apart from `ccm`'s own comparison.
 
 use super::cluster::{has_finalizer, ids, list, services, targets, wants};
+use super::harm::Seen;
 use super::{CLOSED, OPEN, THEIR_PORT, both_numbers, is_of_others, number, owner, served, shows};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{GROUP, PORT, SERVICE_UID};
@@ -8,7 +9,8 @@ use sandbox::Sandbox;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-pub fn is_right(sandbox: &Sandbox, forgotten: &BTreeSet<(u64, u64)>) -> Result<(), String> {
+pub fn is_right(sandbox: &Sandbox, seen: &Seen) -> Result<(), String> {
+    let is_lost = |uid: &Value| uid.as_str().is_some_and(|uid| seen.lost.contains(uid));
     let services = services(sandbox);
     let all = sandbox.cloud().load_balancers(sandbox.project());
     let living: Vec<&Value> = services.iter().filter(|one| wants(one)).collect();
@@ -26,7 +28,7 @@ pub fn is_right(sandbox: &Sandbox, forgotten: &BTreeSet<(u64, u64)>) -> Result<(
         let wanting = |uid: &Value| living.iter().find(|one| one["metadata"]["uid"] == *uid);
         let labels = balancer["labels"].as_object().unwrap().iter();
         let mut uids = labels.filter(|(label, _)| label.starts_with(PORT) || *label == SERVICE_UID);
-        if let Some((label, uid)) = uids.find(|(_, uid)| wanting(uid).is_none()) {
+        if let Some((label, uid)) = uids.find(|(_, uid)| wanting(uid).is_none() && !is_lost(uid)) {
             return Err(format!(
                 "load balancer {name} has label {label}={uid} of no living Service"
             ));
@@ -35,7 +37,7 @@ pub fn is_right(sandbox: &Sandbox, forgotten: &BTreeSet<(u64, u64)>) -> Result<(
             let port = number(&listener["listen_port"]);
             let is_theirs = is_of_others(balancer) && port == THEIR_PORT;
             let is_forgotten =
-                owner(balancer, port).is_null() && forgotten.contains(&both_numbers(listener));
+                owner(balancer, port).is_null() && seen.forgotten.contains(&both_numbers(listener));
             // A Service that may not have what it asks for stays where it is, as it is.
             let stays = |of: &Value| {
                 let asked = Asked::of(of, &living, &all);
@@ -43,7 +45,7 @@ pub fn is_right(sandbox: &Sandbox, forgotten: &BTreeSet<(u64, u64)>) -> Result<(
             };
             let of = wanting(owner(balancer, port));
             let is_right = of.is_some_and(|of| served(balancer, of).contains(&port) || stays(of));
-            if !is_right && !is_theirs && !is_forgotten {
+            if !is_right && !is_theirs && !is_forgotten && !is_lost(owner(balancer, port)) {
                 return Err(format!(
                     "load balancer {name} has port {port} of no living Service"
                 ));

@@ -1,9 +1,9 @@
 //! What must never happen, checked in the moment in which the request arrives.
 
-use super::cluster::{self, FINALIZER, is_ours, list, services, wants};
+use super::cluster::{self, FINALIZER, has_finalizer, is_ours, list, services, wants};
 use super::events::NAMESPACE;
 use super::{CLOSED, OPEN, THEIR_PORT, both_numbers, is_of_others, number, owner, served, shows};
-use ccm::hetzner::load_balancers::{CREATED, EXTERNAL, GROUP, SERVICE_UID};
+use ccm::hetzner::load_balancers::{CREATED, EXTERNAL, GROUP, PORT, SERVICE_UID};
 use sandbox::Sandbox;
 use sandbox::exchange::Request;
 use serde_json::Value;
@@ -21,6 +21,9 @@ pub struct Seen {
     /// Ports of Services that lost their labels then. One whose Service changes before its label is written again is
     /// known to be that Service's by nothing.
     pub forgotten: BTreeSet<(u64, u64)>,
+    /// UIDs on load balancers of Services that came, or got our finalizer, after the backup from which the cluster was
+    /// restored. An operator decides about orphans.
+    pub lost: BTreeSet<String>,
 }
 
 /// Both APIs at the moment of a request.
@@ -43,6 +46,24 @@ impl Moment<'_> {
         if is_list && !self.sandbox.cluster().is_cache_frozen() {
             self.learn_all();
         }
+    }
+
+    /// Just after it.
+    pub fn restored(&self) {
+        self.learn_all();
+        let mut seen = self.seen.lock().unwrap();
+        let all = self.sandbox.cloud().load_balancers(self.sandbox.project());
+        let labels = all
+            .iter()
+            .flat_map(|one| one["labels"].as_object().unwrap());
+        let uids = labels.filter(|(label, _)| label.starts_with(PORT) || *label == SERVICE_UID);
+        let uids = uids.filter_map(|(_, uid)| uid.as_str().map(str::to_owned));
+        let lives = |uid: &String| {
+            let mut services = seen.services.iter();
+            services.any(|one| one["metadata"]["uid"] == **uid && has_finalizer(one))
+        };
+        let lost: Vec<String> = uids.filter(|uid| !lives(uid)).collect();
+        seen.lost.extend(lost);
     }
 
     /// Just before it removes labels.

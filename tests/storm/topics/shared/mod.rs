@@ -96,6 +96,10 @@ impl Topic for Shared {
         format!("{event:?}")
     }
 
+    fn restored(&self, sandbox: &Sandbox) {
+        self.moment(sandbox).restored();
+    }
+
     fn clear_up(&self, sandbox: &Sandbox) {
         cluster::some_node_is_alive(sandbox);
     }
@@ -117,7 +121,7 @@ impl Topic for Shared {
 
     fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
         let seen = self.seen.lock().unwrap();
-        end::is_right(sandbox, &seen.forgotten)?;
+        end::is_right(sandbox, &seen)?;
         let before = self.before.lock().unwrap();
         end::of_others_is_as_before(sandbox, &before, seen.terraform, &seen.forgotten)?;
         nodes::are_right(sandbox)
