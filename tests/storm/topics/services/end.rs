@@ -205,7 +205,12 @@ impl Both {
             self.balancers.iter().filter(|one| is_it(one)).collect()
         };
         let offered = with(&|one| one["labels"][ADOPT] == *own);
-        let named = with(&|one| one["name"].as_str() == annotation(service, "name"));
+        // Without an annotation its own name, as one that was released may still have it.
+        let default = format!("kubernetes-{}-", own.replace('.', "-"));
+        let named = with(&|one| match annotation(service, "name") {
+            Some(name) => one["name"] == name,
+            None => one["name"].as_str().unwrap().starts_with(&default),
+        });
         let one = match (offered.as_slice(), named.as_slice()) {
             ([], []) => return Err("no load balancer".into()),
             ([], [one, ..]) | ([one], _) => one,
