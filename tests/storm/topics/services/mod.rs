@@ -170,8 +170,13 @@ impl Services {
         let outcome =
             outcome.map_err(|why| format!("it waited for Service {name}: {why}\n{reports:#?}"));
         sandbox.faults().remove(rule);
-        for id in held.lock().unwrap().iter() {
-            cloud.hold_load_balancer(*id, false);
+        let held = *held.lock().unwrap();
+        if let Some(id) = held {
+            cloud.hold_load_balancer(id, false);
+            // It was released, and another Service has it by now.
+            if cloud.load_balancer(id)["labels"][SERVICE_UID] != service["metadata"]["uid"] {
+                return Ok(false);
+            }
         }
         outcome.map(|()| was_running)
     }
