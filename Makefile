@@ -10,7 +10,7 @@ CC := $(ARCH)-linux-gnu-gcc
 endif
 endif
 
-.PHONY: help demo test test-real test-node test-release build image release dev-up dev-push dev-down helm promtool bench
+.PHONY: help demo test test-real test-node test-release build image release dev-up dev-push dev-down helm promtool bench mutants
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,6 +27,9 @@ test-real: ## the tests on a real Kubernetes API server, which Go builds once in
 
 test-node: ## our image as a Pod on a real node: kubelet, containerd, scheduler; each way of installing it (root, cgroup v1; 2 min, at first 30)
 	@tests/pod.sh
+
+mutants: ## each deliberate fault in a guard is found by a story (an hour; CCM_MUTANT=7 for one)
+	CARGO_TARGET_DIR=target/mutants/target cargo test --locked --profile storm --test storm mutants::mutants -- --exact --ignored --nocapture
 
 # Size: relative relocations in one bit each, equal functions once, and no tables for unwinding.
 LINK := -C linker=rust-lld -C link-arg=-zpack-relative-relocs -C link-arg=--icf=all -C link-arg=--no-eh-frame-hdr -C link-arg=-T -C link-arg=src/static.ld

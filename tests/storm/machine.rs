@@ -19,6 +19,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// A call on its way and back.
 const CALL: Duration = Duration::from_millis(4);
 
+/// Of a whole story. What exceeds it is repeated without end.
+const CALLS_AT_MOST: u64 = 100_000;
+
 const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
 
 pub struct Machine {
@@ -37,6 +40,7 @@ pub struct Machine {
     /// What its other threads do when one waits for them.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub stopped: Cell<u64>,
+    calls: Cell<u64>,
 }
 
 impl fmt::Debug for Machine {
@@ -59,6 +63,7 @@ impl Machine {
             meanwhile: RefCell::default(),
             others: RefCell::default(),
             stopped: Cell::new(0),
+            calls: Cell::new(0),
         })
     }
 
@@ -154,6 +159,8 @@ impl Simulation for Machine {
         let mut halves = HALVES.into_iter();
         let half = halves.find(|half| sandbox.address(*half).to_string() == authority);
         let half = half.ok_or(io::ErrorKind::ConnectionRefused)?;
+        self.calls.update(|calls| calls + 1);
+        assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);
         let is_late = Cell::new(false);
         // The client waits no longer than it wants to.

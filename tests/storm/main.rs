@@ -6,6 +6,7 @@
 
 mod library;
 mod machine;
+mod mutants;
 mod process;
 mod random;
 mod story;
