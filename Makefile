@@ -10,7 +10,7 @@ CC := $(ARCH)-linux-gnu-gcc
 endif
 endif
 
-.PHONY: help demo test test-real test-node test-release build image release dev-up dev-push dev-down helm promtool bench mutants
+.PHONY: help demo test test-real test-node test-release build image release dev-up dev-push dev-down helm promtool storm mutants bench
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,9 +27,6 @@ test-real: ## the tests on a real Kubernetes API server, which Go builds once in
 
 test-node: ## our image as a Pod on a real node: kubelet, containerd, scheduler; each way of installing it (root, cgroup v1; 2 min, at first 30)
 	@tests/pod.sh
-
-mutants: ## each deliberate fault in a guard is found by a story (an hour; CCM_MUTANT=7 for one)
-	CARGO_TARGET_DIR=target/mutants/target cargo test --locked --profile storm --test storm mutants::mutants -- --exact --ignored --nocapture
 
 # Size: relative relocations in one bit each, equal functions once, and no tables for unwinding.
 LINK := -C linker=rust-lld -C link-arg=-zpack-relative-relocs -C link-arg=--icf=all -C link-arg=--no-eh-frame-hdr -C link-arg=-T -C link-arg=src/static.ld
@@ -78,6 +75,12 @@ promtool: ## promtool in target/tools, where there is none: tests then evaluate 
 	@test -x target/tools/promtool || command -v promtool || { mkdir -p target/tools/promtool.module && \
 	    cd target/tools/promtool.module && rm -f go.mod go.sum && go mod init promtool && go get $(PROMTOOL)@v0.310.0 && \
 	    go build -tags remove_all_sd -o ../promtool $(PROMTOOL); }
+
+storm: ## ten thousand new stories with faults, each by a seed; CCM_TEST_SEED=7 shows one in target/storm/7 (4 min, at first 8)
+	cargo test --locked --profile storm --test storm -- --ignored --exact --nocapture storm
+
+mutants: ## each deliberate fault in a guard is found by a story (20 min, at first 40); CCM_MUTANT=7 for one
+	CARGO_TARGET_DIR=target/mutants/target cargo test --locked --profile storm --test storm -- --ignored --exact --nocapture mutants::mutants
 
 bench: build ## measure the static binary against its limits: calls, bytes, time, memory, size
 	CCM_BENCH_BINARY=$(CURDIR)/$(BINARY) cargo test --locked --test bench -- --ignored --nocapture

@@ -3,7 +3,8 @@
 use ccm::hetzner::load_balancers::Defaults;
 use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile, robot};
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
-use ccm::kube::{self, config::Access};
+use ccm::kube;
+use ccm::kube::config::{self, Access};
 use ccm::provider::{self, Gate, InternalIpFrom, LabelPrefixes, Refused, Source};
 use sandbox::robot::Sees;
 use sandbox::{Half, Sandbox};
@@ -13,8 +14,11 @@ use std::time::Duration;
 
 /// How to reach one sandbox.
 pub struct Place {
+    access: config::Options,
+    kube_token: Option<String>,
     server: String,
-    kube_token: String,
+    /// Multiplies durations.
+    pub scale: f64,
     endpoint: String,
     network: Option<u64>,
     pub token: String,
@@ -57,10 +61,23 @@ pub struct Mortal {
 }
 
 impl Place {
-    pub fn new(sandbox: &Sandbox) -> Place {
+    /// `scale`: none in memory.
+    pub fn new(sandbox: &Sandbox, scale: Option<f64>) -> Place {
+        let in_memory = scale.is_none();
+        let token = || sandbox.account("ccm").unwrap().token;
+        let kubeconfig = || {
+            let env = sandbox.env_of("ccm");
+            let found = env.into_iter().find(|(name, _)| name == "KUBECONFIG");
+            found.unwrap().1.into()
+        };
         Place {
+            access: config::Options {
+                kubeconfig: (!in_memory).then(kubeconfig).into_iter().collect(),
+                ..config::Options::default()
+            },
+            kube_token: in_memory.then(token),
             server: sandbox.kubernetes_url(),
-            kube_token: sandbox.account("ccm").unwrap().token,
+            scale: scale.unwrap_or(1.0),
             endpoint: sandbox.hetzner_url(),
             network: sandbox.network(),
             token: sandbox.projects().token.clone(),
@@ -74,8 +91,15 @@ impl Place {
         self.network
     }
 
-    /// As in production.
+    /// In memory as in production.
     pub fn timing(&self) -> Timing {
+        if self.kube_token.is_none() {
+            return Timing {
+                read_timeout: Duration::from_secs(5),
+                write_timeout: Duration::from_secs(5),
+                retry_wait: Duration::from_millis(1),
+            };
+        }
         Timing {
             read_timeout: Duration::from_secs(10),
             write_timeout: ccm::http::WRITE_TIMEOUT,
@@ -84,9 +108,12 @@ impl Place {
     }
 
     pub fn access(&self) -> Access {
-        Access {
-            login: Arc::new(SecretSource::fixed(Secret::new(&self.kube_token))),
-            ..Access::without_credentials(&self.server)
+        match &self.kube_token {
+            None => config::load(&self.access).unwrap(),
+            Some(token) => Access {
+                login: Arc::new(SecretSource::fixed(Secret::new(token))),
+                ..Access::without_credentials(&self.server)
+            },
         }
     }
 
@@ -127,10 +154,10 @@ impl Place {
             debug: false,
             timing,
             gate: Arc::clone(&gate),
-            time_scale: 1.0,
+            time_scale: self.scale,
         });
         let client = kube::Client::new(self.access(), Proxies::Never, timing, gate);
-        ccm::cache::Apis::new(client, Box::new(hetzner), 1.0)
+        ccm::cache::Apis::new(client, Box::new(hetzner), self.scale)
     }
 }
 

@@ -41,7 +41,12 @@ pub struct Machine {
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub stopped: Cell<u64>,
     calls: Cell<u64>,
+    /// None: all of it is simulated. Else the machine is the real one, over sockets, and a second lasts so long.
+    scale: Option<f64>,
 }
+
+/// A second of a story over sockets.
+const SCALE: f64 = 0.002;
 
 impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,10 +55,11 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
-    pub fn new(seed: u64, begun: Instant) -> Rc<Machine> {
+    /// `is_real`: over sockets, in real time that is scaled.
+    pub fn new(seed: u64, is_real: bool) -> Rc<Machine> {
         let beginning = Duration::from_secs(sandbox::time::BEGINNING_S.unsigned_abs());
         Rc::new(Machine {
-            begun,
+            begun: Instant::now(),
             begun_wall: SystemTime::UNIX_EPOCH + beginning,
             time: Arc::default(),
             suspended: Cell::default(),
@@ -64,6 +70,7 @@ impl Machine {
             others: RefCell::default(),
             stopped: Cell::new(0),
             calls: Cell::new(0),
+            scale: is_real.then_some(SCALE),
         })
     }
 
@@ -81,7 +88,19 @@ impl Machine {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }
 
+    /// Multiplies durations.
+    pub fn scale(&self) -> f64 {
+        self.scale.unwrap_or(1.0)
+    }
+
+    pub fn is_real(&self) -> bool {
+        self.scale.is_some()
+    }
+
     pub fn pass(&self, time: Duration) {
+        if let Some(scale) = self.scale {
+            std::thread::sleep(time.mul_f64(scale));
+        }
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.time.fetch_add(nanoseconds, Ordering::Relaxed);
     }

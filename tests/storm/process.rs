@@ -232,20 +232,22 @@ fn candidate(name: &str, place: &Place) -> Candidate {
 }
 
 fn controllers(start: &Start, place: &Place) -> Vec<Box<dyn Controller>> {
-    let seconds = Duration::from_secs;
+    let seconds = |time: u64| Duration::from_secs(time).mul_f64(place.scale);
+    // A list must live long enough to write something on it, however slow a real machine is.
+    let server_cache_max_age = seconds(10).max(Duration::from_millis(500));
     let mut controllers: Vec<Box<dyn Controller>> = vec![
         Box::new(NodeController::new(node::Settings {
             sync_interval: seconds(5),
             status_update_frequency: seconds(300),
-            server_cache_max_age: seconds(10),
-            time_scale: 1.0,
+            server_cache_max_age,
+            time_scale: place.scale,
         })),
         Box::new(LifecycleController::new(lifecycle::Settings {
             monitor_period: seconds(5),
             node_max_age: seconds(300),
-            server_cache_max_age: seconds(10),
+            server_cache_max_age,
             deletion_guard: true,
-            time_scale: 1.0,
+            time_scale: place.scale,
         })),
         Box::new(ServiceController::new(service::Settings {
             sync_interval: seconds(5),
@@ -257,15 +259,15 @@ fn controllers(start: &Start, place: &Place) -> Vec<Box<dyn Controller>> {
             concurrency: start.concurrency,
             cluster_name: "kubernetes".into(),
             delete_orphans: false,
-            time_scale: 1.0,
+            time_scale: place.scale,
         })),
     ];
     if place.network().is_some() {
         controllers.push(Box::new(RouteController::new(route::Settings {
             cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
             reconciliation_period: seconds(10),
-            server_cache_max_age: seconds(10),
-            time_scale: 1.0,
+            server_cache_max_age,
+            time_scale: place.scale,
         })));
     }
     controllers

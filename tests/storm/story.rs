@@ -18,10 +18,13 @@ use sandbox::{Half, Sandbox};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// In which everything must have come to rest.
 const ROUNDS_AT_MOST: usize = 40;
+
+/// One story in so many runs over real TCP and TLS, in real time that is scaled.
+pub const OVER_SOCKETS: u64 = 100;
 
 /// Between two rounds of controllers.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -57,16 +60,22 @@ pub struct Broken {
 
 /// Runs the story of this seed. The end is the same each time.
 pub fn run(seed: u64) -> Result<Tally, Broken> {
-    let machine = Machine::new(seed, Instant::now());
-    let _simulated = clock::simulate(machine.clone());
-    let _apis_time = sandbox::time::simulate(machine.time());
+    let machine = Machine::new(seed, seed.is_multiple_of(OVER_SOCKETS));
+    let _simulated = (!machine.is_real()).then(|| {
+        let of_apis = sandbox::time::simulate(machine.time());
+        (clock::simulate(machine.clone()), of_apis)
+    });
     let mut random = Random::new(seed);
     let topic = topic(&mut random);
-    let builder = Sandbox::builder().nodes(0).heartbeats(false).in_memory();
+    let builder = Sandbox::builder().nodes(0).heartbeats(false);
+    let builder = match machine.is_real() {
+        true => builder.scale(machine.scale()),
+        false => builder.in_memory(),
+    };
     let sandbox = Arc::new(topic.needs(builder).start());
     machine.connect(&sandbox);
     let story = Rc::new(Story {
-        place: Place::new(&sandbox),
+        place: Place::new(&sandbox, machine.is_real().then(|| machine.scale())),
         machine: Rc::clone(&machine),
         topic,
         harm: Arc::default(),
@@ -130,7 +139,10 @@ impl Story {
                 }
             }
             let two_at_once = random.percent(20);
-            let weather = Weather::of(random, two_at_once);
+            let mut weather = Weather::of(random, two_at_once);
+            if self.machine.is_real() {
+                weather = weather.without_time_outs();
+            }
             self.note(format!("{weather:?}"));
             weather.begin(sandbox);
             self.topic.weather(sandbox, random);
@@ -171,7 +183,9 @@ impl Story {
     /// From the start of a process to its death or end; two of them at once, with or without a Lease. How many rounds of
     /// controllers there were.
     fn live(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> usize {
-        let start = Start::of(random);
+        let mut start = Start::of(random);
+        // Whoever leads for 30 ms proves nothing.
+        start.with_lease &= !self.machine.is_real();
         let mut processes = vec![self.process(&start)];
         if two_at_once {
             let start = Start {
@@ -181,7 +195,7 @@ impl Story {
             processes.push(self.process(&start));
         }
         self.holder.lock().unwrap().counts = start.with_lease;
-        if random.percent(30) {
+        if random.percent(30) && !self.machine.is_real() {
             self.stop_now_and_then(random, &processes);
         }
         let mut count = 0;

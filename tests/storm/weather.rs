@@ -66,6 +66,14 @@ pub struct Weather {
 }
 
 impl Weather {
+    /// For a story over sockets, which would wait for each.
+    pub fn without_time_outs(self) -> Weather {
+        Weather {
+            late_rate: 0.0,
+            ..self
+        }
+    }
+
     /// With two at once no label may come between the read and the write: Hetzner's API knows no condition on a write.
     pub fn of(random: &mut Random, two_at_once: bool) -> Weather {
         Weather {

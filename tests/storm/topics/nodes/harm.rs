@@ -2,18 +2,17 @@
 
 use sandbox::Sandbox;
 use sandbox::exchange::Request;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The prefix of the provider IDs that `ccm` writes.
 pub const PREFIX: &str = "ccm-from-scratch://";
 
 /// Both APIs' servers.
 pub fn servers(sandbox: &Sandbox) -> Servers {
-    let of_cloud = sandbox.cloud().servers(sandbox.project()).into_iter();
-    let of_cloud = of_cloud.map(|server| {
-        let name = server["name"].as_str().unwrap_or_default().to_owned();
-        let id = format!("{PREFIX}{}", server["id"]);
-        (id, name, server["labels"].clone())
+    let of_cloud = sandbox.cloud().server_summaries(sandbox.project());
+    let of_cloud = of_cloud.into_iter().map(|server| {
+        let id = format!("{PREFIX}{}", server.id);
+        (id, server.name, json!(server.labels))
     });
     let metal = sandbox.robot().servers().into_iter();
     let metal = metal.map(|server| {
