@@ -79,7 +79,7 @@ struct Report {
 }
 
 /// Runs these stories on all processors, until so many are broken.
-fn tell(seeds: std::ops::Range<u64>, broken_at_most: usize) -> Report {
+fn tell(seeds: impl Iterator<Item = u64>, broken_at_most: usize) -> Report {
     let begun = Instant::now();
     let is_over = AtomicBool::new(false);
     let all: Mutex<(Tally, BTreeMap<u64, Broken>)> = Mutex::default();
