@@ -216,11 +216,8 @@ fn create_five(sandbox: &Sandbox, prefix: &str, share: bool) {
         let shown = |name: &String| (name.clone(), service(sandbox, name)["status"].clone());
         names.iter().map(shown).collect::<Vec<_>>()
     };
-    let begun = Instant::now();
-    while !have_addresses() {
-        assert!(begun.elapsed() < PATIENCE, "no addresses: {:?}", state());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let state = || format!("no addresses: {:?}", state());
+    crate::common::wait_or(PATIENCE, state, have_addresses);
 }
 
 /// An hour without differences: five Services on one load balancer, and one Service alone.

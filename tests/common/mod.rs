@@ -333,12 +333,25 @@ pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
 }
 
 /// The same for what may take longer.
-pub fn wait_at_most(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+pub fn wait_at_most(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
+    wait_or(limit, || format!("waited in vain for {what}"), holds);
+}
+
+/// The same; says how things are when it does not hold in time.
+pub fn wait_or(limit: Duration, state: impl Fn() -> String, holds: impl FnMut() -> bool) {
+    assert!(holds_within(limit, holds), "{}", state());
+}
+
+/// Polls; false when it does not hold in time.
+pub fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < limit, "waited in vain for {what}");
+        if begun.elapsed() >= limit {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
+    true
 }
 
 /// Servers without nodes, so that a list of servers has two pages; then one more node, whose

@@ -100,15 +100,8 @@ impl World {
                 .chain(others)
                 .collect::<BTreeSet<String>>()
         };
-        let begun = std::time::Instant::now();
-        while self.routes() != right() {
-            let (routes, right) = (self.routes(), right());
-            assert!(
-                begun.elapsed() < common::LIMIT,
-                "{routes:#?}\nand not {right:#?}"
-            );
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        let state = || format!("{:#?}\nand not {:#?}", self.routes(), right());
+        common::wait_or(common::LIMIT, state, || self.routes() == right());
     }
 
     /// Its status; none: there is no such condition.

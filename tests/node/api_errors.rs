@@ -329,15 +329,8 @@ fn any_faults_heal_without_harm() {
         let sandbox = common::builder().nodes(4).scale(0.05).start();
         sandbox.faults().random(seed, 0.3);
         let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=10s"]);
-        let begun = Instant::now();
-        while !all_initialised(&sandbox) {
-            assert!(
-                begun.elapsed() < LIMIT * 2,
-                "seed {seed} does not heal:\n{}",
-                daemon.log()
-            );
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        let state = || format!("seed {seed} does not heal:\n{}", daemon.log());
+        common::wait_or(LIMIT * 2, state, || all_initialised(&sandbox));
         sandbox.faults().clear();
         // Its Lease is free at once.
         daemon.signal("-TERM");
@@ -376,13 +369,15 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
         cluster.edit("nodes", None, "worker-1", |node| {
             node["metadata"]["annotations"]["mine"] = json!("changed");
         });
-        std::thread::sleep(Duration::from_millis(1200));
     };
-    let first = Rule::new(Effect::before(change))
-        .half(Half::Kubernetes)
-        .method("PATCH")
-        .path("/api/v1/nodes/worker-1/status");
-    sandbox.faults().add(first.times(1));
+    for effect in [
+        Effect::before(change),
+        Effect::Slow(Duration::from_millis(1200)),
+    ] {
+        let first = Rule::new(effect).half(Half::Kubernetes).method("PATCH");
+        let first = first.path("/api/v1/nodes/worker-1/status");
+        sandbox.faults().add(first.times(1));
+    }
     // A list may be 0.6 s old, and a write may take 2.4 s.
     let slow = with(
         env(&sandbox),
@@ -426,12 +421,15 @@ fn a_list_that_grows_old_during_a_pass_is_read_again() {
                 ..ServerSpec::default()
             },
         );
-        std::thread::sleep(std::time::Duration::from_millis(600));
     };
-    let first = Rule::new(Effect::before(replace))
-        .method("PATCH")
-        .path("/api/v1/nodes/worker-1/status");
-    sandbox.faults().add(first.times(1));
+    for effect in [
+        Effect::before(replace),
+        Effect::Slow(Duration::from_millis(600)),
+    ] {
+        let first = Rule::new(effect).method("PATCH");
+        let first = first.path("/api/v1/nodes/worker-1/status");
+        sandbox.faults().add(first.times(1));
+    }
     let one_by_one = ["run", "--once", "--concurrent-node-syncs=1"];
     assert_eq!(ccm(&env(&sandbox), &one_by_one).code, 0);
     let new = id("worker-2");

@@ -234,6 +234,35 @@ fn one_clock() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A test waits for what it needs: `common` polls, and only what plays a slow program sleeps.
+#[test]
+fn no_test_sleeps() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let may = [
+        "common/mod.rs",
+        // Servers and clients that are slow with each byte; a holder that renews; a film with a pace.
+        "process/deadline.rs",
+        "process/leader.rs",
+        "process/metrics/film.rs",
+        "service/sync/shared.rs",
+        // Time is what they measure, or what they play.
+        "bench/hour.rs",
+        "bench/nodes.rs",
+        "storm/machine.rs",
+        "plan/architecture.rs",
+    ];
+    let mut sleeping = Vec::new();
+    for file in rust_files(&tests) {
+        let name = file.strip_prefix(&tests).unwrap().to_owned();
+        let is_sandbox = name.starts_with("sandbox");
+        let text = std::fs::read_to_string(&file).unwrap();
+        if text.contains("sleep(") && !is_sandbox && !may.iter().any(|may| name.ends_with(may)) {
+            sleeping.push(name);
+        }
+    }
+    assert!(sleeping.is_empty(), "{sleeping:#?}");
+}
+
 /// The crates of a list in `manifests/deny.toml`, which `make release` checks with cargo deny.
 fn crates_of(list: &str) -> BTreeSet<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/deny.toml");

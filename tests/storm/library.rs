@@ -8,8 +8,8 @@ use ccm::kube::config::{self, Access};
 use ccm::provider::{self, Gate, InternalIpFrom, LabelPrefixes, Refused, Source};
 use sandbox::robot::Sees;
 use sandbox::{Half, Sandbox};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How to reach one sandbox.
@@ -21,7 +21,7 @@ pub struct Place {
     pub scale: f64,
     endpoint: String,
     network: Option<u64>,
-    pub token: String,
+    token: Mutex<String>,
     /// Another project's.
     pub other_token: String,
     /// URL, where there are dedicated servers.
@@ -80,11 +80,23 @@ impl Place {
             scale: scale.unwrap_or(1.0),
             endpoint: sandbox.hetzner_url(),
             network: sandbox.network(),
-            token: sandbox.projects().token.clone(),
+            token: Mutex::new(sandbox.projects().token.clone()),
             other_token: sandbox.projects().foreign_token.clone(),
             robot: sandbox.serves(Half::Robot).then(|| sandbox.robot_url()),
             logins: logins(sandbox),
         }
+    }
+
+    /// Of the project; another one after a rotation.
+    pub fn token(&self) -> String {
+        self.token.lock().unwrap().clone()
+    }
+
+    /// Processes that are started from now on have another token; that of the others is not accepted any more.
+    pub fn rotate_token(&self, sandbox: &Sandbox) {
+        let new = sandbox.add_token();
+        let old = std::mem::replace(&mut *self.token.lock().unwrap(), new);
+        sandbox.cloud().remove_token(&old);
     }
 
     pub fn network(&self) -> Option<u64> {

@@ -4,10 +4,13 @@
 //! simulated time, and is the same each time: `CCM_TEST_SEED=4711 make storm` shows one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod library;
 mod machine;
 mod mutants;
 mod process;
+mod program;
 mod random;
 mod story;
 mod topics;

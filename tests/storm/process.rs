@@ -117,11 +117,11 @@ impl Process {
             ..Defaults::default()
         };
         let token = match start.wrong_token {
-            true => &place.other_token,
-            false => &place.token,
+            true => place.other_token.clone(),
+            false => place.token(),
         };
         let gate: Arc<dyn Gate> = Arc::new(gate);
-        let mut apis = place.apis(gate, token, start.robot, Some(defaults));
+        let mut apis = place.apis(gate, &token, start.robot, Some(defaults));
         apis.concurrent_nodes = start.concurrency;
         Process {
             name: name.to_owned(),

@@ -63,6 +63,8 @@ pub struct Weather {
     clock_ahead_s: i64,
     /// One of the APIs answers nothing but errors.
     outage: Option<Half>,
+    /// One of the APIs can't be reached.
+    silent: Option<Half>,
 }
 
 impl Weather {
@@ -100,6 +102,10 @@ impl Weather {
             outage: random
                 .percent(5)
                 .then(|| *random.pick(&[Half::Hetzner, Half::Kubernetes])),
+            silent: random
+                .percent(4)
+                .then(|| *random.pick(&[Half::Hetzner, Half::Kubernetes, Half::Robot]))
+                .filter(|_| !two_at_once),
             seed: random.next(),
         }
     }
@@ -129,6 +135,9 @@ impl Weather {
         let conflict = Rule::new(Effect::kubernetes_status(409, "Conflict", message));
         let conflict = conflict.half(Half::Kubernetes).writes();
         faults.add(conflict.probability(self.conflict_rate, self.seed ^ 5));
+        if let Some(half) = self.silent {
+            sandbox.stop(half);
+        }
         match self.outage {
             Some(Half::Kubernetes) => {
                 let why = Effect::kubernetes_status(503, "ServiceUnavailable", "no leader");
@@ -178,6 +187,9 @@ impl Weather {
 
     /// Also the rules of others end.
     pub fn end(&self, sandbox: &Sandbox) {
+        if let Some(half) = self.silent.filter(|half| sandbox.serves(*half)) {
+            sandbox.resume(half).unwrap();
+        }
         sandbox.faults().clear();
         sandbox.cluster().freeze_cache(false);
         let (cloud, project) = (sandbox.cloud(), sandbox.project());

@@ -527,10 +527,8 @@ fn status_watches() {
         );
     }
     drop(screens);
-    let ended = (0..100).any(|_| {
-        std::thread::sleep(Duration::from_millis(100));
-        child.try_wait().unwrap().is_some()
-    });
+    let ended =
+        crate::common::holds_within(crate::common::LIMIT, || child.try_wait().unwrap().is_some());
     if !ended {
         child.kill().unwrap();
     }

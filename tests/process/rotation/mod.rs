@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 /// Names of the simulated API server.
 const SERVER: &[&str] = &["localhost", "127.0.0.1", "::1"];
@@ -102,15 +101,10 @@ impl World {
             name: node_name.into(),
             ..ServerSpec::default()
         });
-        let begun = Instant::now();
-        while !is_initialised(&node(&self.sandbox, node_name)) {
-            assert!(
-                begun.elapsed() < common::LIMIT,
-                "{node_name}: {}",
-                self.log()
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let state = || format!("{node_name}: {}", self.log());
+        common::wait_or(common::LIMIT, state, || {
+            is_initialised(&node(&self.sandbox, node_name))
+        });
     }
 
     /// Waits until both clients, the controllers' and the Lease's, come with these credentials.
@@ -121,16 +115,13 @@ impl World {
             let is_such = |call: &sandbox::calls::Call| {
                 call.caller == caller && common::is_lease(&call.path) == is_lease
             };
-            let begun = Instant::now();
-            while !calls.calls_since(mark).iter().any(is_such) {
+            let state = || {
                 let made = calls.calls_since(mark).len();
-                let log = self.log();
-                assert!(
-                    begun.elapsed() < common::LIMIT,
-                    "{caller}, {made} calls: {log}"
-                );
-                std::thread::sleep(Duration::from_millis(5));
-            }
+                format!("{caller}, {made} calls: {}", self.log())
+            };
+            common::wait_or(common::LIMIT, state, || {
+                calls.calls_since(mark).iter().any(is_such)
+            });
         }
     }
 

@@ -80,7 +80,7 @@ fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
             .cloud()
             .set_route(world.network(), &to, NOBODY);
     }
-    let slow = Effect::before(|_| std::thread::sleep(Duration::from_millis(50)));
+    let slow = Effect::Slow(Duration::from_millis(50));
     world.sandbox.faults().add(hetzner(slow, DELETE));
     let rule = router_comes_at_read(&world, 2);
     let place = Place::new(&world.sandbox);

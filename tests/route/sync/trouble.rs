@@ -1,6 +1,6 @@
 //! The cloud refuses, is busy, fails, loses answers; ccm is killed, or there are two of it.
 
-use crate::common::{self, Daemon, LIMIT, is_lease, wait_until};
+use crate::common::{self, Daemon, is_lease, wait_until};
 use crate::sync::world::{NOBODY, World, change};
 use sandbox::Half;
 use sandbox::calls::Call;
@@ -8,7 +8,7 @@ use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const ADD: &str = "/v1/networks/*/actions/add_route";
 const ANY: &str = "/v1/networks/*/actions/*";
@@ -185,7 +185,7 @@ fn nothing_comes_between_a_deletion_and_its_replacement() {
     let world = World::settled(2);
     let cloud = world.sandbox.cloud();
     // Its turn comes only when what was looked at is too old even for a route to be added.
-    let slow = Effect::before(|_| std::thread::sleep(Duration::from_millis(180)));
+    let slow = Effect::Slow(Duration::from_millis(180));
     let busy = Effect::hetzner_error(409, "conflict", "another change is being made");
     for effect in [slow, busy] {
         let rule = Rule::new(effect).half(Half::Hetzner).times(9);
@@ -255,11 +255,7 @@ fn killed_at_any_write_it_ends_the_same() {
         let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
         let kill = Arc::clone(&killer);
         let hook = move |_: &Request| {
-            let begun = Instant::now();
-            while kill.get().is_none() && begun.elapsed() < LIMIT {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            kill.get().unwrap()();
+            kill.wait()();
         };
         let counted = Arc::new(std::sync::atomic::AtomicU64::new(0));
         let count = move |request: &Request| {
@@ -275,11 +271,9 @@ fn killed_at_any_write_it_ends_the_same() {
         let daemon = world.daemon(&["--leader-elect=false"]);
         drop(killer.set(Box::new(daemon.killer())));
         // With more writes than there are, nobody dies.
-        let begun = Instant::now();
         let is_dead = || world.sandbox.calls().count(|call| call.fault.is_some()) > 0;
-        while !is_dead() && begun.elapsed() < Duration::from_secs(4) && !world.all_are_reached() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let is_over = || is_dead() || world.all_are_reached();
+        common::holds_within(Duration::from_secs(4), is_over);
         drop(daemon);
         world.sandbox.faults().clear();
         let _second = world.daemon(&["--leader-elect=false"]);

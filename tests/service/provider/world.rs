@@ -12,7 +12,7 @@ use ccm::provider::{
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub const UID: &str = "5f2c0e5e-0000-4000-8000-000000000001";
 
@@ -162,15 +162,12 @@ impl World {
     }
 
     pub fn wait(&self, action: ActionId) -> Result<(), ccm::provider::Error> {
-        let begun = Instant::now();
-        loop {
-            let mut ended = self.hetzner.ended(&[action]).unwrap();
-            if let Some(end) = ended.remove(&action) {
-                return end;
-            }
-            assert!(begun.elapsed() < common::LIMIT, "{action:?} has no end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let mut end = None;
+        common::wait_until(&format!("the end of {action:?}"), || {
+            end = self.hetzner.ended(&[action]).unwrap().remove(&action);
+            end.is_some()
+        });
+        end.unwrap()
     }
 
     pub fn balancers(&self) -> Vec<Value> {

@@ -44,12 +44,8 @@ fn begun(scenario: &Scenario) -> World {
 
 fn finish(world: &World, scenario: &Scenario) {
     let daemon = Daemon::start(&world.env, &[NO_RESYNC, NO_LEASE]);
-    let begun = std::time::Instant::now();
-    while !(scenario.is_done)(world) {
-        let state = || format!("{}\n{:#?}", daemon.log(), world.balancers());
-        assert!(begun.elapsed() < common::LIMIT, "{}", state());
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    let state = || format!("{}\n{:#?}", daemon.log(), world.balancers());
+    common::wait_or(common::LIMIT, state, || (scenario.is_done)(world));
     drop(daemon);
     world.is_at_rest();
     assert!((scenario.is_done)(world), "{:#?}", world.balancers());

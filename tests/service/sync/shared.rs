@@ -135,18 +135,8 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
         .map(|(name, port)| world.create(name, &[EDGE], &[port]));
     world.all_up(&["a", "b", "c"]);
     let labelled = owned(&[(80, &a), (443, &b), (8080, &c)]);
-    let begun = std::time::Instant::now();
-    while ports(&world.only()) != labelled {
-        let state = || {
-            format!(
-                "{}\n{}",
-                daemon.log(),
-                crate::sync::shared::calls(&world, mark)
-            )
-        };
-        assert!(begun.elapsed() < common::LIMIT, "{}", state());
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    let state = || format!("{}\n{}", daemon.log(), calls(&world, mark));
+    common::wait_or(common::LIMIT, state, || ports(&world.only()) == labelled);
     for name in ["a", "b", "c"] {
         world.tells(name, "EnsuredLoadBalancer", &[]);
         assert_eq!(world.finalizers(name), json!([FINALIZER]), "{name}");

@@ -45,8 +45,8 @@ pub fn begin(sandbox: &Sandbox, random: &mut Random) {
     if random.percent(60) {
         let lie = *random.pick(&LIES[..LIES_OF_CLOUD]);
         // Another project's token sees nothing of ours: that is no lie, and one is enough.
-        let own = format!("Bearer {}", sandbox.projects().token);
-        let is_own = move |request: &Request| request.header("authorization") == Some(&own);
+        let other = format!("Bearer {}", sandbox.projects().foreign_token);
+        let is_own = move |request: &Request| request.header("authorization") != Some(&other);
         let rule = lie.rule(random.next()).half(Half::Hetzner).when(is_own);
         sandbox.faults().add(rule.probability(0.7, seed));
     }
