@@ -196,7 +196,10 @@ fn copy(tree: &Path) {
     for path in there.keys().filter(|path| !files.contains_key(*path)) {
         fs::remove_file(tree.join(path)).unwrap();
     }
-    for (path, text) in files.iter().filter(|(path, text)| there.get(*path) != Some(text)) {
+    for (path, text) in files
+        .iter()
+        .filter(|(path, text)| there.get(*path) != Some(text))
+    {
         let path = tree.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();

@@ -80,6 +80,7 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
     };
     let sandbox = Arc::new(topic.needs(builder).start());
     machine.connect(&sandbox);
+    topic.begin(&sandbox);
     let story = Rc::new(Story {
         place: Place::new(&sandbox, machine.is_real().then(|| machine.scale())),
         machine: Rc::clone(&machine),
@@ -136,7 +137,6 @@ struct Holder {
 impl Story {
     fn run(self: &Rc<Self>, random: &mut Random) -> Result<(), String> {
         let sandbox = &*self.sandbox;
-        self.topic.begin(sandbox);
         let mut rounds = 0;
         for chapter in 0..1 + random.below(3) {
             if chapter > 0 {

@@ -259,7 +259,7 @@ fn is_right(sandbox: &Sandbox, node: &Value, all: &harm::Servers) -> Result<(), 
     let mut conditions = conditions.into_iter().flatten();
     let is_ready = conditions.any(|one| one["type"] == "Ready" && one["status"] == "True");
     let Some(id) = node["spec"]["providerID"].as_str() else {
-        let named = all.iter().filter(|(_, other, _)| other == name);
+        let named = all.iter().filter(|(_, other, ..)| other == name);
         let named: Vec<&str> = named.map(|(id, ..)| id.as_str()).collect();
         return match named[..] {
             // Of two nothing says which is meant, and a dedicated server must have the node's address.
