@@ -26,7 +26,8 @@
 //! `kube → {provider, http, text}`, `settings → {provider, http, text}`, `http → {provider, text}`, `provider → text`;
 //! `daemon` reads and writes the Lease with `kube`. All but `text` and `metrics` may use `provider`: the gate that
 //! every
-//! write passes, the heartbeat of a thread, and the clocks are part of the contract. What counts uses `metrics`.
+//! write passes, the heartbeat of a thread, and the clock are part of the contract. What counts uses `metrics`. Who needs the
+//! time, a wait or randomness asks `provider::clock`: in a story (`tests/storm`) they are simulated.
 //!
 //! Where to look when it is not obvious:
 //!

@@ -6,6 +6,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod diary;
 mod library;
 mod machine;
 mod mutants;
@@ -46,8 +47,12 @@ fn storm() {
         first..first + count
     });
     println!("seeds {} to {}", seeds.start, seeds.end - 1);
+    let one = (seeds.end - seeds.start == 1).then_some(seeds.start);
     let report = tell(seeds, 1);
     println!("{report}");
+    if let Some(seed) = one {
+        println!("its log and the histories of the APIs are in target/storm/{seed}");
+    }
     assert!(report.broken.is_empty(), "a story is broken");
 }
 

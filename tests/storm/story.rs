@@ -3,6 +3,7 @@
 //! Chapters with bad weather, in each of which processes live; then the weather clears up, a last `ccm` comes to rest, and
 //! all must be as it should be. At every write it is checked that it does no harm.
 
+use crate::diary;
 use crate::library::Place;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
@@ -66,7 +67,12 @@ pub struct Broken {
 
 /// Runs the story of this seed. The end is the same each time.
 pub fn run(seed: u64) -> Result<Tally, Broken> {
+    // One that was asked for is shown.
+    let is_shown = std::env::var("CCM_TEST_SEED").is_ok_and(|chosen| chosen == seed.to_string());
     let machine = Machine::new(seed, seed.is_multiple_of(OVER_SOCKETS));
+    if is_shown {
+        diary::begin(machine.time());
+    }
     let _simulated = (!machine.is_real()).then(|| {
         let of_apis = sandbox::time::simulate(machine.time());
         (clock::simulate(machine.clone()), of_apis)
@@ -94,8 +100,6 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
     let outcome = story.run(&mut random);
     machine.stops(0, None);
     machine.set_others(None);
-    // One that was asked for is shown.
-    let is_shown = std::env::var("CCM_TEST_SEED").is_ok_and(|chosen| chosen == seed.to_string());
     match outcome {
         Ok(()) if !is_shown => Ok(story.tally()),
         outcome => {
@@ -429,7 +433,9 @@ impl Story {
 
     fn broken(&self, why: String) -> Broken {
         let at = |time: Duration| format!("{:>10.3}", time.as_secs_f64());
-        let log = self.log.borrow();
+        let mut log = self.log.borrow().clone();
+        log.extend(diary::lines());
+        log.sort_by_key(|(time, _)| *time);
         let log = log
             .iter()
             .map(|(time, line)| format!("{} {line}\n", at(*time)));

@@ -41,6 +41,8 @@ pub struct Weather {
     late_rate: f64,
     /// Of all writes of Kubernetes: somebody else was faster.
     conflict_rate: f64,
+    /// Of all writes: refused for good, whatever they hold.
+    refused_rate: f64,
     /// Reads with `resourceVersion=0` show the past.
     old_cache: bool,
     /// The answer to the first creation is lost.
@@ -84,6 +86,7 @@ impl Weather {
             lost_rate: *random.pick(&[0.0, 0.0, 0.05, 0.2]),
             late_rate: *random.pick(&[0.0, 0.0, 0.02, 0.1]),
             conflict_rate: *random.pick(&[0.0, 0.0, 0.05, 0.3]),
+            refused_rate: *random.pick(&[0.0, 0.0, 0.0, 0.1]),
             old_cache: random.percent(25),
             lost_creation: random.percent(30),
             fails: random.percent(30).then(|| *random.pick(&COMMANDS)),
@@ -138,6 +141,13 @@ impl Weather {
         if let Some(half) = self.silent {
             sandbox.stop(half);
         }
+        let refused = Rule::new(error(422, "invalid_input", "invalid input in some field"));
+        let refused = refused.half(Half::Hetzner).writes();
+        faults.add(refused.probability(self.refused_rate, self.seed ^ 6));
+        let message = "some field is invalid";
+        let refused = Rule::new(Effect::kubernetes_status(422, "Invalid", message));
+        let refused = refused.half(Half::Kubernetes).writes();
+        faults.add(refused.probability(self.refused_rate, self.seed ^ 7));
         match self.outage {
             Some(Half::Kubernetes) => {
                 let why = Effect::kubernetes_status(503, "ServiceUnavailable", "no leader");

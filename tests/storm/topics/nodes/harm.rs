@@ -25,7 +25,8 @@ pub fn servers(sandbox: &Sandbox) -> Servers {
     of_cloud.chain(metal).collect()
 }
 
-/// Provider IDs, names, whether each may be off, and labels.
+/// Provider IDs, names, whether each may be off, and labels. One whose labels were others is there more than once:
+/// whoever read it before can't know.
 pub type Servers = Vec<(String, String, bool, Value)>;
 
 /// The node that a write is about.
@@ -82,14 +83,14 @@ fn wrong_labels(
     written.find_map(|(key, value)| {
         let have = metadata["labels"][key].as_str();
         let is_person_s = have.filter(|have| !remembered.contains(&&*format!("{key}={have}")));
-        let server = servers.iter().find(|(id, ..)| id == provider_id);
-        let of_server = server.map_or(&Value::Null, |(.., labels)| &labels[key]);
-        match (is_person_s, value == of_server) {
-            (Some(have), _) => Some(format!("label {key}={have} of a person becomes {value}")),
-            (None, false) if server.is_some() => Some(format!(
-                "label {key} becomes {value}, and the server's is {of_server}"
+        let of_server = servers.iter().filter(|(id, ..)| id == provider_id);
+        let of_server: Vec<&Value> = of_server.map(|(.., labels)| &labels[key]).collect();
+        match is_person_s {
+            Some(have) => Some(format!("label {key}={have} of a person becomes {value}")),
+            None if of_server.is_empty() || of_server.contains(&value) => None,
+            None => Some(format!(
+                "label {key} becomes {value}, and the server's is {of_server:?}"
             )),
-            (None, _) => None,
         }
     })
 }
@@ -102,7 +103,8 @@ fn wrong_taints(written: &Value, node: &Value, servers: &Servers) -> Option<Stri
     let taints = taints.map_or(&[][..], Vec::as_slice);
     let mut addresses = node["status"]["addresses"].as_array().into_iter().flatten();
     let id = &node["spec"]["providerID"];
-    let mut servers = servers.iter();
+    // As it is now.
+    let server = servers.iter().find(|(other, ..)| id == other);
     if has(taints, UNINITIALIZED)
         && !has(written, UNINITIALIZED)
         && addresses.all(|address| address["type"] == "Hostname")
@@ -110,7 +112,7 @@ fn wrong_taints(written: &Value, node: &Value, servers: &Servers) -> Option<Stri
         Some("it is initialised, and has no addresses".into())
     } else if !has(taints, SHUTDOWN)
         && has(written, SHUTDOWN)
-        && servers.any(|(other, _, is_off, _)| id == other && !is_off)
+        && server.is_some_and(|(_, _, is_off, _)| !is_off)
     {
         Some("it gets the shutdown taint, and its server runs".into())
     } else {

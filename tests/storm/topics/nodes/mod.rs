@@ -28,6 +28,8 @@ pub struct Nodes {
     has_metal: bool,
     /// The project has more servers than a page of a list.
     many_servers: bool,
+    /// Labels that servers had.
+    had: Mutex<harm::Servers>,
 }
 
 struct Member {
@@ -114,6 +116,7 @@ impl Nodes {
             members,
             has_metal,
             many_servers: random.percent(8),
+            had: Mutex::default(),
         }
     }
 }
@@ -202,6 +205,9 @@ impl Topic for Nodes {
             (8 | 9, _, Some(Machine::Server(id))) => {
                 let value = random.percent(60).then(|| random.below(9).to_string());
                 let line = format!("the server of {name} has label {value:?}");
+                let is_it = |one: &(String, String, bool, Value)| one.0 == format!("{PREFIX}{id}");
+                let before = servers(sandbox).into_iter().filter(is_it);
+                self.had.lock().unwrap().extend(before);
                 label_server(sandbox, id, value);
                 line
             }
@@ -219,6 +225,9 @@ impl Topic for Nodes {
 
     fn weather(&self, sandbox: &Sandbox, random: &mut Random) {
         lies::begin(sandbox, random);
+        if self.many_servers && random.percent(70) {
+            page_moves(sandbox, random.below(50));
+        }
         if random.percent(50) {
             let name = format!("n-{}", random.below(MEMBERS));
             replaced_before_a_write(sandbox, name, random.percent(50));
@@ -236,7 +245,13 @@ impl Topic for Nodes {
             return Verdict::Other;
         };
         let node = sandbox.cluster().get("nodes", None, name);
-        Verdict::of(harm_of(request, node.as_ref(), &servers(sandbox)))
+        let mut servers = servers(sandbox);
+        for had in self.had.lock().unwrap().iter() {
+            if servers.iter().any(|(id, ..)| *id == had.0) {
+                servers.push(had.clone());
+            }
+        }
+        Verdict::of(harm_of(request, node.as_ref(), &servers))
     }
 
     fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
@@ -416,6 +431,23 @@ impl Member {
             robot.set_power(number, false);
         }
     }
+}
+
+/// While a list is read, one of the servers on its first page is deleted: what was first on the second page is on
+/// neither.
+fn page_moves(sandbox: &Sandbox, n: u64) {
+    let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
+    let delete = move |_: &Request| {
+        let all = cloud.server_summaries(project).into_iter();
+        let mut others = all.filter(|one| one.name.starts_with("other-"));
+        if let Some(one) = others.nth(n as usize) {
+            cloud.delete_server(one.id);
+        }
+    };
+    let rule = Rule::new(Effect::before(delete)).half(Half::Hetzner);
+    let is_second = |request: &Request| request.query("page") == Some("2");
+    let rule = rule.path("/v1/servers").method("GET").when(is_second);
+    sandbox.faults().add(rule.times(2));
 }
 
 /// The worst moment for it: when the old node is being deleted, or initialised.
