@@ -180,6 +180,7 @@ impl Story {
         }
         self.no_harm()?;
         self.topic.is_right(sandbox)?;
+        self.nothing_is_repeated()?;
         self.nothing_is_written(random)
     }
 
@@ -376,6 +377,34 @@ impl Story {
             if calls > allowed {
                 return Err(format!(
                     "{calls} calls of {half} in {rounds} rounds, {allowed} are allowed"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A write whose answer was lost may have been carried out: what there is now is read before it is made again.
+    fn nothing_is_repeated(&self) -> Result<(), String> {
+        let calls = self.sandbox.calls().calls();
+        let is_about_objects = |call: &Call| {
+            !["/events", "/leases"]
+                .iter()
+                .any(|part| call.path.contains(part))
+        };
+        for half in [Half::Hetzner, Half::Kubernetes] {
+            let calls = calls
+                .iter()
+                .filter(|call| call.half == half && is_about_objects(call));
+            let calls: Vec<&Call> = calls.collect();
+            let is_again = |two: &&[&Call]| {
+                let same =
+                    |call: &Call| (call.method.clone(), call.path.clone(), call.body.clone());
+                two[0].is_write() && two[0].status.is_none() && same(two[0]) == same(two[1])
+            };
+            if let Some(two) = calls.windows(2).find(is_again) {
+                return Err(format!(
+                    "a write is repeated whose answer was lost: {}",
+                    two[1]
                 ));
             }
         }

@@ -69,12 +69,6 @@ pub const MUTANTS: &[Mutant] = &[
         new: "if plan.needs_later_list() && plan.is_of_cloud() && !$ON {",
     },
     Mutant {
-        name: "the list of servers that a node's write rests on may be of any age",
-        file: "src/controllers/node/mod.rs",
-        old: "self.settings.server_cache_max_age.max(youngest)",
-        new: "if $ON { Duration::MAX } else { self.settings.server_cache_max_age.max(youngest) }",
-    },
-    Mutant {
         name: "a server's label takes the place of a person's",
         file: "src/controllers/node/desired.rs",
         old: "let is_free = have.is_none() || have == own;",
@@ -116,12 +110,6 @@ pub const MUTANTS: &[Mutant] = &[
             false => self.now().since(renewed),
         };
         match since {",
-    },
-    Mutant {
-        name: "a Lease that another process took is taken back",
-        file: "src/daemon/lease/election.rs",
-        old: "} else if leads {",
-        new: "} else if leads && !$ON {",
     },
     Mutant {
         name: "a Lease is taken although its holder is alive",
@@ -167,12 +155,6 @@ pub const MUTANTS: &[Mutant] = &[
         file: "src/hetzner/pages.rs",
         old: "if items != expected {",
         new: "if items != expected && !$ON {",
-    },
-    Mutant {
-        name: "after an answer that the calls of the hour are used up, calls go on",
-        file: "src/hetzner/budget.rs",
-        old: "state.paused_until.filter(|until| *until > now)",
-        new: "state.paused_until.filter(|until| *until > now && !$ON)",
     },
     // Services and their load balancers.
     Mutant {
