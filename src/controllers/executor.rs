@@ -226,9 +226,10 @@ impl<T> Executor<T> {
             self.abandon(ErrorKind::Unavailable, &why, |one| {
                 one.is_late(longest, now)
             });
-            let question = self.next_question();
-            let is_due = question.is_some_and(|question| question <= now);
-            if is_due && !requests.is_asking && requests.actions.may_wait() {
+            // Who may not ask waits for answers alone: a question that is due would be no wait at all.
+            let may_ask = !requests.is_asking && requests.actions.may_wait();
+            let question = self.next_question().filter(|_| may_ask);
+            if question.is_some_and(|question| question <= now) {
                 self.ask(requests);
             }
             if until.is_some_and(|until| until <= now) {

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Tasks of a scope. All of them end before it.
 pub struct Tasks<'scope, 'env, R> {
@@ -28,7 +28,8 @@ enum Place<'scope, 'env, R> {
     },
     Simulated {
         simulation: Rc<dyn Simulation>,
-        waiting: RefCell<Vec<Task<'env, R>>>,
+        /// When each was begun.
+        waiting: RefCell<Vec<(Instant, Task<'env, R>)>>,
     },
 }
 
@@ -67,7 +68,9 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 // Without a receiver the result has no use.
                 scope.spawn(move || drop(sender.send(task())));
             }
-            Place::Simulated { waiting, .. } => waiting.borrow_mut().push(Box::new(task)),
+            Place::Simulated { waiting, .. } => {
+                waiting.borrow_mut().push((clock::now(), Box::new(task)))
+            }
         }
     }
 
@@ -79,18 +82,20 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 simulation,
                 waiting,
             } => {
-                // Without a wait there was no time for any.
-                let count = waiting
-                    .borrow()
-                    .len()
-                    .min(usize::from(!wait.is_zero()) * usize::MAX);
-                if count == 0 {
+                // Without a wait there was no time for those that were begun just now. The others go on meanwhile.
+                let now = clock::now();
+                let may_be_over =
+                    |place: &usize| !wait.is_zero() || waiting.borrow()[*place].0 < now;
+                let places = 0..waiting.borrow().len();
+                let places: Vec<usize> = places.filter(may_be_over).collect();
+                if places.is_empty() {
                     simulation.sleep(wait);
                 }
-                let chosen = (count > 0).then(|| simulation.random() as usize % count);
+                let count = places.len();
+                let chosen = (count > 0).then(|| places[simulation.random() as usize % count]);
                 // Not borrowed while it runs.
                 let task = chosen.map(|chosen| waiting.borrow_mut().swap_remove(chosen));
-                task.map(|task| task())
+                task.map(|(_, task)| task())
             }
         };
         self.open
@@ -103,7 +108,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
 impl<R> Drop for Tasks<'_, '_, R> {
     fn drop(&mut self) {
         if let Place::Simulated { waiting, .. } = &self.place {
-            for task in waiting.take() {
+            for (_, task) in waiting.take() {
                 drop(task());
             }
         }

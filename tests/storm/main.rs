@@ -158,6 +158,9 @@ impl Tally {
         self.stops += other.stops;
         self.events += other.events;
         self.simulated += other.simulated;
+        for (what, count) in &other.counts {
+            *self.counts.entry(what).or_default() += count;
+        }
     }
 }
 
@@ -183,6 +186,11 @@ impl std::fmt::Display for Report {
             tally.deaths,
             tally.stops
         )?;
+        let counts = tally.counts.iter();
+        let counts: Vec<String> = counts
+            .map(|(what, count)| format!("{count} {what}"))
+            .collect();
+        writeln!(f, "{}", counts.join(", "))?;
         for (seed, broken) in self.broken.iter().take(20) {
             let why: String = broken.why.chars().take(400).collect();
             writeln!(

@@ -8,7 +8,7 @@ use crate::library::Place;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
-use crate::topics::{Topic, Verdict, nodes};
+use crate::topics::{Topic, Verdict, nodes, routes, services, shared};
 use crate::weather::Weather;
 use ccm::controllers::{Report, Selection};
 use ccm::provider::clock;
@@ -17,6 +17,7 @@ use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -55,6 +56,8 @@ pub struct Tally {
     pub stops: usize,
     pub events: usize,
     pub simulated: Duration,
+    /// What topics count.
+    pub counts: BTreeMap<&'static str, u64>,
 }
 
 /// Why a story is broken, and all that is known about it.
@@ -78,7 +81,8 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
         (clock::simulate(machine.clone()), of_apis)
     });
     let mut random = Random::new(seed);
-    let topic = topic(&mut random);
+    let two_at_once = random.percent(25);
+    let topic = topic(&mut random, two_at_once);
     let builder = Sandbox::builder().nodes(0).heartbeats(false);
     let builder = match machine.is_real() {
         true => builder.scale(machine.scale()),
@@ -97,7 +101,7 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
         tally: RefCell::default(),
         sandbox,
     });
-    let outcome = story.run(&mut random);
+    let outcome = story.run(&mut random, two_at_once);
     machine.stops(0, None);
     machine.set_others(None);
     match outcome {
@@ -113,8 +117,14 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
     }
 }
 
-fn topic(random: &mut Random) -> Arc<dyn Topic> {
-    Arc::new(nodes::Nodes::of(random))
+/// `two_at_once`: there may be two processes at once.
+fn topic(random: &mut Random, two_at_once: bool) -> Arc<dyn Topic> {
+    match random.below(100) {
+        0..10 => Arc::new(routes::Routes::of(random)),
+        10..35 => Arc::new(shared::Shared::of(random, two_at_once)),
+        35..75 => Arc::new(services::Services::of(random, two_at_once)),
+        _ => Arc::new(nodes::Nodes::of(random)),
+    }
 }
 
 struct Story {
@@ -139,16 +149,32 @@ struct Holder {
 }
 
 impl Story {
-    fn run(self: &Rc<Self>, random: &mut Random) -> Result<(), String> {
+    fn run(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> Result<(), String> {
         let sandbox = &*self.sandbox;
         let mut rounds = 0;
+        let mut backup = None;
+        let begins_at_rest = self.topic.begins_at_rest();
+        if begins_at_rest {
+            self.watch();
+            self.settle(random)?;
+            sandbox.faults().clear();
+        }
+        let mark = sandbox.calls().mark();
         for chapter in 0..1 + random.below(3) {
-            if chapter > 0 {
+            if chapter > 0 || begins_at_rest {
                 for _ in 0..random.below(6) {
                     self.happens(random, false);
                 }
             }
-            let two_at_once = random.percent(20);
+            match backup.take() {
+                None if random.percent(12) => backup = Some(sandbox.cluster().backup()),
+                Some(backup) => {
+                    sandbox.cluster().restore(&backup);
+                    self.topic.restored(sandbox);
+                    self.note("the cluster is restored from a backup".into());
+                }
+                None => {}
+            }
             let mut weather = Weather::of(random, two_at_once);
             if self.machine.is_real() {
                 weather = weather.without_time_outs();
@@ -158,13 +184,14 @@ impl Story {
             self.topic.weather(sandbox, random);
             self.watch();
             for _ in 0..1 + random.below(3) {
+                let two_at_once = two_at_once && random.percent(70);
                 rounds += self.live(random, two_at_once);
             }
             weather.end(sandbox);
             self.machine.pass(Duration::from_secs(random.below(600)));
         }
         self.no_harm()?;
-        self.is_bounded(rounds)?;
+        self.is_bounded(mark, rounds)?;
         self.machine.pass(AFTER_THE_STORM);
         sandbox.robot().end_block();
         self.topic.clear_up(sandbox);
@@ -172,6 +199,9 @@ impl Story {
         self.note("the storm is over".into());
         if random.percent(10) && !self.machine.is_real() {
             self.goes_on(random)?;
+        }
+        if !self.machine.is_real() {
+            self.trial(random)?;
         }
         for _ in 0..2 {
             self.settle(random)?;
@@ -208,14 +238,14 @@ impl Story {
             self.note(line);
             return ROUNDS_OF_A_PROGRAM;
         }
-        let mut start = Start::of(random);
+        let mut start = self.start(random);
         // Whoever leads for 30 ms proves nothing.
         start.with_lease &= !self.machine.is_real();
         let mut processes = vec![self.process(&start)];
         if two_at_once {
             let start = Start {
                 with_lease: start.with_lease,
-                ..Start::of(random)
+                ..self.start(random)
             };
             processes.push(self.process(&start));
         }
@@ -273,6 +303,12 @@ impl Story {
         self.machine.stops(stops, Some(Rc::new(meanwhile)));
     }
 
+    fn start(&self, random: &mut Random) -> Start {
+        let mut start = Start::of(random);
+        start.wrong_token &= self.topic.may_have_wrong_token();
+        start
+    }
+
     fn process(&self, start: &Start) -> Rc<Process> {
         let name = format!("ccm-{}", 1 + self.log.borrow().len());
         self.note(format!("{name} starts: {start:?}"));
@@ -316,6 +352,7 @@ impl Story {
         self.watch();
         self.note("the storm is over, and it goes on".into());
         self.machine.pass(AFTER_THE_STORM);
+        self.topic.clear_up(&self.sandbox);
         let mut outcome = Ok(());
         for _ in 0..ROUNDS_AT_MOST {
             process.tick(&Selection::Due, random);
@@ -328,15 +365,31 @@ impl Story {
         outcome.map_err(|why| format!("a process that goes on: {why}"))
     }
 
+    /// By a long-lived `ccm` that looks at what has changed.
+    fn trial(&self, random: &mut Random) -> Result<(), String> {
+        let start = Start {
+            resyncs: false,
+            ..Start::default()
+        };
+        let process = self.process(&start);
+        let mut round = || {
+            let reports = process.tick(&Selection::Due, random);
+            self.machine.pass(INTERVAL);
+            reports
+        };
+        self.topic.trial(&self.sandbox, &mut round)
+    }
+
     /// A new `ccm` works until nothing is left to be done.
     fn settle(&self, random: &mut Random) -> Result<(), String> {
         let process = self.process(&Start::default());
         let mut before = Vec::new();
-        for _ in 0..ROUNDS_AT_MOST {
+        for round in 0..ROUNDS_AT_MOST {
             let reports = process.tick(&Selection::All, random);
             let failures = failures(&reports);
-            // What failed by itself, as an action may, works in the next round.
-            let is_lasting = failures.is_empty() || failures == before;
+            // What failed by itself, as an action may, works in the next round. In the first one a controller does not
+            // know yet what another one reads.
+            let is_lasting = round > 0 && (failures.is_empty() || failures == before);
             if reports.iter().all(is_at_rest) && is_lasting {
                 return Ok(());
             }
@@ -367,13 +420,15 @@ impl Story {
     }
 
     /// No call is repeated without a limit.
-    fn is_bounded(&self, rounds: usize) -> Result<(), String> {
+    fn is_bounded(&self, mark: u64, rounds: usize) -> Result<(), String> {
+        let calls = self.sandbox.calls().calls_since(mark);
         let (cluster, cloud) = (self.sandbox.cluster(), self.sandbox.cloud());
         let objects = cluster.list("nodes", None).len() + cluster.list("services", None).len();
         let pages = 1 + cloud.servers(self.sandbox.project()).len() / 50;
-        let allowed = rounds * (CALLS_OF_A_ROUND * pages + CALLS_OF_AN_OBJECT * (8 + objects));
+        let allowed =
+            (1 + rounds) * (CALLS_OF_A_ROUND * pages + CALLS_OF_AN_OBJECT * (8 + objects));
         for half in [Half::Hetzner, Half::Kubernetes, Half::Robot] {
-            let calls = self.sandbox.calls().count(|call| call.half == half);
+            let calls = calls.iter().filter(|call| call.half == half).count();
             if calls > allowed {
                 return Err(format!(
                     "{calls} calls of {half} in {rounds} rounds, {allowed} are allowed"
@@ -413,6 +468,7 @@ impl Story {
 
     /// From now on, until the faults are cleared.
     fn watch(&self) {
+        self.topic.chapter_begins(&self.sandbox);
         let (topic, sandbox) = (Arc::clone(&self.topic), Arc::downgrade(&self.sandbox));
         let read = Effect::before(move |request: &Request| {
             if let Some(sandbox) = sandbox.upgrade() {
@@ -455,6 +511,7 @@ impl Story {
             tally.faults += usize::from(call.fault.as_ref().is_some_and(is_fault));
         }
         tally.stories = 1;
+        tally.counts = self.topic.counts(&self.sandbox);
         tally.stops = self.machine.stopped.get() as usize;
         tally.simulated = self.machine.passed();
         tally

@@ -258,6 +258,21 @@ fn who_is_to_end_does_not_wait() {
     assert!(fake.log().iter().all(|line| !line.starts_with("ask")));
 }
 
+/// It is time to ask about the action of one, and a request of the other is not answered yet. Found by storm seed 86.
+#[test]
+fn who_is_to_end_waits_for_an_answer_without_spinning() {
+    let fake = Fake::default();
+    fake.is_ending.store(true, Relaxed);
+    let lists = vec![
+        vec![step("a", &[Answer::Forever])],
+        vec![step("b", &[Answer::Slow(300)])],
+    ];
+    let works = fake.run_with(lists, 2);
+    assert!(works[0].error().is_some() && works[1].error().is_none());
+    let rounds = fake.rounds.load(Relaxed);
+    assert!(rounds < 100, "{rounds} rounds in 300 ms");
+}
+
 /// One request takes longer than all others together: they need its place for as long as it takes, and no other one.
 #[test]
 fn a_slow_request_holds_up_no_other_one() {

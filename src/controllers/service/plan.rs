@@ -240,9 +240,13 @@ fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
         return;
     }
     for plan in plans.iter_mut().filter(|plan| plan.lacks_its_own()) {
-        let status = addresses(&plan.service.status.load_balancer.ingress);
+        let status = &plan.service.status.load_balancer.ingress;
+        let why = match status.is_empty() {
+            true => "it has our finalizer".to_owned(),
+            false => format!("the status says {}", addresses(status)),
+        };
         let message = format!(
-            "the status says {status}, but the project has no such load balancer, nor a server of the cluster's nodes, of \
+            "{why}, but the project has no such load balancer, nor a server of the cluster's nodes, of \
              which there are {count}: is the token another project's?"
         );
         plan.refuse(Finding::warning(plan.want.failed(), message));
@@ -510,12 +514,16 @@ impl ServicePlan {
     /// May it lack it, when what the plan needs was read? See `refuse_in_wrong_project`.
     fn may_lack_its_own(&self) -> bool {
         let cloud = &self.cloud;
-        let has_status = !self.service.status.load_balancer.ingress.is_empty();
-        has_status && !cloud.carries_uid && (cloud.obstacle.is_none() || cloud.needs.services)
+        self.had_one() && !cloud.carries_uid && (cloud.obstacle.is_none() || cloud.needs.services)
     }
 
-    /// It had a load balancer, says its status, and there is none now: none with its UID, and none with one of the
-    /// addresses that could be adopted.
+    /// Its status says so; or its finalizer, which is there before a load balancer is created, and the status after.
+    fn had_one(&self) -> bool {
+        self.want == Want::Remove || !self.service.status.load_balancer.ingress.is_empty()
+    }
+
+    /// It had a load balancer, and there is none now: none with its UID, and none with one of the addresses that could
+    /// be adopted.
     fn lacks_its_own(&self) -> bool {
         let status = &self.service.status.load_balancer.ingress;
         let mut found = self.cloud.found.iter().flat_map(|found| &found.addresses);
@@ -526,7 +534,7 @@ impl ServicePlan {
         self.want != Want::Nothing
             && self.cloud.obstacle.is_none()
             && !self.cloud.carries_uid
-            && !status.is_empty()
+            && self.had_one()
             && !found.any(is_shown)
     }
 

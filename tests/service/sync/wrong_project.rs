@@ -46,6 +46,26 @@ fn a_token_of_another_project_makes_nothing_and_forgets_nothing() {
     assert_eq!(world.balancers().len(), 1);
 }
 
+/// The process that created its load balancer ended before it wrote the status. Found by storm seed 117.
+#[test]
+fn a_service_without_a_status_is_not_let_go_by_a_token_of_another_project() {
+    let world = World::new(2);
+    world.create("goes", &[], &[80]);
+    world.settle(&[]);
+    world.edit("goes", |service| service["status"] = json!({}));
+    world.delete("goes");
+    let (before, mark) = (world.service("goes"), world.mark());
+    let ran = common::ccm(&with_foreign_token(&world), &["run", "--once"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
+    assert_eq!(world.service("goes"), before);
+    let finding = ["it has our finalizer", "another project's"];
+    world.tells("goes", "DeleteLoadBalancerFailed", &finding);
+    world.settle(&[]);
+    assert_eq!(world.service("goes"), None);
+    assert_eq!(world.balancers().len(), 0);
+}
+
 #[test]
 fn one_that_was_deleted_by_hand_in_the_right_project_comes_again_or_is_let_go() {
     let world = World::new(1);

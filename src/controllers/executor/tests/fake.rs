@@ -52,6 +52,8 @@ pub(super) struct Cloud {
     pub(super) most_in_flight: AtomicI64,
     /// The process is to end.
     pub(super) is_ending: AtomicBool,
+    /// How often that was asked.
+    pub(super) rounds: AtomicU64,
 }
 
 /// A step that is made in its turn.
@@ -158,6 +160,7 @@ impl Cloud {
 
 impl Actions for Fake {
     fn may_wait(&self) -> bool {
+        self.rounds.fetch_add(1, Relaxed);
         !self.is_ending.load(Relaxed)
     }
 

@@ -57,6 +57,9 @@ use real::Corner;
 use resource::Resource;
 use store::{Object, Store};
 
+/// What [`Cluster::backup`] took.
+pub struct Backup(Store);
+
 /// The API server. Everything is behind one lock, held while objects are picked, not while they are written out.
 pub struct Cluster {
     state: Mutex<State>,
@@ -280,6 +283,20 @@ impl Cluster {
         assert!(!self.is_real(), "a real server's cache cannot be frozen");
         let mut state = self.state();
         state.frozen = frozen.then(|| state.store.clone());
+    }
+
+    /// All objects as they are now.
+    ///
+    /// # Panics
+    /// A real server's store is its own.
+    pub fn backup(&self) -> Backup {
+        assert!(!self.is_real(), "a real server's store is its own");
+        Backup(self.state().store.clone())
+    }
+
+    /// All objects as they were, as after a restore of etcd: also their `resourceVersion`s.
+    pub fn restore(&self, backup: &Backup) {
+        self.state().store = backup.0.clone();
     }
 
     pub fn is_cache_frozen(&self) -> bool {

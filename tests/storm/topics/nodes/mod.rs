@@ -1,7 +1,7 @@
 //! Nodes on cloud servers and on dedicated servers: they join, are initialised, labelled, switched off, lose their
 //! machines, and come back under their names.
 
-mod harm;
+pub(super) mod harm;
 mod lies;
 
 use super::{Topic, Verdict};
@@ -240,28 +240,42 @@ impl Topic for Nodes {
     }
 
     fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-        let name = node_written(request).filter(|_| half == Half::Kubernetes);
-        let Some(name) = name else {
-            return Verdict::Other;
-        };
-        let node = sandbox.cluster().get("nodes", None, name);
-        let mut servers = servers(sandbox);
-        for had in self.had.lock().unwrap().iter() {
-            if servers.iter().any(|(id, ..)| *id == had.0) {
-                servers.push(had.clone());
-            }
-        }
-        Verdict::of(harm_of(request, node.as_ref(), &servers))
+        judge(sandbox, half, request, &self.had.lock().unwrap())
     }
 
     fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
-        let all = servers(sandbox);
-        for node in sandbox.cluster().list("nodes", None) {
-            let name = node["metadata"]["name"].as_str().unwrap();
-            is_right(sandbox, &node, &all).map_err(|why| format!("node {name}: {why}: {node}"))?;
-        }
-        Ok(())
+        are_right(sandbox)
     }
+}
+
+/// About a write to any topic's nodes. `had`: what servers had before, too.
+pub(super) fn judge(
+    sandbox: &Sandbox,
+    half: Half,
+    request: &Request,
+    had: &harm::Servers,
+) -> Verdict {
+    let Some(name) = node_written(request).filter(|_| half == Half::Kubernetes) else {
+        return Verdict::Other;
+    };
+    let node = sandbox.cluster().get("nodes", None, name);
+    let mut servers = servers(sandbox);
+    for had in had {
+        if servers.iter().any(|(id, ..)| *id == had.0) {
+            servers.push(had.clone());
+        }
+    }
+    Verdict::of(harm_of(request, node.as_ref(), &servers))
+}
+
+/// All nodes.
+pub(super) fn are_right(sandbox: &Sandbox) -> Result<(), String> {
+    let all = servers(sandbox);
+    for node in sandbox.cluster().list("nodes", None) {
+        let name = node["metadata"]["name"].as_str().unwrap();
+        is_right(sandbox, &node, &all).map_err(|why| format!("node {name}: {why}: {node}"))?;
+    }
+    Ok(())
 }
 
 fn is_right(sandbox: &Sandbox, node: &Value, all: &harm::Servers) -> Result<(), String> {

@@ -1,0 +1,390 @@
+//! What there must be in the end, worked out from the Services and nodes that are there then, apart from `ccm`'s own
+//! comparison.
+
+use super::events::{EXCLUDED, cluster_uid};
+use super::harm::{has_finalizer, wants};
+use super::others::{UNTOUCHABLE, is_copy};
+use super::ownership::{Kubernetes, is_ours, server_of};
+use crate::process::PRIMARY_IP_SELECTOR;
+use ccm::hetzner::load_balancers::annotations::PREFIX;
+use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, KEEP, SERVICE_UID};
+use sandbox::Sandbox;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Of no load balancer.
+const BAD: [(&str, &str); 3] = [
+    ("algorithm-type", "by-the-moon"),
+    ("type", "lb99"),
+    ("http-sticky-sessions", "maybe"),
+];
+
+/// Other people's load balancers, byte by byte; how healthy their targets are changes by itself.
+pub fn others(sandbox: &Sandbox) -> BTreeMap<u64, String> {
+    let own = cluster_uid(sandbox);
+    let all = sandbox.cloud().load_balancers(sandbox.project());
+    let theirs = all.into_iter().filter(|one| {
+        let is_ours = one["labels"][CLUSTER_UID] == *own;
+        !is_ours && UNTOUCHABLE.iter().any(|name| one["name"] == *name)
+    });
+    theirs
+        .map(|mut one| {
+            for target in one["targets"].as_array_mut().unwrap() {
+                target["health_status"] = Value::Null;
+            }
+            (one["id"].as_u64().unwrap(), one.to_string())
+        })
+        .collect()
+}
+
+/// What kept certificates from being issued is set right, and they are issued.
+pub fn certificates_come(sandbox: &Sandbox) {
+    let cloud = sandbox.cloud();
+    for one in cloud.certificates(sandbox.project()) {
+        if one["status"]["issuance"] == "failed" {
+            cloud.retry_certificate(one["id"].as_u64().unwrap());
+        }
+    }
+}
+
+/// Both APIs, at one moment.
+struct Both {
+    kubernetes: Kubernetes,
+    balancers: Vec<Value>,
+    certificates: Vec<Value>,
+    primary_ips: Vec<Value>,
+    servers: BTreeSet<u64>,
+    /// `ccm` has read the servers.
+    servers_are_known: bool,
+}
+
+/// Exactly the load balancers that are wanted, each as it should be.
+/// `other_ports`: Services whose ports were changed.
+pub fn is_right(sandbox: &Sandbox, other_ports: &BTreeSet<String>) -> Result<(), String> {
+    check(sandbox, None, other_ports, true)
+}
+
+/// The same, whatever is with the Service of this name. A target whose server does not exist may be there: servers are
+/// read for other reasons, and perhaps not yet.
+pub fn is_right_but_for(
+    sandbox: &Sandbox,
+    stuck: &str,
+    other_ports: &BTreeSet<String>,
+) -> Result<(), String> {
+    check(sandbox, Some(stuck), other_ports, false)
+}
+
+fn check(
+    sandbox: &Sandbox,
+    stuck: Option<&str>,
+    other_ports: &BTreeSet<String>,
+    servers_are_known: bool,
+) -> Result<(), String> {
+    let (cloud, project) = (sandbox.cloud(), sandbox.project());
+    let ours = cluster_uid(sandbox);
+    let both = Both {
+        kubernetes: Kubernetes::read(sandbox.cluster(), &ours),
+        balancers: cloud.load_balancers(project),
+        certificates: cloud.certificates(project),
+        primary_ips: cloud.primary_ips(project),
+        servers: alive(&cloud.servers(project)),
+        servers_are_known,
+    };
+    let name = |service: &Value| service["metadata"]["name"].as_str().map(str::to_owned);
+    let services = both.kubernetes.services.iter();
+    for service in services.filter(|one| stuck.is_none() || name(one).as_deref() != stuck) {
+        let of_service = |why: String| format!("Service {}: {why}", service["metadata"]["name"]);
+        both.service_is_right(service).map_err(of_service)?;
+    }
+    for certificate in &both.certificates {
+        let uid = &certificate["labels"][SERVICE_UID];
+        let same = both.certificates.iter();
+        let same = same.filter(|one| one["labels"][SERVICE_UID] == *uid);
+        if same.count() > 1 {
+            return Err(format!("Service {uid} has more than one certificate"));
+        }
+    }
+    let is_stuck = |one: &&Value| {
+        let service = both.kubernetes.service(&one["labels"][SERVICE_UID]);
+        stuck.is_some() && service.and_then(name).as_deref() == stuck
+    };
+    let mut others = both.balancers.iter().filter(|one| !is_stuck(one));
+    others.try_for_each(|one| both.is_clean(one, &ours, other_ports))
+}
+
+/// IDs of these servers.
+pub fn alive(servers: &[Value]) -> BTreeSet<u64> {
+    servers
+        .iter()
+        .filter_map(|one| one["id"].as_u64())
+        .collect()
+}
+
+/// Of this cluster, and of no Service that is there; what was so from the start is not meant.
+pub fn orphans(sandbox: &Sandbox) -> BTreeSet<u64> {
+    let ours = cluster_uid(sandbox);
+    let kubernetes = Kubernetes::read(sandbox.cluster(), &ours);
+    let is_orphan = |one: &Value| {
+        let labels = &one["labels"];
+        let is_kept = !labels[KEEP].is_null();
+        labels[CLUSTER_UID] == *ours
+            && !is_kept
+            && kubernetes.service(&labels[SERVICE_UID]).is_none()
+    };
+    let mut all = sandbox.cloud().load_balancers(sandbox.project());
+    all.retain(is_orphan);
+    all.iter().map(|one| one["id"].as_u64().unwrap()).collect()
+}
+
+impl Both {
+    /// What carries no UID of a Service carries no label of ours but those of an operator or of another cluster, and
+    /// what carries one of a Service that wants none is an orphan.
+    fn is_clean(
+        &self,
+        balancer: &Value,
+        ours: &str,
+        other_ports: &BTreeSet<String>,
+    ) -> Result<(), String> {
+        let (name, labels) = (&balancer["name"], &balancer["labels"]);
+        let uid = &labels[SERVICE_UID];
+        if !uid.is_null() {
+            let is_left = labels[CLUSTER_UID].is_null() || labels[CLUSTER_UID] == *ours;
+            let service = self.kubernetes.service(uid);
+            let is_unwanted = service.is_some_and(|service| !wants(service));
+            return match is_left && is_unwanted {
+                true => Err(format!("load balancer {name} is left of Service {uid}")),
+                false => Ok(()),
+            };
+        }
+        let all = labels.as_object().unwrap();
+        let mut labels = all.keys().filter(|label| is_ours(label));
+        let kept_of = all.get(KEEP).and_then(Value::as_str).unwrap_or_default();
+        let kept_of = kept_of.trim_start_matches("default.");
+        let is_bare = other_ports.contains(kept_of) || self::ports(balancer) == json!([]);
+        let of_kept = [KEEP, CLUSTER_UID].map(str::to_owned);
+        let is_kept = is_bare && all.contains_key(KEEP);
+        match labels.find(|label| *label != ADOPT && !(is_kept && of_kept.contains(label))) {
+            Some(label) => Err(format!("released load balancer {name} has label {label}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Where no server of any node is in the list, that is another project's, or broken.
+    fn removes_targets_without_servers(&self) -> bool {
+        let mut offered = self.kubernetes.nodes.iter().filter(|node| is_offered(node));
+        let is_alive =
+            |node: &Value| server_of(node).is_some_and(|server| self.servers.contains(&server));
+        self.servers_are_known && offered.any(is_alive)
+    }
+
+    /// It asks for a certificate or an address that it may not have.
+    fn lacks(&self, service: &Value) -> bool {
+        let uid = &service["metadata"]["uid"];
+        let is_https = annotation(service, "protocol") == Some("https");
+        let named = annotation(service, "http-managed-certificate-name").filter(|_| is_https);
+        let taken = self.certificates.iter().any(|one| {
+            Some(one["name"].as_str().unwrap()) == named && one["labels"][SERVICE_UID] != *uid
+        });
+        let own = self
+            .balancers
+            .iter()
+            .any(|one| one["labels"][SERVICE_UID] == *uid);
+        let asked = annotation(service, "public-net-ipv4").filter(|_| !own);
+        let mut refused = self.primary_ips.iter().filter(|one| {
+            let is_assigned = !one["assignee_id"].is_null();
+            is_assigned || may_not_be_claimed(one).is_some()
+        });
+        taken || refused.any(|one| one["name"].as_str() == asked)
+    }
+
+    /// It has no load balancer: one of its name, or one that an operator offers to it, is there, and it may not adopt
+    /// it.
+    fn is_blocked(&self, service: &Value) -> Result<(), String> {
+        let own = format!("default.{}", service["metadata"]["name"].as_str().unwrap());
+        let with = |is_it: &dyn Fn(&Value) -> bool| -> Vec<&Value> {
+            self.balancers.iter().filter(|one| is_it(one)).collect()
+        };
+        let offered = with(&|one| one["labels"][ADOPT] == *own);
+        let named = with(&|one| one["name"].as_str() == annotation(service, "name"));
+        let one = match (offered.as_slice(), named.as_slice()) {
+            ([], []) => return Err("no load balancer".into()),
+            ([], [one, ..]) | ([one], _) => one,
+            // An operator has to decide.
+            ([_, _, ..], _) => return Ok(()),
+        };
+        match self.kubernetes.adoptable(one, service) {
+            Ok(()) => Err(format!("did not adopt load balancer {}", one["name"])),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn service_is_right(&self, service: &Value) -> Result<(), String> {
+        let uid = &service["metadata"]["uid"];
+        let Both {
+            balancers,
+            certificates,
+            ..
+        } = self;
+        let with_uid = balancers.iter();
+        let with_uid = with_uid.filter(|one| one["labels"][SERVICE_UID] == *uid);
+        let (copies, own): (Vec<&Value>, Vec<&Value>) = with_uid.partition(|one| is_copy(one));
+        if !wants(service) {
+            return match (has_finalizer(service), own.len()) {
+                (false, 0) if service["metadata"]["deletionTimestamp"].is_null() => Ok(()),
+                (finalizer, count) => Err(format!("finalizer {finalizer}, {count} load balancers")),
+            };
+        }
+        let is_bad = BAD
+            .iter()
+            .any(|(key, value)| annotation(service, key) == Some(value));
+        let named = annotation(service, "name");
+        let name_is_taken = named.is_some_and(|name| {
+            let mut others = balancers.iter();
+            others.any(|one| one["name"] == name && one["labels"][SERVICE_UID] != *uid)
+        });
+        let is_bad = is_bad || self.lacks(service);
+        let one = match own.as_slice() {
+            [one] => one,
+            [] if is_bad || !copies.is_empty() => return Ok(()),
+            [] => return self.is_blocked(service),
+            all => return Err(format!("{} load balancers", all.len())),
+        };
+        if is_bad {
+            return Ok(());
+        }
+        if !has_finalizer(service) {
+            return Err("no finalizer".into());
+        }
+        let equal = |what: &str, have: Value, want: Value| match have == want {
+            true => Ok(()),
+            false => Err(format!("{what}: {have}, and not {want}")),
+        };
+        if let Some(name) = named.filter(|_| !name_is_taken) {
+            equal("name", one["name"].clone(), json!(name))?;
+        }
+        if let Some(kind) = annotation(service, "type") {
+            equal(
+                "type",
+                one["load_balancer_type"]["name"].clone(),
+                json!(kind),
+            )?;
+        }
+        let algorithm = annotation(service, "algorithm-type").unwrap_or("round_robin");
+        equal(
+            "algorithm",
+            one["algorithm"]["type"].clone(),
+            json!(algorithm),
+        )?;
+        if annotation(service, "labels").is_some() {
+            equal("label", one["labels"]["tier"].clone(), json!("web"))?;
+        }
+        equal("ports", ports(one), wanted_ports(service))?;
+        let shown = one["services"].as_array().unwrap().iter();
+        let shown = shown.filter(|port| port["protocol"] == "https");
+        for port in shown {
+            let ids = port["http"]["certificates"].as_array().unwrap();
+            let is_own = |id: &Value| {
+                let mut all = certificates.iter();
+                all.any(|one| one["id"] == *id && one["labels"][SERVICE_UID] == *uid)
+            };
+            if ids.len() != 1 || !ids.iter().all(is_own) {
+                return Err(format!(
+                    "certificates {ids:?} on port {}",
+                    port["listen_port"]
+                ));
+            }
+        }
+        let wanted = servers(service, &self.kubernetes.nodes, &self.servers);
+        let mut have = targets(one);
+        if !self.removes_targets_without_servers() {
+            have.retain(|server| self.servers.contains(server));
+        }
+        equal("targets", json!(have), json!(wanted))?;
+        let address = &one["public_net"]["ipv4"]["ip"];
+        equal(
+            "status",
+            service["status"]["loadBalancer"]["ingress"][0]["ip"].clone(),
+            address.clone(),
+        )
+    }
+}
+
+/// Why no Service may claim this Primary IP, whether it is free or not.
+pub fn may_not_be_claimed(primary_ip: &Value) -> Option<&'static str> {
+    let (key, value) = PRIMARY_IP_SELECTOR.split_once('=').unwrap();
+    if primary_ip["labels"][key] != value {
+        Some("the selector does not select it")
+    } else if primary_ip["auto_delete"] == true {
+        Some("it would be deleted with the load balancer")
+    } else {
+        None
+    }
+}
+
+fn ports(balancer: &Value) -> Value {
+    let services = balancer["services"].as_array().unwrap().iter();
+    let ports = services.map(|service| {
+        json!([
+            service["listen_port"],
+            service["destination_port"],
+            service["protocol"],
+            service["proxyprotocol"],
+            service["health_check"]["interval"],
+            service["health_check"]["port"] == 10256,
+        ])
+    });
+    sorted(ports)
+}
+
+fn wanted_ports(service: &Value) -> Value {
+    let interval = if annotation(service, "health-check-interval").is_some() {
+        7
+    } else {
+        15
+    };
+    let spec = service["spec"]["ports"].as_array().unwrap().iter();
+    let ports = spec.map(|port| {
+        json!([
+            port["port"],
+            port["nodePort"],
+            annotation(service, "protocol").unwrap_or("tcp"),
+            annotation(service, "uses-proxyprotocol").is_some(),
+            interval,
+            annotation(service, "health-check").is_some(),
+        ])
+    });
+    sorted(ports)
+}
+
+fn sorted(values: impl Iterator<Item = Value>) -> Value {
+    let mut values: Vec<Value> = values.collect();
+    values.sort_by_key(|value| value[0].as_u64());
+    values.into()
+}
+
+pub fn targets(balancer: &Value) -> BTreeSet<u64> {
+    let targets = balancer["targets"].as_array().unwrap().iter();
+    targets
+        .filter_map(|target| target["server"]["id"].as_u64())
+        .collect()
+}
+
+/// Those of these that exist, of the nodes that this Service sends traffic to.
+pub fn servers(service: &Value, nodes: &[Value], alive: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let pool = annotation(service, "node-selector").map(|selector| selector.replace("pool=", ""));
+    let offered = nodes.iter().filter(|node| {
+        let own = &node["metadata"]["labels"]["pool"];
+        is_offered(node) && pool.as_ref().is_none_or(|pool| *own == **pool)
+    });
+    let ids = offered.filter_map(server_of);
+    ids.filter(|id| alive.contains(id)).collect()
+}
+
+fn is_offered(node: &Value) -> bool {
+    let excluded = node["metadata"]["labels"][EXCLUDED].as_str();
+    excluded.is_none_or(|value| value == "false")
+}
+
+fn annotation<'a>(service: &'a Value, name: &str) -> Option<&'a str> {
+    service["metadata"]["annotations"][format!("{PREFIX}{name}")].as_str()
+}

@@ -1,0 +1,395 @@
+//! What happens to Services, nodes and other people's load balancers.
+//!
+//! `ccm` is not informed of any of it; what the end has to be follows from what is there then, see `end`.
+
+use super::end;
+use super::others::{self, NODE_LABEL};
+use super::ownership;
+use crate::random::Random;
+use ccm::hetzner::load_balancers::SERVICE_UID;
+use ccm::hetzner::load_balancers::annotations::PREFIX;
+use sandbox::Sandbox;
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use serde_json::{Value, json};
+
+pub const NAMESPACE: Option<&str> = Some("default");
+pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+/// At most.
+pub const SERVICES: u64 = 4;
+
+/// How a Service is made.
+#[derive(Clone, Debug)]
+pub struct Template {
+    ports: Vec<u64>,
+    annotations: Vec<(&'static str, &'static str)>,
+    has_class: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Event {
+    Add(String, Template),
+    Delete(String),
+    /// Its finalizers are removed by force, and it is created again: what it had stays.
+    Recreate(String, Template),
+    Annotate(String, &'static str, Option<&'static str>),
+    Ports(String, Vec<u64>),
+    /// Away from LoadBalancer, or back.
+    Turn(String),
+    /// Its load balancer is deleted in the console.
+    LoseBalancer(String),
+    Join(String),
+    Leave(String),
+    /// With its server.
+    Destroy(String),
+    Exclude(String, bool),
+    /// The server of a node is deleted; load balancers still show it as a target. The node counts as silent at once, or
+    /// stays.
+    LoseServer(String, bool),
+    /// All nodes are replaced.
+    Renew(u64),
+    /// See [`others::terraform_runs`].
+    Terraform {
+        keeps_uid: bool,
+    },
+    /// See [`others::ask_for`].
+    AskFor(&'static str, Option<String>),
+}
+
+/// Values that a load balancer can have, and some that none can.
+const ANNOTATIONS: [(&str, &str); 16] = [
+    ("algorithm-type", "least_connections"),
+    ("algorithm-type", "round_robin"),
+    ("type", "lb21"),
+    ("type", "lb11"),
+    ("uses-proxyprotocol", "true"),
+    ("health-check-interval", "7s"),
+    ("health-check", "kube-proxy"),
+    ("labels", "tier=web"),
+    ("protocol", "http"),
+    ("node-selector", "pool=a"),
+    ("algorithm-type", "by-the-moon"),
+    ("type", "lb99"),
+    ("http-sticky-sessions", "maybe"),
+    ("ipv4-rdns", "lb.example.org"),
+    ("keep", "true"),
+    ("keep", "false"),
+];
+
+/// A certificate of its own.
+const MANAGED: [(&str, &str); 3] = [
+    ("protocol", "https"),
+    ("certificate-type", "managed"),
+    ("http-managed-certificate-domains", "www.example.com"),
+];
+
+/// `shared`: wanted by several; `theirs`: another cluster's; `free`: no Service owns it; the others: see [`Other`].
+const NAMES: [&str; 9] = [
+    "front", "shared", "shared", "theirs", "free", "edge", "edge", "busy", "foreign",
+];
+
+/// Primary IPs that a Service may claim while they are free, and such as it may not claim.
+const PRIMARY_IPS: [&str; 7] = [
+    "kept", "kept", "kept", "another", "reserved", "brief", "used",
+];
+
+impl Template {
+    pub fn of(random: &mut Random, two_at_once: bool) -> Template {
+        let mut annotations = Vec::new();
+        for _ in 0..random.below(4) {
+            annotations.push(*random.pick(&ANNOTATIONS));
+        }
+        if random.percent(40) {
+            annotations.push(("name", name(random, two_at_once)));
+        }
+        if random.percent(30) {
+            annotations.extend(MANAGED);
+            // Two at once would both take over one that no Service has.
+            if !two_at_once && random.percent(40) {
+                annotations.push(("http-managed-certificate-name", "shared"));
+            }
+        }
+        if random.percent(40) {
+            annotations.push(("public-net-ipv4", random.pick::<&str>(&PRIMARY_IPS)));
+        }
+        Template {
+            ports: ports(random),
+            annotations,
+            has_class: random.percent(8),
+        }
+    }
+
+    /// One port, and a name for its load balancer.
+    pub fn named(name: &'static str) -> Template {
+        Template {
+            ports: vec![80],
+            annotations: vec![("name", name)],
+            has_class: false,
+        }
+    }
+
+    /// One port, and nothing else.
+    pub fn plain() -> Template {
+        Template {
+            ports: vec![80],
+            annotations: Vec::new(),
+            has_class: false,
+        }
+    }
+
+    pub fn make(&self, sandbox: &Sandbox, name: &str) -> Value {
+        let annotations = self.annotations.iter();
+        let annotations: serde_json::Map<String, Value> = annotations
+            .map(|(key, value)| (format!("{PREFIX}{key}"), json!(value)))
+            .collect();
+        let mut service = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": { "name": name, "namespace": "default", "annotations": annotations },
+            "spec": { "type": "LoadBalancer", "selector": { "app": name }, "ports": spec_ports(&self.ports) },
+        });
+        if self.has_class {
+            service["spec"]["loadBalancerClass"] = json!("example.org/another");
+        }
+        sandbox.cluster().create("services", NAMESPACE, service)
+    }
+}
+
+fn name(random: &mut Random, two_at_once: bool) -> &'static str {
+    match *random.pick(&NAMES) {
+        "free" | "edge" | "busy" | "foreign" if two_at_once => "front",
+        name => name,
+    }
+}
+
+fn ports(random: &mut Random) -> Vec<u64> {
+    let mut ports: Vec<u64> = [80, 81, 443, 8080]
+        .into_iter()
+        .filter(|_| random.percent(50))
+        .collect();
+    if ports.is_empty() {
+        ports.push(80);
+    }
+    ports
+}
+
+fn spec_ports(ports: &[u64]) -> Value {
+    let port = |port: &u64| json!({ "name": format!("p{port}"), "port": port, "protocol": "TCP" });
+    ports.iter().map(port).collect()
+}
+
+impl Event {
+    pub fn of(random: &mut Random, two_at_once: bool) -> Event {
+        let service = format!("s-{}", random.below(SERVICES));
+        let node = format!("n-{}", random.below(6));
+        match random.below(20) {
+            0 | 1 => Event::Add(service, Template::of(random, two_at_once)),
+            2..=4 => Event::Delete(service),
+            5 => Event::Recreate(service, Template::of(random, two_at_once)),
+            6 => {
+                let (key, value) = *random.pick(&ANNOTATIONS);
+                Event::Annotate(service, key, random.percent(60).then_some(value))
+            }
+            7 => Event::Annotate(service, "name", Some(name(random, two_at_once))),
+            8 => Event::Ports(service, ports(random)),
+            9 | 10 => Event::Turn(service),
+            11 => Event::LoseBalancer(service),
+            12 => Event::Join(node),
+            13 => match random.percent(50) {
+                true => Event::Leave(node),
+                false => Event::Destroy(node),
+            },
+            14 => Event::Exclude(node, random.percent(50)),
+            15 => Event::Renew(random.below(100)),
+            16 => Event::LoseServer(node, random.percent(50)),
+            17 | 18 => Event::Terraform {
+                keeps_uid: random.percent(70),
+            },
+            // Two at once would both adopt it, each for another Service.
+            _ if two_at_once => Event::Terraform { keeps_uid: true },
+            _ => {
+                let balancer = *random.pick(&["edge", "edge", "busy", "foreign", "free"]);
+                Event::AskFor(
+                    balancer,
+                    random.percent(75).then(|| others::service_of(random)),
+                )
+            }
+        }
+    }
+
+    /// One that `ccm` may meet in the middle of its work. Not the removal of all labels: whose the load balancer is,
+    /// shows again with the next list only.
+    pub fn between_ticks(random: &mut Random, two_at_once: bool) -> Event {
+        match Event::of(random, two_at_once) {
+            Event::Terraform { .. } => Event::Terraform { keeps_uid: true },
+            event => event,
+        }
+    }
+
+    /// What cannot happen to what is not there does not.
+    pub fn happen(&self, sandbox: &Sandbox) {
+        let cluster = sandbox.cluster();
+        let edit = |name: &str, change: &mut dyn FnMut(&mut Value)| {
+            cluster.edit("services", NAMESPACE, name, |service| change(service));
+        };
+        match self {
+            Event::Add(name, template) => {
+                if cluster.get("services", NAMESPACE, name).is_none() {
+                    drop(template.make(sandbox, name));
+                }
+            }
+            Event::Delete(name) => drop(cluster.delete("services", NAMESPACE, name)),
+            Event::Recreate(name, template) => {
+                edit(name, &mut |service| {
+                    service["metadata"]["finalizers"] = json!([]);
+                });
+                cluster.delete("services", NAMESPACE, name);
+                if cluster.get("services", NAMESPACE, name).is_none() {
+                    drop(template.make(sandbox, name));
+                }
+            }
+            Event::Annotate(name, key, value) => edit(name, &mut |service| {
+                let annotations = &mut service["metadata"]["annotations"];
+                let key = format!("{PREFIX}{key}");
+                match value {
+                    Some(value) => annotations[key] = json!(value),
+                    None => {
+                        if let Some(annotations) = annotations.as_object_mut() {
+                            annotations.remove(&key);
+                        }
+                    }
+                }
+            }),
+            Event::Ports(name, ports) => edit(name, &mut |service| {
+                let old = service["spec"]["ports"].take();
+                let old = old.as_array().cloned().unwrap_or_default();
+                let wanted = ports.iter().map(|number| {
+                    let same = old.iter().find(|port| port["port"] == *number);
+                    same.cloned().unwrap_or_else(|| {
+                        json!({ "name": format!("p{number}"), "port": number, "protocol": "TCP",
+                                "targetPort": number, "nodePort": 31_000 + number % 1_000 })
+                    })
+                });
+                service["spec"]["ports"] = wanted.collect();
+            }),
+            Event::Turn(name) => edit(name, &mut |service| {
+                let spec = &mut service["spec"];
+                if spec["loadBalancerClass"].is_null() {
+                    let away = spec["type"] == "LoadBalancer";
+                    spec["type"] = json!(if away { "NodePort" } else { "LoadBalancer" });
+                }
+            }),
+            Event::LoseBalancer(name) => {
+                let service = cluster.get("services", NAMESPACE, name);
+                let uid = service.map(|service| service["metadata"]["uid"].clone());
+                let all = sandbox.cloud().load_balancers(sandbox.project());
+                let own = all.iter().find(|one| {
+                    let is_own = Some(&one["labels"][SERVICE_UID]) == uid.as_ref();
+                    is_own && !others::is_copy(one)
+                });
+                if let Some(id) = own.and_then(|one| one["id"].as_u64()) {
+                    // Else its actions would run for ever.
+                    sandbox.cloud().hold_load_balancer(id, false);
+                    sandbox.cloud().delete_load_balancer(id);
+                }
+            }
+            Event::Join(name) => {
+                if cluster.get("nodes", None, name).is_none() {
+                    join(sandbox, name);
+                }
+            }
+            Event::Leave(name) => drop(cluster.delete("nodes", None, name)),
+            Event::Destroy(name) => destroy(sandbox, name),
+            Event::LoseServer(name, is_silent) => {
+                if let Some(id) = server_of(sandbox, name) {
+                    sandbox.cloud().delete_server_but_not_targets(id);
+                }
+                if *is_silent {
+                    sandbox.kubelets().expire();
+                }
+            }
+            Event::Terraform { keeps_uid } => others::terraform_runs(sandbox, *keeps_uid),
+            Event::AskFor(balancer, service) => {
+                others::ask_for(sandbox, balancer, service.as_deref());
+            }
+            Event::Exclude(name, yes) => {
+                cluster.edit("nodes", None, name, |node| {
+                    let labels = &mut node["metadata"]["labels"];
+                    labels[EXCLUDED] = json!(if *yes { "" } else { "false" });
+                });
+            }
+            Event::Renew(mark) => {
+                for node in cluster.list("nodes", None) {
+                    let name = node["metadata"]["name"].as_str().unwrap();
+                    cluster.delete("nodes", None, name);
+                }
+                for n in 0..2 {
+                    join(sandbox, &format!("r-{mark}-{n}"));
+                }
+            }
+        }
+    }
+}
+
+/// With the server of that name, or a new one; half of the nodes are in pool `a`.
+pub fn join(sandbox: &Sandbox, name: &str) {
+    let id = server(sandbox, name);
+    let pool = if name.ends_with(['0', '2', '4']) {
+        "a"
+    } else {
+        "b"
+    };
+    sandbox.register_node(NodeSpec {
+        name: name.to_owned(),
+        server: Some(id),
+        provider_id: Some(format!("ccm-from-scratch://{id}")),
+        labels: [("pool".to_owned(), pool.to_owned())].into(),
+        ..NodeSpec::default()
+    });
+}
+
+/// Where no server of any node exists, `ccm` rightly doubts that it sees the right project: then a node joins.
+pub fn some_node_is_alive(sandbox: &Sandbox) {
+    let servers = end::alive(&sandbox.cloud().servers(sandbox.project()));
+    let nodes = sandbox.cluster().list("nodes", None);
+    let ids = nodes.iter().filter_map(ownership::server_of);
+    if !nodes.is_empty() && !ids.into_iter().any(|id| servers.contains(&id)) {
+        join(sandbox, "n-9");
+    }
+}
+
+fn destroy(sandbox: &Sandbox, name: &str) {
+    if let Some(id) = server_of(sandbox, name) {
+        sandbox.cloud().delete_server(id);
+    }
+    sandbox.cluster().delete("nodes", None, name);
+}
+
+/// The server of that name, made where there is none.
+pub fn server(sandbox: &Sandbox, name: &str) -> u64 {
+    server_of(sandbox, name).unwrap_or_else(|| {
+        let (key, value) = NODE_LABEL;
+        let spec = ServerSpec {
+            name: name.to_owned(),
+            labels: [(key.to_owned(), value.to_owned())].into(),
+            ..ServerSpec::default()
+        };
+        sandbox.cloud().create_server(sandbox.project(), spec)
+    })
+}
+
+fn server_of(sandbox: &Sandbox, name: &str) -> Option<u64> {
+    let all = sandbox.cloud().servers(sandbox.project());
+    let there = all.iter().find(|server| server["name"] == name);
+    there.and_then(|server| server["id"].as_u64())
+}
+
+/// Of the Service that names the cluster.
+pub fn cluster_uid(sandbox: &Sandbox) -> String {
+    let identity = sandbox.cluster().get("services", NAMESPACE, "kubernetes");
+    identity.unwrap()["metadata"]["uid"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}

@@ -1,0 +1,275 @@
+//! Load balancers that others made before the story begins: other clusters, operators, Terraform, Hetzner's controller.
+
+use super::events::{self, FINALIZER, NAMESPACE, SERVICES, cluster_uid};
+use crate::process::PRIMARY_IP_SELECTOR;
+use crate::random::Random;
+use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
+use sandbox::Sandbox;
+use sandbox::hetzner::ServerSpec;
+use serde_json::{Value, json};
+
+/// Of a Service that does not exist any more.
+const DEAD_UID: &str = "00000000-dead-4000-8000-000000000000";
+
+/// Names of load balancers that no Service may ever adopt: they never change.
+pub const UNTOUCHABLE: [&str; 6] = [
+    "theirs",
+    "kubernetes-default-s-0",
+    "kubernetes-default-s-1",
+    "kubernetes-default-s-2",
+    "somebody",
+    COPY,
+];
+
+/// Carries the UID of a Service that exists, and the label of another cluster.
+const COPY: &str = "copy";
+
+const OTHER_CLUSTER: &str = "another-cluster";
+
+/// Labels that Terraform sets itself; it removes all others.
+const OF_TERRAFORM: [&str; 2] = ["provisioner", "team"];
+
+/// When Terraform made its load balancers: long before every Service.
+const LONG_AGO: &str = "2020-01-01T00:00:00Z";
+
+/// Servers of this cluster's nodes carry it.
+pub const NODE_LABEL: (&str, &str) = ("cluster", "k");
+const FOREIGN_LABEL: (&str, &str) = ("role", "foreign");
+
+/// One that Terraform made. A Service may adopt it by name, by the operator's label, or not at all.
+#[derive(Debug)]
+pub struct Other {
+    name: &'static str,
+    has_labels: bool,
+    ports: &'static [u64],
+    target: Target,
+    /// The operator's label [`ADOPT`].
+    adopt: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    None,
+    /// The server of node `n-0`, whether that is a node already or not.
+    OurServer,
+    /// The servers of all nodes.
+    OurServers,
+    /// A selector that selects no server.
+    NoServers,
+    ForeignServer,
+    ForeignServers,
+}
+
+impl Other {
+    pub fn all(random: &mut Random) -> Vec<Other> {
+        let of_nodes = [
+            Target::None,
+            Target::OurServer,
+            Target::OurServers,
+            Target::NoServers,
+        ];
+        let of_all = [
+            Target::None,
+            Target::OurServers,
+            Target::ForeignServer,
+            Target::ForeignServers,
+        ];
+        let foreign = [Target::ForeignServer, Target::ForeignServers];
+        let kinds: [(_, &[u64], &[Target]); 3] = [
+            ("edge", &[], &of_nodes),
+            ("busy", &[6443], &of_all),
+            ("foreign", &[], &foreign),
+        ];
+        let mut others: Vec<Other> = kinds
+            .into_iter()
+            .map(|(name, ports, targets)| Other {
+                name,
+                has_labels: random.percent(50),
+                ports,
+                target: *random.pick(targets),
+                adopt: random.percent(20).then(|| service_of(random)),
+            })
+            .collect();
+        // Two ask for one Service.
+        if random.percent(10) {
+            let service = Some(service_of(random));
+            others[0].adopt.clone_from(&service);
+            others[1].adopt = service;
+        }
+        others
+    }
+
+    fn make(&self, sandbox: &Sandbox, foreign: u64) {
+        let server = |id: u64| json!([{ "type": "server", "server": { "id": id } }]);
+        let selector = |(key, value): (&str, &str)| json!([{ "type": "label_selector", "label_selector": { "selector": format!("{key}={value}") } }]);
+        let targets = match self.target {
+            Target::None => json!([]),
+            Target::OurServer => server(events::server(sandbox, "n-0")),
+            Target::OurServers => selector(NODE_LABEL),
+            Target::NoServers => selector((NODE_LABEL.0, "none")),
+            Target::ForeignServer => server(foreign),
+            Target::ForeignServers => selector(FOREIGN_LABEL),
+        };
+        let mut labels = json!({});
+        if self.has_labels {
+            labels["provisioner"] = json!("terraform");
+        }
+        if let Some(service) = &self.adopt {
+            labels[ADOPT] = json!(service);
+        }
+        let id = make(sandbox, self.name, &labels, &targets, self.ports, None);
+        let cloud = sandbox.cloud();
+        cloud.edit_load_balancer(id, |one| one["created"] = json!(LONG_AGO));
+    }
+}
+
+/// `default.s-2`, as the label [`ADOPT`] has it; sometimes a Service that never exists.
+pub fn service_of(random: &mut Random) -> String {
+    match random.below(SERVICES + 1) {
+        SERVICES => "default.elsewhere".to_owned(),
+        n => format!("default.s-{n}"),
+    }
+}
+
+/// All that are there before the story begins, and the Primary IPs of the project.
+pub fn make_all(sandbox: &Sandbox, others: &[Other]) {
+    let (cloud, project) = (sandbox.cloud(), sandbox.project());
+    let (key, value) = FOREIGN_LABEL;
+    let foreign = ServerSpec {
+        name: "foreign".into(),
+        labels: [(key.to_owned(), value.to_owned())].into(),
+        ..ServerSpec::default()
+    };
+    let foreign = cloud.create_server(project, foreign);
+    let (key, value) = PRIMARY_IP_SELECTOR.split_once('=').unwrap();
+    let address = |name: &str, may_be_claimed: bool, auto_delete: bool| {
+        let labels = if may_be_claimed {
+            json!({ key: value })
+        } else {
+            json!({})
+        };
+        let spec = json!({ "name": name, "type": "ipv4", "location": "fsn1", "labels": labels,
+                           "auto_delete": auto_delete });
+        cloud.create_primary_ip(project, spec)
+    };
+    for name in ["kept", "another"] {
+        address(name, true, false);
+    }
+    address("reserved", false, false);
+    address("brief", true, true);
+    let used = address("used", true, false);
+
+    let target = json!([{ "type": "server", "server": { "id": foreign } }]);
+    let ours = cluster_uid(sandbox);
+    let dead = |cluster: &str| json!({ SERVICE_UID: DEAD_UID, CLUSTER_UID: cluster });
+    let mut left = dead(&ours);
+    left[SERVICE] = json!("default.s-3");
+    left[CREATED] = json!("true");
+    let none = json!([]);
+    for (name, labels, targets) in [
+        ("theirs", dead(OTHER_CLUSTER), &target),
+        ("kubernetes-default-s-0", dead(OTHER_CLUSTER), &target),
+        // Made by Hetzner's controller, of a cluster that is not known here.
+        (
+            "kubernetes-default-s-1",
+            json!({ SERVICE_UID: DEAD_UID }),
+            &target,
+        ),
+        ("free", json!({ "team": "red" }), &none),
+        ("kubernetes-default-s-2", json!({}), &none),
+        // This cluster's, of a Service of the same name that does not exist any more.
+        ("kubernetes-default-s-3", left, &none),
+    ] {
+        make(sandbox, name, &labels, targets, &[], None);
+    }
+    let team = json!({ "team": "blue" });
+    make(sandbox, "somebody", &team, &target, &[], Some(used));
+    others.iter().for_each(|one| one.make(sandbox, foreign));
+}
+
+/// What Hetzner's controller made for this Service before: nothing but the Service's UID says so, and the finalizer,
+/// whose name all controllers share.
+pub fn make_upstream(sandbox: &Sandbox, service: &Value) {
+    if !service["spec"]["loadBalancerClass"].is_null() {
+        return;
+    }
+    let name = service["metadata"]["name"].as_str().unwrap();
+    sandbox.cluster().edit("services", NAMESPACE, name, |one| {
+        one["metadata"]["finalizers"] = json!([FINALIZER]);
+    });
+    let uid = &service["metadata"]["uid"];
+    let name = format!("a{}", uid.as_str().unwrap().replace('-', ""));
+    let labels = json!({ SERVICE_UID: uid });
+    make(sandbox, &name, &labels, &json!([]), &[], None);
+}
+
+/// Another cluster's, which this one is a copy of, so that their Services have the same UIDs. Its targets do not show
+/// that it is this one's.
+pub fn make_copy(sandbox: &Sandbox, service: &Value, has_target: bool) {
+    let project = sandbox.project();
+    let servers = sandbox.cloud().servers(project);
+    let foreign = servers.iter().find(|one| one["name"] == "foreign").unwrap();
+    let targets = match has_target {
+        true => json!([{ "type": "server", "server": { "id": foreign["id"] } }]),
+        false => json!([]),
+    };
+    let uid = &service["metadata"]["uid"];
+    let labels = json!({ SERVICE_UID: uid, CLUSTER_UID: OTHER_CLUSTER, CREATED: "true" });
+    make(sandbox, COPY, &labels, &targets, &[], None);
+}
+
+/// Is it of this Service's UID, and another cluster's?
+pub fn is_copy(balancer: &Value) -> bool {
+    balancer["labels"][CLUSTER_UID] == OTHER_CLUSTER
+}
+
+/// Terraform runs: of its load balancers it removes all labels that are not its own, but the Service's UID where it was
+/// configured to ignore that.
+pub fn terraform_runs(sandbox: &Sandbox, keeps_uid: bool) {
+    let cloud = sandbox.cloud();
+    let mut all = cloud.load_balancers(sandbox.project());
+    all.retain(|one| one["created"] == LONG_AGO);
+    for one in all {
+        cloud.edit_load_balancer(one["id"].as_u64().unwrap(), |one| {
+            let labels = one["labels"].as_object_mut().unwrap();
+            labels.retain(|label, _| {
+                OF_TERRAFORM.contains(&label.as_str()) || (keeps_uid && label == SERVICE_UID)
+            });
+        });
+    }
+}
+
+/// An operator adds the label, or removes it.
+pub fn ask_for(sandbox: &Sandbox, balancer: &str, service: Option<&str>) {
+    let cloud = sandbox.cloud();
+    let all = cloud.load_balancers(sandbox.project());
+    let Some(one) = all.iter().find(|one| one["name"] == balancer) else {
+        return;
+    };
+    cloud.edit_load_balancer(one["id"].as_u64().unwrap(), |one| match service {
+        Some(service) => one["labels"][ADOPT] = json!(service),
+        None => drop(one["labels"].as_object_mut().unwrap().remove(ADOPT)),
+    });
+}
+
+fn make(
+    sandbox: &Sandbox,
+    name: &str,
+    labels: &Value,
+    targets: &Value,
+    ports: &[u64],
+    ipv4: Option<u64>,
+) -> u64 {
+    let port =
+        |port: &u64| json!({ "protocol": "tcp", "listen_port": port, "destination_port": port });
+    let services: Vec<Value> = ports.iter().map(port).collect();
+    let mut spec = json!({
+        "name": name, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
+        "targets": targets, "services": services, "algorithm": { "type": "round_robin" },
+    });
+    if let Some(id) = ipv4 {
+        spec["public_net"] = json!({ "ipv4": id });
+    }
+    let cloud = sandbox.cloud();
+    cloud.create_load_balancer(sandbox.project(), spec)
+}

@@ -1,0 +1,113 @@
+//! Nodes and Services as both APIs show them.
+
+use super::NAMESPACE;
+use ccm::hetzner::load_balancers::SERVICE_UID;
+use sandbox::Sandbox;
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+pub fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A label that `ccm` sets.
+pub fn is_ours(label: &str) -> bool {
+    label == SERVICE_UID || label.starts_with("ccm-from-scratch/")
+}
+
+pub fn has_finalizer(service: &Value) -> bool {
+    let finalizers = list(&service["metadata"]["finalizers"]);
+    finalizers.iter().any(|one| one == FINALIZER)
+}
+
+/// Does it ask for a load balancer?
+pub fn wants(service: &Value) -> bool {
+    let spec = &service["spec"];
+    spec["type"] == "LoadBalancer"
+        && spec["loadBalancerClass"].is_null()
+        && service["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// IDs of these servers.
+pub fn ids(servers: &[Value]) -> BTreeSet<u64> {
+    let ids = servers.iter().filter_map(|one| one["id"].as_u64());
+    ids.collect()
+}
+
+/// IDs of the targets that are servers.
+pub fn targets(balancer: &Value) -> BTreeSet<u64> {
+    let targets = list(&balancer["targets"]).iter();
+    let ids = targets.filter_map(|target| target["server"]["id"].as_u64());
+    ids.collect()
+}
+
+/// Servers of the nodes that get traffic, of those that exist.
+pub fn offered(nodes: &[Value], existing: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let is_offered = |node: &&Value| {
+        let excluded = node["metadata"]["labels"][EXCLUDED].as_str();
+        excluded.is_none_or(|value| value == "false")
+    };
+    let ids = nodes.iter().filter(is_offered).filter_map(server_of);
+    ids.filter(|id| existing.contains(id)).collect()
+}
+
+/// With the server of that name, or a new one.
+pub fn join(sandbox: &Sandbox, name: &str) {
+    let id = server(sandbox, name);
+    sandbox.register_node(NodeSpec {
+        name: name.to_owned(),
+        server: Some(id),
+        provider_id: Some(format!("ccm-from-scratch://{id}")),
+        ..NodeSpec::default()
+    });
+}
+
+/// With its server.
+pub fn destroy(sandbox: &Sandbox, name: &str) {
+    if let Some(id) = server_named(sandbox, name) {
+        sandbox.cloud().delete_server(id);
+    }
+    sandbox.cluster().delete("nodes", None, name);
+}
+
+/// Where no server of any node exists, `ccm` rightly doubts that it sees the right project: then a node joins.
+pub fn some_node_is_alive(sandbox: &Sandbox) {
+    let existing = ids(&sandbox.cloud().servers(sandbox.project()));
+    let nodes = sandbox.cluster().list("nodes", None);
+    let mut servers = nodes.iter().filter_map(server_of);
+    if !nodes.is_empty() && !servers.any(|id| existing.contains(&id)) {
+        join(sandbox, "n-9");
+    }
+}
+
+/// The server of that name, made where there is none.
+pub fn server(sandbox: &Sandbox, name: &str) -> u64 {
+    server_named(sandbox, name).unwrap_or_else(|| {
+        let spec = ServerSpec {
+            name: name.to_owned(),
+            ..ServerSpec::default()
+        };
+        sandbox.cloud().create_server(sandbox.project(), spec)
+    })
+}
+
+fn server_named(sandbox: &Sandbox, name: &str) -> Option<u64> {
+    let all = sandbox.cloud().servers(sandbox.project());
+    let there = all.iter().find(|server| server["name"] == name);
+    there.and_then(|server| server["id"].as_u64())
+}
+
+/// ID of a node's server, from its provider ID.
+fn server_of(node: &Value) -> Option<u64> {
+    let id = node["spec"]["providerID"].as_str()?;
+    id.strip_prefix("ccm-from-scratch://")?.parse().ok()
+}
+
+pub fn services(sandbox: &Sandbox) -> Vec<Value> {
+    sandbox.cluster().list("services", NAMESPACE)
+}

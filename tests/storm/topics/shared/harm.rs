@@ -1,0 +1,219 @@
+//! What must never happen, checked in the moment in which the request arrives.
+
+use super::cluster::{self, FINALIZER, is_ours, list, services, wants};
+use super::events::NAMESPACE;
+use super::{CLOSED, OPEN, THEIR_PORT, both_numbers, is_of_others, number, owner, served, shows};
+use ccm::hetzner::load_balancers::{CREATED, EXTERNAL, GROUP, SERVICE_UID};
+use sandbox::Sandbox;
+use sandbox::exchange::Request;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+/// What was seen so far.
+#[derive(Default)]
+pub struct Seen {
+    /// What `ccm` may know: what the API server's cache showed at the last read.
+    services: Vec<Value>,
+    nodes: Vec<Value>,
+    /// Terraform ran.
+    pub terraform: bool,
+    /// Ports of Services that lost their labels then. One whose Service changes before its label is written again is
+    /// known to be that Service's by nothing.
+    pub forgotten: BTreeSet<(u64, u64)>,
+}
+
+/// Both APIs at the moment of a request.
+pub struct Moment<'a> {
+    pub sandbox: &'a Sandbox,
+    pub seen: &'a Mutex<Seen>,
+}
+
+impl Moment<'_> {
+    /// `ccm` may know all that there is now.
+    pub fn learn_all(&self) {
+        let mut seen = self.seen.lock().unwrap();
+        seen.services = services(self.sandbox);
+        seen.nodes = self.sandbox.cluster().list("nodes", None);
+    }
+
+    /// `ccm` reads a list.
+    pub fn learn(&self, request: &Request) {
+        let is_list = ["/api/v1/nodes", "/api/v1/services"].contains(&request.path.as_str());
+        if is_list && !self.sandbox.cluster().is_cache_frozen() {
+            self.learn_all();
+        }
+    }
+
+    /// Just before it removes labels.
+    pub fn terraform_runs(&self) {
+        let mut seen = self.seen.lock().unwrap();
+        seen.terraform = true;
+        let all = self.sandbox.cloud().load_balancers(self.sandbox.project());
+        let open = all.iter().filter(|one| one["name"] == OPEN);
+        let ports = open.flat_map(|one| list(&one["services"]));
+        seen.forgotten.extend(ports.map(both_numbers));
+    }
+
+    /// Services for which it holds now, and by what `ccm` read last: the rest of a plan is executed over several ticks.
+    fn of_both(&self, holds: impl Fn(&Value) -> bool) -> Option<Value> {
+        let now = services(self.sandbox);
+        let seen = self.seen.lock().unwrap();
+        let mut both = now.into_iter().filter(|one| wants(one) && holds(one));
+        both.find(|one| {
+            let mut known = seen.services.iter();
+            let known = known.find(|old| old["metadata"]["uid"] == one["metadata"]["uid"]);
+            known.is_some_and(|old| wants(old) && holds(old))
+        })
+    }
+
+    pub fn harm_in_cloud(&self, request: &Request) -> Option<String> {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let Some(rest) = request.path.strip_prefix("/v1/load_balancers") else {
+            return Some("not about load balancers".into());
+        };
+        let mut parts = rest.split('/').skip(1);
+        let Some(id) = parts.next().and_then(|id| id.parse::<u64>().ok()) else {
+            return self.harm_of_creation(&body);
+        };
+        let balancer = self.sandbox.cloud().load_balancer(id);
+        if balancer.is_null() {
+            return None;
+        }
+        let is_theirs = is_of_others(&balancer);
+        if balancer["name"] == CLOSED {
+            return Some("its owner does not allow it".into());
+        }
+        let port = number(&body["listen_port"]);
+        let name_of = |one: Value| one["metadata"]["name"].clone();
+        match (request.method.as_str(), parts.nth(1)) {
+            ("DELETE", _) if balancer["labels"][CREATED].is_null() => Some("not ours".into()),
+            ("DELETE", _) => {
+                let user = self.of_both(|one| shows(one, &balancer));
+                user.map(|one| format!("Service {} shows its address", name_of(one)))
+            }
+            ("PUT", _) => {
+                let keys: Vec<&String> = body
+                    .as_object()
+                    .into_iter()
+                    .flatten()
+                    .map(|(key, _)| key)
+                    .collect();
+                if is_theirs && keys != ["labels"] {
+                    return Some(format!("sets {keys:?}"));
+                }
+                let labels = balancer["labels"].as_object().unwrap().iter();
+                let mut of_others =
+                    labels.filter(|(label, _)| !is_ours(label) || *label == EXTERNAL);
+                let lost =
+                    of_others.find(|(label, value)| body["labels"][label.as_str()] != **value);
+                lost.map(|(label, _)| format!("label {label} is lost"))
+            }
+            (_, Some("add_service" | "update_service" | "delete_service"))
+                if is_theirs && port == THEIR_PORT =>
+            {
+                Some("a port of others".into())
+            }
+            (_, Some("delete_service")) => {
+                let user = self.of_both(|one| {
+                    *owner(&balancer, port) == one["metadata"]["uid"]
+                        && shows(one, &balancer)
+                        && served(&balancer, one).contains(&port)
+                });
+                user.map(|one| format!("port {port} is served for {}", name_of(one)))
+            }
+            (_, Some("add_service")) => {
+                if !owner(&balancer, port).is_null() {
+                    return None;
+                }
+                let mut seen = self.seen.lock().unwrap();
+                if is_theirs && seen.terraform {
+                    // It came between the two, and this port has no label either.
+                    seen.forgotten
+                        .insert((port, number(&body["destination_port"])));
+                    return None;
+                }
+                Some(format!("port {port} comes before its label"))
+            }
+            (_, Some("update_service")) => {
+                let to = &body["destination_port"];
+                let of_other = self.of_both(|one| {
+                    let mut ports = list(&one["spec"]["ports"]).iter();
+                    let has_it = ports.any(|one| one["port"] == port && one["nodePort"] == *to);
+                    *owner(&balancer, port) == one["metadata"]["uid"] && to.is_u64() && !has_it
+                });
+                of_other.map(|one| format!("port {port} is of {}", name_of(one)))
+            }
+            (_, Some("remove_target")) => self.harm_of_removal(&balancer, &body, is_theirs),
+            (_, Some("add_target")) => None,
+            (_, Some(action)) if is_theirs => Some(format!("{action} on what is not ours")),
+            _ => None,
+        }
+    }
+
+    fn harm_of_removal(&self, balancer: &Value, body: &Value, is_theirs: bool) -> Option<String> {
+        let removed = body["server"]["id"].as_u64()?;
+        let foreign = self.sandbox.cloud().servers(self.sandbox.project());
+        let mut foreign = foreign.iter().filter(|one| one["name"] == "foreign");
+        if is_theirs && foreign.any(|one| one["id"] == removed) {
+            return Some("a target of others".into());
+        }
+        let alive = cluster::ids(&self.sandbox.cloud().servers(self.sandbox.project()));
+        let nodes = [
+            self.sandbox.cluster().list("nodes", None),
+            self.seen.lock().unwrap().nodes.clone(),
+        ];
+        let user = self.of_both(|one| {
+            shows(one, balancer)
+                && !served(balancer, one).is_empty()
+                && nodes
+                    .iter()
+                    .all(|nodes| cluster::offered(nodes, &alive).contains(&removed))
+        });
+        user.map(|one| format!("server {removed} serves {}", one["metadata"]["name"]))
+    }
+
+    fn harm_of_creation(&self, body: &Value) -> Option<String> {
+        let labels = &body["labels"];
+        if labels[CREATED].is_null() {
+            return Some(format!("without label {CREATED}"));
+        }
+        let all = self.sandbox.cloud().load_balancers(self.sandbox.project());
+        let same = [GROUP, SERVICE_UID].into_iter().find(|label| {
+            // The API refuses a second one of a name.
+            let others = all.iter().filter(|one| one["name"] != body["name"]);
+            // A Service leaves its group's, which others use by now.
+            let is_left = |one: &&Value| *label == SERVICE_UID && !one["labels"][GROUP].is_null();
+            let mut others = others.filter(|one| !is_left(one));
+            !labels[label].is_null() && others.any(|one| one["labels"][label] == labels[label])
+        });
+        same.map(|label| format!("a second one with {label}={}", labels[label]))
+    }
+
+    pub fn harm_in_cluster(&self, request: &Request) -> Option<String> {
+        let path = "/api/v1/namespaces/default/services/";
+        let name = request.path.strip_prefix(path)?.strip_suffix("/status")?;
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let service = self.sandbox.cluster().get("services", NAMESPACE, name)?;
+        if service["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]
+            || !wants(&service)
+        {
+            return None;
+        }
+        if let Some(finalizers) = body["metadata"]["finalizers"].as_array() {
+            let is_kept = finalizers.iter().any(|one| one == FINALIZER);
+            return (!is_kept).then(|| "its finalizer goes, and it wants a load balancer".into());
+        }
+        let ingress = body["status"]["loadBalancer"].get("ingress")?;
+        let mut moved = service.clone();
+        moved["status"]["loadBalancer"]["ingress"] = ingress.clone();
+        let all = self.sandbox.cloud().load_balancers(self.sandbox.project());
+        let at = |service: &Value| {
+            let balancer = all.iter().find(|one| shows(service, one));
+            balancer.map_or(BTreeSet::new(), |one| served(one, service))
+        };
+        let (old, new) = (at(&service), at(&moved));
+        let lost: Vec<&u64> = old.difference(&new).collect();
+        (!lost.is_empty()).then(|| format!("ports {lost:?} of {name} are not served at {ingress}"))
+    }
+}

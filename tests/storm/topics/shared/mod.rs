@@ -1,0 +1,190 @@
+//! Services that share load balancers, or use one of another owner: they join, leave, change their ports, come and are
+//! deleted, and Terraform removes labels.
+//!
+//! At every write it is checked that nothing that is served is taken away, and that nothing of other owners is touched.
+//! In the end each living Service is served, and nothing is left of the others.
+
+mod cluster;
+mod end;
+mod events;
+mod harm;
+
+use super::{Topic, Verdict, nodes};
+use crate::random::Random;
+use ccm::hetzner::load_balancers::{PORT, SERVICE_UID};
+use events::{CLOSED, Choice, Event, NAMESPACE, OPEN, SERVICES};
+use harm::{Moment, Seen};
+use sandbox::calls::Call;
+use sandbox::exchange::Request;
+use sandbox::{Half, Sandbox};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+/// The port that the load balancers of other owners have.
+const THEIR_PORT: u64 = 6443;
+
+pub struct Shared {
+    nodes: u64,
+    /// Value of the label by which the owner of [`OPEN`] allows its use.
+    allowed_to: &'static str,
+    services: Vec<(String, Choice, Vec<u64>)>,
+    two_at_once: bool,
+    seen: Mutex<Seen>,
+    /// [`OPEN`] and [`CLOSED`] at the beginning.
+    before: Mutex<[Value; 2]>,
+}
+
+impl Shared {
+    pub fn of(random: &mut Random, two_at_once: bool) -> Shared {
+        let nodes = 1 + random.below(3);
+        let allowed_to = *random.pick(&["", "default"]);
+        let count = 2 + random.below(SERVICES - 1);
+        let mut service = |n| {
+            let (choice, ports) = (events::choice(random), events::ports(random));
+            (events::name(n), choice, ports)
+        };
+        Shared {
+            nodes,
+            allowed_to,
+            services: (0..count).map(&mut service).collect(),
+            two_at_once,
+            seen: Mutex::default(),
+            before: Mutex::default(),
+        }
+    }
+
+    fn moment<'a>(&'a self, sandbox: &'a Sandbox) -> Moment<'a> {
+        Moment {
+            sandbox,
+            seen: &self.seen,
+        }
+    }
+}
+
+impl Topic for Shared {
+    fn begin(&self, sandbox: &Sandbox) {
+        for n in 0..self.nodes {
+            cluster::join(sandbox, &format!("n-{n}"));
+        }
+        events::make_others(sandbox, self.allowed_to);
+        for (name, choice, ports) in &self.services {
+            Event::Add(name.clone(), *choice, ports.clone()).happen(sandbox);
+        }
+        *self.before.lock().unwrap() = [OPEN, CLOSED].map(|name| end::as_it_is(sandbox, name));
+    }
+
+    /// A new Service gets a load balancer in that project, which then carries the Service's UID.
+    fn may_have_wrong_token(&self) -> bool {
+        false
+    }
+
+    fn chapter_begins(&self, sandbox: &Sandbox) {
+        self.moment(sandbox).learn_all();
+    }
+
+    fn happens(&self, sandbox: &Sandbox, random: &mut Random, between_ticks: bool) -> String {
+        if between_ticks && self.two_at_once {
+            // Each has its own view of what happened, and Hetzner's API knows no condition on a write.
+            return "nothing happens".to_owned();
+        }
+        let event = Event::of(random);
+        if let Event::Terraform = event {
+            self.moment(sandbox).terraform_runs();
+        }
+        event.happen(sandbox);
+        format!("{event:?}")
+    }
+
+    fn clear_up(&self, sandbox: &Sandbox) {
+        cluster::some_node_is_alive(sandbox);
+    }
+
+    fn read(&self, sandbox: &Sandbox, request: &Request) {
+        self.moment(sandbox).learn(request);
+    }
+
+    fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
+        let moment = self.moment(sandbox);
+        match half {
+            Half::Hetzner => Verdict::of(moment.harm_in_cloud(request)),
+            Half::Kubernetes if request.path.contains("/services/") => {
+                Verdict::of(moment.harm_in_cluster(request))
+            }
+            _ => nodes::judge(sandbox, half, request, &Vec::new()),
+        }
+    }
+
+    fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
+        let seen = self.seen.lock().unwrap();
+        end::is_right(sandbox, &seen.forgotten)?;
+        let before = self.before.lock().unwrap();
+        end::of_others_is_as_before(sandbox, &before, seen.terraform, &seen.forgotten)?;
+        nodes::are_right(sandbox)
+    }
+
+    fn counts(&self, sandbox: &Sandbox) -> BTreeMap<&'static str, u64> {
+        let count = |method: &str, part: &str| {
+            let is_it = |call: &Call| {
+                let is_made = call.status.is_some_and(|status| status < 300);
+                let is_balancer = call.path.starts_with("/v1/load_balancers");
+                is_made && is_balancer && call.method == method && call.path.contains(part)
+            };
+            sandbox.calls().count(is_it) as u64
+        };
+        [
+            ("ports added to shared ones", count("POST", "/add_service")),
+            (
+                "ports changed on shared ones",
+                count("POST", "/update_service"),
+            ),
+            (
+                "ports removed from shared ones",
+                count("POST", "/delete_service"),
+            ),
+            ("shared ones labelled", count("PUT", "")),
+            ("shared ones deleted", count("DELETE", "")),
+        ]
+        .into()
+    }
+}
+
+fn is_of_others(balancer: &Value) -> bool {
+    balancer["name"] == OPEN || balancer["name"] == CLOSED
+}
+
+/// Listen port and destination port.
+fn both_numbers(listener: &Value) -> (u64, u64) {
+    let numbers = ["listen_port", "destination_port"].map(|field| number(&listener[field]));
+    numbers.into()
+}
+
+fn number(port: &Value) -> u64 {
+    port.as_u64().unwrap_or_default()
+}
+
+/// What the label of a port says, else that of the whole load balancer.
+fn owner(balancer: &Value, port: u64) -> &Value {
+    match &balancer["labels"][format!("{PORT}{port}")] {
+        Value::Null => &balancer["labels"][SERVICE_UID],
+        uid => uid,
+    }
+}
+
+/// The Service's ports that this load balancer sends to its node ports.
+fn served(balancer: &Value, service: &Value) -> BTreeSet<u64> {
+    let is_it = |listener: &Value, port: &Value| {
+        listener["listen_port"] == port["port"] && listener["destination_port"] == port["nodePort"]
+    };
+    let ports = cluster::list(&service["spec"]["ports"]).iter();
+    let served = ports.filter(|port| {
+        let mut listeners = cluster::list(&balancer["services"]).iter();
+        listeners.any(|one| is_it(one, port))
+    });
+    served.map(|port| number(&port["port"])).collect()
+}
+
+fn shows(service: &Value, balancer: &Value) -> bool {
+    let ip = &service["status"]["loadBalancer"]["ingress"][0]["ip"];
+    ip.is_string() && *ip == balancer["public_net"]["ipv4"]["ip"]
+}
