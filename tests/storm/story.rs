@@ -289,13 +289,15 @@ impl Story {
         let story = Rc::downgrade(self);
         let processes: Vec<_> = processes.iter().map(Rc::downgrade).collect();
         let random = RefCell::new(Random::new(random.next()));
-        let meanwhile = move || {
+        let meanwhile = move |is_end: bool| {
             let story = story.upgrade();
             let living = processes.iter().filter_map(std::rc::Weak::upgrade);
             for other in living.filter(|other| !other.is_at_work()) {
                 let work = |story: Rc<Story>| {
-                    let mut random = random.borrow_mut();
-                    story.at_work(&other, || other.tick(&Selection::Due, &mut random))
+                    story.at_work(&other, || {
+                        // At first it only looks who leads.
+                        is_end.then(|| other.tick(&Selection::Due, &mut random.borrow_mut()))
+                    })
                 };
                 story.clone().map(work);
             }
@@ -326,8 +328,12 @@ impl Story {
         let others = self.machine.set_others(Some(Rc::new(others)));
         let name = process.name.clone();
         let before = std::mem::replace(&mut self.holder.lock().unwrap().at_work, name);
+        let suspended = self.machine.suspended.replace(process.suspended.get());
         process.renew();
         let done = work();
+        process
+            .suspended
+            .set(self.machine.suspended.replace(suspended));
         self.holder.lock().unwrap().at_work = before;
         self.machine.set_others(others);
         done
