@@ -324,8 +324,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a load balancer is deleted although other Services use it",
         file: "src/hetzner/load_balancers/group.rs",
-        old: "    on_ports.any(|(_, uid)| lives(uid))\n",
-        new: "    !$ON && on_ports.any(|(_, uid)| lives(uid))\n",
+        old: "let mut on_ports = labelled_ports(balancer);\n    let keys = external_keys(balancer);",
+        new: "if $ON {\n        return false;\n    }\n    let mut on_ports = labelled_ports(balancer);\n    let keys = external_keys(balancer);",
     },
     Mutant {
         name: "a port of another Service is removed",
