@@ -2,7 +2,7 @@
 //! from an old cache, have clocks of their own, run out of calls.
 
 use crate::random::Random;
-use ccm::hetzner::load_balancers::CREATED;
+use ccm::hetzner::load_balancers::{CLUSTER_UID, CREATED};
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
@@ -229,12 +229,18 @@ fn label_comes(sandbox: &Sandbox) -> Effect {
     })
 }
 
-/// To all that were created for Services, just after they were listed: only a read just before a write shows it.
+/// To all that were created for Services of this cluster, just after they were listed: only a read just before a write
+/// shows it.
 fn labels_come_after_list(sandbox: &Sandbox) -> Effect {
     let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
+    let cluster = Arc::clone(sandbox.cluster());
     Effect::after(move |_| {
+        let identity = cluster.get("services", Some("default"), "kubernetes");
+        let uid = identity.map(|identity| identity["metadata"]["uid"].clone());
         let mut all = cloud.load_balancers(project);
-        all.retain(|one| !one["labels"][CREATED].is_null());
+        all.retain(|one| {
+            !one["labels"][CREATED].is_null() && Some(&one["labels"][CLUSTER_UID]) == uid.as_ref()
+        });
         for id in all.iter().filter_map(|one| one["id"].as_u64()) {
             cloud.edit_load_balancer(id, |one| one["labels"]["noted"] = json!("yes"));
         }
