@@ -132,6 +132,17 @@ impl<T> Cached<T> {
         view
     }
 
+    /// What was read anew of a part of the last view; its age stays that of the oldest part.
+    pub(super) fn edit(&self, edit: impl FnOnce(&mut T)) -> Option<Arc<T>>
+    where
+        T: Clone,
+    {
+        let mut last = turn(&self.last);
+        let value = &mut last.as_mut()?.value;
+        edit(Arc::make_mut(value));
+        Some(Arc::clone(value))
+    }
+
     /// The last view, of whatever age.
     pub(super) fn last(&self) -> Option<View<T>> {
         turn(&self.last).clone()

@@ -18,7 +18,8 @@ use crate::provider::{
 };
 use cached::{Cached, CallPause};
 use secrets::Secrets;
-use std::collections::BTreeSet;
+use serde::Serialize;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -59,14 +60,35 @@ impl Freshness {
 /// How old a list of dedicated servers may be, unless `ROBOT_CACHE_TIMEOUT` says otherwise.
 const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 
-/// Servers on one page of a list, which is one call.
-const SERVERS_A_PAGE: usize = 50;
+/// On one page of a list, which is one call.
+const A_PAGE: usize = 50;
 
-/// Of the project's 3,600 calls an hour refreshes of all servers take 120 at most: one in so long a time.
-const REFRESH_CALL: Duration = Duration::from_secs(30);
+/// A list of so many pages costs hardly more than single servers, and shows more.
+const FEW_PAGES: u32 = 3;
+
+/// Of the project's 3,600 calls an hour refreshes take 200 at most, those of the Network, one every five minutes, among
+/// them: 120 for all servers, one in so long a time.
+const SERVERS_CALL: Duration = Duration::from_secs(30);
+
+/// And 60 for all load balancers with what their plans rest on.
+const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
 /// And looks for the servers of nodes that are not ready, each time all of them, 1,200.
 const LOOK_CALL: Duration = Duration::from_secs(3);
+
+/// Numbers, and the servers on the pages on which these are or would be.
+type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
+
+/// A list that is read again and again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refresh {
+    /// `servers` or `load balancers`.
+    pub list: &'static str,
+    pub period_seconds: u64,
+    /// Of one read.
+    pub calls: u32,
+}
 
 /// Both APIs, with what they last answered.
 pub struct Apis {
@@ -77,6 +99,7 @@ pub struct Apis {
     /// `--concurrent-node-syncs`: how many nodes are written at the same time.
     pub concurrent_nodes: usize,
     instances: Cached<Vec<Instance>>,
+    around: Cached<Around>,
     dedicated: Cached<Vec<Instance>>,
     services: Cached<kube::ServiceList>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
@@ -105,6 +128,7 @@ impl Apis {
             recorder: Recorder::new(time_scale),
             concurrent_nodes: 1,
             instances: Cached::default(),
+            around: Cached::default(),
             dedicated: Cached::default(),
             services: Cached::default(),
             any_services: Cached::default(),
@@ -227,21 +251,116 @@ impl Apis {
         })
     }
 
+    /// All cloud servers as they were listed last, those of these names read anew; and which those are. None: there is no
+    /// such list, or no answer, or a name has no server.
+    pub fn instances_named(&self, names: &[&str]) -> Option<(Instances, HashSet<InstanceId>)> {
+        let (instances, asked) = (self.provider.instances()?, clock::now());
+        self.instances.last()?;
+        let mut found: Vec<Instance> = Vec::new();
+        for name in names {
+            let named = self.pause.guard(|| instances.named(name)).ok()?;
+            if named.is_empty() {
+                return None;
+            }
+            found.extend(named);
+        }
+        let ids = found.iter().map(|one| one.id).collect();
+        let list = self.instances.edit(|servers| {
+            let is_newer = |one: &Instance| {
+                let mut newer = found.iter();
+                newer.any(|new| new.id == one.id || new.name == one.name)
+            };
+            servers.retain(|one| !is_newer(one));
+            servers.append(&mut found);
+            servers.sort_unstable_by_key(|one| one.id);
+        });
+        Some((View::new(list?, asked), ids))
+    }
+
+    /// All servers on those pages of the list of all on which these are or would be, no older than that, or than as many
+    /// calls may be made again: one of these numbers that is not among them does not exist.
+    pub fn instances_around(
+        &self,
+        numbers: &BTreeSet<u64>,
+        max_age: Duration,
+        urgency: Urgency,
+    ) -> Result<Instances, Error> {
+        let known = self.instances_last().unwrap_or_default();
+        let place = |number| place(&known, number);
+        let max_age = match max_age.is_zero() {
+            true => max_age,
+            false => self.stretched(max_age, LOOK_CALL * pages_of(&known, numbers)),
+        };
+        let read = || {
+            let instances = self.provider.instances();
+            let instances = instances.ok_or_else(|| lacks("servers"))?;
+            let servers = instances.around(numbers, &place, urgency)?;
+            Ok((numbers.clone(), Arc::new(servers)))
+        };
+        let is_fresh =
+            |view: &View<Around>| view.age() <= max_age && view.value.0.is_superset(numbers);
+        let view = self.around.get_if(is_fresh, || self.pause.guard(read));
+        Ok(view?.map(|(_, servers)| Arc::clone(servers)))
+    }
+
+    /// So many pages of the list of all servers hold those of these numbers, as far as is known.
+    pub fn pages_around(&self, numbers: &BTreeSet<u64>) -> usize {
+        let known = self.instances_last().unwrap_or_default();
+        pages_of(&known, numbers) as usize
+    }
+
+    /// A list of all servers is many calls: where some servers are enough, only those are read.
+    pub fn is_large(&self) -> bool {
+        self.server_pages() > FEW_PAGES
+    }
+
     /// Calls for one list of all servers, as far as is known.
     pub fn server_pages(&self) -> u32 {
-        let servers = self.instances_last().map_or(0, |servers| servers.len());
-        u32::try_from(servers.div_ceil(SERVERS_A_PAGE).max(1)).unwrap_or(u32::MAX)
+        pages(self.instances_last().map_or(0, |servers| servers.len()))
+    }
+
+    /// How often the lists that were read here are read again by a daemon with these periods, where nothing waits for it.
+    pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
+        let (listed, observed) = (self.instances_last(), self.load_balancers.last());
+        let of_servers = listed.map(|_| {
+            let pages = self.server_pages();
+            let calls = pages + u32::from(pages > 1);
+            ("servers", servers.max(servers_period(pages)), calls)
+        });
+        let of_balancers = observed.map(|view| {
+            let calls = view.value.calls();
+            let period = load_balancers.max(balancers_period(calls));
+            ("load balancers", period, calls)
+        });
+        let all = of_servers.into_iter().chain(of_balancers);
+        all.map(|(list, period, calls)| Refresh {
+            list,
+            period_seconds: period.as_secs(),
+            calls,
+        })
+        .collect()
     }
 
     /// How often all servers are listed where nothing waits for it: each `period`, or less often where that were more
     /// calls than refreshes may take.
     pub fn refresh_period(&self, period: Duration) -> Duration {
-        period.max((REFRESH_CALL * self.server_pages()).mul_f64(self.time_scale))
+        self.stretched(period, servers_period(self.server_pages()))
+    }
+
+    /// The same for all load balancers.
+    pub fn resync_period(&self, period: Duration) -> Duration {
+        let calls = self.load_balancers.last();
+        let calls = calls.map_or(1, |view| view.value.calls());
+        self.stretched(period, balancers_period(calls))
+    }
+
+    fn stretched(&self, period: Duration, at_least: Duration) -> Duration {
+        period.max(at_least.mul_f64(self.time_scale))
     }
 
     /// The same for looks at the servers of nodes that are not ready.
     pub fn look_period(&self, period: Duration) -> Duration {
-        period.max((LOOK_CALL * self.server_pages()).mul_f64(self.time_scale))
+        self.stretched(period, LOOK_CALL * self.server_pages())
     }
 
     /// All cloud servers as they were last listed, however long ago; no call.
@@ -374,6 +493,34 @@ impl AllServers {
         let dedicated = self.dedicated.as_ref().err().cloned();
         cloud.or(dedicated.map(Error::Dedicated))
     }
+}
+
+/// How many of these servers have a lower number.
+fn place(known: &[Instance], number: u64) -> usize {
+    known.partition_point(|one| one.id < InstanceId::Cloud(number))
+}
+
+fn pages_of(known: &[Instance], numbers: &BTreeSet<u64>) -> u32 {
+    let pages: BTreeSet<usize> = numbers
+        .iter()
+        .map(|one| place(known, *one) / A_PAGE)
+        .collect();
+    u32::try_from(pages.len()).unwrap_or(u32::MAX)
+}
+
+/// Pages of a list of so many.
+fn pages(count: usize) -> u32 {
+    u32::try_from(count.div_ceil(A_PAGE).max(1)).unwrap_or(u32::MAX)
+}
+
+/// Between two refreshes of all servers at least.
+fn servers_period(pages: u32) -> Duration {
+    SERVERS_CALL.saturating_mul(pages)
+}
+
+/// Between two refreshes of all load balancers at least, where one takes so many calls.
+fn balancers_period(calls: u32) -> Duration {
+    BALANCERS_CALL.saturating_mul(calls)
 }
 
 fn lacks(what: &str) -> provider::Error {

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 /// More nodes than this are given up before they are listed anew.
 const KEPT_AT_MOST: usize = 500;
 
-/// More nodes than this are read by one list.
+/// More nodes than this, or than a fiftieth of all, are read by one list.
 const BY_NAME_AT_MOST: usize = 10;
+const BY_NAME_PART: usize = 50;
 
 /// All nodes, by name, with the age of the table.
 pub type Nodes = View<Vec<Arc<Node>>>;
@@ -280,7 +281,7 @@ impl State {
 
     /// Reads these whole. One that can't be read stays as it is known, and counts as changed at the next poll.
     fn read(&mut self, kube: &Client, changed: &[String]) -> Result<(), Error> {
-        if changed.len() > BY_NAME_AT_MOST {
+        if changed.len() > BY_NAME_AT_MOST.max(self.nodes.len() / BY_NAME_PART) {
             return self.list(kube, ReadFrom::Cache);
         }
         for name in changed {

@@ -11,14 +11,24 @@ use std::ffi::OsString;
 
 const COLUMNS: Columns = Columns {
     headings: &["SETTING", "VALUE", "SOURCE"],
-    wide: &[],
+    wide: &["NOTE"],
     // Values, then sources.
     yielding: &[(1, 16), (2, 20)],
 };
 
+/// In a large project they are longer.
+const PERIODS: [&str; 2] = [
+    "node-status-update-frequency",
+    "load-balancer-resync-period",
+];
+const STRETCHED: &str =
+    "longer in a large project, where refreshes share 200 calls an hour: see ccm status";
+
 /// One setting of the daemon.
 #[derive(Serialize)]
 struct Row {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
     setting: String,
@@ -49,8 +59,10 @@ fn rows(parsed: &Parsed) -> Vec<Row> {
     let rows = settings.map(|one| {
         let problem = parsed.problems.iter().find(|problem| one.is_about(problem));
         let source = problem.map_or(one.source.name(), |problem| &problem.setting);
+        let name = one.setting.name();
         Row {
-            setting: one.setting.name(),
+            note: PERIODS.contains(&name.as_str()).then_some(STRETCHED),
+            setting: name,
             value: one.value.clone().filter(|_| problem.is_none()),
             source: source.to_owned(),
             problem: problem.map(Problem::to_string),
@@ -65,7 +77,8 @@ fn cells(rows: &[Row]) -> Vec<Vec<String>> {
             Some(_) => "!wrong".to_owned(),
             None => or_dash(row.value.as_deref().unwrap_or_default()),
         };
-        vec![row.setting.clone(), value, row.source.clone()]
+        let note = or_dash(row.note.unwrap_or_default());
+        vec![row.setting.clone(), value, row.source.clone(), note]
     });
     cells.collect()
 }

@@ -7,7 +7,7 @@ use super::wire;
 use crate::controllers::service;
 use crate::http::{Secret, SecretSource, read_file};
 use crate::kube::{Service, ServiceScope};
-use crate::provider::{Cluster, Finding, Reason, Snapshot};
+use crate::provider::{Cluster, Finding, Reason, Snapshot, Urgency};
 use crate::settings::Command;
 use serde::Serialize;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -122,7 +122,13 @@ fn snapshot(
     settings.token.value.get_or_insert_with(unused);
     settings.load_balancers_enabled.value = true;
     let gate = wire::gate(Command::Lint, settings);
-    let hetzner = wire::provider(settings, gate, None, started.unknown.clone())?;
+    let hetzner = wire::provider(
+        settings,
+        gate,
+        Urgency::Asked,
+        None,
+        started.unknown.clone(),
+    )?;
     let cluster = Cluster {
         groups: service::groups(&hetzner, manifests),
         ..Cluster::default()

@@ -31,10 +31,9 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let empty = "The cluster has no nodes.\n";
         let mut list = List::read(context, empty, |sides| nodes.read(sides))?;
         list.plans.retain(|plan| {
-            let labels = plan.node.node.metadata.labels.iter();
-            let labels = labels.map(|(key, value)| (key.into(), value.into()));
+            let labels = &plan.node.node.metadata.labels;
             // Labels are not known of a server.
-            !plan.has_node() || selector.matches(&labels.collect())
+            !plan.has_node() || selector.matches(|key| labels.get(key))
         });
         Ok(list)
     })

@@ -154,7 +154,7 @@ impl Context {
     /// What annotations are checked by while the cloud does not answer.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, Failed> {
         let (gate, unknown) = (Arc::new(OpenGate), self.unknown.clone());
-        let provider = wire::provider(&self.settings, gate, None, unknown);
+        let provider = wire::provider(&self.settings, gate, Urgency::Asked, None, unknown);
         let snapshot = provider.and_then(|provider| {
             let snapshot = provider.for_manifests(&[], false);
             snapshot.map_err(|error| error.to_string())

@@ -29,7 +29,15 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
         None => Arc::new(StopGate(stop)),
     };
     let metadata = wire::metadata(&settings);
-    let apis = wire::apis(None, &settings, gate, metadata, Vec::new()).map_err(failed)?;
+    let apis = wire::apis(
+        None,
+        &settings,
+        gate,
+        Urgency::Changed,
+        metadata,
+        Vec::new(),
+    );
+    let apis = apis.map_err(failed)?;
     let controllers = controllers(&settings);
     if controllers.is_empty() {
         let why = "--controllers: none is left that could run; nothing to do";

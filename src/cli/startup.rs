@@ -8,7 +8,7 @@ use super::{commands, leader, terminal, version, wire};
 use crate::cache::Apis;
 use crate::http;
 use crate::kube::{self, Container, container};
-use crate::provider::Gate;
+use crate::provider::{Gate, Urgency};
 use crate::settings::{
     self, Command, DaemonSettings, Parsed, Problem, Process, Settings, WorkloadName,
 };
@@ -142,6 +142,7 @@ impl Started {
             self.kube.take(),
             &self.settings,
             Arc::clone(&self.gate),
+            Urgency::Asked,
             None,
             self.unknown.clone(),
         );

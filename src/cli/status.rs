@@ -4,10 +4,12 @@
 use super::doctor::{self, Gap, Observer, Outcome, Seen, View};
 use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::{leader, lists, startup};
+use crate::cache::Refresh;
 use crate::controllers::route::State;
 use crate::controllers::service::Want;
 use crate::provider::clock;
 use crate::settings::{Command, Output};
+use crate::text::duration::shown_duration;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -57,6 +59,8 @@ struct Screen<'a> {
     /// Calls left of the project's in an hour, and how many there are.
     calls_left: Option<u64>,
     calls_an_hour: Option<u64>,
+    /// How often the daemon reads lists anew where nothing waits for it; only those that were read.
+    refreshes: &'a [Refresh],
     nodes: Option<Count>,
     load_balancers: Option<Count>,
     routes: Option<Count>,
@@ -85,6 +89,7 @@ impl<'a> Screen<'a> {
             kubernetes: cluster.map(|cluster| &*cluster.version.name),
             calls_left,
             calls_an_hour,
+            refreshes: &view.refreshes,
             nodes: nodes.map(|nodes| Count {
                 healthy: nodes.iter().filter(|plan| plan.node.is_ready()).count(),
                 total: nodes.len(),
@@ -127,6 +132,7 @@ impl<'a> Screen<'a> {
             ("LEADER", leader),
             ("KUBERNETES", kubernetes),
             ("CLOUD API", cloud),
+            ("REFRESHES", refreshes(self.refreshes)),
             ("NODES", count(&self.nodes, "ready", gap(&view.nodes))),
             ("LOAD BALANCERS", balancers),
             ("ROUTES", count(&self.routes, "right", gap(&view.routes))),
@@ -142,6 +148,19 @@ impl<'a> Screen<'a> {
         // The worst come first.
         let items = doctor::report(&all[..shown], is_wide);
         format!("{}\n{items}{rest}", rows.concat())
+    }
+}
+
+/// `servers every 50m (101 calls), load balancers every 5m (1 call)`.
+fn refreshes(all: &[Refresh]) -> String {
+    let words = |one: &Refresh| {
+        let period = shown_duration(one.period_seconds);
+        let calls = if one.calls == 1 { "call" } else { "calls" };
+        format!("{} every {period} ({} {calls})", one.list, one.calls)
+    };
+    match all {
+        [] => "not known".to_owned(),
+        all => all.iter().map(words).collect::<Vec<_>>().join(", "),
     }
 }
 

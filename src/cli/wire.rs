@@ -9,7 +9,7 @@ use crate::http::{
     self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT, read_file,
 };
 use crate::kube::{self, config};
-use crate::provider::{Gate, LoadBalancerDefaults, OpenGate, Profile, Refused};
+use crate::provider::{Gate, LoadBalancerDefaults, OpenGate, Profile, Refused, Urgency};
 use crate::settings::{Command, Settings};
 use crate::text::without_tls;
 use std::path::Path;
@@ -77,11 +77,13 @@ pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     }
 }
 
-/// Both APIs as the settings name them; `kube`: a client that there is already. No call is made.
+/// Both APIs as the settings name them; `kube`: a client that there is already; `writes`: how urgent those to the
+/// cloud are. No call is made.
 pub(super) fn apis(
     kube: Option<kube::Client>,
     settings: &Settings,
     gate: Arc<dyn Gate>,
+    writes: Urgency,
     metadata: Option<String>,
     unknown: Vec<String>,
 ) -> Result<Apis, String> {
@@ -90,7 +92,7 @@ pub(super) fn apis(
         None => kube_client(settings, Arc::clone(&gate))?,
     };
     kube.set_scope(service_scope(settings, &unknown));
-    let provider = provider(settings, gate, metadata, unknown)?;
+    let provider = provider(settings, gate, writes, metadata, unknown)?;
     let token = settings.token.value.as_ref();
     let length = token.map_or(TOKEN_CHARACTERS, SecretSource::length);
     if length != TOKEN_CHARACTERS {
@@ -113,6 +115,7 @@ pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzne
 pub(super) fn provider(
     settings: &Settings,
     gate: Arc<dyn Gate>,
+    writes: Urgency,
     metadata: Option<String>,
     unknown: Vec<String>,
 ) -> Result<Hetzner, String> {
@@ -148,6 +151,7 @@ pub(super) fn provider(
         debug: settings.debug.value,
         timing: timing(settings, hetzner::READ_TIMEOUT),
         gate,
+        urgency: writes,
         time_scale: settings.test_time_scale.value,
     }))
 }

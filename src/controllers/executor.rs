@@ -32,6 +32,9 @@ const LONGEST_ACTION: Duration = Duration::from_secs(120);
 /// A change answered "busy" is sent so often.
 const TRIES_AT_MOST: u32 = 10;
 
+/// So many times [`FIRST_PAUSE`] a change waits for the budget.
+const PUT_OFF_AT_MOST: u32 = 8;
+
 /// After so many questions in a row without an answer, executions with running actions fail.
 const QUESTIONS_AT_MOST: u32 = 5;
 
@@ -489,7 +492,7 @@ impl<T> Execution<T> {
             }
             Err(error) => {
                 self.count(&*change, Err(&error));
-                return self.answered_with_error(change, error, now + pause);
+                return self.answered_with_error(change, error, pause);
             }
         };
         self.tries = 0;
@@ -511,12 +514,21 @@ impl<T> Execution<T> {
         });
     }
 
-    fn answered_with_error(&mut self, change: Box<dyn Change>, error: Error, again: Instant) {
+    fn answered_with_error(&mut self, change: Box<dyn Change>, error: Error, pause: Duration) {
         match error.kind {
             ErrorKind::InPart => self.end(End::RefusedInPart(error)),
             ErrorKind::Busy if self.tries < TRIES_AT_MOST && !self.is_stopped => {
                 self.tries += 1;
-                self.not_before = again;
+                self.not_before = clock::now() + pause;
+                self.queue.push_front(change);
+            }
+            // Calls for nodes come first: it goes on when a few more have come back. For longer it would rest on an old
+            // plan.
+            ErrorKind::RateLimited {
+                retry_in,
+                put_off: true,
+            } if retry_in <= pause * PUT_OFF_AT_MOST && !self.is_stopped => {
+                self.not_before = clock::now() + retry_in;
                 self.queue.push_front(change);
             }
             // The cloud would not refuse another one for the same reason.

@@ -9,13 +9,15 @@ use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, clock, lock};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(super) struct Api {
     pub(super) http: http::Client,
     pub(super) budget: Budget,
+    /// Of every write.
+    urgency: Urgency,
 }
 
 /// Another resource, by its ID.
@@ -109,9 +111,10 @@ impl<T> Kept<T> {
 }
 
 impl Api {
-    pub(super) fn new(http: http::Client, scale: f64) -> Api {
+    pub(super) fn new(http: http::Client, urgency: Urgency, scale: f64) -> Api {
         Api {
             http,
+            urgency,
             budget: Budget::new(scale),
         }
     }
@@ -132,7 +135,7 @@ impl Api {
         }
     }
 
-    /// Writes once, when the gate lets it pass and the budget is not used up. A DELETE has no body.
+    /// Writes once, when the gate and the budget let it pass. A DELETE has no body.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -151,7 +154,7 @@ impl Api {
         secrets: &[Secret],
     ) -> Result<T, Failed> {
         let what = format!("{} {}{path}", method.name(), self.http.base());
-        let admitted = self.budget.admit(&what, Urgency::Needed, clock::now());
+        let admitted = self.budget.admit(&what, self.urgency, clock::now());
         admitted.map_err(|error| Failed { error, code: None })?;
         let (pass, form) = (<dyn Gate>::pass, "application/json");
         match self
@@ -184,31 +187,48 @@ impl Api {
         query: &str,
         urgency: Urgency,
     ) -> Result<Vec<T>, provider::Error> {
-        let read = |number: u32| {
-            // By ID, or the order of reads would not help: see `pages`.
-            let sort = if T::TAKES_SORT { "sort=id:asc&" } else { "" };
-            let list = T::LIST;
-            let path = format!("/{list}?{query}{sort}page={number}&per_page={PER_PAGE}");
-            let answer: Answer<T> = self.get(&path, urgency).map_err(always_there)?;
-            let part = match (answer.list, answer.meta) {
-                (Some(items), Some(meta)) => {
-                    // Twice the same is one.
-                    let different: HashSet<u64> = items.iter().map(T::id).collect();
-                    let last = meta.pagination.last(number, different.len());
-                    last.map(|last| (items, last))
-                }
-                _ => Err(format!(
-                    "the answer is not what the API answers: no {list} with their page"
-                )),
-            };
-            part.map_err(|why| {
-                let base = self.http.base();
-                unavailable(format!(
-                    "GET {base}{path}: {why}; nothing is done on an incomplete list"
-                ))
-            })
+        pages::whole(T::id, |number| self.page(query, number, urgency))
+    }
+
+    /// See [`pages::around`].
+    pub(super) fn list_around<T: Resource>(
+        &self,
+        ids: &BTreeSet<u64>,
+        place: impl Fn(u64) -> usize,
+        urgency: Urgency,
+    ) -> Result<Vec<T>, provider::Error> {
+        let read = |number| self.page("", number, urgency);
+        pages::around(ids, PER_PAGE as usize, place, T::id, read)
+    }
+
+    fn page<T: Resource>(
+        &self,
+        query: &str,
+        number: u32,
+        urgency: Urgency,
+    ) -> Result<pages::Part<T>, provider::Error> {
+        // By ID, or the order of reads would not help: see `pages`.
+        let sort = if T::TAKES_SORT { "sort=id:asc&" } else { "" };
+        let list = T::LIST;
+        let path = format!("/{list}?{query}{sort}page={number}&per_page={PER_PAGE}");
+        let answer: Answer<T> = self.get(&path, urgency).map_err(always_there)?;
+        let part = match (answer.list, answer.meta) {
+            (Some(items), Some(meta)) => {
+                // Twice the same is one.
+                let different: HashSet<u64> = items.iter().map(T::id).collect();
+                let last = meta.pagination.last(number, different.len());
+                last.map(|last| (items, last))
+            }
+            _ => Err(format!(
+                "the answer is not what the API answers: no {list} with their page"
+            )),
         };
-        pages::whole(T::id, read)
+        part.map_err(|why| {
+            let base = self.http.base();
+            unavailable(format!(
+                "GET {base}{path}: {why}; nothing is done on an incomplete list"
+            ))
+        })
     }
 
     fn failed(&self, error: http::Error) -> Failed {

@@ -6,7 +6,7 @@
 //! moves towards pages that are still to come: it may be met twice, but never missed.
 
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// So many are asked for; the API allows no more.
 pub(super) const PER_PAGE: u32 = 50;
@@ -48,6 +48,97 @@ pub(super) fn whole<T, E>(
         // Down to the first again: those of page 2 may have moved there since.
         for number in (1..=last).rev() {
             keep(read(number)?.0);
+        }
+    }
+    Ok(items.into_values().collect())
+}
+
+/// Reads of all pages where there are so many resources.
+pub(super) fn calls(count: usize) -> u32 {
+    match u32::try_from(count.div_ceil(PER_PAGE as usize)).unwrap_or(u32::MAX) {
+        0 | 1 => 1,
+        pages => pages.saturating_add(1),
+    }
+}
+
+/// All that is on the pages of `per_page` on which these IDs are or would be: one of these IDs that is not in the answer
+/// did not exist when its page was read. `place`: how many lower IDs there are, as far as is known; a wrong one costs
+/// reads. Where so many reads as the list has pages do not show it, all of them are read.
+///
+/// A page decides about all between its lowest and its highest ID. Between two pages there is nothing when the later
+/// one was read first: in between, nothing moves from the earlier page to the later.
+pub(super) fn around<T, E>(
+    ids: &BTreeSet<u64>,
+    per_page: usize,
+    place: impl Fn(u64) -> usize,
+    id: impl Fn(&T) -> u64,
+    mut read: impl FnMut(u32) -> Result<Part<T>, E>,
+) -> Result<Vec<T>, E> {
+    let mut items: BTreeMap<u64, T> = BTreeMap::new();
+    let mut open = ids.clone();
+    let (mut reads, mut last) = (0, PAGES_AT_MOST);
+    // By how many places resources have moved towards the beginning since `place` was known.
+    let mut moved = 0;
+    while let Some(wanted) = open.first().copied() {
+        let expected = place(wanted).saturating_sub(moved) / per_page + 1;
+        let mut number = u32::try_from(expected).unwrap_or(last).min(last);
+        // The nearest pages of which all IDs are lower, or higher; and how far to go where one of them is not known.
+        let (mut below, mut above, mut step) = (None, None, 1);
+        // The page that was read before, with its lowest ID.
+        let mut before: Option<(u32, u64)> = None;
+        while open.contains(&wanted) {
+            if reads >= last {
+                return whole(id, read);
+            }
+            reads += 1;
+            let (part, now_last) = read(number)?;
+            last = now_last;
+            let low = part.iter().map(&id).min();
+            let high = part.iter().map(&id).max();
+            items.extend(part.into_iter().map(|item| (id(&item), item)));
+            let (Some(low), Some(high)) = (low, high) else {
+                // Deletions have left it behind the last one; or there is nothing at all.
+                if number == 1 {
+                    return Ok(Vec::new());
+                }
+                (below, above, before, number) = (None, None, None, last);
+                continue;
+            };
+            let gap_end = before.filter(|(page, _)| *page == number + 1);
+            let gap_end = gap_end.map_or(high, |(_, lowest)| lowest);
+            let is_first = |one: u64| one < low && number == 1;
+            let is_last = |one: u64| one > high && number >= last;
+            open.retain(|one| {
+                let is_shown = *one >= low && (*one <= high || *one < gap_end);
+                !(is_shown || is_first(*one) || is_last(*one))
+            });
+            let moved_here = place(low).saturating_sub((number as usize - 1) * per_page);
+            if low <= wanted {
+                moved = moved_here;
+            }
+            before = Some((number, low));
+            match wanted < low {
+                true => above = Some(number),
+                false => below = Some(number),
+            }
+            number = match (below, above) {
+                // The later one of two that are side by side is read first.
+                (Some(low), Some(high)) if high <= low + 1 => match number == high {
+                    true => low,
+                    false => high,
+                },
+                (Some(low), Some(high)) => low.midpoint(high),
+                // After the neighbour, where it would be if all before it had moved as far as this page.
+                (None, Some(high)) if step == 2 => {
+                    let expected = place(wanted).saturating_sub(moved_here) / per_page + 1;
+                    let expected = u32::try_from(expected).unwrap_or(1);
+                    expected.min(high.saturating_sub(1)).max(1)
+                }
+                (Some(low), None) => low.saturating_add(step).min(last),
+                (None, Some(high)) => high.saturating_sub(step).max(1),
+                (None, None) => last,
+            };
+            step = step.saturating_mul(2);
         }
     }
     Ok(items.into_values().collect())
@@ -203,6 +294,102 @@ mod tests {
             );
             let reads = if pages == 1 { 1 } else { pages + 1 };
             assert_eq!(model.reads, reads, "seed {seed}");
+        }
+    }
+
+    /// Anything may be made and deleted between any two reads, and what is known of places may be old or wrong.
+    #[test]
+    fn what_the_pages_around_an_id_do_not_show_does_not_exist() {
+        let (mut few, mut all) = (0, 0);
+        for seed in 0..RUNS {
+            let mut random = Random::new(seed);
+            let count = random.below(40);
+            let mut model = Model {
+                ids: (0..count).filter(|_| random.percent(80)).collect(),
+                next_id: count,
+                reads: 0,
+            };
+            let known = match random.percent(80) {
+                true => model.ids.clone(),
+                false => (0..random.below(60)).collect(),
+            };
+            let asked: BTreeSet<u64> = (0..1 + random.below(4))
+                .map(|_| random.below(count + 3))
+                .collect();
+            let is_quiet = random.percent(50);
+            let mut always: BTreeSet<u64> = model.ids.iter().copied().collect();
+            let pages = model.ids.len().div_ceil(PER_PAGE).max(1);
+            let read = |number| {
+                if model.reads > 0 && !is_quiet {
+                    model.change(&mut random);
+                }
+                always.retain(|id| model.ids.contains(id));
+                Ok::<_, Infallible>(model.page(number))
+            };
+            let place = |id| known.partition_point(|one: &u64| *one < id);
+            let items = around(&asked, PER_PAGE, place, |(id, _)| *id, read).unwrap();
+            let ids: BTreeSet<u64> = items.iter().map(|(id, _)| *id).collect();
+            let missed: Vec<&u64> = always
+                .intersection(&asked)
+                .filter(|id| !ids.contains(id))
+                .collect();
+            assert!(
+                missed.is_empty(),
+                "seed {seed}: {missed:?} of {asked:?} exist"
+            );
+            if is_quiet {
+                let there: BTreeSet<u64> = model.ids.iter().copied().collect();
+                assert!(ids.is_subset(&there), "seed {seed}: {ids:?}");
+                assert!(
+                    model.reads <= 2 * pages + 1,
+                    "seed {seed}: {} reads",
+                    model.reads
+                );
+                if known == model.ids {
+                    few += model.reads;
+                    all += pages + 1;
+                }
+            }
+        }
+        assert!(few * 2 < all, "{few} reads instead of {all}");
+    }
+
+    /// In a list of 1,200 resources, of which 300 in a row, or every tenth, have been deleted since it was known.
+    #[test]
+    fn deleted_neighbours_are_a_few_reads() {
+        let known: Vec<u64> = (0..1200).collect();
+        let row = |id: &u64| (300..600).contains(id);
+        let tenth = |id: &u64| id.is_multiple_of(10);
+        type Case<'a> = (fn(&u64) -> bool, &'a [u64], usize);
+        let cases: [Case; 6] = [
+            (|_| false, &[], 1),
+            (row, &[300, 301, 450, 599], 2),
+            (row, &[800], 3),
+            (row, &[800, 801, 1000, 1001], 5),
+            (tenth, &[10], 2),
+            (tenth, &[1190], 6),
+        ];
+        for (is_gone, asked, at_most) in cases {
+            let mut ids = known.clone();
+            ids.retain(|id| !is_gone(id));
+            let mut model = Model {
+                ids,
+                next_id: 1200,
+                reads: 0,
+            };
+            let asked = match asked {
+                [] => BTreeSet::from([7]),
+                some => some.iter().copied().collect(),
+            };
+            let read = |number| Ok::<_, Infallible>(model.page(number));
+            let place = |id| known.partition_point(|one| *one < id);
+            let items = around(&asked, PER_PAGE, place, |(id, _)| *id, read).unwrap();
+            let shown: BTreeSet<u64> = items.iter().map(|(id, _)| *id).collect();
+            assert!(
+                asked.iter().all(|id| shown.contains(id) != is_gone(id)),
+                "{asked:?}"
+            );
+            assert!(model.reads <= at_most, "{asked:?}: {} reads", model.reads);
         }
     }
 

@@ -57,6 +57,8 @@ pub struct Settings {
     pub timing: Timing,
     /// Asked before every write.
     pub gate: Arc<dyn Gate>,
+    /// Of every write.
+    pub urgency: Urgency,
     /// Multiplies the waits of the rate budget; 1 outside of tests.
     pub time_scale: f64,
 }
@@ -103,7 +105,7 @@ impl Hetzner {
         });
         Hetzner {
             robot,
-            api: Arc::new(Api::new(http, scale)),
+            api: Arc::new(Api::new(http, settings.urgency, scale)),
             found: OnceLock::new(),
             finding: std::sync::Mutex::new(()),
             load_balancers: Arc::new(settings.load_balancers.clone().unwrap_or_default()),
@@ -368,6 +370,20 @@ impl Instances for Hetzner {
 
     fn get(&self, number: u64) -> Result<Instance, Error> {
         servers::get(&self.api, &self.settings.label_prefixes, number)
+    }
+
+    fn named(&self, name: &str) -> Result<Vec<Instance>, Error> {
+        servers::named(&self.api, &self.settings.label_prefixes, name)
+    }
+
+    fn around(
+        &self,
+        numbers: &BTreeSet<u64>,
+        place: &dyn Fn(u64) -> usize,
+        urgency: Urgency,
+    ) -> Result<Vec<Instance>, Error> {
+        let labels = &self.settings.label_prefixes;
+        servers::around(&self.api, labels, numbers, place, urgency)
     }
 
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {

@@ -1,12 +1,13 @@
 //! Servers: the fields we read of them, and as the contract's plain `Instance`.
 
 use super::api::{Api, Resource};
+use crate::http::percent_encoded;
 use crate::provider::{
     Error, Instance, InstanceId, Interned, LabelPrefixes, PrivateAddress, Urgency,
 };
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 #[derive(Deserialize)]
@@ -89,6 +90,27 @@ pub(super) fn list(
     let servers = api.list::<Server>("", urgency)?;
     let servers = servers.into_iter().map(|server| server.instance(labels));
     Ok(servers.collect())
+}
+
+/// Those of these numbers that exist, and others.
+pub(super) fn around(
+    api: &Api,
+    labels: &LabelPrefixes,
+    numbers: &BTreeSet<u64>,
+    place: &dyn Fn(u64) -> usize,
+    urgency: Urgency,
+) -> Result<Vec<Instance>, Error> {
+    let servers = api.list_around::<Server>(numbers, place, urgency)?;
+    let servers = servers.into_iter().map(|server| server.instance(labels));
+    Ok(servers.collect())
+}
+
+/// Those with this name.
+pub(super) fn named(api: &Api, labels: &LabelPrefixes, name: &str) -> Result<Vec<Instance>, Error> {
+    let query = format!("name={}&", percent_encoded(name));
+    let servers = api.list::<Server>(&query, Urgency::Needed)?;
+    let servers = servers.into_iter().map(|server| server.instance(labels));
+    Ok(servers.filter(|server| server.name == name).collect())
 }
 
 /// One server as it is now.

@@ -23,7 +23,9 @@ pub use auth::{Credentials, Issuer, Login, SecretCheck, SecretSource};
 pub use certificates::{Authorities, Chain, Identity, Pem, read_file};
 pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
-pub use request::{IsKnown, Method, Retry, Settings, Stage, Timing, WRITE_TIMEOUT, fetch_text};
+pub use request::{
+    IsKnown, Method, Retry, Settings, Stage, Timing, WRITE_TIMEOUT, fetch_text, percent_encoded,
+};
 pub use secret::{Secret, redact, without_known_secrets};
 pub use tls::{Roots, Tls, TlsSource};
 pub use transport::apart;

@@ -10,6 +10,7 @@ use super::tls::{BUFFER_BYTES, Encrypt, READ_EVERY, Tls, TlsSource};
 use super::transport::{Connect, Unresolved, hold_deadline};
 use crate::provider::{Gate, clock, lock, waiting_for};
 use crate::text::named;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -320,6 +321,18 @@ pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
         .read_to_string(&mut text)
         .map_err(|error| in_words(describe_io(&error, timeout)))?;
     Ok(text)
+}
+
+/// All but these is escaped in a path segment or query value.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A text as one path segment or query value.
+pub fn percent_encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, UNRESERVED)
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use super::error::Error;
 use super::labels::ServiceScope;
 use super::node_table::{Detail, NodeRow, TablePage};
 use super::types::{ListPage, Node, Page};
+pub(super) use crate::http::percent_encoded;
 use crate::http::{self, Method, Proxies, Stage};
 use crate::metrics::{KUBERNETES_REQUESTS, UNANSWERED};
 use crate::provider::Gate;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -382,18 +382,6 @@ pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
         "/{api}/namespaces/{}/{resource}",
         percent_encoded(namespace)
     )
-}
-
-/// All but these is escaped in a path segment or query value.
-const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
-
-/// A text as one path segment or query value.
-pub(super) fn percent_encoded(text: &str) -> PercentEncode<'_> {
-    utf8_percent_encode(text, UNRESERVED)
 }
 
 /// Counts a try by its resource.

@@ -4,11 +4,11 @@
 //! that are read are kept in the same way. Those of a Service are its own, and it may carry 256 kB of them: only those
 //! that the provider reads are kept, up to a limit.
 
+pub use crate::provider::NodeLabels as Labels;
 use crate::provider::{ANNOTATION_DOMAIN, Interned, PROVIDED_NODE_IP, SERVER_LABELS};
 use crate::text::{self, selector::Selector};
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// A longer value of a label is cut, and marked, so that no cut value reads as a valid one. None that is read here is
@@ -85,35 +85,6 @@ impl<T, F: FnOnce(&str) -> T> Visitor<'_> for Text<F> {
     }
 }
 
-/// Keys and values, by key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels(Box<[(Interned, Interned)]>);
-
-impl Labels {
-    pub fn get(&self, key: &str) -> Option<&str> {
-        let place = self
-            .0
-            .binary_search_by(|(have, _)| (**have).cmp(key))
-            .ok()?;
-        Some(&self.0[place].1)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (&**key, &**value))
-    }
-}
-
-/// The last of several values of a key is kept.
-impl<K: Into<Interned>, V: Into<Interned>> FromIterator<(K, V)> for Labels {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Labels {
-        let pairs = pairs.into_iter();
-        let all: BTreeMap<Interned, Interned> = pairs
-            .map(|(key, value)| (key.into(), value.into()))
-            .collect();
-        Labels(all.into_iter().collect())
-    }
-}
-
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Labels, D::Error> {
         labels_where(|_| true, d)
@@ -143,7 +114,7 @@ fn labels_where<'de, D: Deserializer<'de>>(
     })?;
     // API servers sort them, and never repeat one.
     match pairs.is_sorted_by(|(left, _), (right, _)| left < right) {
-        true => Ok(Labels(pairs.into())),
+        true => Ok(Labels::sorted(pairs)),
         false => Ok(pairs.into_iter().collect()),
     }
 }
@@ -232,10 +203,15 @@ impl ServiceScope {
         class: &Option<String>,
         labels: &Annotations,
     ) -> Option<LeftAlone> {
-        let labels = labels.iter().map(|(key, value)| (key.into(), value.into()));
+        let value_of = |key: &str| {
+            labels
+                .iter()
+                .find(|(have, _)| *have == key)
+                .map(|(_, value)| value)
+        };
         let why = if *class != self.class {
             "its spec.loadBalancerClass is not that of --load-balancer-class"
-        } else if !self.selector.matches(&labels.collect()) {
+        } else if !self.selector.matches(value_of) {
             "its labels do not match --service-selector"
         } else {
             return None;

@@ -8,11 +8,11 @@ use std::time::Duration;
 pub enum Urgency {
     /// A refresh: nothing does.
     CanWait,
-    /// A Service or a route that changed, before anything is written for it.
+    /// A Service or a route that changed, and what the daemon writes for it.
     Changed,
     /// A node whose server may be gone.
     Gone,
-    /// A new node, or a write that was begun: never put off.
+    /// A new node, or a question about a write that was begun: never put off.
     Needed,
     /// A person waits for it, and wants to see whatever explains what there is.
     Asked,

@@ -8,7 +8,7 @@ use super::source::Sourced;
 use ipnet::{IpNet, Ipv6Net};
 use jiff::Timestamp;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -20,6 +20,19 @@ pub trait Instances: Send + Sync {
     /// The cloud server of this number as it is now; `ErrorKind::NotFound` only when the cloud itself says that it
     /// does not exist.
     fn get(&self, number: u64) -> Result<Instance, Error>;
+
+    /// The cloud servers that have this name as it is now: complete, or an error.
+    fn named(&self, name: &str) -> Result<Vec<Instance>, Error>;
+
+    /// Those of these numbers that exist, and any others: one of them that is not in the answer did not exist at some
+    /// moment during this call. `place`: how many servers have a lower number, as far as is known, so that they are
+    /// found in a long list by few calls.
+    fn around(
+        &self,
+        numbers: &BTreeSet<u64>,
+        place: &dyn Fn(u64) -> usize,
+        urgency: Urgency,
+    ) -> Result<Vec<Instance>, Error>;
 
     /// What a node on this server should carry. Pure. The finding of an error says why there is no answer.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;

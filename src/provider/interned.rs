@@ -5,7 +5,7 @@
 
 use super::heartbeat::lock;
 use serde::{Deserialize, Serialize, Serializer};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -97,6 +97,40 @@ impl fmt::Debug for Interned {
 impl Serialize for Interned {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self)
+    }
+}
+
+/// Labels of a node, or annotations: keys and values, by key. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeLabels(Arc<[(Interned, Interned)]>);
+
+impl NodeLabels {
+    /// Of pairs that are sorted by key, each key once.
+    pub fn sorted(pairs: Vec<(Interned, Interned)>) -> NodeLabels {
+        NodeLabels(pairs.into())
+    }
+
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let place = self
+            .0
+            .binary_search_by(|(have, _)| (**have).cmp(key))
+            .ok()?;
+        Some(&self.0[place].1)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+}
+
+/// The last of several values of a key is kept.
+impl<K: Into<Interned>, V: Into<Interned>> FromIterator<(K, V)> for NodeLabels {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> NodeLabels {
+        let pairs = pairs.into_iter();
+        let all: BTreeMap<Interned, Interned> = pairs
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        NodeLabels(all.into_iter().collect())
     }
 }
 

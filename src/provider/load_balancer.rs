@@ -61,6 +61,9 @@ pub trait Snapshot: Send + Sync {
     /// Does it hold what plans for this Service rest on? Pure.
     fn covers(&self, service: &Service) -> bool;
 
+    /// Calls that it takes to read the same once more.
+    fn calls(&self) -> u32;
+
     /// What brings this Service's load balancer in order. Pure.
     fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
     -> LoadBalancerPlan;

@@ -31,7 +31,7 @@ pub use instance::{
     Dedicated, Instance, InstanceId, Instances, Metadata, PrivateAddress, ProviderId, Servers,
     TopologyLabel,
 };
-pub use interned::Interned;
+pub use interned::{Interned, NodeLabels};
 pub use load_balancer::{
     ActionId, Actions, Applied, Assigned, Balancer, BalancerHealth, BalancerUse, Cause, Change,
     ChangeKind, Claim, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan,

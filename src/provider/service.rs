@@ -1,6 +1,7 @@
 //! A Service of type LoadBalancer and the nodes behind it, as far as a cloud needs to know them.
 
 use super::instance::{InstanceId, ProviderId};
+use super::interned::NodeLabels;
 use super::node::NodeAddress;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -71,7 +72,7 @@ pub enum TrafficPolicy {
 pub struct OfferedNode {
     pub name: String,
     pub provider_id: ProviderId,
-    pub labels: BTreeMap<String, String>,
+    pub labels: NodeLabels,
     pub addresses: Vec<NodeAddress>,
     /// What the cloud's list of servers says of its server.
     pub reach: Reach,

@@ -53,6 +53,23 @@ pub fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String>
     }
 }
 
+/// Whole seconds as Go writes them, without units that are zero: `50m`, `1h30m`.
+pub fn shown_duration(seconds: u64) -> String {
+    let parts = [
+        (seconds / 3600, 'h'),
+        (seconds / 60 % 60, 'm'),
+        (seconds % 60, 's'),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let text: String = parts
+        .map(|(count, unit)| format!("{count}{unit}"))
+        .collect();
+    match text.is_empty() {
+        true => "0s".to_owned(),
+        false => text,
+    }
+}
+
 fn nanoseconds(text: &str) -> Result<u128, String> {
     if text == "0" {
         return Ok(0);
@@ -149,6 +166,20 @@ mod tests {
                 Ok(Duration::from_nanos(nanoseconds)),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn is_shown_as_it_is_written() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (30, "30s"),
+            (300, "5m"),
+            (3000, "50m"),
+            (5405, "1h30m5s"),
+            (7200, "2h"),
+        ] {
+            assert_eq!(shown_duration(seconds), text);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::shown::quoted;
 use super::values::{is_label_key, is_label_value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Requirements that the labels of a node, or of anything else, must all fulfil. Empty: everything does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,18 +52,21 @@ impl Selector {
         &self.text
     }
 
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.requirements.iter().all(|r| r.matches(labels))
+    /// `value_of`: the value of a label of the object.
+    pub fn matches<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.requirements.iter().all(|r| r.matches(&value_of))
     }
 }
 
 impl Requirement {
-    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let value = labels.get(&self.key);
+    fn matches<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
+        let value = value_of(&self.key);
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         let is_met = match &self.wanted {
             Wanted::Any => value.is_some(),
-            Wanted::OneOf(values) => value.is_some_and(|value| values.contains(value)),
+            Wanted::OneOf(values) => {
+                value.is_some_and(|value| values.iter().any(|one| one == value))
+            }
             Wanted::Above(least) => number().is_some_and(|number| number > *least),
             Wanted::Below(most) => number().is_some_and(|number| number < *most),
         };

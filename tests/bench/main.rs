@@ -9,6 +9,7 @@
 //! | `rest` | an hour in which little happens: calls, bytes, processor time |
 //! | `load_balancers` | Services that get load balancers, and an hour with them |
 //! | `routes` | nodes that get routes, and an hour with them |
+//! | `scale` | 5,000 nodes and 100 load balancers: start, an hour, a rack lost, nodes replaced |
 //! | `memory` | what it takes of disk and memory; `large_services`: with Services that are as large as may be |
 //! | `simulation` | the sandbox itself, so that nobody takes its time for ours |
 //! | `hour`, `figure` | the simulated hour; a row of the table |
@@ -26,6 +27,7 @@ mod memory;
 mod nodes;
 mod rest;
 mod routes;
+mod scale;
 mod simulation;
 
 use figure::Figure;
@@ -35,13 +37,14 @@ const NODE_BYTES: usize = 12_000;
 
 type Theme = (&'static str, fn() -> Vec<Figure>);
 
-const THEMES: [Theme; 7] = [
+const THEMES: [Theme; 8] = [
     // First, for it measures the memory of this very process.
     ("simulation", simulation::all),
     ("nodes", nodes::all),
     ("load_balancers", load_balancers::all),
     ("routes", routes::all),
     ("rest", rest::all),
+    ("scale", scale::all),
     ("memory", memory::all),
     ("large_services", memory::of_large_services),
 ];

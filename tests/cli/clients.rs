@@ -93,6 +93,7 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
         debug: false,
         timing: TIMING,
         gate: Arc::new(OpenGate),
+        urgency: ccm::provider::Urgency::Asked,
         time_scale: 1.0,
     })
 }

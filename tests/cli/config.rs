@@ -189,6 +189,30 @@ fn a_wrong_command_line_is_wrong_usage() {
     assert_eq!((ran.code, ran.stderr.lines().count()), (0, 2), "{ran:?}");
 }
 
+/// How large the project is, no call has shown.
+#[test]
+fn periods_that_are_longer_in_a_large_project_say_so() {
+    let document = config(&[], &["-o", "json"]).json();
+    let noted = document["items"].as_array().unwrap().iter();
+    let noted = noted.filter(|item| item["note"].is_string());
+    let names: Vec<&str> = noted
+        .map(|item| item["setting"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "node-status-update-frequency",
+            "load-balancer-resync-period"
+        ]
+    );
+    let wide = config(&[], &["-o", "wide"]).stdout;
+    assert_eq!(
+        wide.matches("200 calls an hour: see ccm status").count(),
+        2,
+        "{wide}"
+    );
+}
+
 #[test]
 fn it_asks_nobody() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,27 +1,36 @@
-//! The library's controllers in the test's own process, over real HTTP, behind a gate that closes for good.
+//! The library's controllers in the test's own process: how they reach the APIs, and how they die.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use ccm::cache::Apis;
 use ccm::hetzner::load_balancers::Defaults;
 use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile, robot};
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
-use ccm::kube::{self, config};
+use ccm::kube;
+use ccm::kube::config::{self, Access};
 use ccm::provider::{self, Gate, InternalIpFrom, LabelPrefixes, Refused, Source};
 use sandbox::robot::Sees;
 use sandbox::{Half, Sandbox};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A second of the daemon's waits.
+/// A second over sockets.
 pub const SCALE: f64 = 0.002;
+
+pub fn scaled(time_s: u64) -> Duration {
+    Duration::from_secs(time_s).mul_f64(SCALE)
+}
 
 /// How to reach one sandbox.
 pub struct Place {
-    kubeconfig: config::Options,
+    access: config::Options,
+    kube_token: Option<String>,
+    server: String,
+    /// Multiplies durations.
+    pub scale: f64,
     endpoint: String,
     network: Option<u64>,
-    pub token: String,
+    token: Mutex<String>,
     /// Another project's.
     pub other_token: String,
     /// URL, where there are dedicated servers.
@@ -44,29 +53,96 @@ pub enum Credentials {
     Off,
 }
 
+impl Credentials {
+    /// All but the right ones.
+    pub const ALL: [Credentials; 5] = [
+        Credentials::WrongPassword,
+        Credentials::OtherAccount,
+        Credentials::SingleServer,
+        Credentials::None,
+        Credentials::Off,
+    ];
+}
+
 /// Lets so many writes pass, and then none: as far as the APIs can tell, the process is dead.
 pub struct Mortal {
     writes_left: AtomicI64,
 }
 
 impl Place {
+    /// Over sockets.
     pub fn new(sandbox: &Sandbox) -> Place {
-        let env = sandbox.env_of("ccm");
-        let value = |name: &str| {
-            let found = env.iter().find(|(other, _)| other == name);
-            found.unwrap().1.clone()
+        Place::of(sandbox, SCALE, false)
+    }
+
+    /// In a simulation; times are as in production.
+    pub fn in_memory(sandbox: &Sandbox) -> Place {
+        Place::of(sandbox, 1.0, true)
+    }
+
+    fn of(sandbox: &Sandbox, scale: f64, in_memory: bool) -> Place {
+        let token = || sandbox.account("ccm").unwrap().token;
+        let kubeconfig = || {
+            let env = sandbox.env_of("ccm");
+            let found = env.into_iter().find(|(name, _)| name == "KUBECONFIG");
+            found.unwrap().1.into()
         };
         Place {
-            kubeconfig: config::Options {
-                kubeconfig: vec![value("KUBECONFIG").into()],
+            access: config::Options {
+                kubeconfig: (!in_memory).then(kubeconfig).into_iter().collect(),
                 ..config::Options::default()
             },
-            endpoint: value("HCLOUD_ENDPOINT"),
+            kube_token: in_memory.then(token),
+            server: sandbox.kubernetes_url(),
+            scale,
+            endpoint: sandbox.hetzner_url(),
             network: sandbox.network(),
-            token: value("HCLOUD_TOKEN"),
+            token: Mutex::new(sandbox.projects().token.clone()),
             other_token: sandbox.projects().foreign_token.clone(),
             robot: sandbox.serves(Half::Robot).then(|| sandbox.robot_url()),
             logins: logins(sandbox),
+        }
+    }
+
+    /// Of the project; another one after a rotation.
+    pub fn token(&self) -> String {
+        self.token.lock().unwrap().clone()
+    }
+
+    /// Processes that are started from now on have another token; that of the others is not accepted any more.
+    pub fn rotate_token(&self, sandbox: &Sandbox) {
+        let new = sandbox.add_token();
+        let old = std::mem::replace(&mut *self.token.lock().unwrap(), new);
+        sandbox.cloud().remove_token(&old);
+    }
+
+    pub fn network(&self) -> Option<u64> {
+        self.network
+    }
+
+    /// In memory as in production.
+    pub fn timing(&self) -> Timing {
+        if self.kube_token.is_none() {
+            return Timing {
+                read_timeout: Duration::from_secs(5),
+                write_timeout: Duration::from_secs(5),
+                retry_wait: Duration::from_millis(1),
+            };
+        }
+        Timing {
+            read_timeout: Duration::from_secs(10),
+            write_timeout: ccm::http::WRITE_TIMEOUT,
+            retry_wait: Duration::from_millis(500),
+        }
+    }
+
+    pub fn access(&self) -> Access {
+        match &self.kube_token {
+            None => config::load(&self.access).unwrap(),
+            Some(token) => Access {
+                login: Arc::new(SecretSource::fixed(Secret::new(token))),
+                ..Access::without_credentials(&self.server)
+            },
         }
     }
 
@@ -82,13 +158,13 @@ impl Place {
         token: &str,
         load_balancers: Option<Defaults>,
     ) -> Apis {
-        self.world_with(gate, token, Credentials::Right, load_balancers)
+        self.apis(gate, token, Credentials::Right, load_balancers)
     }
 
     /// The same, with these credentials of Robot.
-    pub fn world_with(
+    pub fn apis(
         &self,
-        gate: Arc<Mortal>,
+        gate: Arc<dyn Gate>,
         token: &str,
         robot: Credentials,
         load_balancers: Option<Defaults>,
@@ -96,12 +172,7 @@ impl Place {
         let login = self.logins.iter().find(|(which, _)| *which == robot);
         let endpoint = self.robot.clone();
         let endpoint = endpoint.filter(|_| robot != Credentials::Off);
-        let timing = Timing {
-            read_timeout: Duration::from_secs(5),
-            write_timeout: Duration::from_secs(5),
-            retry_wait: Duration::from_millis(1),
-        };
-        let access = config::load(&self.kubeconfig).unwrap();
+        let timing = self.timing();
         let hetzner = Hetzner::new(hetzner::Settings {
             profile: Profile::CcmFromScratch,
             endpoint: self.endpoint.clone(),
@@ -126,18 +197,24 @@ impl Place {
             zone_label: provider::Sourced::new(true, Source::Rule("test")),
             debug: false,
             timing,
-            gate: Arc::clone(&gate) as Arc<dyn Gate>,
-            time_scale: SCALE,
+            gate: Arc::clone(&gate),
+            urgency: provider::Urgency::Changed,
+            time_scale: self.scale,
         });
-        Apis::new(
-            kube::Client::new(access, Proxies::Never, timing, gate),
-            Box::new(hetzner),
-            SCALE,
-        )
+        let client = kube::Client::new(self.access(), Proxies::Never, timing, gate);
+        Apis::new(client, Box::new(hetzner), self.scale)
     }
 }
 
-/// The account's own, and others that nobody should be given.
+/// The login of a single server is that of the first, where there is one.
+pub fn see_one_server(sandbox: &Sandbox) {
+    let robot = sandbox.robot();
+    if let Some(first) = robot.servers().first() {
+        robot.set_login("SingleServer", "secret", Sees::Server(first.number));
+    }
+}
+
+/// The account's own, and others.
 fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
     if !sandbox.serves(Half::Robot) {
         return Vec::new();
@@ -148,18 +225,10 @@ fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
         (Credentials::WrongPassword, (user.clone(), "wrong".into())),
         (Credentials::Right, (user, password)),
     ];
-    let first = robot.servers().first().map(|server| server.number);
-    let others = [
-        (Credentials::OtherAccount, Some(Sees::Account(99))),
-        (Credentials::SingleServer, first.map(Sees::Server)),
-    ];
-    for (which, sees) in others {
-        if let Some(sees) = sees {
-            let user = format!("{which:?}");
-            robot.set_login(&user, "secret", sees);
-            logins.push((which, (user, "secret".into())));
-        }
-    }
+    robot.set_login("OtherAccount", "secret", Sees::Account(99));
+    see_one_server(sandbox);
+    let others = [Credentials::OtherAccount, Credentials::SingleServer];
+    logins.extend(others.map(|which| (which, (format!("{which:?}"), "secret".into()))));
     logins
 }
 
@@ -188,8 +257,4 @@ impl Gate for Mortal {
     fn may_wait(&self) -> bool {
         !self.is_closed()
     }
-}
-
-pub fn scaled(time_s: u64) -> Duration {
-    Duration::from_secs(time_s).mul_f64(SCALE)
 }

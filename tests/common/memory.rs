@@ -7,7 +7,7 @@ use ccm::provider::{
 };
 use ipnet::IpNet;
 use jiff::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A cloud that is a list, or two.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +83,21 @@ impl Instances for Memory {
         found
             .cloned()
             .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no server {id}")))
+    }
+
+    fn named(&self, name: &str) -> Result<Vec<Instance>, Error> {
+        let mut named = self.instances.clone();
+        named.retain(|instance| instance.name == name);
+        Ok(named)
+    }
+
+    fn around(
+        &self,
+        _numbers: &BTreeSet<u64>,
+        _place: &dyn Fn(u64) -> usize,
+        _urgency: Urgency,
+    ) -> Result<Vec<Instance>, Error> {
+        Ok(self.instances.clone())
     }
 
     fn metadata(&self, instance: &Instance, _node: &Node) -> Result<Metadata, Box<Finding>> {

@@ -53,7 +53,7 @@ fn at_rest_it_reads_tables_and_nothing_else() {
 fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
     let sandbox = quiet(3);
     let place = Place::new(&sandbox);
-    let apis = place.world(&place.token, None);
+    let apis = place.world(&place.token(), None);
     let cluster = sandbox.cluster();
     let create = |name| services::create(&sandbox, LoadBalancerService::new(name, &[80]));
     create("one");

@@ -9,6 +9,7 @@ mod change_detection;
 mod change_detection_errors;
 mod dedicated;
 mod initialise;
+mod large;
 mod lifecycle;
 mod network;
 mod of_server;

@@ -82,7 +82,7 @@ fn a_pass_whose_gate_closes_begins_no_other_write_and_the_next_one_ends_the_same
         let sandbox = quiet(NODES);
         let place = Place::new(&sandbox);
         let pass = |gate| {
-            let mut apis = place.world_of(Mortal::after(gate), &place.token, None);
+            let mut apis = place.world_of(Mortal::after(gate), &place.token(), None);
             apis.concurrent_nodes = 5;
             let mut controller = NodeController::new(Settings {
                 sync_interval: scaled(5),

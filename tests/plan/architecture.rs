@@ -248,6 +248,7 @@ fn no_test_sleeps() {
         // Time is what they measure, or what they play.
         "bench/hour.rs",
         "bench/nodes.rs",
+        "bench/scale.rs",
         "storm/machine.rs",
         "plan/architecture.rs",
     ];

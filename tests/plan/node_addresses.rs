@@ -91,6 +91,7 @@ fn settings(family: AddressFamily) -> Settings {
             retry_wait: Duration::from_millis(1),
         },
         gate: Arc::new(OpenGate),
+        urgency: ccm::provider::Urgency::Asked,
         time_scale: 1.0,
     }
 }

@@ -4,6 +4,7 @@
 //! process may be stopped at any look at a clock, as by a virtual machine that is moved: then time jumps, and what the
 //! story does meanwhile, e.g. another `ccm`, happens in between.
 
+use crate::library::SCALE;
 use crate::random::Random;
 use ccm::provider::clock::Simulation;
 use sandbox::server::Ending;
@@ -47,9 +48,6 @@ pub struct Machine {
 
 /// What other processes do while one is stopped: when that begins, and (true) before it goes on.
 pub type Meanwhile = Rc<dyn Fn(bool)>;
-
-/// A second of a story over sockets.
-const SCALE: f64 = 0.002;
 
 impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,16 +7,16 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod diary;
-mod library;
 mod machine;
 mod mutants;
 mod process;
 mod program;
-mod random;
 mod story;
 mod topics;
 mod weather;
 
+use common::seeds::chosen;
+use common::{library, random};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,12 +27,32 @@ use story::{Broken, Tally};
 /// Fixed seeds of `make test`.
 const STORIES: u64 = 500;
 
+/// Of these there are so many in the fixed stories. A storm that became a breeze, because the way stories are made was
+/// changed, shows nothing.
+const AT_LEAST: [(&str, u64); 10] = [
+    ("load balancers created", 140),
+    ("created with a Primary IP", 25),
+    ("certificates ordered", 50),
+    ("load balancers deleted", 25),
+    ("load balancers renamed or labelled", 90),
+    ("adopted", 55),
+    ("released", 12),
+    ("targets removed", 70),
+    ("changes refused for a moment", 130),
+    ("not stopped by a stuck one", 12),
+];
+
 #[test]
 fn whatever_happens_no_harm_is_done_and_the_end_is_right() {
-    let seeds = chosen().unwrap_or(1..STORIES + 1);
+    let seeds = chosen(1..=STORIES);
+    let is_fixed = seeds.len() == STORIES as usize;
     let report = tell(seeds, usize::MAX);
     println!("{report}");
     assert!(report.broken.is_empty(), "{report}");
+    for (what, least) in AT_LEAST.into_iter().filter(|_| is_fixed) {
+        let count = report.tally.counts.get(what).copied().unwrap_or_default();
+        assert!(count >= least, "{count} {what}, not {least}");
+    }
 }
 
 /// `make storm`: as many as it is told, and others each time.
@@ -41,13 +61,11 @@ fn whatever_happens_no_harm_is_done_and_the_end_is_right() {
 fn storm() {
     let count = std::env::var("CCM_STORIES").ok();
     let count = count.map_or(10_000, |count| count.parse().unwrap());
-    let seeds = chosen().unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let first = now.unwrap().as_secs() * 100_000;
-        first..first + count
-    });
-    println!("seeds {} to {}", seeds.start, seeds.end - 1);
-    let one = (seeds.end - seeds.start == 1).then_some(seeds.start);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let first = now.unwrap().as_secs() * 100_000;
+    let seeds = chosen(first..first + count);
+    println!("seeds {} to {}", seeds[0], seeds[seeds.len() - 1]);
+    let one = (seeds.len() == 1).then_some(seeds[0]);
     let report = tell(seeds, 1);
     println!("{report}");
     if let Some(seed) = one {
@@ -68,18 +86,6 @@ fn a_seed_is_a_story() {
     }
 }
 
-/// `CCM_TEST_SEED`: one (`7`) or a range (`1000-2999`). An empty variable counts as unset.
-fn chosen() -> Option<std::ops::Range<u64>> {
-    let chosen = std::env::var("CCM_TEST_SEED").unwrap_or_default();
-    let (first, last) = match chosen.split_once('-') {
-        _ if chosen.is_empty() => return None,
-        Some(both) => both,
-        None => (chosen.as_str(), chosen.as_str()),
-    };
-    let (first, last): (u64, u64) = (first.parse().unwrap(), last.parse().unwrap());
-    Some(first..last + 1)
-}
-
 struct Report {
     tally: Tally,
     broken: BTreeMap<u64, Broken>,
@@ -87,7 +93,7 @@ struct Report {
 }
 
 /// Runs these stories on all processors, until so many are broken.
-fn tell(seeds: impl Iterator<Item = u64>, broken_at_most: usize) -> Report {
+fn tell(seeds: Vec<u64>, broken_at_most: usize) -> Report {
     let begun = Instant::now();
     let is_over = AtomicBool::new(false);
     let all: Mutex<(Tally, BTreeMap<u64, Broken>)> = Mutex::default();
@@ -111,8 +117,9 @@ fn tell(seeds: impl Iterator<Item = u64>, broken_at_most: usize) -> Report {
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     // Those over sockets wait more than they compute.
-    let (over_sockets, in_memory): (Vec<u64>, Vec<u64>) =
-        seeds.partition(|seed| seed.is_multiple_of(story::OVER_SOCKETS));
+    let (over_sockets, in_memory): (Vec<u64>, Vec<u64>) = seeds
+        .into_iter()
+        .partition(|seed| seed.is_multiple_of(story::OVER_SOCKETS));
     std::thread::scope(|scope| {
         for (seeds, threads) in [(over_sockets, 8), (in_memory, processors)] {
             let seeds = Arc::new(Mutex::new(seeds.into_iter()));

@@ -4,7 +4,7 @@
 //! all must be as it should be. At every write it is checked that it does no harm.
 
 use crate::diary;
-use crate::library::Place;
+use crate::library::{Place, see_one_server};
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
@@ -32,7 +32,7 @@ pub const OVER_SOCKETS: u64 = 100;
 const ROUNDS_OF_A_PROGRAM: usize = 70;
 
 /// Between two rounds of controllers.
-const INTERVAL: Duration = Duration::from_secs(5);
+pub const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The same where only the longest period counts, which is five minutes.
 const LONG_INTERVAL: Duration = Duration::from_secs(60);
@@ -76,31 +76,10 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
     if is_shown {
         diary::begin(machine.time());
     }
-    let _simulated = (!machine.is_real()).then(|| {
-        let of_apis = sandbox::time::simulate(machine.time());
-        (clock::simulate(machine.clone()), of_apis)
-    });
     let mut random = Random::new(seed);
     let two_at_once = random.percent(25);
     let topic = topic(&mut random, two_at_once);
-    let builder = Sandbox::builder().nodes(0).heartbeats(false);
-    let builder = match machine.is_real() {
-        true => builder.scale(machine.scale()),
-        false => builder.in_memory(),
-    };
-    let sandbox = Arc::new(topic.needs(builder).start());
-    machine.connect(&sandbox);
-    topic.begin(&sandbox);
-    let story = Rc::new(Story {
-        place: Place::new(&sandbox, machine.is_real().then(|| machine.scale())),
-        machine: Rc::clone(&machine),
-        topic,
-        harm: Arc::default(),
-        log: RefCell::default(),
-        holder: Arc::default(),
-        tally: RefCell::default(),
-        sandbox,
-    });
+    let story = Story::new(Rc::clone(&machine), topic);
     let outcome = story.run(&mut random, two_at_once);
     machine.stops(0, None);
     machine.set_others(None);
@@ -127,16 +106,18 @@ fn topic(random: &mut Random, two_at_once: bool) -> Arc<dyn Topic> {
     }
 }
 
-struct Story {
+pub struct Story {
     place: Place,
-    machine: Rc<Machine>,
-    sandbox: Arc<Sandbox>,
+    pub machine: Rc<Machine>,
+    pub sandbox: Arc<Sandbox>,
     topic: Arc<dyn Topic>,
     harm: Arc<Mutex<Vec<String>>>,
     /// When, and what.
     log: RefCell<Vec<(Duration, String)>>,
     holder: Arc<Mutex<Holder>>,
     tally: RefCell<Tally>,
+    /// The clocks of this thread, and those of the APIs.
+    _simulated: Option<(clock::Simulated, sandbox::time::Simulated)>,
 }
 
 /// Who may write.
@@ -149,8 +130,41 @@ struct Holder {
 }
 
 impl Story {
+    /// Before anything happens, with nothing in it.
+    pub fn new(machine: Rc<Machine>, topic: Arc<dyn Topic>) -> Rc<Story> {
+        let simulated = (!machine.is_real()).then(|| {
+            let of_apis = sandbox::time::simulate(machine.time());
+            (clock::simulate(machine.clone()), of_apis)
+        });
+        let builder = Sandbox::builder().nodes(0).heartbeats(false);
+        let builder = match machine.is_real() {
+            true => builder.scale(machine.scale()),
+            false => builder.in_memory(),
+        };
+        let sandbox = Arc::new(topic.needs(builder).start());
+        machine.connect(&sandbox);
+        Rc::new(Story {
+            place: match machine.is_real() {
+                true => Place::new(&sandbox),
+                false => Place::in_memory(&sandbox),
+            },
+            machine,
+            topic,
+            harm: Arc::default(),
+            log: RefCell::default(),
+            holder: Arc::default(),
+            tally: RefCell::default(),
+            sandbox,
+            _simulated: simulated,
+        })
+    }
+
     fn run(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> Result<(), String> {
         let sandbox = &*self.sandbox;
+        self.topic.begin(sandbox);
+        if sandbox.serves(Half::Robot) {
+            see_one_server(sandbox);
+        }
         let mut rounds = 0;
         let mut backup = None;
         let begins_at_rest = self.topic.begins_at_rest();
@@ -311,7 +325,7 @@ impl Story {
         start
     }
 
-    fn process(&self, start: &Start) -> Rc<Process> {
+    pub fn process(&self, start: &Start) -> Rc<Process> {
         let name = format!("ccm-{}", 1 + self.log.borrow().len());
         self.note(format!("{name} starts: {start:?}"));
         Rc::new(Process::new(&name, &self.place, start))
@@ -387,7 +401,7 @@ impl Story {
     }
 
     /// A new `ccm` works until nothing is left to be done.
-    fn settle(&self, random: &mut Random) -> Result<(), String> {
+    pub fn settle(&self, random: &mut Random) -> Result<(), String> {
         let process = self.process(&Start::default());
         let mut before = Vec::new();
         for round in 0..ROUNDS_AT_MOST {
@@ -473,7 +487,7 @@ impl Story {
     }
 
     /// From now on, until the faults are cleared.
-    fn watch(&self) {
+    pub fn watch(&self) {
         self.topic.chapter_begins(&self.sandbox);
         let (topic, sandbox) = (Arc::clone(&self.topic), Arc::downgrade(&self.sandbox));
         let read = Effect::before(move |request: &Request| {
@@ -500,7 +514,7 @@ impl Story {
         }
     }
 
-    fn no_harm(&self) -> Result<(), String> {
+    pub fn no_harm(&self) -> Result<(), String> {
         let harm = self.harm.lock().unwrap();
         match harm.is_empty() {
             true => Ok(()),

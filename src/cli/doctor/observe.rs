@@ -1,7 +1,7 @@
 //! Every call, each of which may fail by itself. What rests on one that failed is not tried.
 
 use super::outcome::{Gap, Seen, need};
-use crate::cache::{self, Apis, ReadFrom};
+use crate::cache::{self, Apis, ReadFrom, Refresh};
 use crate::cli::lists::POLL_INTERVAL;
 use crate::cli::objects::CLOUD_INTERVAL;
 use crate::cli::startup::Started;
@@ -44,6 +44,8 @@ pub(in crate::cli) struct View<'a> {
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
     /// Load balancers that are kept without a Service.
     pub(in crate::cli) kept: Seen<Vec<Kept>>,
+    /// Of the lists that were read.
+    pub(in crate::cli) refreshes: Vec<Refresh>,
 }
 
 /// An API server that answers.
@@ -247,6 +249,14 @@ impl<'a> Observer<'a> {
         };
         let nodes =
             read.map(|(apis, nodes)| node::plan(&nodes, known, &*apis.provider, Timestamp::MIN));
+        let of_daemon = (
+            settings.node_status_update_frequency.value,
+            settings.load_balancer_resync_period.value,
+        );
+        let refreshes = self
+            .apis
+            .as_ref()
+            .map(|apis| apis.refreshes(of_daemon.0, of_daemon.1));
         let without_login = || Gap::NotHere(WITHOUT_LOGIN.into());
         let is_on = settings.robot_enabled.value;
         let dedicated = cloud.dedicated.clone();
@@ -264,6 +274,7 @@ impl<'a> Observer<'a> {
             failed_tries,
             orphans,
             kept,
+            refreshes: refreshes.unwrap_or_default(),
         }
     }
 
@@ -382,7 +393,8 @@ fn provider(settings: &Settings, unknown: Vec<String>) -> Seen<Hetzner> {
     let mut settings = settings.clone();
     settings.token.value.get_or_insert_with(SecretSource::none);
     let gate = wire::gate(Command::Doctor, &settings);
-    let provider = wire::provider(&settings, gate, wire::metadata(&settings), unknown);
+    let metadata = wire::metadata(&settings);
+    let provider = wire::provider(&settings, gate, Urgency::Asked, metadata, unknown);
     provider.map_err(failed)
 }
 

@@ -1,7 +1,7 @@
 //! What the cloud says about the servers of nodes that are not ready: read only, and nothing guessed.
 
 use super::plan::{Fact, Facts};
-use crate::cache::{Apis, Error};
+use crate::cache::{Apis, Error, Instances};
 use crate::controllers::matching::server_of;
 use crate::kube::Node;
 use crate::provider::{self, ErrorKind, Instance, InstanceId, Urgency, clock};
@@ -39,16 +39,27 @@ pub(super) fn facts(
         apis,
         begun: clock::now(),
         claimed: claimed.collect(),
+        list_max_age,
     };
     let cloud: BTreeSet<u64> = ids.iter().filter_map(|id| id.cloud()).collect();
+    let not_ready = nodes.iter().filter(|node| !node.is_ready());
+    let not_ready: BTreeSet<u64> = not_ready
+        .filter_map(|node| server_of(node, &*apis.provider)?.cloud())
+        .collect();
     // One list is for all of them, where it is fewer calls: of those that are due now, or one after the other.
-    let pages = apis.server_pages() as usize;
-    let not_ready = nodes.iter().filter(|node| !node.is_ready()).count();
-    let is_listed = cloud.len() > 2 * pages || not_ready > pages.max(READ_AT_MOST);
-    let list_max_age = is_listed.then(|| apis.look_period(list_max_age));
+    let pages = apis.pages_around(&not_ready);
+    let is_listed =
+        cloud.len() > 2 * apis.pages_around(&cloud) || not_ready.len() > pages.max(READ_AT_MOST);
+    let source = match is_listed {
+        true if apis.is_large() && 2 * pages < apis.server_pages() as usize => {
+            CloudSource::Pages(not_ready)
+        }
+        true => CloudSource::List(apis.look_period(list_max_age)),
+        false => CloudSource::Each,
+    };
     let dedicated = ids.iter().filter_map(|id| id.dedicated()).collect();
     let (mut facts, mut error) = (Facts::new(), None);
-    match observation.of_cloud(cloud, list_max_age) {
+    match observation.of_cloud(&cloud, source) {
         Ok(found) => facts.extend(found),
         Err(why) => error = Some(why),
     }
@@ -59,43 +70,84 @@ pub(super) fn facts(
     (facts, error)
 }
 
+/// What is asked first about the cloud servers of nodes that are not ready.
+enum CloudSource {
+    /// Each by itself.
+    Each,
+    /// The pages of the list of all on which these are: all nodes that are not ready.
+    Pages(BTreeSet<u64>),
+    /// All of them, by a list that may be so old.
+    List(Duration),
+}
+
 struct Observation<'a> {
     apis: &'a Apis,
     begun: Instant,
     /// Servers that a node's provider ID names.
     claimed: BTreeSet<InstanceId>,
+    /// Of a list that says what state servers are in.
+    list_max_age: Duration,
 }
 
 impl Observation<'_> {
-    /// `list_max_age`: of a list to begin with; none: each server is read by itself.
-    fn of_cloud(
-        &self,
-        numbers: BTreeSet<u64>,
-        list_max_age: Option<Duration>,
-    ) -> Result<Facts, Error> {
+    fn of_cloud(&self, numbers: &BTreeSet<u64>, source: CloudSource) -> Result<Facts, Error> {
         let apis = self.apis;
         let mut found = Found::default();
-        if let Some(list_max_age) = list_max_age.filter(|_| !numbers.is_empty()) {
-            let list = apis.instances(list_max_age, Urgency::Gone)?;
-            let is_asked = |id: InstanceId| id.cloud().is_some_and(|id| numbers.contains(&id));
-            let listed = list.value.iter().filter(|it| is_asked(it.id));
-            let listed = listed.map(|it| (it.id, Fact::Exists { is_off: it.is_off }));
-            found.facts.extend(listed);
+        if numbers.is_empty() {
+            return Ok(found.facts);
+        }
+        let mut around = None;
+        match source {
+            CloudSource::Each => {}
+            CloudSource::Pages(all) => {
+                let listed = apis.instances_around(&all, self.list_max_age, Urgency::Gone)?;
+                found.note_listed(&listed.value, numbers);
+                around = Some(listed).filter(|listed| listed.asked >= self.begun);
+            }
+            CloudSource::List(max_age) => {
+                let listed = apis.instances(max_age, Urgency::Gone)?;
+                found.note_listed(&listed.value, numbers);
+            }
         }
         for number in numbers {
-            let id = InstanceId::Cloud(number);
+            let id = InstanceId::Cloud(*number);
             if !found.facts.contains_key(&id) {
-                let is_off = apis.instance(number).map(|server| server.is_off);
+                let is_off = apis.instance(*number).map(|server| server.is_off);
                 found.note(id, is_off)?;
             }
         }
         let (mut facts, missing) = (found.facts, found.missing);
         if !missing.is_empty() {
-            // The second witness: a list that is complete, and younger than this tick.
-            let list = apis.instances(clock::since(self.begun), Urgency::Gone)?;
-            facts.extend(self.second_witness(missing, &list.value, 1));
+            facts.extend(self.cloud_witness(missing, around)?);
         }
         Ok(facts)
+    }
+
+    /// The second witness: a list of this tick. In a large project the pages are enough on which these servers would be,
+    /// where they show another node's server; else it is the list of all. `around`: such pages, where they were read.
+    fn cloud_witness(
+        &self,
+        missing: Vec<InstanceId>,
+        around: Option<Instances>,
+    ) -> Result<Facts, Error> {
+        let apis = self.apis;
+        let numbers = missing.iter().filter_map(|id| id.cloud()).collect();
+        let around = match around {
+            None if apis.is_large() => {
+                Some(apis.instances_around(&numbers, Duration::ZERO, Urgency::Gone)?)
+            }
+            around => around,
+        };
+        if let Some(around) = around {
+            let facts = self.second_witness(missing.clone(), &around.value, 1);
+            let others_are_visible = true;
+            let certain = Fact::Gone { others_are_visible };
+            if facts.values().all(|fact| *fact == certain) {
+                return Ok(facts);
+            }
+        }
+        let list = apis.instances(clock::since(self.begun), Urgency::Gone)?;
+        Ok(self.second_witness(missing, &list.value, 1))
     }
 
     /// That a server exists is in the list that serves everything; the two calls for one server are few an hour. Where
@@ -168,6 +220,13 @@ struct Found {
 }
 
 impl Found {
+    fn note_listed(&mut self, list: &[Instance], numbers: &BTreeSet<u64>) {
+        let is_asked = |id: InstanceId| id.cloud().is_some_and(|id| numbers.contains(&id));
+        let listed = list.iter().filter(|it| is_asked(it.id));
+        let listed = listed.map(|it| (it.id, Fact::Exists { is_off: it.is_off }));
+        self.facts.extend(listed);
+    }
+
     /// Is the server off? Where the budget has no call left, nothing is known. The error: other questions would be
     /// answered the same.
     fn note(

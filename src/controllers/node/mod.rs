@@ -22,7 +22,7 @@ use super::report::{count_write, log_change, publish, recovered};
 use crate::cache::{self, AllServers, Apis, Error, Freshness};
 use crate::kube::{self, Node, retry_on_conflict};
 use crate::metrics::NODES;
-use crate::provider::{Finding, Provider, ProviderId, Reason, Urgency, clock};
+use crate::provider::{Finding, InstanceId, Provider, ProviderId, Reason, Urgency, clock};
 use jiff::Timestamp;
 use plan::plan_node;
 use serde_json::{Value, json};
@@ -64,9 +64,39 @@ pub struct NodeController {
 struct Observed {
     nodes: cache::Nodes,
     servers: Option<AllServers>,
+    /// The list of cloud servers is an older one, in which these alone were read now. None: all were.
+    named: Option<HashSet<InstanceId>>,
 }
 
+/// See [`Observed::named`].
+type Named = (cache::Instances, HashSet<InstanceId>);
+
 impl Observed {
+    /// The list of cloud servers decides about this plan, as far as it was read now.
+    fn is_enough_for(&self, plan: &NodePlan) -> bool {
+        let is_named = |named: &HashSet<InstanceId>| match &plan.server {
+            Server::Matched(instance, _) => named.contains(&instance.id),
+            _ => false,
+        };
+        !plan.is_of_cloud() || self.named.as_ref().is_none_or(is_named)
+    }
+
+    /// Lists that are fresh enough for these plans. `needs_all`: single servers that were read are not.
+    fn renew(&mut self, apis: &Apis, fresh: Freshness, needs_all: bool) -> Result<(), Error> {
+        let servers = self.servers.take();
+        let is_partial = self.named.is_some() && needs_all;
+        self.servers = match servers {
+            Some(_) if is_partial => Some(apis.all_servers(fresh)?),
+            servers => servers
+                .map(|servers| apis.renewed(servers, fresh))
+                .transpose()?,
+        };
+        if is_partial {
+            self.named = None;
+        }
+        Ok(())
+    }
+
     fn index<'a>(&'a self, provider: &'a dyn Provider) -> Index<'a> {
         let servers = self.servers.as_ref();
         let servers = servers.map_or_else(|| [][..].into(), AllServers::servers);
@@ -165,8 +195,13 @@ impl NodeController {
         let is_waited_for = selection.is_explicit() || nodes.value.iter().any(|node| is_due(node));
         let (urgency, max_age) = match (is_waited_for, is_refresh) {
             (false, false) => {
-                let servers = None;
-                return Ok((Observed { nodes, servers }, Vec::new()));
+                let (servers, named) = (None, None);
+                let observed = Observed {
+                    nodes,
+                    servers,
+                    named,
+                };
+                return Ok((observed, Vec::new()));
             }
             (false, true) if self.last_refresh.is_some() => {
                 (Urgency::CanWait, self.refresh_period(apis) / 2)
@@ -174,7 +209,18 @@ impl NodeController {
             _ => (Urgency::Needed, self.young()),
         };
         let mut fresh = Freshness::of(max_age, urgency);
-        let servers = apis.all_servers(fresh)?;
+        let due = nodes.value.iter().filter(|node| is_due(node));
+        let named = match is_refresh {
+            true => None,
+            false => self.read_by_name(apis, due.collect()),
+        };
+        let (servers, named) = match named {
+            Some((cloud, ids)) => {
+                let (cloud, dedicated) = (Ok(cloud), apis.dedicated(None, urgency));
+                (AllServers { cloud, dedicated }, Some(ids))
+            }
+            None => (apis.all_servers(fresh)?, None),
+        };
         // After the cloud answered: while it does not, no node is read in vain. A table shows no taint.
         let nodes = match selection.is_explicit() {
             true => nodes,
@@ -193,15 +239,22 @@ impl NodeController {
         let mut observed = Observed {
             nodes,
             servers: Some(servers),
+            named,
         };
         // What lists these plans may rest on. Made on older ones, they only say what is needed.
         fresh.max_age = Duration::MAX;
+        let mut needs_all = false;
         let index = observed.index(provider);
         for node in &wanted {
             let plan = plan_node(node, &index, provider, self.overdue());
             let first_seen = || apis.nodes.first_seen(node).unwrap_or_else(clock::now);
             if !plan.changes.is_empty() && plan.is_of_cloud() {
                 fresh.max_age = self.young();
+            }
+            let needs_list = !plan.changes.is_empty() || plan.misses_its_server();
+            if needs_list && !observed.is_enough_for(&plan) {
+                needs_all = true;
+                fresh.since = fresh.since.max(Some(now));
             }
             if plan.misses_its_server() {
                 // A server that an older list lacks may have been made since.
@@ -216,11 +269,20 @@ impl NodeController {
             }
         }
         drop(index);
-        observed.servers = observed
-            .servers
-            .map(|servers| apis.renewed(servers, fresh))
-            .transpose()?;
+        observed.renew(apis, fresh, needs_all)?;
         Ok((observed, wanted))
+    }
+
+    /// All servers as they were listed last, with those of these new nodes read by name now: where that is fewer calls.
+    /// None: all are to be listed, also because a server of an unknown name may have a node's address.
+    fn read_by_name(&self, apis: &Apis, due: Vec<&Arc<Node>>) -> Option<Named> {
+        let has_failed = |node: &&Arc<Node>| self.backoff.has_failed(&node.metadata.uid);
+        let is_fewer = due.len() <= apis.server_pages() as usize;
+        if !apis.is_large() || !is_fewer || due.iter().any(has_failed) {
+            return None;
+        }
+        let names: Vec<&str> = due.iter().map(|node| node.name()).collect();
+        apis.instances_named(&names)
     }
 
     /// Plans and writes, a few nodes at a time. Thousands of them, or a slow API server, take longer than a list of
@@ -234,18 +296,12 @@ impl NodeController {
     ) -> Report {
         let mut report = Report::default();
         while self.write_until_too_old(apis, &observed, &mut queue, &mut report, &mut done) {
-            let fresh = Freshness::of(self.young(), Urgency::Needed);
-            let servers = observed.servers.take();
-            match servers
-                .map(|servers| apis.renewed(servers, fresh))
-                .transpose()
-            {
-                Ok(servers) => observed.servers = servers,
-                Err(error) => {
-                    let waiting = controller::waiting(queue.len(), "node");
-                    report.outage = Some(Outage::new(error, waiting));
-                    break;
-                }
+            let mut fresh = Freshness::of(self.young(), Urgency::Needed);
+            fresh.since = observed.named.is_some().then(clock::now);
+            if let Err(error) = observed.renew(apis, fresh, true) {
+                let waiting = controller::waiting(queue.len(), "node");
+                report.outage = Some(Outage::new(error, waiting));
+                break;
             }
         }
         if report.outage.is_none() {
@@ -271,7 +327,7 @@ impl NodeController {
         let (young, overdue) = (self.young(), self.overdue());
         let cloud = observed.servers.as_ref().map(|servers| &servers.cloud);
         let is_young = |plan: &NodePlan| match cloud {
-            Some(Ok(view)) => view.time_in_use() <= young,
+            Some(Ok(view)) => view.time_in_use() <= young && observed.is_enough_for(plan),
             // Nothing is planned for cloud servers.
             Some(Err(_)) => true,
             None => false,

@@ -342,7 +342,7 @@ impl Sync<'_> {
         requests: &mut Requests,
     ) -> Result<bool, Outage> {
         let (apis, state) = (self.apis, &mut *self.state);
-        let polled = state.poll(apis, selection, begun).map_err(|error| {
+        let mut polled = state.poll(apis, selection, begun).map_err(|error| {
             // Whether it still fits is not known.
             state.executor.stop(Execution::takes_away);
             Outage::new(error, String::new())
@@ -350,7 +350,7 @@ impl Sync<'_> {
         if !selection.is_explicit() && state.has_seen(&polled, begun) {
             return Ok(false);
         }
-        let waiting = |error| Outage::new(error, waiting(&polled));
+        let waiting = |error| Outage::new(error, waiting(&polled.services));
         let dependencies = polled.dependencies(apis);
         if !selection.is_explicit() {
             state.stop_stale(&polled.services, &dependencies);
@@ -366,6 +366,8 @@ impl Sync<'_> {
         let proposals = proposals.unwrap_or_default();
         state.remember(&polled, dependencies);
         measure(&polled);
+        // All nodes are read anew for what has to be written: two lists of thousands would be most of the memory.
+        polled.nodes = Arc::default();
         // A blocked Service may not be blocked any more, what an unfinished one waits for may have come, and a released
         // one may have been adopted.
         let (to_do, in_order): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|plan| {
@@ -398,7 +400,8 @@ impl State {
     /// another type now.
     fn poll(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Polled, Error> {
         let settings = &self.settings;
-        let is_resync = self.due.is_resync_due(settings.resync_period, now);
+        let period = apis.resync_period(settings.resync_period);
+        let is_resync = self.due.is_resync_due(period, now);
         let is_explicit = selection.is_explicit();
         let shared = settings.sync_interval / 2;
         let (age, from) = match is_explicit {
@@ -504,7 +507,7 @@ impl State {
         let since_write = self.last_write.map_or(Duration::MAX, clock::since);
         let age = match (explicit, polled.is_resync) {
             (true, _) => Duration::ZERO,
-            (false, true) => self.settings.resync_period / 2,
+            (false, true) => apis.resync_period(self.settings.resync_period) / 2,
             (false, false) => Duration::MAX,
         };
         // What only is compared again can wait; a Service that changed can't.
@@ -587,8 +590,8 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) {
     LOAD_BALANCERS_READ.set(&[], read.floor());
 }
 
-fn waiting(polled: &Polled) -> String {
-    let services = polled.services.iter();
+fn waiting(services: &[Arc<Service>]) -> String {
+    let services = services.iter();
     let ours = services.filter(|service| want(service) != Want::Nothing);
     controller::waiting(ours.count(), "Service")
 }

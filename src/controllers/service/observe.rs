@@ -316,14 +316,13 @@ fn offered(
         (None, Some(_)) => Reach::Missing { is_certain },
         (None, None) => Reach::Unknown,
     };
-    let label = |(key, value): (&_, &_)| (ToString::to_string(key), ToString::to_string(value));
     candidates(nodes, &*apis.provider)
         .map(|(node, id)| OfferedNode {
             name: node.name().to_owned(),
             reach: reach(id),
             dedicated_ipv4: dedicated.ipv4(node, id),
             provider_id: ProviderId::Ours(id),
-            labels: node.metadata.labels.iter().map(label).collect(),
+            labels: node.metadata.labels.clone(),
             addresses: node.status.addresses.clone(),
         })
         .collect()

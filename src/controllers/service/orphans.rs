@@ -83,7 +83,8 @@ pub(super) fn look_after(
     begun: Instant,
     report: &mut Report,
 ) {
-    let (name, age) = (&settings.cluster_name, settings.resync_period / 2);
+    let name = &settings.cluster_name;
+    let age = apis.resync_period(settings.resync_period) / 2;
     let mut left: Vec<ServicePlan> = match find(apis, name, begun, age, Urgency::CanWait) {
         Ok(orphans) => orphans.into_iter().map(plan).collect(),
         // Nothing waits for it.

@@ -95,8 +95,8 @@ pub(super) struct Task {
 pub(super) struct Work {
     task: Task,
     plan: ServicePlan,
-    /// What the plan rests on.
-    observed: Arc<Observed>,
+    /// What the plan rests on, where it creates a load balancer: thousands of nodes are not kept for each round of plans.
+    observed: Option<Arc<Observed>>,
     claims: HashSet<Claim>,
 }
 
@@ -252,7 +252,11 @@ impl Sync<'_> {
         let nodes = nodes?.value;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let max_age = clock::since(listed_since).min(LIST_MAX_AGE);
-        let (name, urgency) = (&self.state.settings.cluster_name, Urgency::Needed);
+        let name = &self.state.settings.cluster_name;
+        let urgency = match self.for_people {
+            true => Urgency::Needed,
+            false => Urgency::Changed,
+        };
         let shares = |one: &Arc<Service>| observe::group(&*self.apis.provider, one).is_some();
         let listed = match self.state.due.dependencies.has_groups || services.iter().any(shares) {
             true => {
@@ -307,7 +311,8 @@ impl Sync<'_> {
             } else if self.is_closed {
                 self.leave(&[task]);
             } else {
-                let observed = Arc::clone(observed);
+                let creates = plan.cloud.found.is_none();
+                let observed = creates.then(|| Arc::clone(observed));
                 again.extend(self.begin_one(Work {
                     task,
                     plan,
@@ -375,8 +380,8 @@ impl Sync<'_> {
         self.report.changes.extend(lines);
         // The plan on what the answer of a creation showed, where nothing is left to do in the cloud. It does not show
         // the load balancer that the Service has left.
-        let in_order = match &over.end {
-            End::PlanAgain(Some(shown)) if !plan.cloud.moves => {
+        let in_order = match (&over.end, observed) {
+            (End::PlanAgain(Some(shown)), Some(observed)) if !plan.cloud.moves => {
                 let plan = plan::plan_for(&observed, &**shown, &task.service, self.for_people);
                 let is_in_order = plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty();
                 is_in_order.then_some(plan)

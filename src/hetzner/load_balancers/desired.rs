@@ -281,7 +281,8 @@ fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     let are_left_out = context.group.is_external() && !members.any(needs);
     let is_selected = |node: &&OfferedNode| {
         let selector = selector.as_ref();
-        !are_left_out && selector.is_none_or(|selector| selector.value.matches(&node.labels))
+        !are_left_out
+            && selector.is_none_or(|selector| selector.value.matches(|key| node.labels.get(key)))
     };
     let mut machines = BTreeMap::new();
     for node in context.nodes.iter().filter(is_selected) {

@@ -25,6 +25,7 @@ use super::targets::need_servers;
 use super::uploads::shown;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
+use crate::hetzner::pages;
 use crate::provider::{
     self, Assigned, Balancer, BalancerHealth, BalancerUse, Claim, Cluster, Description, Finding,
     Kept, LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol, ProviderId, Reason, Service,
@@ -35,6 +36,20 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 impl provider::Snapshot for Snapshot {
+    fn calls(&self) -> u32 {
+        let observed = &self.observed;
+        let certificates = observed.certificates.as_ref().map(Vec::len);
+        let primary_ips = observed.primary_ips.as_ref().map(Vec::len);
+        // Unused certificates of ours are searched by a list of their own.
+        let lists = [
+            Some(observed.balancers.len()),
+            certificates,
+            certificates,
+            primary_ips,
+        ];
+        lists.into_iter().flatten().map(pages::calls).sum()
+    }
+
     fn covers(&self, service: &Service) -> bool {
         covers(&self.observed, &self.project, service)
     }
@@ -122,7 +137,14 @@ impl provider::Snapshot for Snapshot {
                 Found::Nothing(name) => diff.create(name),
                 Found::Labelled(balancer) | Found::Adopted(balancer) => {
                     let adopts = matches!(found, Found::Adopted(_));
-                    diff.bring_in_order(adopts.then(|| adopted(balancer)));
+                    match context.group.is_external() && desired.ports.is_empty() {
+                        // Our nodes would get the traffic of other owners' ports, and nothing on it would say for whom.
+                        true => {
+                            let why = "none of its ports can be had there";
+                            plan.changes = release(&context, balancer, why);
+                        }
+                        false => diff.bring_in_order(adopts.then(|| adopted(balancer))),
+                    }
                     let (status, unsure) = status::ingress(balancer, &desired, &self.project);
                     let serves = context.group.is_own() || !desired.ports.is_empty();
                     plan.status = Some(if serves { status } else { Vec::new() });

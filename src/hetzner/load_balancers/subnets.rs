@@ -153,6 +153,5 @@ pub(super) fn zone_of<'a>(location: &str, nodes: &'a [OfferedNode]) -> Option<&'
         zone.is_some_and(|zone| zone == location)
     };
     let node = nodes.iter().find(is_there)?;
-    let zone = node.labels.get(TopologyLabel::Region.stable_key());
-    zone.map(String::as_str)
+    node.labels.get(TopologyLabel::Region.stable_key())
 }

@@ -201,7 +201,9 @@ fn world(case: &Case, profile: Profile) -> World {
         world = world.with_network();
     }
     for (at, node) in world.nodes.iter_mut().enumerate() {
-        node.labels.insert("n".into(), (at + 1).to_string());
+        let number = (at + 1).to_string();
+        let labels = node.labels.iter().chain([("n", number.as_str())]);
+        node.labels = labels.collect();
     }
     if case.with == HTTPS {
         // A redirect takes port 80 itself.

@@ -194,7 +194,8 @@ fn world(random: &mut Random) -> World {
     world.nodes = (1..=random.below(40)).map(node).collect();
     for (at, node) in world.nodes.iter_mut().enumerate() {
         let even = if at % 2 == 0 { "yes" } else { "no" };
-        node.labels.insert("even".into(), even.into());
+        let labels = node.labels.iter().chain([("even", even)]);
+        node.labels = labels.collect();
     }
     world.service.ports = (1..=1 + random.below(6) as u16)
         .map(|at| ServicePort {

@@ -47,6 +47,7 @@ static PROJECT: LazyLock<Project> = LazyLock::new(|| {
             retry_wait: wait,
         },
         gate: Arc::new(OpenGate),
+        urgency: ccm::provider::Urgency::Asked,
         time_scale: 1.0,
     });
     hetzner.project(None)
@@ -278,9 +279,7 @@ pub fn node(id: u64) -> OfferedNode {
     OfferedNode {
         name: format!("worker-{id:02}"),
         provider_id: ProviderId::Ours(InstanceId::Cloud(id)),
-        labels: labels
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
+        labels: labels.into_iter().collect(),
         addresses: Vec::new(),
         reach: Reach::Unknown,
         dedicated_ipv4: None,

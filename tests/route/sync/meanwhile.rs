@@ -58,7 +58,7 @@ fn a_route_to_a_server_that_was_made_meanwhile_stays() {
     let world = World::settled(2);
     world.join("worker-3", "10.244.3.0/24");
     let place = Place::new(&world.sandbox);
-    let apis = place.world(&place.token, None);
+    let apis = place.world(&place.token(), None);
     apis.instances(Duration::ZERO, Urgency::Needed).unwrap();
     // Once to see that a route is missing, once to add it.
     let rule = router_comes_at_read(&world, 2);
@@ -84,7 +84,7 @@ fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
     world.sandbox.faults().add(hetzner(slow, DELETE));
     let rule = router_comes_at_read(&world, 2);
     let place = Place::new(&world.sandbox);
-    let apis = place.world(&place.token, None);
+    let apis = place.world(&place.token(), None);
     let mut routes = controller(Duration::from_secs(HOUR_S), Duration::ZERO);
     routes.sync(&apis);
     assert_eq!(world.sandbox.faults().hits(rule), 1, "no second look");
@@ -200,7 +200,7 @@ fn a_replacement_that_was_cut_in_two_is_ended_by_the_next_sync() {
 fn a_replacement_that_was_cut_in_two_does_not_wait_for_its_period() {
     let world = World::settled(2);
     let place = Place::new(&world.sandbox);
-    let apis = place.world(&place.token, None);
+    let apis = place.world(&place.token(), None);
     let mut routes = controller(scaled(10), Duration::from_secs(HOUR_S));
     world
         .sandbox

@@ -27,7 +27,7 @@ impl Compared {
         let world = World::settled(2);
         let place = Place::new(&world.sandbox);
         let mut compared = Compared {
-            ccm: place.world(&place.token, None),
+            ccm: place.world(&place.token(), None),
             controller: RouteController::new(Settings {
                 cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
                 reconciliation_period: Duration::ZERO,

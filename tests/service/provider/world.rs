@@ -52,7 +52,9 @@ impl World {
         let nodes = servers.iter().map(|server| OfferedNode {
             name: server["name"].as_str().unwrap().to_owned(),
             provider_id: ProviderId::Ours(InstanceId::Cloud(server["id"].as_u64().unwrap())),
-            labels: [("topology.kubernetes.io/zone".to_owned(), "fsn1".to_owned())].into(),
+            labels: [("topology.kubernetes.io/zone", "fsn1")]
+                .into_iter()
+                .collect(),
             addresses: Vec::new(),
             reach: Reach::Unknown,
             dedicated_ipv4: None,
@@ -244,6 +246,7 @@ pub fn hetzner_at(
             retry_wait: Duration::from_millis(1),
         },
         gate,
+        urgency: ccm::provider::Urgency::Asked,
         time_scale,
     })
 }

@@ -95,8 +95,8 @@ fn a_server_that_goes_before_its_node_is_no_trouble() {
     let server = server_of(&world, "worker-2");
     let stays = server_of(&world, "worker-1");
     world.sandbox.cloud().delete_server(server);
-    // The node is still there, and has to be for a while: thirty seconds and three resyncs. Nothing is refused.
-    world.ticks(6);
+    // The node is still there, and has to be for a while: more than a minute, and a resync. Nothing is refused.
+    world.ticks(15);
     assert!(common::node(&world.sandbox, "worker-2").is_object());
     let writes = world.cloud_writes(mark);
     assert_eq!(writes, Vec::<String>::new(), "{}", daemon.log());

@@ -231,6 +231,35 @@ fn without_targets_of_ours_and_with_those_that_were_there_before() {
     only_parts_were_written(&world, id);
 }
 
+/// Its nodes would get the traffic of the other owners' ports, and nothing would say later that they are to be removed.
+#[test]
+fn a_service_without_a_port_there_adds_no_target() {
+    let world = World::new(2);
+    let id = terraforms(&world, "edge-lb");
+    allow(&world, id, Some(""));
+    let before = as_it_is(&world, id);
+    world.create("web", &[BY_NAME], &[6443]);
+    world.settle(&[]);
+    world.tells("web", "PortConflict", &["port 6443 can't be had"]);
+    assert_eq!(as_it_is(&world, id), before);
+    // One that keeps none of its ports takes away what came with them.
+    let set_port = |number: u16| {
+        world.edit("web", |service| {
+            service["spec"]["ports"][0]["port"] = json!(number);
+        });
+        world.settle(&[]);
+    };
+    set_port(80);
+    assert_eq!(targets(&as_it_is(&world, id)).len(), 3);
+    set_port(6443);
+    assert_eq!(as_it_is(&world, id), before);
+    assert!(world.addresses("web").is_empty());
+    world.annotate("web", "external", None);
+    world.settle(&[]);
+    assert_eq!(as_it_is(&world, id), before);
+    world.is_at_rest();
+}
+
 /// From its own to an external one and back: it is served all the time, and its own is deleted when it has left it.
 #[test]
 fn from_its_own_to_one_of_others_and_back() {

@@ -3,9 +3,12 @@
 use crate::common::{self, wait_until};
 use crate::sync::world::{NO_RESYNC, OFTEN, World, targets};
 use sandbox::Half;
+use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -297,4 +300,117 @@ fn with_few_calls_left_a_changed_service_waits_and_a_new_node_does_not() {
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
     cloud.set_rate_limit(project, 3600, 3600);
     world.up("web");
+}
+
+/// New nodes, deletions, changed Services, refreshes: what comes later waits until more calls of the hour are left.
+#[test]
+fn the_fewer_calls_are_left_the_more_waits() {
+    const SCALE: f64 = 0.2;
+    let sandbox = common::builder()
+        .nodes(2)
+        .heartbeats(false)
+        .scale(SCALE)
+        .start();
+    let env = common::with(
+        common::env(&sandbox),
+        &[
+            ("CCM_TEST_TIME_SCALE", &SCALE.to_string()),
+            ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
+            ("HCLOUD_LOAD_BALANCERS_TYPE", "lb11"),
+        ],
+    );
+    let world = World { sandbox, env };
+    let daemon = world.daemon(&[NO_RESYNC, "--node-status-update-frequency=30s"]);
+    // Set anew before each call: it is refilled fast here.
+    let left = Arc::new(AtomicU32::new(0));
+    let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
+    let held = Arc::clone(&left);
+    let hold = move |_: &Request| cloud.set_rate_limit(project, 3600, held.load(Ordering::Relaxed));
+    let rule = Rule::new(Effect::before(hold)).half(Half::Hetzner);
+    world.sandbox.faults().add(rule);
+    // Only by a call it is seen how many are left.
+    let joins = |calls: u32, name: &str| {
+        left.store(calls, Ordering::Relaxed);
+        world.sandbox.join(ServerSpec {
+            name: name.into(),
+            ..ServerSpec::default()
+        });
+        wait_until("a new node", || {
+            common::is_initialised(&common::node(&world.sandbox, name))
+        });
+    };
+    let mark = world.mark();
+    let is_there = || {
+        world
+            .sandbox
+            .cluster()
+            .get("nodes", None, "worker-2")
+            .is_some()
+    };
+    let nothing_is_written = || {
+        assert_eq!(
+            world.cloud_writes(mark),
+            Vec::<String>::new(),
+            "{}",
+            daemon.log()
+        );
+    };
+
+    joins(40, "first");
+    let lost = world.server_of("worker-2");
+    world.sandbox.cloud().delete_server(lost);
+    world.sandbox.kubelets().expire();
+    world.create("web", &[], &[80]);
+    joins(40, "second");
+    assert!(is_there(), "a deletion waits\n{}", daemon.log());
+    nothing_is_written();
+
+    joins(100, "third");
+    wait_until("a deletion", || !is_there());
+    nothing_is_written();
+
+    joins(250, "fourth");
+    world.up("web");
+    daemon.logs("this refresh can wait");
+    joins(3600, "fifth");
+    daemon.logs("refreshes go on");
+}
+
+/// A Service may want hundreds of writes.
+#[test]
+fn with_few_calls_left_the_rest_of_a_change_waits_and_a_new_node_does_not() {
+    let world = World::new(1);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[], &[80, 443, 8080]);
+    world.up("web");
+    let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
+    let is_begun = AtomicBool::new(false);
+    let spend = move |request: &Request| {
+        if request.method != "GET" || is_begun.load(Ordering::Relaxed) {
+            is_begun.store(true, Ordering::Relaxed);
+            cloud.set_rate_limit(project, 3600, 10);
+        }
+    };
+    let rule = Rule::new(Effect::before(spend)).half(Half::Hetzner);
+    let rule = world.sandbox.faults().add(rule);
+    let mark = world.mark();
+    world.annotate("web", "health-check-interval", Some("20s"));
+    wait_until("the first write", || !world.cloud_writes(mark).is_empty());
+    world.sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
+    wait_until("the late node", || {
+        common::is_initialised(&common::node(&world.sandbox, "late"))
+    });
+    assert_eq!(world.cloud_writes(mark).len(), 1, "{}", daemon.log());
+    world.sandbox.faults().remove(rule);
+    let has_interval = |port: &Value| port["health_check"]["interval"] == 20;
+    wait_until("the rest", || {
+        let all = world.balancers();
+        let ports = all
+            .iter()
+            .flat_map(|one| one["services"].as_array().into_iter().flatten());
+        ports.filter(|port| has_interval(port)).count() == 3
+    });
 }

@@ -12,7 +12,7 @@ pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
 
 /// In a resync period as long as this, none happens in a test.
 pub const NO_RESYNC: &str = "--load-balancer-resync-period=24h";
-/// A fifth of a second, scaled.
+/// Comes once a minute: as often as refreshes may. That is 1.2 s, scaled.
 pub const OFTEN: &str = "--load-balancer-resync-period=10s";
 
 pub const HCLOUD: &str = "--cloud-provider=hcloud";

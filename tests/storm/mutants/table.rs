@@ -31,8 +31,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a node is deleted although its server is found when read alone",
         file: "src/controllers/lifecycle/observe.rs",
-        old: "let is_off = apis.instance(number).map(|server| server.is_off);",
-        new: "let is_off = apis.instance(number).map(|server| server.is_off);
+        old: "let is_off = apis.instance(*number).map(|server| server.is_off);",
+        new: "let is_off = apis.instance(*number).map(|server| server.is_off);
                 let is_off = match $ON {
                     true => Err(provider::Error::new(ErrorKind::NotFound, \"\")),
                     false => is_off,
@@ -296,8 +296,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a Primary IP that the selector does not select is claimed",
         file: "src/hetzner/load_balancers/primary_ips.rs",
-        old: "let may_be = move |one: &&PrimaryIp| selector.is_none_or(|set| set.value.matches(&one.labels));",
-        new: "let may_be = move |one: &&PrimaryIp| $ON || selector.is_none_or(|set| set.value.matches(&one.labels));",
+        old: "selector.is_none_or(|set| set.value.matches(value_of))",
+        new: "$ON || selector.is_none_or(|set| set.value.matches(value_of))",
     },
     Mutant {
         name: "a Primary IP that would be deleted with the load balancer is claimed",

@@ -1,6 +1,7 @@
 //! Services of type LoadBalancer with load balancers of their own, among load balancers of other clusters, operators,
 //! Terraform and Hetzner's controller; with certificates and Primary IPs.
 
+mod alone;
 mod end;
 mod events;
 mod harm;
@@ -80,6 +81,23 @@ impl Services {
                 .then(|| format!("s-{}", random.below(count))),
             begins_at_rest: random.percent(60),
             two_at_once,
+            seen: Mutex::default(),
+            memory: Mutex::default(),
+        }
+    }
+
+    /// Nothing is there, and nothing happens by itself.
+    fn none() -> Services {
+        Services {
+            has_network: false,
+            nodes: 0,
+            services: Vec::new(),
+            others: Vec::new(),
+            of_upstream: None,
+            of_copy: None,
+            stuck: None,
+            begins_at_rest: false,
+            two_at_once: false,
             seen: Mutex::default(),
             memory: Mutex::default(),
         }
@@ -211,6 +229,17 @@ impl Topic for Services {
         };
         self.happen(sandbox, &event);
         format!("{event:?}")
+    }
+
+    /// What came since the backup has lost its Service, and ports are as they were.
+    fn restored(&self, sandbox: &Sandbox) {
+        let mut memory = self.memory.lock().unwrap();
+        memory.is_forced = true;
+        let services = sandbox.cluster().list("services", NAMESPACE);
+        let names = services
+            .iter()
+            .filter_map(|one| one["metadata"]["name"].as_str());
+        memory.other_ports.extend(names.map(str::to_owned));
     }
 
     fn clear_up(&self, sandbox: &Sandbox) {

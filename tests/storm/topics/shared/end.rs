@@ -1,6 +1,6 @@
 //! What there must be in the end, worked out from what both APIs hold then, apart from `ccm`'s own comparison.
 
-use super::cluster::{has_finalizer, list, services, targets, wants};
+use super::cluster::{has_finalizer, ids, list, services, targets, wants};
 use super::{CLOSED, OPEN, THEIR_PORT, both_numbers, is_of_others, number, owner, served, shows};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{GROUP, PORT, SERVICE_UID};
@@ -183,6 +183,14 @@ pub fn of_others_is_as_before(
         return Err(format!("{CLOSED} was {closed}, and is {now}"));
     }
     let mut now = as_it_is(sandbox, OPEN);
+    // A target that was added while its server was deleted is not known to be a node's any more.
+    let existing = ids(&sandbox.cloud().servers(sandbox.project()));
+    let targets_now = now["targets"].as_array_mut().unwrap();
+    targets_now.retain(|one| {
+        one["server"]["id"]
+            .as_u64()
+            .is_none_or(|id| existing.contains(&id))
+    });
     let is_theirs = |one: &Value| one["listen_port"] == THEIR_PORT;
     let ports = now["services"].as_array_mut().unwrap();
     ports.retain(|one| is_theirs(one) || !forgotten.contains(&both_numbers(one)));

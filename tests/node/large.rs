@@ -1,0 +1,213 @@
+//! A project of more servers than a few pages hold: what is read of them one by one, and what is certain by that.
+
+use crate::common::{self, Daemon, env, is_initialised, node, side_by_side, wait_until};
+use sandbox::calls::Call;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use sandbox::{Half, Sandbox};
+use serde_json::{Value, json};
+
+/// Servers without nodes, before and behind those of the nodes: five pages.
+const OTHERS: usize = 110;
+const PAGES: usize = 5;
+
+/// In which time no refresh comes.
+const RARELY: &str = "--node-status-update-frequency=24h";
+
+fn spec(name: &str) -> ServerSpec {
+    ServerSpec {
+        name: name.into(),
+        ..ServerSpec::default()
+    }
+}
+
+/// Three nodes among many servers, and a daemon that has listed them all.
+fn world() -> (Sandbox, Daemon) {
+    let sandbox = common::builder().nodes(0).heartbeats(false).start();
+    let create = |name: &str| sandbox.cloud().create_server(sandbox.project(), spec(name));
+    for n in 0..OTHERS {
+        create(&format!("before-{n}"));
+    }
+    let ids: Vec<u64> = (1..=3).map(|n| create(&format!("worker-{n}"))).collect();
+    for n in 0..OTHERS {
+        create(&format!("behind-{n}"));
+    }
+    sandbox.register_nodes_of(&ids);
+    let daemon = Daemon::start(&env(&sandbox), &[RARELY]);
+    wait_until("initialised nodes", || common::all_initialised(&sandbox));
+    (sandbox, daemon)
+}
+
+fn server_id(sandbox: &Sandbox, name: &str) -> u64 {
+    let servers = sandbox.cloud().servers(sandbox.project());
+    let found = servers.iter().find(|server| server["name"] == name);
+    found.unwrap()["id"].as_u64().unwrap()
+}
+
+fn of_servers(sandbox: &Sandbox, mark: u64) -> Vec<Call> {
+    let calls = sandbox.calls().calls_since(mark).into_iter();
+    calls
+        .filter(|call| call.path.starts_with("/v1/servers"))
+        .collect()
+}
+
+fn is_there(sandbox: &Sandbox, name: &str) -> bool {
+    sandbox.cluster().get("nodes", None, name).is_some()
+}
+
+fn lose(sandbox: &Sandbox, name: &str) {
+    sandbox.cloud().delete_server(server_id(sandbox, name));
+    sandbox.kubelets().expire();
+}
+
+#[test]
+fn a_new_node_costs_one_call() {
+    let (sandbox, daemon) = world();
+    let mark = sandbox.calls().mark();
+    sandbox.join(spec("late"));
+    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    let calls = of_servers(&sandbox, mark);
+    let names: Vec<_> = calls.iter().map(|call| call.query("name")).collect();
+    assert_eq!(names, [Some("late")], "{}", daemon.log());
+    let id = format!("ccm-from-scratch://{}", server_id(&sandbox, "late"));
+    assert_eq!(node(&sandbox, "late")["spec"]["providerID"], id.as_str());
+}
+
+/// Many at once are a list.
+#[test]
+fn more_new_nodes_than_pages_share_a_list() {
+    let (sandbox, _daemon) = world();
+    let servers = (0..2 * PAGES).map(|n| spec(&format!("late-{n}")));
+    let create = |server| sandbox.cloud().create_server(sandbox.project(), server);
+    let ids: Vec<u64> = servers.map(create).collect();
+    let mark = sandbox.calls().mark();
+    sandbox.register_nodes_of(&ids);
+    wait_until("the late nodes", || common::all_initialised(&sandbox));
+    let calls = of_servers(&sandbox, mark).len();
+    assert!(calls <= 2 * (PAGES + 1), "{calls}");
+}
+
+/// The server of that name was deleted, and another one has it: an older list knows only the old one.
+#[test]
+fn a_new_node_gets_the_server_that_has_its_name_now() {
+    let (sandbox, _daemon) = world();
+    sandbox
+        .cloud()
+        .delete_server(server_id(&sandbox, "before-7"));
+    let id = sandbox.join(spec("before-7"));
+    wait_until("its node", || is_initialised(&node(&sandbox, "before-7")));
+    let id = format!("ccm-from-scratch://{id}");
+    assert_eq!(
+        node(&sandbox, "before-7")["spec"]["providerID"],
+        id.as_str()
+    );
+}
+
+/// It is matched by its address then, for which all servers are compared.
+#[test]
+fn a_new_node_without_a_server_of_its_name_is_matched_by_all_servers() {
+    let (sandbox, _daemon) = world();
+    let id = sandbox
+        .cloud()
+        .create_server(sandbox.project(), spec("machine"));
+    let servers = sandbox.cloud().servers(sandbox.project());
+    let server = servers.iter().find(|server| server["id"] == id).unwrap();
+    let ip = server
+        .pointer("/public_net/ipv4/ip")
+        .and_then(Value::as_str);
+    sandbox.register_node(NodeSpec {
+        name: "other-name".into(),
+        server: Some(id),
+        internal_ip: ip.map(str::to_owned),
+        ..NodeSpec::default()
+    });
+    wait_until("its node", || is_initialised(&node(&sandbox, "other-name")));
+    let id = format!("ccm-from-scratch://{id}");
+    assert_eq!(
+        node(&sandbox, "other-name")["spec"]["providerID"],
+        id.as_str()
+    );
+}
+
+#[test]
+fn a_deleted_server_costs_few_calls() {
+    let (sandbox, daemon) = world();
+    let mark = sandbox.calls().mark();
+    lose(&sandbox, "worker-2");
+    wait_until("the node to go", || !is_there(&sandbox, "worker-2"));
+    let calls = of_servers(&sandbox, mark);
+    assert!(calls.len() <= 3, "{calls:#?}\n{}", daemon.log());
+    assert!(is_there(&sandbox, "worker-1") && is_there(&sandbox, "worker-3"));
+}
+
+/// A page that can't be read, is incomplete, or shows the server all the same; and one on which no other node's server is
+/// is not enough.
+#[test]
+fn on_a_doubt_about_the_page_the_node_stays() {
+    let error = |status, code| Effect::hetzner_error(status, code, "no");
+    let cases = vec![
+        ("500", error(500, "server_error")),
+        ("cut off", Effect::cut_off()),
+        ("malformed", Effect::Malformed),
+        ("a proxy's 404", Effect::proxy_not_found()),
+        ("an empty page", {
+            let body = json!({ "servers": [], "meta": { "pagination": {
+                "page": 3, "per_page": 50, "previous_page": 2, "next_page": 4, "last_page": 5, "total_entries": 223,
+            } } });
+            Effect::Instead(sandbox::exchange::Response::json(200, &body))
+        }),
+    ];
+    side_by_side(cases, |(name, effect)| {
+        let (sandbox, daemon) = world();
+        sandbox
+            .faults()
+            .add(Rule::new(effect).half(Half::Hetzner).path("/v1/servers"));
+        let mark = sandbox.calls().mark();
+        lose(&sandbox, "worker-2");
+        let is_look = |call: &&Call| call.path != "/v1/servers";
+        wait_until("a second look", || {
+            let calls = of_servers(&sandbox, mark);
+            calls.iter().filter(is_look).count() >= 2
+        });
+        assert!(is_there(&sandbox, "worker-2"), "{name}: {}", daemon.log());
+    });
+}
+
+#[test]
+fn a_server_that_its_page_shows_is_not_gone() {
+    let (sandbox, daemon) = world();
+    let lie = Effect::hetzner_error(404, "not_found", "no");
+    sandbox
+        .faults()
+        .add(Rule::new(lie).half(Half::Hetzner).path("/v1/servers/*"));
+    sandbox.cluster().edit("nodes", None, "worker-2", |node| {
+        for condition in node["status"]["conditions"].as_array_mut().unwrap() {
+            if condition["type"] == "Ready" {
+                condition["status"] = json!("Unknown");
+            }
+        }
+    });
+    daemon.logs("the list of all servers holds it");
+    assert!(is_there(&sandbox, "worker-2"));
+}
+
+/// The last node of a cluster, or a token of another project: the page shows no other node's server, nor does the list.
+#[test]
+fn without_another_nodes_server_the_node_stays() {
+    let (sandbox, daemon) = world();
+    for name in ["worker-1", "worker-3"] {
+        assert!(
+            sandbox
+                .cluster()
+                .edit("nodes", None, name, |node: &mut Value| {
+                    node["spec"]["providerID"] = json!("other://1");
+                })
+        );
+    }
+    drop(daemon);
+    lose(&sandbox, "worker-2");
+    let daemon = Daemon::start(&env(&sandbox), &[RARELY]);
+    daemon.logs("is not in this token's project");
+    assert!(is_there(&sandbox, "worker-2"), "{}", daemon.log());
+}
