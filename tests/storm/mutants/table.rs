@@ -102,29 +102,10 @@ pub const MUTANTS: &[Mutant] = &[
         new: "since_renewal.saturating_add(write_timeout) <= lease_duration || $ON",
     },
     Mutant {
-        name: "a machine that was suspended does not count as time",
-        file: "src/daemon/lease/leadership.rs",
-        old: "match self.now().since(renewed) {",
-        new: "let since = match $ON {
-            true => Some(self.now().monotonic.saturating_duration_since(renewed.monotonic)),
-            false => self.now().since(renewed),
-        };
-        match since {",
-    },
-    Mutant {
         name: "a Lease is taken although its holder is alive",
         file: "src/daemon/lease/election.rs",
         old: "now.duration_since(seen.since) >= duration",
         new: "now.duration_since(seen.since) >= duration || $ON",
-    },
-    Mutant {
-        name: "the Lease is renewed without a version",
-        file: "src/kube/lease.rs",
-        old: "let mut object = self.0.clone();",
-        new: "let mut object = self.0.clone();
-        if $ON && let Some(Value::Object(metadata)) = object.get_mut(\"metadata\") {
-            metadata.remove(\"resourceVersion\");
-        }",
     },
     Mutant {
         name: "writes do not ask the gate",
@@ -133,12 +114,6 @@ pub const MUTANTS: &[Mutant] = &[
         new: "if !$ON {
                 pass(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;
             }",
-    },
-    Mutant {
-        name: "a process that was stopped just before a write makes it all the same",
-        file: "src/http/mod.rs",
-        old: "if is_deadline_over() {",
-        new: "if is_deadline_over() && !$ON {",
     },
     Mutant {
         name: "a write whose answer was lost is repeated",
@@ -177,28 +152,10 @@ pub const MUTANTS: &[Mutant] = &[
         new: "if plan.cloud.changes.is_empty() || ($ON && plan.want == Want::Remove) {\n            return self.finish(work.task, work.plan);",
     },
     Mutant {
-        name: "after a conflict a Service that changed is written all the same",
-        file: "src/controllers/service/sync.rs",
-        old: "&& due::fingerprint(now) == due::fingerprint(&plan.service)",
-        new: "&& (due::fingerprint(now) == due::fingerprint(&plan.service) || $ON)",
-    },
-    Mutant {
         name: "a plan rests on a list from before its own last writes",
         file: "src/controllers/service/sync.rs",
         old: "let max_age = clock::since(listed_since).min(LIST_MAX_AGE);",
         new: "let max_age = if $ON { Duration::from_secs(300) } else { clock::since(listed_since).min(LIST_MAX_AGE) };",
-    },
-    Mutant {
-        name: "the rest of a plan is made although its Service changed",
-        file: "src/controllers/service/sync.rs",
-        old: "executor.stop(|one| is_stale(one.subject.task.uid(), one.takes_away()));",
-        new: "executor.stop(|one| !$ON && is_stale(one.subject.task.uid(), one.takes_away()));",
-    },
-    Mutant {
-        name: "another project's token lets Services go and makes load balancers",
-        file: "src/controllers/service/plan.rs",
-        old: "if count == 0 || observed.has_own_servers != Some(false) {",
-        new: "if count == 0 || observed.has_own_servers != Some(false) || $ON {",
     },
     Mutant {
         name: "a Service leaves its old load balancer before the status names the new one",
@@ -261,12 +218,6 @@ pub const MUTANTS: &[Mutant] = &[
         new: "let Some((guard, id)) = self.guard.take().zip(self.id).filter(|_| !$ON) else {",
     },
     Mutant {
-        name: "a load balancer whose owner's labels changed meanwhile is written all the same",
-        file: "src/hetzner/load_balancers/change.rs",
-        old: "} else if whose(&seen.labels) != whose(&now.labels) {",
-        new: "} else if whose(&seen.labels) != whose(&now.labels) && !$ON {",
-    },
-    Mutant {
         name: "targets are removed before those that come instead are added",
         file: "src/hetzner/load_balancers/targets.rs",
         old: "steps.extend(turned.flat_map(|id| [(Action::RemoveTarget, id), (Action::AddTarget, id)]));\n",
@@ -276,22 +227,10 @@ pub const MUTANTS: &[Mutant] = &[
         }\n",
     },
     Mutant {
-        name: "targets are removed by a list that has the server of no node",
-        file: "src/hetzner/load_balancers/targets.rs",
-        old: "(Some(_), Some(Reach::Missing { .. })) => !is_of_cluster,",
-        new: "(Some(_), Some(Reach::Missing { .. })) => !is_of_cluster && !$ON,",
-    },
-    Mutant {
         name: "the changes of a load balancer are made in the wrong order",
         file: "src/controllers/executor.rs",
         old: "let change = self.queue.pop_front()?;",
         new: "let change = if $ON { self.queue.pop_back() } else { self.queue.pop_front() }?;",
-    },
-    Mutant {
-        name: "a certificate is taken from a Service that exists",
-        file: "src/hetzner/load_balancers/certificates.rs",
-        old: "if let Some(uid) = uid.filter(|uid| context.cluster.service_uids.contains(*uid)) {",
-        new: "if let Some(uid) = uid.filter(|uid| context.cluster.service_uids.contains(*uid) && !$ON) {",
     },
     Mutant {
         name: "a Primary IP that the selector does not select is claimed",
@@ -341,34 +280,9 @@ pub const MUTANTS: &[Mutant] = &[
         new: "_ if !is_within(route.destination, self.inputs.cluster_cidrs) && !$ON => State::NotOurs,",
     },
     Mutant {
-        name: "a route to the pods of a node that is not ours is deleted",
-        file: "src/controllers/route/plan.rs",
-        old: "_ if self.foreign_at(route.destination).is_some() => State::LeftAlone,",
-        new: "_ if self.foreign_at(route.destination).is_some() && !$ON => State::LeftAlone,",
-    },
-    Mutant {
-        name: "a deletion of a route rests on a plan of any age",
-        file: "src/controllers/route/sync.rs",
-        old: "let delete_within = delete_within.min(settings.server_cache_max_age);",
-        new: "let delete_within = if $ON { Duration::from_secs(3600) } else { delete_within.min(settings.server_cache_max_age) };",
-    },
-    Mutant {
         name: "a node counts as reached before its route is there",
         file: "src/controllers/route/sync.rs",
         old: "Some(false) => is_reached(),",
         new: "Some(false) => is_reached() || $ON,",
-    },
-    Mutant {
-        name: "routes are deleted by a list of nodes of any age",
-        file: "src/controllers/route/observe.rs",
-        old: "let nodes = apis.nodes.whole(max_age, ReadFrom::Latest)?.value;",
-        new: "let age = if $ON { Duration::MAX } else { max_age };
-        let nodes = apis.nodes.whole(age, ReadFrom::Latest)?.value;",
-    },
-    Mutant {
-        name: "the route of a node is deleted because its pods' addresses are not read yet",
-        file: "src/controllers/route/plan.rs",
-        old: "Some(node) if node.is_settled => State::Unwanted,",
-        new: "Some(node) if node.is_settled || $ON => State::Unwanted,",
     },
 ];
