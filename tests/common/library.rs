@@ -206,6 +206,14 @@ impl Place {
     }
 }
 
+/// The login of a single server is that of the first, where there is one.
+pub fn see_one_server(sandbox: &Sandbox) {
+    let robot = sandbox.robot();
+    if let Some(first) = robot.servers().first() {
+        robot.set_login("SingleServer", "secret", Sees::Server(first.number));
+    }
+}
+
 /// The account's own, and others.
 fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
     if !sandbox.serves(Half::Robot) {
@@ -217,18 +225,10 @@ fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
         (Credentials::WrongPassword, (user.clone(), "wrong".into())),
         (Credentials::Right, (user, password)),
     ];
-    let first = robot.servers().first().map(|server| server.number);
-    let others = [
-        (Credentials::OtherAccount, Some(Sees::Account(99))),
-        (Credentials::SingleServer, first.map(Sees::Server)),
-    ];
-    for (which, sees) in others {
-        if let Some(sees) = sees {
-            let user = format!("{which:?}");
-            robot.set_login(&user, "secret", sees);
-            logins.push((which, (user, "secret".into())));
-        }
-    }
+    robot.set_login("OtherAccount", "secret", Sees::Account(99));
+    see_one_server(sandbox);
+    let others = [Credentials::OtherAccount, Credentials::SingleServer];
+    logins.extend(others.map(|which| (which, (format!("{which:?}"), "secret".into()))));
     logins
 }
 

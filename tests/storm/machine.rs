@@ -20,6 +20,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// A call on its way and back.
 const CALL: Duration = Duration::from_millis(4);
 
+/// Of a whole story. What exceeds it is repeated without end.
+const CALLS_AT_MOST: u64 = 100_000;
+
 const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
 
 pub struct Machine {
@@ -27,20 +30,24 @@ pub struct Machine {
     begun_wall: SystemTime,
     /// Nanoseconds since; the APIs' time as well.
     time: Arc<AtomicU64>,
-    /// By which the wall clock went on while the monotonic clock stood still.
-    suspended: Cell<Duration>,
+    /// For so long the machine of the process that is at work was suspended: its monotonic clock stood still.
+    pub suspended: Cell<Duration>,
     random: RefCell<Random>,
     sandbox: RefCell<Option<Arc<Sandbox>>>,
     /// Of a thousand looks at a clock so many stop the process.
     stops: Cell<u64>,
     /// What happens while it is stopped.
-    meanwhile: RefCell<Option<Rc<dyn Fn()>>>,
+    meanwhile: RefCell<Option<Meanwhile>>,
     /// What its other threads do when one waits for them.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub stopped: Cell<u64>,
+    calls: Cell<u64>,
     /// None: all of it is simulated. Else the machine is the real one, over sockets, and a second lasts so long.
     scale: Option<f64>,
 }
+
+/// What other processes do while one is stopped: when that begins, and (true) before it goes on.
+pub type Meanwhile = Rc<dyn Fn(bool)>;
 
 impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,6 +70,7 @@ impl Machine {
             meanwhile: RefCell::default(),
             others: RefCell::default(),
             stopped: Cell::new(0),
+            calls: Cell::new(0),
             scale: is_real.then_some(SCALE),
         })
     }
@@ -99,7 +107,7 @@ impl Machine {
     }
 
     /// From now on the process is stopped at so many of a thousand looks at a clock; `meanwhile` happens then.
-    pub fn stops(&self, of_a_thousand: u64, meanwhile: Option<Rc<dyn Fn()>>) {
+    pub fn stops(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.stops.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;
     }
@@ -120,17 +128,24 @@ impl Machine {
         let seconds = [1, 7, 11, 20, 60];
         let choice = self.random() as usize;
         let time = Duration::from_secs(seconds[choice % seconds.len()]);
-        if choice.is_multiple_of(7) {
-            // The whole machine: its monotonic clock stands still.
-            self.suspended.update(|suspended| suspended + time);
-        } else {
-            self.pass(time);
-        }
         let meanwhile = self.meanwhile.borrow().clone();
-        if let Some(meanwhile) = meanwhile {
-            ccm::http::apart(|| meanwhile());
+        let others_work = |is_end: bool| {
+            if let Some(meanwhile) = &meanwhile {
+                ccm::http::apart(|| meanwhile(is_end));
+            }
+        };
+        others_work(false);
+        self.pass(time);
+        if choice.is_multiple_of(7) {
+            // The whole machine.
+            self.suspended.update(|suspended| suspended + time);
         }
+        others_work(true);
         self.stops.set(stops);
+    }
+
+    fn monotonic(&self) -> Instant {
+        self.begun + self.passed() - self.suspended.get()
     }
 
     fn is_hit(&self, of_a_thousand: u64) -> bool {
@@ -141,11 +156,11 @@ impl Machine {
 impl Simulation for Machine {
     fn now(&self) -> Instant {
         self.may_stop();
-        self.begun + self.passed()
+        self.monotonic()
     }
 
     fn wall(&self) -> SystemTime {
-        self.begun_wall + self.passed() + self.suspended.get()
+        self.begun_wall + self.passed()
     }
 
     fn sleep(&self, time: Duration) {
@@ -171,11 +186,13 @@ impl Simulation for Machine {
         let mut halves = HALVES.into_iter();
         let half = halves.find(|half| sandbox.address(*half).to_string() == authority);
         let half = half.ok_or(io::ErrorKind::ConnectionRefused)?;
+        self.calls.update(|calls| calls + 1);
+        assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);
         let is_late = Cell::new(false);
         // The client waits no longer than it wants to.
         let pause = |time: Duration| {
-            let left = until.saturating_duration_since(self.begun + self.passed());
+            let left = until.saturating_duration_since(self.monotonic());
             is_late.set(is_late.get() || time >= left);
             self.pass(time.min(left));
         };

@@ -8,6 +8,7 @@
 mod common;
 mod diary;
 mod machine;
+mod mutants;
 mod process;
 mod program;
 mod story;

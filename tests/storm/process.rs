@@ -70,6 +70,8 @@ pub struct Process {
     controllers: RefCell<Vec<Box<dyn Controller>>>,
     mortal: Arc<Mortal>,
     lease: Option<Candidate>,
+    /// See [`crate::machine::Machine::suspended`].
+    pub suspended: Cell<Duration>,
 }
 
 struct Candidate {
@@ -129,6 +131,7 @@ impl Process {
             controllers: RefCell::new(controllers(start, place)),
             mortal,
             lease,
+            suspended: Cell::default(),
         }
     }
 

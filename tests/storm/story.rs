@@ -4,7 +4,7 @@
 //! all must be as it should be. At every write it is checked that it does no harm.
 
 use crate::diary;
-use crate::library::Place;
+use crate::library::{Place, see_one_server};
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
@@ -162,6 +162,9 @@ impl Story {
     fn run(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> Result<(), String> {
         let sandbox = &*self.sandbox;
         self.topic.begin(sandbox);
+        if sandbox.serves(Half::Robot) {
+            see_one_server(sandbox);
+        }
         let mut rounds = 0;
         let mut backup = None;
         let begins_at_rest = self.topic.begins_at_rest();
@@ -221,6 +224,10 @@ impl Story {
         }
         self.no_harm()?;
         self.topic.is_right(sandbox)?;
+        if !two_at_once {
+            // Else it may be the other one's.
+            self.nothing_is_repeated()?;
+        }
         self.nothing_is_written(random)
     }
 
@@ -299,13 +306,15 @@ impl Story {
         let story = Rc::downgrade(self);
         let processes: Vec<_> = processes.iter().map(Rc::downgrade).collect();
         let random = RefCell::new(Random::new(random.next()));
-        let meanwhile = move || {
+        let meanwhile = move |is_end: bool| {
             let story = story.upgrade();
             let living = processes.iter().filter_map(std::rc::Weak::upgrade);
             for other in living.filter(|other| !other.is_at_work()) {
                 let work = |story: Rc<Story>| {
-                    let mut random = random.borrow_mut();
-                    story.at_work(&other, || other.tick(&Selection::Due, &mut random))
+                    story.at_work(&other, || {
+                        // At first it only looks who leads.
+                        is_end.then(|| other.tick(&Selection::Due, &mut random.borrow_mut()))
+                    })
                 };
                 story.clone().map(work);
             }
@@ -336,8 +345,12 @@ impl Story {
         let others = self.machine.set_others(Some(Rc::new(others)));
         let name = process.name.clone();
         let before = std::mem::replace(&mut self.holder.lock().unwrap().at_work, name);
+        let suspended = self.machine.suspended.replace(process.suspended.get());
         process.renew();
         let done = work();
+        process
+            .suspended
+            .set(self.machine.suspended.replace(suspended));
         self.holder.lock().unwrap().at_work = before;
         self.machine.set_others(others);
         done
@@ -442,6 +455,34 @@ impl Story {
             if calls > allowed {
                 return Err(format!(
                     "{calls} calls of {half} in {rounds} rounds, {allowed} are allowed"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A write whose answer was lost may have been carried out: what there is now is read before it is made again.
+    fn nothing_is_repeated(&self) -> Result<(), String> {
+        let calls = self.sandbox.calls().calls();
+        let is_about_objects = |call: &Call| {
+            !["/events", "/leases"]
+                .iter()
+                .any(|part| call.path.contains(part))
+        };
+        for half in [Half::Hetzner, Half::Kubernetes] {
+            let calls = calls
+                .iter()
+                .filter(|call| call.half == half && is_about_objects(call));
+            let calls: Vec<&Call> = calls.collect();
+            let is_again = |two: &&[&Call]| {
+                let same =
+                    |call: &Call| (call.method.clone(), call.path.clone(), call.body.clone());
+                two[0].is_write() && two[0].status.is_none() && same(two[0]) == same(two[1])
+            };
+            if let Some(two) = calls.windows(2).find(is_again) {
+                return Err(format!(
+                    "a write is repeated whose answer was lost: {}",
+                    two[1]
                 ));
             }
         }

@@ -2,6 +2,7 @@
 //! from an old cache, have clocks of their own, run out of calls.
 
 use crate::random::Random;
+use ccm::hetzner::load_balancers::{CLUSTER_UID, CREATED};
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
@@ -173,6 +174,9 @@ impl Weather {
             let rule = Rule::new(label_comes(sandbox)).half(Half::Hetzner);
             let rule = rule.method("GET").path("/v1/load_balancers/*");
             faults.add(rule.probability(0.5, self.seed).times(5));
+            let rule = Rule::new(labels_come_after_list(sandbox)).half(Half::Hetzner);
+            let rule = rule.method("GET").path("/v1/load_balancers");
+            faults.add(rule.probability(0.5, self.seed ^ 8).times(5));
         }
         if self.endless {
             // One that was created lately is often a Service's.
@@ -220,6 +224,24 @@ fn label_comes(sandbox: &Sandbox) -> Effect {
     Effect::before(move |request| {
         let id = request.path.rsplit('/').next();
         if let Some(id) = id.and_then(|id| id.parse().ok()) {
+            cloud.edit_load_balancer(id, |one| one["labels"]["noted"] = json!("yes"));
+        }
+    })
+}
+
+/// To all that were created for Services of this cluster, just after they were listed: only a read just before a write
+/// shows it.
+fn labels_come_after_list(sandbox: &Sandbox) -> Effect {
+    let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
+    let cluster = Arc::clone(sandbox.cluster());
+    Effect::after(move |_| {
+        let identity = cluster.get("services", Some("default"), "kubernetes");
+        let uid = identity.map(|identity| identity["metadata"]["uid"].clone());
+        let mut all = cloud.load_balancers(project);
+        all.retain(|one| {
+            !one["labels"][CREATED].is_null() && Some(&one["labels"][CLUSTER_UID]) == uid.as_ref()
+        });
+        for id in all.iter().filter_map(|one| one["id"].as_u64()) {
             cloud.edit_load_balancer(id, |one| one["labels"]["noted"] = json!("yes"));
         }
     })

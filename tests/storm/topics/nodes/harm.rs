@@ -1,5 +1,7 @@
 //! What must never happen to a node, looked at in the moment in which the request arrives.
 
+use super::SHUTDOWN;
+use ccm::controllers::node::UNINITIALIZED;
 use sandbox::Sandbox;
 use sandbox::exchange::Request;
 use serde_json::{Value, json};
@@ -12,19 +14,20 @@ pub fn servers(sandbox: &Sandbox) -> Servers {
     let of_cloud = sandbox.cloud().server_summaries(sandbox.project());
     let of_cloud = of_cloud.into_iter().map(|server| {
         let id = format!("{PREFIX}{}", server.id);
-        (id, server.name, json!(server.labels))
+        (id, server.name, !server.is_running, json!(server.labels))
     });
     let metal = sandbox.robot().servers().into_iter();
     let metal = metal.map(|server| {
         let id = format!("hrobot://{}", server.number);
-        (id, server.name, Value::Null)
+        // Its API does not always say so.
+        (id, server.name, true, Value::Null)
     });
     of_cloud.chain(metal).collect()
 }
 
-/// Provider IDs, names and labels. One whose labels were others is there more than once: whoever read it before can't
-/// know.
-pub type Servers = Vec<(String, String, Value)>;
+/// Provider IDs, names, whether each may be off, and labels. One whose labels were others is there more than once:
+/// whoever read it before can't know.
+pub type Servers = Vec<(String, String, bool, Value)>;
 
 /// The node that a write is about.
 pub fn node_written(request: &Request) -> Option<&str> {
@@ -61,7 +64,8 @@ pub fn harm_of(request: &Request, node: Option<&Value>, servers: &Servers) -> Op
         ("DELETE", true) if exists => Some(format!("server {provider_id} exists")),
         ("DELETE", true) => None,
         _ => wrong_provider_id(&body["spec"]["providerID"], provider_id, metadata, servers)
-            .or_else(|| wrong_labels(&body["metadata"]["labels"], provider_id, metadata, servers)),
+            .or_else(|| wrong_labels(&body["metadata"]["labels"], provider_id, metadata, servers))
+            .or_else(|| wrong_taints(&body["spec"]["taints"], node, servers)),
     }
 }
 
@@ -91,6 +95,31 @@ fn wrong_labels(
     })
 }
 
+/// Pods come when the node has no addresses yet, or may not come although its server runs.
+fn wrong_taints(written: &Value, node: &Value, servers: &Servers) -> Option<String> {
+    let written = written.as_array()?;
+    let has = |taints: &[Value], key: &str| taints.iter().any(|taint| taint["key"] == key);
+    let taints = node["spec"]["taints"].as_array();
+    let taints = taints.map_or(&[][..], Vec::as_slice);
+    let mut addresses = node["status"]["addresses"].as_array().into_iter().flatten();
+    let id = &node["spec"]["providerID"];
+    // As it is now.
+    let server = servers.iter().find(|(other, ..)| id == other);
+    if has(taints, UNINITIALIZED)
+        && !has(written, UNINITIALIZED)
+        && addresses.all(|address| address["type"] == "Hostname")
+    {
+        Some("it is initialised, and has no addresses".into())
+    } else if !has(taints, SHUTDOWN)
+        && has(written, SHUTDOWN)
+        && server.is_some_and(|(_, _, is_off, _)| !is_off)
+    {
+        Some("it gets the shutdown taint, and its server runs".into())
+    } else {
+        None
+    }
+}
+
 fn wrong_provider_id(
     written: &Value,
     have: &str,
@@ -102,7 +131,7 @@ fn wrong_provider_id(
         return Some(format!("provider ID {have:?} becomes {written:?}"));
     }
     let mut servers = servers.iter();
-    let own = servers.find(|(_, name, _)| metadata["name"] == *name);
+    let own = servers.find(|(_, name, ..)| metadata["name"] == *name);
     // Where there is none, it was deleted since it was listed, and the node goes.
     let right = own.map(|(id, ..)| id.as_str())?;
     (right != written).then(|| format!("provider ID {written:?}, and not {right:?}"))

@@ -205,7 +205,7 @@ impl Topic for Nodes {
             (8 | 9, _, Some(Machine::Server(id))) => {
                 let value = random.percent(60).then(|| random.below(9).to_string());
                 let line = format!("the server of {name} has label {value:?}");
-                let is_it = |one: &(String, String, Value)| one.0 == format!("{PREFIX}{id}");
+                let is_it = |one: &(String, String, bool, Value)| one.0 == format!("{PREFIX}{id}");
                 let before = servers(sandbox).into_iter().filter(is_it);
                 self.had.lock().unwrap().extend(before);
                 label_server(sandbox, id, value);
@@ -288,7 +288,7 @@ fn is_right(sandbox: &Sandbox, node: &Value, all: &harm::Servers) -> Result<(), 
     let mut conditions = conditions.into_iter().flatten();
     let is_ready = conditions.any(|one| one["type"] == "Ready" && one["status"] == "True");
     let Some(id) = node["spec"]["providerID"].as_str() else {
-        let named = all.iter().filter(|(_, other, _)| other == name);
+        let named = all.iter().filter(|(_, other, ..)| other == name);
         let named: Vec<&str> = named.map(|(id, ..)| id.as_str()).collect();
         return match named[..] {
             // Of two nothing says which is meant, and a dedicated server must have the node's address.

@@ -1,0 +1,229 @@
+//! Deliberate faults in guards of `src/`, each of which the stories must find: `make mutants`.
+//!
+//! The source that ships has none of this. A copy of the checkout gets all of the faults, each behind a switch, and is
+//! built once; then stories are run with one fault after the other.
+
+mod table;
+
+use crate::common::seeds::chosen;
+use crate::story::OVER_SOCKETS;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use table::MUTANTS;
+
+/// One fault.
+struct Mutant {
+    /// In plain words: what the program does wrong.
+    name: &'static str,
+    /// Below the root.
+    file: &'static str,
+    /// Occurs once in the file.
+    old: &'static str,
+    /// The same with the fault where `$ON` holds.
+    new: &'static str,
+}
+
+/// Stories in which each must be found.
+const STORIES: u64 = 10_000;
+
+/// Without any fault so many pass, or what is found says nothing.
+const STORIES_WITHOUT: u64 = 200;
+
+/// Of the copy's root, beside `target` and what begins with a dot.
+const NOT_COPIED: [&str; 2] = ["target", ".git"];
+
+const SWITCH: &str = "\
+//! Which fault is on: see tests/storm/mutants.rs.
+use std::sync::LazyLock;
+static MUTANT: LazyLock<usize> = LazyLock::new(|| {
+    let number = std::env::var(\"CCM_MUTANT\").unwrap_or_default();
+    number.parse().unwrap_or_default()
+});
+pub fn on(number: usize) -> bool {
+    *MUTANT == number
+}
+";
+
+#[test]
+fn every_mutant_still_has_its_place() {
+    for mutant in MUTANTS {
+        let text = fs::read_to_string(root().join(mutant.file)).unwrap_or_default();
+        let count = text.matches(mutant.old).count();
+        assert_eq!(
+            count, 1,
+            "{}: its text must occur once in {}. The source changed: write the new text into tests/storm/mutants/table.rs, \
+             or, where the guard does not exist any more, replace the mutant by one of the guard that came instead; then \
+             run make mutants",
+            mutant.name, mutant.file
+        );
+        assert!(mutant.new.contains("$ON"), "{} has no switch", mutant.name);
+    }
+}
+
+/// A line for each, and a failure where one was not found. `CCM_MUTANT=7`: only that one; `CCM_TEST_SEED`: other stories.
+#[test]
+#[ignore = "make mutants"]
+fn mutants() {
+    let stories = Stories::build();
+    let without = stories.run(0, 1, STORIES_WITHOUT);
+    assert!(without.is_none(), "broken without any fault: {without:?}");
+    let chosen = std::env::var("CCM_MUTANT").unwrap_or_default();
+    let chosen: Option<usize> = chosen.parse().ok();
+    let numbers = (1..=MUTANTS.len()).filter(|number| chosen.is_none_or(|one| one == *number));
+    let mut survivors = Vec::new();
+    println!("| fault | seed | what the story says |\n|---|--:|---|");
+    for number in numbers {
+        let name = MUTANTS[number - 1].name;
+        match stories.find(number) {
+            Some((seed, why)) => println!("| {name} | {seed} | {why} |"),
+            None => {
+                println!("| {name} | – | – |");
+                survivors.push(format!("{number}: {name}"));
+            }
+        }
+    }
+    let count = survivors.len();
+    assert!(count == 0, "{count} not found: {survivors:#?}");
+}
+
+/// In the copy: stories with one fault, until the first is broken.
+#[test]
+#[ignore = "mutants runs it"]
+fn stories() {
+    // What is computed alone is the same each time.
+    let mut seeds = chosen(1..=STORIES);
+    seeds.retain(|seed| !seed.is_multiple_of(OVER_SOCKETS));
+    let report = crate::tell(seeds, 1);
+    println!("{report}");
+    assert!(report.broken.is_empty(), "a story is broken");
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The built stories of the copy.
+struct Stories {
+    tree: PathBuf,
+    program: PathBuf,
+}
+
+impl Stories {
+    fn build() -> Stories {
+        let folder = root().join("target/mutants");
+        let tree = folder.join("tree");
+        copy(&tree);
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["test", "--locked", "--profile", "storm", "--test", "storm"]);
+        build.args(["--no-run", "--message-format", "json-render-diagnostics"]);
+        build.current_dir(&tree);
+        build.env("CARGO_TARGET_DIR", folder.join("target"));
+        build.stderr(std::process::Stdio::inherit());
+        let built = build.output().unwrap();
+        assert!(built.status.success(), "the copy is not built");
+        let built = String::from_utf8(built.stdout).unwrap();
+        let messages = built.lines().map(serde_json::from_str::<Value>);
+        let mut stories = messages.filter_map(|message| {
+            let message = message.ok()?;
+            let is_it = message["target"]["name"] == "storm";
+            let program = message["executable"].as_str().filter(|_| is_it)?;
+            Some(PathBuf::from(program))
+        });
+        let program = stories.next().unwrap();
+        Stories { tree, program }
+    }
+
+    /// The first story that this fault breaks, and that passes without it.
+    fn find(&self, mutant: usize) -> Option<(u64, String)> {
+        let chosen = chosen(1..=STORIES);
+        let (mut first, last) = (chosen[0], chosen[chosen.len() - 1]);
+        loop {
+            let (seed, why) = self.run(mutant, first, last)?;
+            if self.run(0, seed, seed).is_none() {
+                return Some((seed, why));
+            }
+            first = seed + 1;
+        }
+    }
+
+    /// The first of these that is broken, and why.
+    fn run(&self, mutant: usize, first: u64, last: u64) -> Option<(u64, String)> {
+        if first > last {
+            return None;
+        }
+        let mut stories = Command::new(&self.program);
+        stories.args(["mutants::stories", "--exact", "--ignored", "--nocapture"]);
+        stories.current_dir(&self.tree);
+        stories.env("CCM_TEST_SEED", format!("{first}-{last}"));
+        stories.env("CCM_MUTANT", mutant.to_string());
+        let told = stories.output().unwrap();
+        let text = String::from_utf8_lossy(&told.stdout);
+        let broken = text.lines().find_map(|line| {
+            let (seed, why) = line.strip_prefix("CCM_TEST_SEED=")?.split_once(": ")?;
+            let why: String = why.replace('|', "/").chars().take(110).collect();
+            Some((seed.parse().ok()?, why))
+        });
+        assert!(
+            broken.is_some() != told.status.success(),
+            "mutant {mutant}, from seed {first}: {text}{}",
+            String::from_utf8_lossy(&told.stderr)
+        );
+        broken
+    }
+}
+
+/// The checkout with all faults. What is there already and equal is not written: it would be built again.
+fn copy(tree: &Path) {
+    let mut files = BTreeMap::new();
+    read(root(), &mut files);
+    for (place, mutant) in MUTANTS.iter().enumerate() {
+        let text = files.get_mut(Path::new(mutant.file)).unwrap();
+        let before = std::str::from_utf8(text).unwrap();
+        assert_eq!(before.matches(mutant.old).count(), 1, "{}", mutant.name);
+        let switch = format!("crate::mutants::on({})", place + 1);
+        let new = mutant.new.replace("$ON", &switch);
+        *text = before.replace(mutant.old, &new).into_bytes();
+    }
+    let library = files.get_mut(Path::new("src/lib.rs")).unwrap();
+    library.extend(b"\npub mod mutants;\n");
+    files.insert("src/mutants.rs".into(), SWITCH.into());
+    let mut there = BTreeMap::new();
+    if tree.exists() {
+        read(tree, &mut there);
+    }
+    for path in there.keys().filter(|path| !files.contains_key(*path)) {
+        fs::remove_file(tree.join(path)).unwrap();
+    }
+    for (path, text) in files
+        .iter()
+        .filter(|(path, text)| there.get(*path) != Some(text))
+    {
+        let path = tree.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+/// All files below, by their path from there.
+fn read(folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).unwrap() {
+            let entry = entry.unwrap();
+            let (path, name) = (entry.path(), entry.file_name());
+            let kind = entry.file_type().unwrap();
+            if NOT_COPIED.iter().any(|one| name == *one) {
+                continue;
+            } else if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() {
+                let text = fs::read(&path).unwrap();
+                files.insert(path.strip_prefix(folder).unwrap().to_owned(), text);
+            }
+        }
+    }
+}
