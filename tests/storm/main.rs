@@ -129,7 +129,7 @@ fn tell(seeds: Vec<u64>, broken_at_most: usize) -> Report {
         .into_iter()
         .partition(|seed| seed.is_multiple_of(story::OVER_SOCKETS));
     std::thread::scope(|scope| {
-        for (seeds, threads) in [(over_sockets, 8), (in_memory, processors)] {
+        for (seeds, threads) in [(over_sockets, 32), (in_memory, processors)] {
             let seeds = Arc::new(Mutex::new(seeds.into_iter()));
             for _ in 0..threads {
                 let (seeds, tell_one, is_over) = (Arc::clone(&seeds), &tell_one, &is_over);

@@ -21,6 +21,8 @@ pub struct Seen {
     /// Ports of Services that lost their labels then. One whose Service changes before its label is written again is
     /// known to be that Service's by nothing.
     pub forgotten: BTreeSet<(u64, u64)>,
+    /// Ports that were asked for on load balancers of others.
+    asked: BTreeSet<(u64, u64)>,
     /// UIDs on load balancers of Services that came, or got our finalizer, after the backup from which the cluster was
     /// restored. An operator decides about orphans.
     pub lost: BTreeSet<String>,
@@ -74,6 +76,9 @@ impl Moment<'_> {
         let open = all.iter().filter(|one| one["name"] == OPEN);
         let ports = open.flat_map(|one| list(&one["services"]));
         seen.forgotten.extend(ports.map(both_numbers));
+        // And those that come when their action has ended.
+        let asked = seen.asked.clone();
+        seen.forgotten.extend(asked);
     }
 
     /// Services for which it holds now, and by what `ccm` read last: the rest of a plan is executed over several ticks.
@@ -144,14 +149,17 @@ impl Moment<'_> {
                 user.map(|one| format!("port {port} is served for {}", name_of(one)))
             }
             (_, Some("add_service")) => {
+                let mut seen = self.seen.lock().unwrap();
+                let both = (port, number(&body["destination_port"]));
+                if is_theirs {
+                    seen.asked.insert(both);
+                }
                 if !owner(&balancer, port).is_null() {
                     return None;
                 }
-                let mut seen = self.seen.lock().unwrap();
                 if is_theirs && seen.terraform {
                     // It came between the two, and this port has no label either.
-                    seen.forgotten
-                        .insert((port, number(&body["destination_port"])));
+                    seen.forgotten.insert(both);
                     return None;
                 }
                 Some(format!("port {port} comes before its label"))
