@@ -11,7 +11,7 @@ mod leadership;
 pub use leadership::{Acquired, Lease, Settings, identity};
 
 use crate::kube::{self, retry_on_conflict};
-use crate::provider::{Moment, lock};
+use crate::provider::{Moment, clock, lock};
 use election::{Election, Step};
 use leadership::Leadership;
 use std::sync::atomic::Ordering;
@@ -64,6 +64,9 @@ impl Lease {
         if !matches!(*lock(&self.leadership), Leadership::Leading { .. }) {
             return;
         }
+        if clock::simulation().is_some() {
+            return drop(self.release_now());
+        }
         let (sender, result) = mpsc::channel();
         // After the timeout the receiver does not exist any more.
         std::thread::spawn(move || drop(sender.send(self.release_now())));
@@ -78,8 +81,8 @@ impl Lease {
         }
     }
 
-    /// The same, on this thread. A renewal may be under way.
-    pub fn release_now(&self) -> Result<(), kube::Error> {
+    /// A renewal may be under way.
+    fn release_now(&self) -> Result<(), kube::Error> {
         let (key, election) = (&self.settings.key, election(self));
         retry_on_conflict(|_| {
             let Some(read) = self.client.lease(key)? else {
