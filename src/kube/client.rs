@@ -86,7 +86,7 @@ pub struct Print(Option<u64>);
 
 /// A client of one cluster. Shared by all threads.
 pub struct Client {
-    /// Of prints: with keys of its own, so that nobody can make two lists that have the same.
+    /// Of prints: with keys of its own, so that no one who writes objects can make two lists that have the same.
     hasher: RandomState,
     http: http::Client,
     namespace: Option<String>,

@@ -58,7 +58,9 @@ impl Drop for Simulated {
 
 /// The calling thread's; none outside of tests.
 pub fn simulation() -> Option<Rc<dyn Simulation>> {
-    SIMULATION.with_borrow(Option::clone)
+    // A thread that ends has none any more, and what it drops may still ask for the time.
+    let own = SIMULATION.try_with(|own| own.borrow().clone());
+    own.ok().flatten()
 }
 
 /// By the monotonic clock.

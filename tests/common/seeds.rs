@@ -4,9 +4,14 @@
 /// These seeds, or those of `CCM_TEST_SEED`: one (`7`) or a range (`1000-2999`). An empty variable counts as unset.
 pub fn chosen(seeds: impl Iterator<Item = u64>) -> Vec<u64> {
     let chosen = std::env::var("CCM_TEST_SEED").unwrap_or_default();
-    match chosen.split_once('-') {
-        _ if chosen.is_empty() => seeds.collect(),
-        Some((first, last)) => (first.parse().unwrap()..=last.parse().unwrap()).collect(),
-        None => vec![chosen.parse().unwrap()],
+    if chosen.is_empty() {
+        return seeds.collect();
+    }
+    let (first, last) = chosen.split_once('-').unwrap_or((&chosen, &chosen));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if first <= last => (first..=last).collect(),
+        _ => {
+            panic!("CCM_TEST_SEED={chosen}: give a number such as 7, or a range such as 1000-2999")
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The machine that a story runs on: its clocks, its network, its randomness. Nothing in it waits.
 //!
-//! One thread runs all of a story. Time passes when a call is made, when somebody waits, and when the story says so. A
+//! One thread runs all of a story. Time passes when a call is made, when a program waits, and when the story says so. A
 //! process may be stopped at any look at a clock, as by a virtual machine that is moved: then time jumps, and what the
 //! story does meanwhile, e.g. another `ccm`, happens in between.
 

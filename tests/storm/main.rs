@@ -63,7 +63,7 @@ fn whatever_happens_no_harm_is_done_and_the_end_is_right() {
     }
 }
 
-/// `make storm`: as many as it is told, and others each time.
+/// `make storm`: ten thousand, or `CCM_STORIES`, and others each time.
 #[test]
 #[ignore = "make storm"]
 fn storm() {

@@ -160,17 +160,17 @@ impl Stories {
         stories.current_dir(&self.tree);
         stories.env("CCM_TEST_SEED", format!("{first}-{last}"));
         stories.env("CCM_MUTANT", mutant.to_string());
-        let told = stories.output().unwrap();
-        let text = String::from_utf8_lossy(&told.stdout);
+        let ran = stories.output().unwrap();
+        let text = String::from_utf8_lossy(&ran.stdout);
         let broken = text.lines().find_map(|line| {
             let (seed, why) = line.strip_prefix("CCM_TEST_SEED=")?.split_once(": ")?;
             let why: String = why.replace('|', "/").chars().take(110).collect();
             Some((seed.parse().ok()?, why))
         });
         assert!(
-            broken.is_some() != told.status.success(),
+            broken.is_some() != ran.status.success(),
             "mutant {mutant}, from seed {first}: {text}{}",
-            String::from_utf8_lossy(&told.stderr)
+            String::from_utf8_lossy(&ran.stderr)
         );
         broken
     }

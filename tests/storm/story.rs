@@ -1,4 +1,4 @@
-//! One story: what happens to a cluster and its project while `ccm` comes, goes and dies, all of it chosen by a seed.
+//! One story: what happens to a cluster and its project while `ccm` starts, works and dies, all of it chosen by a seed.
 //!
 //! Chapters with bad weather, in each of which processes live; then the weather clears up, a last `ccm` comes to rest, and
 //! all must be as it should be. At every write it is checked that it does no harm.

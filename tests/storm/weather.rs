@@ -40,7 +40,7 @@ pub struct Weather {
     lost_rate: f64,
     /// Of all calls: answered after the client has given up.
     late_rate: f64,
-    /// Of all writes of Kubernetes: somebody else was faster.
+    /// Of all writes of Kubernetes: another program was faster.
     conflict_rate: f64,
     /// Of all writes: refused for good, whatever they hold.
     refused_rate: f64,

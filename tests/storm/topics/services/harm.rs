@@ -280,7 +280,7 @@ impl Moment<'_> {
         self.two_at_once && self.seen.lock().unwrap().released.contains(&id)
     }
 
-    /// One is ordered, or taken over where nobody has it any more; never deleted.
+    /// One is ordered, or taken over where no Service has it any more; never deleted.
     fn harm_to_certificate(&self, request: &Request, body: &Value, rest: &str) -> Option<String> {
         let uid = &body["labels"][SERVICE_UID];
         let all = self.cloud.certificates(self.project);
