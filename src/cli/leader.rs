@@ -21,20 +21,19 @@ const READ_AT_MOST: Duration = Duration::from_secs(2);
 pub(super) fn lease(
     settings: &Settings,
     stop: &'static Stop,
-) -> Result<Option<&'static Lease>, String> {
+) -> Result<Option<Arc<Lease>>, String> {
     if !settings.leader_elect.value {
         return Ok(None);
     }
     let client = wire::lease_client(settings, Arc::new(StopGate(stop)))?;
     let lease = Lease::new(client, lease_settings(settings, key(settings)), stop);
-    // The process's own for as long as it lives.
-    Ok(Some(Box::leak(Box::new(lease))))
+    Ok(Some(Arc::new(lease)))
 }
 
 /// Does the work while we lead; without a Lease at once.
 pub(super) fn lead(
     settings: &Settings,
-    lease: Option<&'static Lease>,
+    lease: Option<&Arc<Lease>>,
     work: impl FnOnce() -> Exit,
 ) -> Exit {
     let Some(lease) = lease else {

@@ -23,9 +23,9 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
     let lease = leader::lease(&settings, stop).map_err(failed)?;
     // Writes pass while the Lease is held; without one, until the wish to end.
-    let gate: Arc<dyn Gate> = match lease {
+    let gate: Arc<dyn Gate> = match &lease {
         _ if settings.dry_run.value => wire::gate(Command::Run, &settings),
-        Some(lease) => Arc::new(lease),
+        Some(lease) => Arc::clone(lease) as Arc<dyn Gate>,
         None => Arc::new(StopGate(stop)),
     };
     let metadata = wire::metadata(&settings);
@@ -54,19 +54,19 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
         // No write to finish: a signal ends it as it ends any program.
         return Ok(dry_run(apis, &controllers));
     }
-    if let (Some(lease), Some(dedicated)) = (lease, apis.provider.dedicated()) {
+    if let (Some(lease), Some(dedicated)) = (&lease, apis.provider.dedicated()) {
         let _ = lease.dedicated.set(dedicated);
     }
     daemon::stop_on_signals(stop)
         .map_err(|error| failed(format!("signals can't be watched: {error}")))?;
     if settings.once.value {
         logging::show_waits();
-        return Ok(once(&settings, lease, apis, controllers, stop));
+        return Ok(once(&settings, lease.as_ref(), apis, controllers, stop));
     }
     metrics::begin();
     metrics::BUILD.set(&[env!("CARGO_PKG_VERSION"), apis.provider.name()], 1.0);
-    let health = daemon::Health::start(wire::health_settings(&settings), apis, stop, lease);
-    let exit = leader::lead(&settings, lease, || {
+    let health = daemon::Health::start(wire::health_settings(&settings), apis, stop, lease.clone());
+    let exit = leader::lead(&settings, lease.as_ref(), || {
         match daemon::run(apis, controllers, stop, health) {
             Ended::Stopped => Exit::Done,
             Ended::Blocked => Exit::Failed,
@@ -121,7 +121,7 @@ fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller
 /// One pass over everything: what a CronJob does. Once begun, its last line says what came of it.
 fn once(
     settings: &Settings,
-    lease: Option<&'static Lease>,
+    lease: Option<&Arc<Lease>>,
     apis: &'static Apis,
     controllers: Vec<Box<dyn Controller>>,
     stop: &'static Stop,

@@ -75,14 +75,14 @@ pub struct Process {
 }
 
 struct Candidate {
-    lease: &'static Lease,
+    lease: Arc<Lease>,
     renewer: RefCell<Renewer>,
     /// It goes on trying.
     is_trying: Cell<bool>,
 }
 
 /// Lets a write pass while the process lives and leads.
-struct Both(Arc<Mortal>, Option<&'static Lease>);
+struct Both(Arc<Mortal>, Option<Arc<Lease>>);
 
 impl Gate for Both {
     fn pass(&self, what: &str) -> Result<(), Refused> {
@@ -100,7 +100,7 @@ impl Gate for Both {
     }
 
     fn may_wait(&self) -> bool {
-        self.0.may_wait() && self.1.is_none_or(|lease| lease.may_wait())
+        self.0.may_wait() && self.1.as_ref().is_none_or(|lease| lease.may_wait())
     }
 }
 
@@ -110,7 +110,7 @@ impl Process {
         let lease = start.with_lease.then(|| candidate(name, place));
         let gate = Both(
             Arc::clone(&mortal),
-            lease.as_ref().map(|candidate| candidate.lease),
+            lease.as_ref().map(|one| Arc::clone(&one.lease)),
         );
         let selector = Selector::parse(PRIMARY_IP_SELECTOR).unwrap();
         let defaults = Defaults {
@@ -204,7 +204,7 @@ impl Process {
 }
 
 fn candidate(name: &str, place: &Place) -> Candidate {
-    // A process has one, for as long as it lives.
+    // A process has one for as long as it lives; what is left of it is small.
     let stop: &'static Stop = Box::leak(Box::default());
     let timing = place.timing();
     let client = kube::Client::new(
@@ -226,10 +226,10 @@ fn candidate(name: &str, place: &Place) -> Candidate {
         retry_period: Duration::from_secs(2),
         write_timeout: timing.write_timeout,
     };
-    let lease: &'static Lease = Box::leak(Box::new(Lease::new(client, settings, stop)));
+    let lease = Arc::new(Lease::new(client, settings, stop));
     Candidate {
-        lease,
         renewer: RefCell::new(lease.renewer(WaitPolicy::Forever)),
+        lease,
         is_trying: Cell::new(true),
     }
 }

@@ -393,7 +393,8 @@ impl Sync<'_> {
         }
         self.is_closed |=
             matches!(&over.end, End::Failed(error) if error.kind == ErrorKind::Refused);
-        if over.is_stopped && !self.is_closed {
+        // Not all of it was made, so nothing that rests on it is written.
+        if over.is_stopped {
             return Some(task);
         }
         let needs_new_plan = !matches!(over.end, End::AllMade);

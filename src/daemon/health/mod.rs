@@ -52,7 +52,7 @@ pub struct Health {
     apis: &'static Apis,
     threads: Mutex<Vec<Watched>>,
     /// None: this process does not wait for a Lease.
-    lease: Option<&'static Lease>,
+    lease: Option<Arc<Lease>>,
 }
 
 /// A thread that must show signs of life. It owns its heartbeat, which is dropped when the thread ends.
@@ -67,7 +67,7 @@ impl Health {
         settings: HealthSettings,
         apis: &'static Apis,
         stop: &'static Stop,
-        lease: Option<&'static Lease>,
+        lease: Option<Arc<Lease>>,
     ) -> &'static Health {
         let health: &'static Health = Box::leak(Box::new(Health {
             settings,
@@ -99,7 +99,7 @@ impl Health {
         match path {
             "/healthz" | "/livez" => Some(live(&lock(&self.threads), self.settings.silence_limit)),
             "/readyz" => Some(ready(
-                self.lease.is_some_and(Lease::is_standby),
+                self.lease.as_ref().is_some_and(|lease| lease.is_standby()),
                 self.apis.kube.is_reached(),
                 self.apis.provider.is_reached(),
             )),

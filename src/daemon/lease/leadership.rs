@@ -8,7 +8,7 @@ use crate::kube::{self, Client, LeaseKey};
 use crate::metrics::LEADER;
 use crate::provider::{Dedicated, Gate, Moment, Refused, clock, lock};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// Durations as they pass here: a test shortens them all by one factor.
@@ -72,7 +72,7 @@ pub(super) enum Leadership {
     Refused(Acquired),
 }
 
-impl Gate for &Lease {
+impl Gate for Lease {
     /// Waits for a renewal that is late: it comes, or the Lease is lost and we end.
     fn pass(&self, what: &str) -> Result<(), Refused> {
         self.wait_for_renewal();
@@ -161,7 +161,7 @@ impl Lease {
     }
 
     /// Takes note of a renewal; true when we did not lead before it.
-    pub(super) fn renewed(&'static self, sent: Moment) -> bool {
+    pub(super) fn renewed(self: &Arc<Self>, sent: Moment) -> bool {
         let before = {
             let mut leadership = lock(&self.leadership);
             // What was lost stays lost: the process is ending.
@@ -176,7 +176,8 @@ impl Lease {
         }
         LEADER.set(&[], 1.0);
         if clock::simulation().is_none() {
-            std::thread::spawn(move || self.watch());
+            let lease = Arc::clone(self);
+            std::thread::spawn(move || lease.watch());
         }
         true
     }
@@ -264,13 +265,12 @@ fn uuid(high: u64, low: u64) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     /// Clocks that a test sets.
     type Clock = Arc<Mutex<Moment>>;
 
     /// A Lease that makes no call.
-    fn lease(clock: &Clock, stop: &'static Stop) -> &'static Lease {
+    fn lease(clock: &Clock, stop: &'static Stop) -> Arc<Lease> {
         let settings = Settings {
             key: LeaseKey {
                 namespace: "kube-system".into(),
@@ -287,7 +287,7 @@ mod tests {
         let mut lease = Lease::new(Client::of_nowhere(), settings, stop);
         let clock = Arc::clone(clock);
         lease.clock = Box::new(move || *clock.lock().unwrap());
-        Box::leak(Box::new(lease))
+        Arc::new(lease)
     }
 
     fn pass_time(clock: &Clock, monotonic_s: u64, wall_s: i64) {
@@ -332,11 +332,17 @@ mod tests {
         assert_eq!(lease.pass("a write"), Ok(()));
         // A write waits for the renewal, and passes after it.
         pass_time(&clock, 0, 60);
-        let waiting = std::thread::spawn(move || lease.pass("a write"));
+        let waiting = std::thread::spawn({
+            let lease = Arc::clone(&lease);
+            move || lease.pass("a write")
+        });
         lease.renewed(now());
         assert_eq!(waiting.join().unwrap(), Ok(()));
         pass_time(&clock, 0, 60);
-        let waiting = std::thread::spawn(move || lease.pass("a write"));
+        let waiting = std::thread::spawn({
+            let lease = Arc::clone(&lease);
+            move || lease.pass("a write")
+        });
         stop.set();
         assert!(waiting.join().unwrap().is_err());
     }

@@ -15,7 +15,7 @@ use crate::provider::{Moment, clock, lock};
 use election::{Election, Step};
 use leadership::Leadership;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// A daemon that ends waits that long for its Lease to be released.
@@ -32,7 +32,7 @@ pub enum WaitPolicy {
 
 impl Lease {
     /// Waits until we lead, and keeps the Lease from then on. When it is lost, `stop` is set.
-    pub fn acquire(&'static self, policy: WaitPolicy) -> Acquired {
+    pub fn acquire(self: &Arc<Self>, policy: WaitPolicy) -> Acquired {
         let renewer = self.renewer(policy);
         std::thread::spawn(move || renewer.keep());
         self.stop
@@ -45,9 +45,9 @@ impl Lease {
     }
 
     /// What tries to get the Lease, and renews it.
-    pub fn renewer(&'static self, policy: WaitPolicy) -> Renewer {
+    pub fn renewer(self: &Arc<Self>, policy: WaitPolicy) -> Renewer {
         Renewer {
-            lease: self,
+            lease: Arc::clone(self),
             policy,
             election: election(self),
             held: None,
@@ -59,7 +59,7 @@ impl Lease {
 
     /// Hands the Lease back, so that the next process need not wait for its end. Nothing is
     /// written after it: `stop` is set.
-    pub fn release(&'static self) {
+    pub fn release(self: &Arc<Self>) {
         self.stop.set();
         if !matches!(*lock(&self.leadership), Leadership::Leading { .. }) {
             return;
@@ -68,8 +68,9 @@ impl Lease {
             return drop(self.release_now());
         }
         let (sender, result) = mpsc::channel();
+        let lease = Arc::clone(self);
         // After the timeout the receiver does not exist any more.
-        std::thread::spawn(move || drop(sender.send(self.release_now())));
+        std::thread::spawn(move || drop(sender.send(lease.release_now())));
         let key = &self.settings.key;
         match result.recv_timeout(RELEASE_TIMEOUT) {
             Ok(Ok(())) => log::info!("{key}: released"),
@@ -107,7 +108,7 @@ fn election(lease: &Lease) -> Election {
 
 /// Tries to get the Lease, and renews it.
 pub struct Renewer {
-    lease: &'static Lease,
+    lease: Arc<Lease>,
     policy: WaitPolicy,
     election: Election,
     /// The Lease as we wrote it last.

@@ -18,6 +18,7 @@ mod life;
 mod management;
 mod one_name;
 mod orphans;
+mod paused;
 mod quiet;
 mod readers;
 mod scope;

@@ -1,0 +1,108 @@
+//! A process that was paused just before a write does not make it, and goes on: what it had planned is not done.
+
+use super::super::common::library::{Credentials, Place, SCALE, scaled};
+use super::world::World;
+use ccm::controllers::service::{ServiceController, Settings};
+use ccm::controllers::{Controller, Selection};
+use ccm::hetzner::load_balancers::Defaults;
+use ccm::provider::{Gate, Refused, Source, Sourced};
+use sandbox::Half;
+use sandbox::exchange::Request;
+use sandbox::faults::{Effect, Rule};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Refuses the first deletion.
+#[derive(Default)]
+struct Pause(AtomicBool);
+
+impl Gate for Pause {
+    fn pass(&self, what: &str) -> Result<(), Refused> {
+        match what.starts_with("DELETE") && !self.0.swap(true, Ordering::Relaxed) {
+            true => Err(Refused("this process was paused just before".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn may_wait(&self) -> bool {
+        true
+    }
+}
+
+/// Two Services end. While the one's load balancer is read before it is deleted, the list of Services can't be had: so
+/// what was planned for the other one is dropped. It was not done, so its finalizer stays.
+#[test]
+fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
+    let world = World::new(1);
+    world.settle(&[]);
+    for name in ["one", "other"] {
+        world.create(name, &[], &[80]);
+    }
+    world.settle(&[]);
+    assert_eq!(world.balancers().len(), 2);
+    for name in ["one", "other"] {
+        world.delete(name);
+    }
+    let sandbox = &world.sandbox;
+    let is_read = Arc::new(AtomicBool::new(false));
+    let read = Arc::clone(&is_read);
+    let of_one = |request: &Request| {
+        let id = request.path.strip_prefix("/v1/load_balancers/");
+        id.is_some_and(|id| id.parse::<u64>().is_ok())
+    };
+    let reads = Effect::before(move |_| read.store(true, Ordering::Relaxed));
+    let faults = sandbox.faults();
+    faults.add(
+        Rule::new(reads)
+            .half(Half::Hetzner)
+            .method("GET")
+            .when(of_one),
+    );
+    let slow = |time_ms| Effect::Slow(Duration::from_millis(time_ms));
+    // Longer than a tick; and the list for longer than that.
+    faults.add(
+        Rule::new(slow(100))
+            .half(Half::Hetzner)
+            .method("GET")
+            .when(of_one),
+    );
+    for effect in [slow(300), Effect::gateway_timeout()] {
+        let seen = Arc::clone(&is_read);
+        let is_now = move |_: &Request| seen.load(Ordering::Relaxed);
+        let lists = Rule::new(effect).half(Half::Kubernetes).method("GET");
+        faults.add(lists.path("/api/v1/services").when(is_now));
+    }
+
+    let place = Place::new(sandbox);
+    let location = Sourced::new("fsn1".to_owned(), Source::Rule("test"));
+    let defaults = Defaults {
+        location: Some(location),
+        ..Defaults::default()
+    };
+    let apis = place.apis(
+        Arc::new(Pause::default()),
+        &place.token(),
+        Credentials::Off,
+        Some(defaults),
+    );
+    let mut controller = ServiceController::new(Settings {
+        sync_interval: scaled(5),
+        resync_period: Duration::from_secs(3600),
+        concurrency: 1,
+        cluster_name: "kubernetes".into(),
+        delete_orphans: false,
+        time_scale: SCALE,
+    });
+    let report = controller.tick(&apis, &Selection::Due);
+    assert!(is_read.load(Ordering::Relaxed), "{report:?}");
+    assert_eq!(world.balancers().len(), 2, "{report:?}");
+    for name in ["one", "other"] {
+        assert!(world.service(name).is_some(), "{name}: {report:?}");
+    }
+
+    faults.clear();
+    world.settle(&[]);
+    assert!(world.balancers().is_empty());
+    assert!(world.service("one").is_none() && world.service("other").is_none());
+}
