@@ -29,7 +29,7 @@ const ASKED_AFTER: Duration = Duration::from_secs(30);
 /// An action that runs for longer is a failure of its execution.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
-/// A change answered "busy" is sent so often.
+/// A change answered "busy", or put off because the budget is short, is sent so often.
 const TRIES_AT_MOST: u32 = 10;
 
 /// So many times [`FIRST_PAUSE`] a change waits for the budget.
@@ -527,7 +527,11 @@ impl<T> Execution<T> {
             ErrorKind::RateLimited {
                 retry_in,
                 put_off: true,
-            } if retry_in <= pause * PUT_OFF_AT_MOST && !self.is_stopped => {
+            } if retry_in <= pause * PUT_OFF_AT_MOST
+                && self.tries < TRIES_AT_MOST
+                && !self.is_stopped =>
+            {
+                self.tries += 1;
                 self.not_before = clock::now() + retry_in;
                 self.queue.push_front(change);
             }

@@ -80,7 +80,9 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
     let two_at_once = random.percent(25);
     let topic = topic(&mut random, two_at_once);
     let story = Story::new(Rc::clone(&machine), topic);
-    let outcome = story.run(&mut random, two_at_once);
+    let told = std::panic::AssertUnwindSafe(|| story.run(&mut random, two_at_once));
+    let outcome = std::panic::catch_unwind(told);
+    let outcome = outcome.unwrap_or_else(|_| Err("it panicked, see above".into()));
     machine.stops(0, None);
     machine.set_others(None);
     match outcome {

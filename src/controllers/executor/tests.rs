@@ -356,6 +356,15 @@ fn ends_when_the_time_is_over(answer: Answer) {
     assert_eq!(over.len(), 1, "{answer:?}");
 }
 
+/// What the change reads before it is sent may use up the calls that come back.
+#[test]
+fn a_change_that_is_put_off_again_and_again_fails() {
+    let fake = Fake::default();
+    let works = fake.run(vec![vec![step("a", &[PUT_OFF; 100])]]);
+    assert!(works[0].error().is_some_and(Error::is_put_off));
+    assert_eq!(fake.sent().len(), TRIES_AT_MOST as usize + 1);
+}
+
 /// The Service was changed: what was not sent yet is not sent, and the end of what runs is waited for.
 #[test]
 fn a_stopped_execution_ends_with_what_it_has_sent() {

@@ -10,7 +10,7 @@ use crate::hetzner::certificates::Certificate;
 use crate::hetzner::error::Code;
 use crate::http::{Method, Secret};
 use crate::provider::{
-    self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, TlsPair, Urgency, Verb,
+    self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, TlsPair, Verb,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -320,15 +320,18 @@ impl Change {
             return Ok(None);
         };
         let api = &self.project.api;
+        // Put off when the write would be: else they would use up the calls that come back, for ever.
+        let urgency = api.urgency;
         if self.purpose == Purpose::Release {
-            actions::check_none_runs(api, &format!("/load_balancers/{id}"))?;
+            let path = format!("/load_balancers/{id}");
+            actions::check_none_runs(api, &path, urgency)?;
         }
         let now = match self.action.is(OfCertificate) {
             true => api
-                .one::<Certificate>(id, Urgency::Needed)
+                .one::<Certificate>(id, urgency)
                 .map(|now| Seen::from(&now)),
             false => api
-                .one::<LoadBalancer>(id, Urgency::Needed)
+                .one::<LoadBalancer>(id, urgency)
                 .map(|now| Seen::from(&now)),
         };
         let now = match now {

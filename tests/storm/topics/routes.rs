@@ -82,7 +82,8 @@ impl Routes {
     fn learn(&self, sandbox: &Sandbox) {
         let now = sandbox::time::now();
         let mut known = self.known.lock().unwrap();
-        while known.len() > 1 && now.saturating_duration_since(known[0].0) > PLAN_AGE {
+        // What was learned first held until the second was.
+        while known.len() > 1 && now.saturating_duration_since(known[1].0) > PLAN_AGE {
             known.pop_front();
         }
         known.push_back((now, View::of(sandbox)));

@@ -26,6 +26,10 @@ pub(super) enum Answer {
 }
 
 pub(super) const BUSY: Answer = Answer::Error(|| ErrorKind::Busy);
+pub(super) const PUT_OFF: Answer = Answer::Error(|| ErrorKind::RateLimited {
+    retry_in: Duration::from_millis(1),
+    put_off: true,
+});
 pub(super) const NO: Answer = Answer::Error(|| ErrorKind::Other);
 pub(super) const AWAY: Answer = Answer::Error(|| ErrorKind::Unavailable);
 

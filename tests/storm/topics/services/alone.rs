@@ -13,7 +13,6 @@ use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -120,7 +119,7 @@ fn free(sandbox: &Sandbox) -> u64 {
 }
 
 fn is_right(sandbox: &Sandbox) -> Result<(), String> {
-    end::is_right(sandbox, &BTreeSet::new())
+    end::is_right(sandbox, &end::Past::default())
 }
 
 fn service(sandbox: &Sandbox, name: &str) -> Value {

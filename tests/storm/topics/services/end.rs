@@ -54,31 +54,36 @@ struct Both {
     certificates: Vec<Value>,
     primary_ips: Vec<Value>,
     servers: BTreeSet<u64>,
-    /// `ccm` has read the servers.
-    servers_are_known: bool,
+    /// `ccm` has compared everything with what both APIs hold now.
+    is_compared: bool,
+}
+
+/// What befell Services in the story.
+#[derive(Default)]
+pub struct Past {
+    /// Names of those whose ports were changed: what they had before may stay on a load balancer that is released.
+    pub other_ports: BTreeSet<String>,
+    /// UIDs of those that a backup brought back without their finalizer, although they have a load balancer. Where one
+    /// wants none any more, nothing says that it had one, and `ccm` does not look at it.
+    pub lost_finalizer: BTreeSet<String>,
 }
 
 /// Exactly the load balancers that are wanted, each as it should be.
-/// `other_ports`: Services whose ports were changed.
-pub fn is_right(sandbox: &Sandbox, other_ports: &BTreeSet<String>) -> Result<(), String> {
-    check(sandbox, None, other_ports, true)
+pub fn is_right(sandbox: &Sandbox, past: &Past) -> Result<(), String> {
+    check(sandbox, None, past, true)
 }
 
-/// The same, whatever is with the Service of this name. A target whose server does not exist may be there: servers are
-/// read for other reasons, and perhaps not yet.
-pub fn is_right_but_for(
-    sandbox: &Sandbox,
-    stuck: &str,
-    other_ports: &BTreeSet<String>,
-) -> Result<(), String> {
-    check(sandbox, Some(stuck), other_ports, false)
+/// The same, whatever is with the Service of this name, and before everything is compared: a target whose server does not
+/// exist may be there, and a name that has become free not be taken yet.
+pub fn is_right_but_for(sandbox: &Sandbox, stuck: &str, past: &Past) -> Result<(), String> {
+    check(sandbox, Some(stuck), past, false)
 }
 
 fn check(
     sandbox: &Sandbox,
     stuck: Option<&str>,
-    other_ports: &BTreeSet<String>,
-    servers_are_known: bool,
+    past: &Past,
+    is_compared: bool,
 ) -> Result<(), String> {
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
     let ours = cluster_uid(sandbox);
@@ -88,13 +93,17 @@ fn check(
         certificates: cloud.certificates(project),
         primary_ips: cloud.primary_ips(project),
         servers: alive(&cloud.servers(project)),
-        servers_are_known,
+        is_compared,
     };
     let name = |service: &Value| service["metadata"]["name"].as_str().map(str::to_owned);
     let services = both.kubernetes.services.iter();
     for service in services.filter(|one| stuck.is_none() || name(one).as_deref() != stuck) {
         let of_service = |why: String| format!("Service {}: {why}", service["metadata"]["name"]);
-        both.service_is_right(service).map_err(of_service)?;
+        let uid = service["metadata"]["uid"].as_str().unwrap_or_default();
+        let is_lost = past.lost_finalizer.contains(uid) && !wants(service);
+        if !is_lost || has_finalizer(service) {
+            both.service_is_right(service).map_err(of_service)?;
+        }
     }
     for certificate in &both.certificates {
         let uid = &certificate["labels"][SERVICE_UID];
@@ -109,7 +118,7 @@ fn check(
         stuck.is_some() && service.and_then(name).as_deref() == stuck
     };
     let mut others = both.balancers.iter().filter(|one| !is_stuck(one));
-    others.try_for_each(|one| both.is_clean(one, &ours, other_ports))
+    others.try_for_each(|one| both.is_clean(one, &ours, past))
 }
 
 /// IDs of these servers.
@@ -139,18 +148,16 @@ pub fn orphans(sandbox: &Sandbox) -> BTreeSet<u64> {
 impl Both {
     /// What carries no UID of a Service carries no label of ours but those of an operator or of another cluster, and
     /// what carries one of a Service that wants none is an orphan.
-    fn is_clean(
-        &self,
-        balancer: &Value,
-        ours: &str,
-        other_ports: &BTreeSet<String>,
-    ) -> Result<(), String> {
+    fn is_clean(&self, balancer: &Value, ours: &str, past: &Past) -> Result<(), String> {
         let (name, labels) = (&balancer["name"], &balancer["labels"]);
         let uid = &labels[SERVICE_UID];
         if !uid.is_null() {
             let is_left = labels[CLUSTER_UID].is_null() || labels[CLUSTER_UID] == *ours;
             let service = self.kubernetes.service(uid);
-            let is_unwanted = service.is_some_and(|service| !wants(service));
+            let is_lost = uid
+                .as_str()
+                .is_some_and(|uid| past.lost_finalizer.contains(uid));
+            let is_unwanted = service.is_some_and(|service| !wants(service)) && !is_lost;
             return match is_left && is_unwanted {
                 true => Err(format!("load balancer {name} is left of Service {uid}")),
                 false => Ok(()),
@@ -160,7 +167,7 @@ impl Both {
         let mut labels = all.keys().filter(|label| is_ours(label));
         let kept_of = all.get(KEEP).and_then(Value::as_str).unwrap_or_default();
         let kept_of = kept_of.trim_start_matches("default.");
-        let is_bare = other_ports.contains(kept_of) || self::ports(balancer) == json!([]);
+        let is_bare = past.other_ports.contains(kept_of) || self::ports(balancer) == json!([]);
         let of_kept = [KEEP, CLUSTER_UID].map(str::to_owned);
         let is_kept = is_bare && all.contains_key(KEEP);
         match labels.find(|label| *label != ADOPT && !(is_kept && of_kept.contains(label))) {
@@ -174,7 +181,7 @@ impl Both {
         let mut offered = self.kubernetes.nodes.iter().filter(|node| is_offered(node));
         let is_alive =
             |node: &Value| server_of(node).is_some_and(|server| self.servers.contains(&server));
-        self.servers_are_known && offered.any(is_alive)
+        self.is_compared && offered.any(is_alive)
     }
 
     /// It asks for a certificate or an address that it may not have.
@@ -264,7 +271,7 @@ impl Both {
             true => Ok(()),
             false => Err(format!("{what}: {have}, and not {want}")),
         };
-        if let Some(name) = named.filter(|_| !name_is_taken) {
+        if let Some(name) = named.filter(|_| !name_is_taken && self.is_compared) {
             equal("name", one["name"].clone(), json!(name))?;
         }
         if let Some(kind) = annotation(service, "type") {

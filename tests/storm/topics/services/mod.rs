@@ -13,12 +13,13 @@ use crate::random::Random;
 use ccm::controllers::Report;
 use ccm::hetzner::load_balancers::SERVICE_UID;
 use events::{Event, NAMESPACE, SERVICES, Template};
-use harm::{Moment, Seen};
+use harm::{Moment, Seen, has_finalizer};
 use others::Other;
 use sandbox::calls::Call;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Builder, Half, Sandbox};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
@@ -53,8 +54,7 @@ struct Memory {
     orphans: BTreeSet<u64>,
     /// A Service's finalizers were removed by force, so that its load balancer may stay.
     is_forced: bool,
-    /// Services whose ports were changed: what they had before may stay on a load balancer that is released.
-    other_ports: BTreeSet<String>,
+    past: end::Past,
     /// Calls before all began to settle in calm weather.
     mark: Option<u64>,
     independent: u64,
@@ -111,7 +111,7 @@ impl Services {
         let mut memory = self.memory.lock().unwrap();
         match event {
             Event::Recreate(..) => memory.is_forced = true,
-            Event::Ports(name, _) => drop(memory.other_ports.insert(name.clone())),
+            Event::Ports(name, _) => drop(memory.past.other_ports.insert(name.clone())),
             _ => {}
         }
         event.happen(sandbox);
@@ -159,8 +159,7 @@ impl Services {
         Event::Add("late".to_owned(), Template::plain()).happen(sandbox);
         let mut outcome = Ok(());
         for _ in 0..ROUNDS_OF_TRIAL {
-            outcome =
-                end::is_right_but_for(sandbox, name, &self.memory.lock().unwrap().other_ports);
+            outcome = end::is_right_but_for(sandbox, name, &self.memory.lock().unwrap().past);
             if outcome.is_ok() || is_given_up(&reports) {
                 break;
             }
@@ -244,7 +243,19 @@ impl Topic for Services {
         let names = services
             .iter()
             .filter_map(|one| one["metadata"]["name"].as_str());
-        memory.other_ports.extend(names.map(str::to_owned));
+        memory.past.other_ports.extend(names.map(str::to_owned));
+        let balancers = sandbox.cloud().load_balancers(sandbox.project());
+        let has_one = |uid: &Value| {
+            balancers
+                .iter()
+                .any(|one| one["labels"][SERVICE_UID] == *uid)
+        };
+        let lost = services.iter().filter(|one| !has_finalizer(one));
+        let lost = lost
+            .map(|one| &one["metadata"]["uid"])
+            .filter(|uid| has_one(uid));
+        let lost = lost.filter_map(Value::as_str).map(str::to_owned);
+        memory.past.lost_finalizer.extend(lost);
     }
 
     fn clear_up(&self, sandbox: &Sandbox) {
@@ -283,7 +294,7 @@ impl Topic for Services {
 
     fn is_right(&self, sandbox: &Sandbox) -> Result<(), String> {
         let memory = self.memory.lock().unwrap();
-        end::is_right(sandbox, &memory.other_ports)?;
+        end::is_right(sandbox, &memory.past)?;
         // One that was there from the beginning may be adopted.
         let left = end::orphans(sandbox);
         if !memory.is_forced && !left.is_subset(&memory.orphans) {

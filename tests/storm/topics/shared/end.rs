@@ -28,7 +28,15 @@ pub fn is_right(sandbox: &Sandbox, seen: &Seen) -> Result<(), String> {
         let wanting = |uid: &Value| living.iter().find(|one| one["metadata"]["uid"] == *uid);
         let labels = balancer["labels"].as_object().unwrap().iter();
         let mut uids = labels.filter(|(label, _)| label.starts_with(PORT) || *label == SERVICE_UID);
-        if let Some((label, uid)) = uids.find(|(_, uid)| wanting(uid).is_none() && !is_lost(uid)) {
+        // Its Service ended before its label was written again.
+        let is_forgotten = |label: &str| {
+            let port = label.strip_prefix(PORT).and_then(|port| port.parse().ok());
+            let mut forgotten = seen.forgotten.iter();
+            is_of_others(balancer) && forgotten.any(|(listen, _)| Some(*listen) == port)
+        };
+        if let Some((label, uid)) = uids
+            .find(|(label, uid)| wanting(uid).is_none() && !is_lost(uid) && !is_forgotten(label))
+        {
             return Err(format!(
                 "load balancer {name} has label {label}={uid} of no living Service"
             ));
@@ -36,12 +44,14 @@ pub fn is_right(sandbox: &Sandbox, seen: &Seen) -> Result<(), String> {
         for listener in list(&balancer["services"]) {
             let port = number(&listener["listen_port"]);
             let is_theirs = is_of_others(balancer) && port == THEIR_PORT;
-            let is_forgotten =
-                owner(balancer, port).is_null() && seen.forgotten.contains(&both_numbers(listener));
-            // A Service that may not have what it asks for stays where it is, as it is.
+            let is_forgotten = wanting(owner(balancer, port)).is_none()
+                && seen.forgotten.contains(&both_numbers(listener));
+            // A Service that may not have what it asks for stays where it is, as it is; its status may not say so yet.
             let stays = |of: &Value| {
                 let asked = Asked::of(of, &living, &all);
-                shows(of, balancer) && !asked.is_for(balancer) && asked.is_blocked()
+                let is_here =
+                    shows(of, balancer) || of["status"]["loadBalancer"]["ingress"].is_null();
+                is_here && !asked.is_for(balancer) && asked.is_blocked()
             };
             let of = wanting(owner(balancer, port));
             let is_right = of.is_some_and(|of| served(balancer, of).contains(&port) || stays(of));
