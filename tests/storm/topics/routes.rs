@@ -256,7 +256,9 @@ impl Topic for Routes {
     }
 
     fn read(&self, sandbox: &Sandbox, request: &Request) {
-        if request.path == "/api/v1/nodes" && !sandbox.cluster().is_cache_frozen() {
+        let of_cache = ("resourceVersion".to_owned(), "0".to_owned());
+        let is_old = request.query.contains(&of_cache) && sandbox.cluster().is_cache_frozen();
+        if request.path == "/api/v1/nodes" && !is_old {
             self.learn(sandbox);
         }
     }
