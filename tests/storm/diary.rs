@@ -1,5 +1,6 @@
 //! What `ccm` logs in a story that is shown.
 
+use allocation_counter::opt_out;
 use log::{LevelFilter, Log, Metadata, Record};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ impl Log for Diary {
             {
                 let moment = Duration::from_nanos(pages.time.load(Ordering::Relaxed));
                 let line = format!("  {} {}", record.level(), record.args());
-                pages.lines.push((moment, line));
+                opt_out(|| pages.lines.push((moment, line.clone())));
             }
         });
     }

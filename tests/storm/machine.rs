@@ -6,6 +6,7 @@
 
 use crate::library::SCALE;
 use crate::random::Random;
+use allocation_counter::opt_out;
 use ccm::provider::clock::Simulation;
 use sandbox::server::Ending;
 use sandbox::{Half, Sandbox};
@@ -196,11 +197,17 @@ impl Simulation for Machine {
             is_late.set(is_late.get() || time >= left);
             self.pass(time.min(left));
         };
-        let exchanged = sandbox.exchange(half, request, &pause);
-        match exchanged.ending {
+        // The APIs' memory is not the process's.
+        let mut exchanged = None;
+        opt_out(|| exchanged = Some(sandbox.exchange(half, request, &pause)));
+        let exchanged = exchanged.ok_or(io::ErrorKind::ConnectionRefused)?;
+        let answer = exchanged.answer.clone();
+        let ending = exchanged.ending;
+        opt_out(|| drop(exchanged));
+        match ending {
             _ if is_late.get() => Err(io::ErrorKind::TimedOut.into()),
             Ending::Reset => Err(io::ErrorKind::ConnectionReset.into()),
-            Ending::KeepAlive | Ending::Close => Ok(exchanged.answer),
+            Ending::KeepAlive | Ending::Close => Ok(answer),
         }
     }
 }

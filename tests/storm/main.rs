@@ -166,6 +166,7 @@ impl Tally {
         self.stops += other.stops;
         self.events += other.events;
         self.simulated += other.simulated;
+        self.memory = self.memory.max(other.memory);
         for (what, count) in &other.counts {
             *self.counts.entry(what).or_default() += count;
         }
@@ -185,14 +186,15 @@ impl std::fmt::Display for Report {
         writeln!(
             f,
             "{} calls ({} of them writes), {} of them with a fault; {} events; {} processes, {} died, stopped {} times; \
-             {hours:.0} simulated hours",
+             {hours:.0} simulated hours; a process had {} kB of memory at most",
             tally.calls,
             tally.writes,
             tally.faults,
             tally.events,
             tally.processes,
             tally.deaths,
-            tally.stops
+            tally.stops,
+            tally.memory >> 10
         )?;
         let counts = tally.counts.iter();
         let counts: Vec<String> = counts

@@ -10,6 +10,7 @@ use crate::process::{Process, Start};
 use crate::random::Random;
 use crate::topics::{Topic, Verdict, nodes, routes, services, shared};
 use crate::weather::Weather;
+use allocation_counter::{measure, opt_out};
 use ccm::controllers::{Report, Selection};
 use ccm::provider::clock;
 use sandbox::calls::Call;
@@ -44,6 +45,12 @@ const AFTER_THE_STORM: Duration = Duration::from_secs(3700);
 const CALLS_OF_A_ROUND: usize = 60;
 const CALLS_OF_AN_OBJECT: usize = 14;
 
+/// What a process has of memory: at most, and more after so many times so many rounds in which nothing changes.
+const MEMORY_AT_MOST: u64 = 2 << 20;
+const MORE_MEMORY_AT_MOST: i64 = 32 << 10;
+const ROUNDS_AT_REST: usize = 10;
+const RESTS: usize = 3;
+
 /// What stories were made of.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
@@ -56,6 +63,8 @@ pub struct Tally {
     pub stops: usize,
     pub events: usize,
     pub simulated: Duration,
+    /// Of one process, the most that one had at a time.
+    pub memory: u64,
     /// What topics count.
     pub counts: BTreeMap<&'static str, u64>,
 }
@@ -364,30 +373,34 @@ impl Story {
             resyncs: false,
             ..Start::default()
         };
-        let process = self.process(&start);
         let weather = Weather::of(random, false);
         self.note(format!("{weather:?}"));
         weather.begin(&self.sandbox);
         self.watch();
-        for _ in 0..3 {
-            process.tick(&Selection::Due, random);
-            self.machine.pass(INTERVAL);
-        }
-        weather.end(&self.sandbox);
-        self.watch();
-        self.note("the storm is over, and it goes on".into());
-        self.machine.pass(AFTER_THE_STORM);
-        self.topic.clear_up(&self.sandbox);
         let mut outcome = Ok(());
-        for _ in 0..ROUNDS_AT_MOST {
-            process.tick(&Selection::Due, random);
-            outcome = self.topic.is_right(&self.sandbox);
-            if outcome.is_ok() {
-                break;
+        self.in_bounds(|| {
+            let process = self.process(&start);
+            for _ in 0..3 {
+                process.tick(&Selection::Due, random);
+                self.machine.pass(INTERVAL);
             }
-            self.machine.pass(LONG_INTERVAL);
-        }
-        outcome.map_err(|why| format!("a process that goes on: {why}"))
+            opt_out(|| {
+                weather.end(&self.sandbox);
+                self.watch();
+                self.note("the storm is over, and it goes on".into());
+                self.machine.pass(AFTER_THE_STORM);
+                self.topic.clear_up(&self.sandbox);
+            });
+            for _ in 0..ROUNDS_AT_MOST {
+                process.tick(&Selection::Due, random);
+                opt_out(|| outcome = self.topic.is_right(&self.sandbox));
+                if outcome.is_ok() {
+                    break;
+                }
+                self.machine.pass(LONG_INTERVAL);
+            }
+            outcome.map_err(|why| format!("a process that goes on: {why}"))
+        })
     }
 
     /// By a long-lived `ccm` that looks at what has changed.
@@ -407,6 +420,26 @@ impl Story {
 
     /// A new `ccm` works until nothing is left to be done.
     pub fn settle(&self, random: &mut Random) -> Result<(), String> {
+        self.in_bounds(|| self.settle_by_one(random))
+    }
+
+    /// Runs a process in this thread. How much memory it has does not grow without bound.
+    fn in_bounds(&self, run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+        let mut outcome = Ok(());
+        let used = measure(|| outcome = run());
+        outcome?;
+        let mut tally = self.tally.borrow_mut();
+        tally.memory = tally.memory.max(used.bytes_max);
+        match used.bytes_max > MEMORY_AT_MOST {
+            true => Err(format!(
+                "a process had {} kB of memory",
+                used.bytes_max >> 10
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn settle_by_one(&self, random: &mut Random) -> Result<(), String> {
         let process = self.process(&Start::default());
         let mut before = Vec::new();
         for round in 0..ROUNDS_AT_MOST {
@@ -436,11 +469,41 @@ impl Story {
         for selection in [Selection::All, Selection::Due] {
             process.tick(&selection, random);
         }
+        if random.percent(20) && !self.machine.is_real() {
+            self.no_memory_is_lost(&process, random)?;
+        }
         let calls = self.sandbox.calls().calls_since(mark);
         let is_event = |call: &Call| call.path.contains("/events");
         match calls.iter().find(|call| call.is_write() && !is_event(call)) {
             None => Ok(()),
             Some(call) => Err(format!("a write when nothing differs: {call}")),
+        }
+    }
+
+    /// After rounds in which nothing changes a process has as much memory as before.
+    fn no_memory_is_lost(&self, process: &Process, random: &mut Random) -> Result<(), String> {
+        let mut rest = || {
+            for _ in 0..ROUNDS_AT_REST {
+                process.tick(&Selection::Due, random);
+                self.machine.pass(LONG_INTERVAL);
+            }
+        };
+        // What was read last is kept, and lists are not all read in each round: the least counts.
+        let mut memory = 0;
+        let mut least = || {
+            let each = [(); RESTS].map(|()| {
+                memory += measure(&mut rest).bytes_current;
+                memory
+            });
+            each.into_iter().min().unwrap_or_default()
+        };
+        let before = least();
+        let more = least() - before;
+        match more > MORE_MEMORY_AT_MOST {
+            true => Err(format!(
+                "{more} bytes more of memory, and nothing had changed"
+            )),
+            false => Ok(()),
         }
     }
 
