@@ -132,7 +132,7 @@ pub(super) fn provider(
         profile: settings.cloud_provider.value,
         endpoint: settings.endpoint.value.clone(),
         tls: Tls {
-            more_authorities: authorities.certificates,
+            more_authorities: authorities.certificates.into(),
             ..Tls::default()
         },
         proxies: proxies()?,
@@ -196,7 +196,7 @@ fn client(
 ) -> Result<kube::Client, String> {
     let mut access = config::load(&kube_options(settings))?;
     check_encryption(settings, &access)?;
-    access.tls.tls.more_authorities = authorities()?.certificates;
+    access.tls.tls.more_authorities = authorities()?.certificates.into();
     Ok(kube::Client::new(access, proxies()?, timing, gate))
 }
 

@@ -23,8 +23,9 @@ use ureq::unversioned::transport::{NextTimeout, Transport, TransportAdapter};
 pub struct Tls {
     pub roots: Roots,
     pub identity: Option<Identity>,
-    /// Trusted beside the built-in roots, where those are trusted: `SSL_CERT_FILE`.
-    pub more_authorities: Vec<CertificateDer<'static>>,
+    /// Trusted beside the built-in roots, where those are trusted: `SSL_CERT_FILE`. Hundreds, and each call asks whether
+    /// they are the same.
+    pub more_authorities: Arc<[CertificateDer<'static>]>,
     /// `tls-server-name`: the name that a server's certificate has to have, when it is not the URL's host. Address,
     /// `Host`, proxies and the pool of connections still follow the URL.
     pub server_name: Option<ServerName<'static>>,
@@ -229,10 +230,10 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
     let (mut store, given) = match &tls.roots {
         Roots::BuiltIn => (
             RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-            &tls.more_authorities,
+            &tls.more_authorities[..],
         ),
-        Roots::Only(given) => (RootCertStore::empty(), given),
-        Roots::Any => (RootCertStore::empty(), &tls.more_authorities),
+        Roots::Only(given) => (RootCertStore::empty(), given.as_slice()),
+        Roots::Any => (RootCertStore::empty(), &tls.more_authorities[..]),
     };
     // Each was read and tried before it came here.
     store.add_parsable_certificates(given.iter().cloned());

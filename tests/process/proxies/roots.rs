@@ -26,7 +26,7 @@ fn a_proxy_may_want_tls_itself() {
         .unwrap()
         .certificates;
     let version = ask(Tls {
-        more_authorities: authorities.clone(),
+        more_authorities: authorities.clone().into(),
         ..Tls::default()
     });
     assert!(version.unwrap()["gitVersion"].is_string());
