@@ -149,6 +149,8 @@ impl Dependencies {
         let mut of_nodes = DefaultHasher::new();
         for (node, _) in candidates(nodes, provider) {
             node.name().hash(&mut of_nodes);
+            // One that went and came is another one, although it looks the same.
+            node.metadata.uid.hash(&mut of_nodes);
             node.spec.provider_id.hash(&mut of_nodes);
             for label in node.metadata.labels.iter() {
                 label.hash(&mut of_nodes);

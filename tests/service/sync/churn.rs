@@ -50,6 +50,42 @@ fn thirty_nodes_that_flap_are_no_write() {
     assert_eq!(world.writes(mark), Vec::<String>::new());
 }
 
+/// It went just before a plan was made, and is there again when the nodes are listed next: they are the same as before.
+#[test]
+fn a_node_that_goes_and_comes_between_two_looks_is_a_target_again() {
+    let world = World::new(2);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[], &[80]);
+    assert_eq!(targets(&world.up("web")).len(), 2);
+    let cluster = world.sandbox.cluster();
+    let mut node = cluster.get("nodes", None, "worker-2").unwrap();
+    for field in ["uid", "resourceVersion", "creationTimestamp"] {
+        node["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    let faults = world.sandbox.faults();
+    let hook =
+        |cluster: &std::sync::Arc<sandbox::kubernetes::Cluster>| std::sync::Arc::clone(cluster);
+    let (goes, comes) = (hook(cluster), hook(cluster));
+    let goes = Effect::before(move |_| drop(goes.delete("nodes", None, "worker-2")));
+    let goes = Rule::new(goes)
+        .half(Half::Kubernetes)
+        .method("GET")
+        .times(1);
+    faults.add(goes.path("/api/v1/namespaces/default/services"));
+    let comes = Effect::before(move |_| drop(comes.create("nodes", None, node.clone())));
+    let comes = Rule::new(comes).half(Half::Hetzner).method("POST").times(1);
+    faults.add(comes.path("/v1/load_balancers/*/actions/remove_target"));
+    world.annotate("web", "algorithm-type", Some("least_connections"));
+    let is = |call: &sandbox::calls::Call, end: &str| call.path.ends_with(end);
+    wait_until("the node's end as a target, and its return", || {
+        let calls = world.sandbox.calls().calls();
+        let mut after = calls
+            .iter()
+            .skip_while(|call| !is(call, "/actions/remove_target"));
+        after.any(|call| is(call, "/actions/add_target"))
+    });
+}
+
 #[test]
 fn one_node_more_is_one_target_more_for_each_of_twenty() {
     let world = World::new(2);
