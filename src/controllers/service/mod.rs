@@ -352,9 +352,7 @@ impl Sync<'_> {
         }
         let waiting = |error| Outage::new(error, waiting(&polled.services));
         let dependencies = polled.dependencies(apis);
-        if !selection.is_explicit() {
-            state.stop_stale(&polled.services, &dependencies);
-        }
+        state.stop_stale(&polled.services, &dependencies);
         let observed = state.observe_due(apis, selection, &polled, &dependencies, false);
         let proposals = observed.map_err(waiting)?;
         state.seen = match proposals.is_none() && state.busy().is_empty() {
