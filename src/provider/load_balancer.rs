@@ -82,6 +82,9 @@ pub trait Snapshot: Send + Sync {
     /// says it, where that was not said before. None: there is no such load balancer. Pure.
     fn assigned(&self, id: u64, service: &Service, cluster: &Cluster) -> Option<Assigned>;
 
+    /// Is a server of the cluster's nodes a target? Then the project has that server. Pure.
+    fn has_server_of(&self, cluster: &Cluster) -> bool;
+
     /// How each load balancer of these Services is used, and what its health checks say. Pure.
     fn health(&self, services: &HashSet<&str>) -> Vec<(BalancerUse, BalancerHealth)>;
 
@@ -107,6 +110,9 @@ pub struct Needs {
     /// All Services of the cluster: [`Cluster::service_uids`]. The plan may adopt what no other Service owns, or leaves
     /// something because another one does.
     pub services: bool,
+    /// Whether the project has a server of the cluster's nodes. No load balancer that was found is known to be the
+    /// Service's.
+    pub project: bool,
 }
 
 /// See [`Snapshot::assigned`].
@@ -174,8 +180,8 @@ pub enum ChangeKind {
 pub struct LoadBalancerPlan {
     /// None: there is none yet, or none any more.
     pub found: Option<Balancer>,
-    /// What was found, or what it leaves, carries the Service's UID; else its name, or the label `adopt`, says that it is
-    /// the Service's.
+    /// What was found, or what it leaves, carries the UID of the Service, or the label of its group; else its name, or
+    /// the label `adopt`, says that it is the Service's.
     pub carries_uid: bool,
     /// In their order, each after the actions of those before have ended, unless it may follow at once.
     pub changes: Vec<Box<dyn Change>>,

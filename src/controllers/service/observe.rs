@@ -6,8 +6,8 @@ use crate::cache::{self, Apis, Error};
 use crate::controllers::matching::server_of;
 use crate::kube::{AnyService, Node, Service};
 use crate::provider::{
-    self, AddressKind, Cluster, Instance, InstanceId, Needs, NodeAddress, OfferedNode, Provider,
-    ProviderId, Reach, Snapshot, Urgency, clock,
+    self, AddressKind, Cluster, ErrorKind, Instance, InstanceId, Needs, NodeAddress, OfferedNode,
+    Provider, ProviderId, Reach, Snapshot, Urgency, clock,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -57,8 +57,8 @@ pub(super) struct Observed {
     pub(super) snapshot: Arc<dyn Snapshot>,
     /// When the load balancers were all listed.
     pub(super) answered: Instant,
-    /// Does the project have a server of the cluster's nodes, by a list that was requested after that of the load
-    /// balancers? None: there is no such list.
+    /// Does the project have a server of the cluster's nodes, by the load balancers' targets, or by what was read after
+    /// them? None: it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
 }
@@ -100,7 +100,11 @@ impl Observed {
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
         }
-        if needs.servers && apis.provider.instances().is_some() {
+        // In a large project one server is fewer calls than all.
+        let is_one_enough = needs.project && !needs.servers && apis.is_large();
+        if is_one_enough && self.has_first_server(apis)? {
+            self.has_own_servers = Some(true);
+        } else if (needs.servers || needs.project) && apis.provider.instances().is_some() {
             // A token may be replaced at any time: the list is of the project that the load balancers are of, or newer.
             let since = since.max(self.answered);
             let servers = apis
@@ -111,6 +115,15 @@ impl Observed {
             self.nodes = offered(apis, nodes, Some(&servers), true);
         }
         Ok(needs != Needs::default())
+    }
+
+    /// As it is now.
+    fn has_first_server(&self, apis: &Apis) -> Result<bool, Error> {
+        let first = self.cluster.servers.keys().min();
+        match first.map(|id| apis.instance(id.number())) {
+            Some(Err(error)) if error.kind != ErrorKind::NotFound => Err(Error::Cloud(error)),
+            found => Ok(matches!(found, Some(Ok(_)))),
+        }
     }
 }
 
@@ -206,6 +219,8 @@ pub(super) fn observe(
     observed.cluster.left_alone = left_alone;
     observed.set_groups(groups);
     observed.cluster.tls_secrets = tls_secrets;
+    let is_own = observed.snapshot.has_server_of(&observed.cluster);
+    observed.has_own_servers = is_own.then_some(true);
     Ok(observed)
 }
 
@@ -260,10 +275,7 @@ pub(super) fn cluster(
     let Some(identity) = identity.next() else {
         let why = "the Service default/kubernetes, whose UID names this cluster on its load balancers, is not \
                    there; the API server makes it by itself within a minute of its start";
-        return Err(Error::Cloud(provider::Error::new(
-            provider::ErrorKind::Other,
-            why,
-        )));
+        return Err(Error::Cloud(provider::Error::new(ErrorKind::Other, why)));
     };
     let mut cluster = Cluster {
         uid: identity.uid.clone(),

@@ -137,9 +137,10 @@ pub(super) fn plan_for(
         }
     }
     let is_begun = matches!(observed.management, Management::Begins(_));
-    let may_lack = !cluster.servers.is_empty() && plan.may_lack_its_own();
+    let is_unknown = !cluster.servers.is_empty() && observed.has_own_servers.is_none();
     plan.cloud.needs.services |= is_begun;
-    plan.cloud.needs.servers |= is_begun || may_lack;
+    plan.cloud.needs.servers |= is_begun;
+    plan.cloud.needs.project = is_unknown && plan.may_rest_on_project();
     if !for_people {
         plan.cloud.fields = Vec::new();
         if let Some(found) = &mut plan.cloud.found {
@@ -227,27 +228,31 @@ pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
     needs.fold(Needs::default(), |one, other| Needs {
         servers: one.servers || other.servers,
         services: one.services || other.services,
+        project: one.project || other.project,
     })
 }
 
-/// Another project's token shows neither a Service's load balancer nor a server: a new load balancer there would take
-/// the traffic away, and a Service let go would leave the real one behind. So plans that rest on a load balancer having
-/// gone are refused where the project holds no server of the cluster's nodes either. In a cluster without nodes of ours
-/// projects can't be distinguished.
+/// Another project's token shows neither a Service's load balancer nor a server: a new load balancer there would get no
+/// traffic or take it away, and a Service let go would leave the real one behind. So plans that don't rest on the
+/// Service's own load balancer are refused where the project holds no server of the cluster's nodes either. In a cluster
+/// without nodes on cloud servers projects can't be distinguished.
 fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
     let count = observed.cluster.servers.len();
     if count == 0 || observed.has_own_servers != Some(false) {
         return;
     }
-    for plan in plans.iter_mut().filter(|plan| plan.lacks_its_own()) {
+    for plan in plans.iter_mut().filter(|plan| plan.rests_on_project()) {
         let status = &plan.service.status.load_balancer.ingress;
-        let why = match status.is_empty() {
-            true => "it has our finalizer".to_owned(),
-            false => format!("the status says {}", addresses(status)),
+        let had = match (plan.want, status.is_empty()) {
+            (Want::Ensure, true) => None,
+            (_, true) => Some("it has our finalizer".to_owned()),
+            (_, false) => Some(format!("the status says {}", addresses(status))),
         };
+        let lacks = had.map_or("the project has no server".to_owned(), |had| {
+            format!("{had}, but the project has no such load balancer, nor a server")
+        });
         let message = format!(
-            "{why}, but the project has no such load balancer, nor a server of the cluster's nodes, of \
-             which there are {count}: is the token another project's?"
+            "{lacks} of the cluster's nodes, of which there are {count}: is the token another project's?"
         );
         plan.refuse(Finding::warning(plan.want.failed(), message));
     }
@@ -508,33 +513,30 @@ impl ServicePlan {
 
     /// Its status says that it has a load balancer, and there is none to be found.
     pub fn has_lost_its_own(&self) -> bool {
-        self.want == Want::Ensure && self.cloud.found.is_none() && self.lacks_its_own()
+        let has_status = !self.service.status.load_balancer.ingress.is_empty();
+        let lacks = self.cloud.found.is_none() && self.rests_on_project();
+        self.want == Want::Ensure && has_status && lacks
     }
 
-    /// May it lack it, when what the plan needs was read? See `refuse_in_wrong_project`.
-    fn may_lack_its_own(&self) -> bool {
+    /// May it, when what the plan needs was read?
+    fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
-        self.had_one() && !cloud.carries_uid && (cloud.obstacle.is_none() || cloud.needs.services)
+        !cloud.carries_uid && (cloud.obstacle.is_none() || cloud.needs.services)
     }
 
-    /// Its status says so; or its finalizer, which is there before a load balancer is created, and the status after.
-    fn had_one(&self) -> bool {
-        self.want == Want::Remove || !self.service.status.load_balancer.ingress.is_empty()
-    }
-
-    /// It had a load balancer, and there is none now: none with its UID, and none with one of the addresses that could
-    /// be adopted.
-    fn lacks_its_own(&self) -> bool {
+    /// There is no load balancer with its UID, and none with one of its addresses that could be adopted: it gets another
+    /// one, or is let go. See `refuse_in_wrong_project`.
+    fn rests_on_project(&self) -> bool {
         let status = &self.service.status.load_balancer.ingress;
         let mut found = self.cloud.found.iter().flat_map(|found| &found.addresses);
         let is_shown = |ip: &IpAddr| {
             let ip = Some(ip.to_string());
             status.iter().any(|entry| entry.ip == ip)
         };
-        self.want != Want::Nothing
+        let is_let_go = self.service.has_our_finalizer() || !status.is_empty();
+        (self.want == Want::Ensure || self.want != Want::Nothing && is_let_go)
             && self.cloud.obstacle.is_none()
             && !self.cloud.carries_uid
-            && self.had_one()
             && !found.any(is_shown)
     }
 

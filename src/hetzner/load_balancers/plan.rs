@@ -1,6 +1,6 @@
 //! What brings a Service's load balancer in order, and what removes it.
 
-use super::balancer::{BalancerType, LoadBalancer};
+use super::balancer::{BalancerType, LoadBalancer, TargetId};
 use super::change::{Action, Change, Guard, Purpose};
 use super::context::{Context, Snapshot};
 use super::desired::{Desired, desired};
@@ -118,7 +118,9 @@ impl provider::Snapshot for Snapshot {
         check_services(&mut parser, &context, &desired, kind, there);
         parser.end_whole(there.is_some());
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
-            plan.carries_uid = matches!(found, Found::Labelled(_));
+            let is_ours =
+                |one| !context.group.is_external() || uids(one).any(|uid| *uid == service.uid);
+            plan.carries_uid = matches!(found, Found::Labelled(one) if is_ours(one));
             let waits = desired.ports.iter().any(|port| port.waits);
             plan.is_unfinished = waits;
             let certificates = std::mem::take(&mut desired.certificates);
@@ -283,6 +285,13 @@ impl provider::Snapshot for Snapshot {
         Some((snapshot, (is_released || !is_said).then_some(change)))
     }
 
+    fn has_server_of(&self, cluster: &Cluster) -> bool {
+        let is_server = |target| matches!(target, TargetId::Server(_));
+        let all = self.observed.balancers.iter();
+        let mut all = all.flat_map(LoadBalancer::single_targets);
+        all.any(|(target, _)| is_server(target) && target.node(cluster).is_some())
+    }
+
     fn health(&self, services: &HashSet<&str>) -> Vec<(BalancerUse, BalancerHealth)> {
         // Names do not count.
         let names = &Cluster::default();
@@ -370,7 +379,11 @@ fn needs(
         parser.problems.is_empty() && need_servers(context, desired, found.balancer())
     };
     let servers = services || found.as_ref().is_ok_and(needs_servers);
-    Needs { servers, services }
+    Needs {
+        servers,
+        services,
+        project: false,
+    }
 }
 
 /// It is this cluster's, and none of its Services exists.

@@ -167,6 +167,9 @@ fn a_server_that_goes_before_its_node_is_no_trouble() {
 fn a_server_that_was_deleted_since_the_last_list_is_left_out_of_a_creation() {
     let world = World::new(2);
     let _daemon = world.daemon(&[NO_RESYNC]);
+    // Servers are listed for the first load balancer.
+    world.create("first", &[], &[80]);
+    world.up("first");
     world.ticks(2);
     let stays = server_of(&world, "worker-1");
     let deleted = server_of(&world, "worker-2");

@@ -25,8 +25,8 @@ fn a_service_gets_its_load_balancer_with_one_post_between_finalizer_and_status()
         );
         let calls = world.cloud_calls(mark);
         let shown: Vec<String> = calls.iter().map(ToString::to_string).collect();
-        // A list, the types, the POST, how it goes on, and a list that shows the private address.
-        assert!(calls.len() <= 6, "{profile}: {shown:#?}");
+        // A list, the types, the servers, the POST, how it goes on, and a list that shows the private address.
+        assert!(calls.len() <= 7, "{profile}: {shown:#?}");
         let first = calls.iter().find(|call| call.is_write()).unwrap();
         let patches = world.sandbox.calls().calls_since(mark);
         let mut patches = patches
@@ -49,10 +49,10 @@ fn a_service_gets_its_load_balancer_with_one_post_between_finalizer_and_status()
 }
 
 #[test]
-fn a_service_costs_a_list_a_post_and_a_question_and_the_first_one_the_types_too() {
+fn a_service_costs_a_list_a_post_and_a_question_and_the_first_one_types_and_servers_too() {
     let world = World::new(2);
     let _daemon = world.daemon(&[NO_RESYNC]);
-    for (name, types) in [("web", 1), ("other", 0)] {
+    for (name, first) in [("web", 1), ("other", 0)] {
         let mark = world.mark();
         world.create(name, &[], &[80, 443, 8080]);
         let balancer = world.up(name);
@@ -64,10 +64,12 @@ fn a_service_costs_a_list_a_post_and_a_question_and_the_first_one_the_types_too(
         let calls = world.cloud_calls(mark);
         let of = |path: &str| calls.iter().filter(|call| call.path == path).count();
         assert_eq!(of("/v1/load_balancers"), 2, "{name}: {calls:#?}");
-        assert_eq!(of("/v1/load_balancer_types"), types, "{name}");
+        assert_eq!(of("/v1/load_balancer_types"), first, "{name}");
+        // They show that the project is the cluster's, as the first load balancer does afterwards.
+        assert_eq!(of("/v1/servers"), first, "{name}");
         // A machine that is busy may see the first question come too early.
         assert!((1..=2).contains(&of("/v1/actions")), "{name}: {calls:#?}");
-        assert!(calls.len() <= 4 + types, "{name}: {calls:#?}");
+        assert!(calls.len() <= 4 + 2 * first, "{name}: {calls:#?}");
     }
 }
 

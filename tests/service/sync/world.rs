@@ -33,7 +33,7 @@ impl World {
         World::of(common::builder().nodes(nodes).network("10.0.0.0/8"))
     }
 
-    fn of(builder: sandbox::Builder) -> World {
+    pub fn of(builder: sandbox::Builder) -> World {
         let sandbox = builder.scale(0.02).heartbeats(false).start();
         let env = common::with(
             common::env(&sandbox),

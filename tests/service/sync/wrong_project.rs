@@ -2,7 +2,10 @@
 //! to forget the ones there are.
 
 use crate::common::{self, Env, with};
-use crate::sync::world::{NO_RESYNC, World};
+use crate::sync::external::{BY_NAME, EXTERNAL};
+use crate::sync::world::{NO_RESYNC, World, service, targets};
+use sandbox::Half;
+use sandbox::hetzner::ServerSpec;
 use serde_json::json;
 
 /// As somebody who exported the token of another project.
@@ -87,4 +90,95 @@ fn one_that_was_deleted_by_hand_in_the_right_project_comes_again_or_is_let_go() 
         world.addresses("again")[0],
         world.balancers()[0]["public_net"]["ipv4"]["ip"]
     );
+}
+
+/// It has neither a finalizer nor a status, so nothing says that it had a load balancer. Found by storm seed 182.
+#[test]
+fn a_new_service_gets_no_load_balancer_in_another_project() {
+    let world = World::new(2);
+    world.settle(&[]);
+    let (cloud, foreign) = (world.sandbox.cloud(), world.sandbox.projects().foreign);
+    let balancer = |name: &str, labels| {
+        let body = json!({
+            "name": name, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
+            "algorithm": { "type": "round_robin" },
+        });
+        cloud.create_load_balancer(foreign, body)
+    };
+    balancer("there", json!({}));
+    balancer(BY_NAME.1, json!({ EXTERNAL: "default" }));
+    let all = [
+        ("new", &[][..]),
+        ("shares", &[("share", "web")]),
+        ("adopts", &[("name", "there")]),
+        ("uses", &[BY_NAME]),
+    ];
+    for (name, annotations) in all {
+        world.create(name, annotations, &[80]);
+    }
+    let now = || {
+        let services = all.map(|(name, _)| world.service(name));
+        (services, cloud.load_balancers(foreign))
+    };
+    let (before, mark) = (now(), world.mark());
+    let env = with_foreign_token(&world);
+    for words in [
+        &["lb", "sync", "--dry-run"][..],
+        &["lb", "sync", "--yes"],
+        &["run", "--once"],
+    ] {
+        let ran = common::ccm(&env, words);
+        assert_eq!(ran.code, 1, "{words:?}: {ran:?}");
+        assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
+        assert_eq!(now(), before, "{ran:?}");
+    }
+    for (name, _) in all {
+        let parts = [
+            "no server of the cluster's nodes, of which there are 2",
+            "another project's",
+        ];
+        world.tells(name, "SyncLoadBalancerFailed", &parts);
+    }
+    world.delete("uses");
+    world.settle(&[]);
+    assert_eq!(world.balancers().len(), 3);
+}
+
+/// Projects can't be distinguished: as before.
+#[test]
+fn without_a_node_on_a_cloud_server_any_project_is_the_right_one() {
+    for robot in [0, 2] {
+        let world = World::of(common::builder().nodes(0).robot(robot));
+        world.create("new", &[], &[80]);
+        let ran = common::ccm(&with_foreign_token(&world), &["lb", "sync", "--yes"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let foreign = world.sandbox.projects().foreign;
+        assert_eq!(world.sandbox.cloud().load_balancers(foreign).len(), 1);
+    }
+}
+
+/// A load balancer with one of the cluster's servers as its target shows whose project it is: the first one costs a
+/// list of servers, in a large project one server, and the others nothing.
+#[test]
+fn that_the_project_is_the_right_one_costs_one_call_at_most() {
+    for others in [0, 160] {
+        let world = World::new(2);
+        for n in 0..others {
+            let spec = ServerSpec {
+                name: format!("other-{n}"),
+                ..ServerSpec::default()
+            };
+            let cloud = world.sandbox.cloud();
+            cloud.create_server(world.sandbox.project(), spec);
+        }
+        let _daemon = world.daemon(&[NO_RESYNC, "--node-status-update-frequency=24h"]);
+        for (name, most) in [("first", 1), ("second", 0), ("third", 0)] {
+            let mark = world.mark();
+            world.create_as(service(name, &[], &[80]));
+            assert_eq!(targets(&world.up(name)).len(), 2);
+            let mut calls = world.cloud_calls(mark);
+            calls.retain(|call| call.half == Half::Hetzner && call.path.starts_with("/v1/servers"));
+            assert!(calls.len() <= most, "{name}, {others} others: {calls:#?}");
+        }
+    }
 }

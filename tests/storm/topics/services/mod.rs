@@ -222,11 +222,6 @@ impl Topic for Services {
         self.begins_at_rest
     }
 
-    /// It could not be distinguished from the right one, in a cluster without nodes.
-    fn may_have_wrong_token(&self) -> bool {
-        false
-    }
-
     fn chapter_begins(&self, sandbox: &Sandbox) {
         self.moment(sandbox, None).learn_all();
     }

@@ -74,11 +74,6 @@ impl Topic for Shared {
         *self.before.lock().unwrap() = [OPEN, CLOSED].map(|name| end::as_it_is(sandbox, name));
     }
 
-    /// A new Service gets a load balancer in that project, which then carries the Service's UID.
-    fn may_have_wrong_token(&self) -> bool {
-        false
-    }
-
     fn chapter_begins(&self, sandbox: &Sandbox) {
         self.moment(sandbox).learn_all();
     }
