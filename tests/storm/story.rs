@@ -266,14 +266,14 @@ impl Story {
             self.note(line);
             return ROUNDS_OF_A_PROGRAM;
         }
-        let mut start = Start::of(random);
+        let mut start = self.start(random);
         // Whoever leads for 30 ms proves nothing.
         start.with_lease &= !self.machine.is_real();
         let mut processes = vec![self.process(&start)];
         if two_at_once {
             let start = Start {
                 with_lease: start.with_lease,
-                ..Start::of(random)
+                ..self.start(random)
             };
             processes.push(self.process(&start));
         }
@@ -331,6 +331,12 @@ impl Story {
             }
         };
         self.machine.stops(stops, Some(Rc::new(meanwhile)));
+    }
+
+    fn start(&self, random: &mut Random) -> Start {
+        let mut start = Start::of(random);
+        start.wrong_token &= self.topic.may_have_wrong_token();
+        start
     }
 
     pub fn process(&self, start: &Start) -> Rc<Process> {

@@ -26,6 +26,11 @@ pub trait Topic: Send + Sync {
         false
     }
 
+    /// A process may have another project's token.
+    fn may_have_wrong_token(&self) -> bool {
+        true
+    }
+
     /// From now on its reads and writes are seen.
     fn chapter_begins(&self, _sandbox: &Sandbox) {}
 

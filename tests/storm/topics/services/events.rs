@@ -332,6 +332,9 @@ impl Event {
     }
 }
 
+/// A node that nothing takes away.
+pub const STAYS: &str = "n-8";
+
 /// With the server of that name, or a new one; half of the nodes are in pool `a`.
 pub fn join(sandbox: &Sandbox, name: &str) {
     let id = server(sandbox, name);

@@ -42,6 +42,8 @@ pub struct Services {
     /// See [`Services::independent`].
     stuck: Option<String>,
     begins_at_rest: bool,
+    /// See [`Topic::may_have_wrong_token`].
+    wrong_tokens: bool,
     two_at_once: bool,
     seen: Mutex<Seen>,
     memory: Mutex<Memory>,
@@ -80,6 +82,7 @@ impl Services {
                 .percent(30)
                 .then(|| format!("s-{}", random.below(count))),
             begins_at_rest: random.percent(60),
+            wrong_tokens: random.percent(50),
             two_at_once,
             seen: Mutex::default(),
             memory: Mutex::default(),
@@ -97,6 +100,7 @@ impl Services {
             of_copy: None,
             stuck: None,
             begins_at_rest: false,
+            wrong_tokens: false,
             two_at_once: false,
             seen: Mutex::default(),
             memory: Mutex::default(),
@@ -202,6 +206,9 @@ impl Topic for Services {
         for n in 0..self.nodes {
             events::join(sandbox, &format!("n-{n}"));
         }
+        if self.wrong_tokens {
+            events::join(sandbox, events::STAYS);
+        }
         others::make_all(sandbox, &self.others);
         for (n, (name, template)) in self.services.iter().enumerate() {
             let service = template.make(sandbox, name);
@@ -220,6 +227,11 @@ impl Topic for Services {
 
     fn begins_at_rest(&self) -> bool {
         self.begins_at_rest
+    }
+
+    /// In a cluster without nodes a project can't be distinguished from the right one.
+    fn may_have_wrong_token(&self) -> bool {
+        self.wrong_tokens
     }
 
     fn chapter_begins(&self, sandbox: &Sandbox) {

@@ -56,6 +56,9 @@ pub fn offered(nodes: &[Value], existing: &BTreeSet<u64>) -> BTreeSet<u64> {
     ids.filter(|id| existing.contains(id)).collect()
 }
 
+/// A node that nothing takes away.
+pub const STAYS: &str = "n-8";
+
 /// With the server of that name, or a new one.
 pub fn join(sandbox: &Sandbox, name: &str) {
     let id = server(sandbox, name);

@@ -29,6 +29,8 @@ pub struct Shared {
     /// Value of the label by which the owner of [`OPEN`] allows its use.
     allowed_to: &'static str,
     services: Vec<(String, Choice, Vec<u64>)>,
+    /// See [`Topic::may_have_wrong_token`].
+    wrong_tokens: bool,
     two_at_once: bool,
     seen: Mutex<Seen>,
     /// [`OPEN`] and [`CLOSED`] at the beginning.
@@ -48,6 +50,7 @@ impl Shared {
             nodes,
             allowed_to,
             services: (0..count).map(&mut service).collect(),
+            wrong_tokens: random.percent(50),
             two_at_once,
             seen: Mutex::default(),
             before: Mutex::default(),
@@ -67,11 +70,19 @@ impl Topic for Shared {
         for n in 0..self.nodes {
             cluster::join(sandbox, &format!("n-{n}"));
         }
+        if self.wrong_tokens {
+            cluster::join(sandbox, cluster::STAYS);
+        }
         events::make_others(sandbox, self.allowed_to);
         for (name, choice, ports) in &self.services {
             Event::Add(name.clone(), *choice, ports.clone()).happen(sandbox);
         }
         *self.before.lock().unwrap() = [OPEN, CLOSED].map(|name| end::as_it_is(sandbox, name));
+    }
+
+    /// In a cluster without nodes a project can't be distinguished from the right one.
+    fn may_have_wrong_token(&self) -> bool {
+        self.wrong_tokens
     }
 
     fn chapter_begins(&self, sandbox: &Sandbox) {
