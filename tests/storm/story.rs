@@ -655,6 +655,10 @@ fn judge(
             return Verdict::Harm(format!("{} does not lead: {now:?} does", holder.at_work));
         }
     }
+    let foreign = format!("Bearer {}", sandbox.projects().foreign_token);
+    if request.header("authorization") == Some(&foreign) {
+        return Verdict::Harm("it is in another project".into());
+    }
     match topic.judge(sandbox, half, request) {
         Verdict::Other => Verdict::Harm("it is about nothing of ours".into()),
         verdict => verdict,

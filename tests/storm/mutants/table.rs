@@ -164,6 +164,12 @@ pub const MUTANTS: &[Mutant] = &[
         new: "if plan.writes_before_leaving() == 0 || $ON {",
     },
     Mutant {
+        name: "a new Service gets a load balancer in another project",
+        file: "src/controllers/service/plan.rs",
+        old: "(self.want == Want::Ensure || self.want",
+        new: "(self.want == Want::Ensure && !$ON || self.want",
+    },
+    Mutant {
         name: "the load balancer that has the Service's UID is not found",
         file: "src/hetzner/load_balancers/find.rs",
         old: "match service.uid.is_empty() {\n        true => Ok(None),",

@@ -30,7 +30,6 @@ pub struct Seen {
 pub struct Moment<'a> {
     cloud: &'a Cloud,
     cluster: &'a Cluster,
-    /// The one that the request's token opens.
     project: u64,
     cluster_uid: String,
     seen: &'a Mutex<Seen>,
@@ -38,22 +37,11 @@ pub struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    pub fn of<'a>(
-        sandbox: &'a Sandbox,
-        request: Option<&Request>,
-        seen: &'a Mutex<Seen>,
-        two_at_once: bool,
-    ) -> Moment<'a> {
-        let projects = sandbox.projects();
-        let foreign = format!("Bearer {}", projects.foreign_token);
-        let token = request.and_then(|request| request.header("authorization"));
+    pub fn of<'a>(sandbox: &'a Sandbox, seen: &'a Mutex<Seen>, two_at_once: bool) -> Moment<'a> {
         Moment {
             cloud: sandbox.cloud(),
             cluster: sandbox.cluster(),
-            project: match token == Some(&foreign) {
-                true => projects.foreign,
-                false => projects.own,
-            },
+            project: sandbox.project(),
             cluster_uid: cluster_uid(sandbox),
             seen,
             two_at_once,

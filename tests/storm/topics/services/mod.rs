@@ -107,8 +107,8 @@ impl Services {
         }
     }
 
-    fn moment<'a>(&'a self, sandbox: &'a Sandbox, request: Option<&Request>) -> Moment<'a> {
-        Moment::of(sandbox, request, &self.seen, self.two_at_once)
+    fn moment<'a>(&'a self, sandbox: &'a Sandbox) -> Moment<'a> {
+        Moment::of(sandbox, &self.seen, self.two_at_once)
     }
 
     fn happen(&self, sandbox: &Sandbox, event: &Event) {
@@ -235,7 +235,7 @@ impl Topic for Services {
     }
 
     fn chapter_begins(&self, sandbox: &Sandbox) {
-        self.moment(sandbox, None).learn_all();
+        self.moment(sandbox).learn_all();
     }
 
     fn happens(&self, sandbox: &Sandbox, random: &mut Random, between_ticks: bool) -> String {
@@ -293,11 +293,11 @@ impl Topic for Services {
     }
 
     fn read(&self, sandbox: &Sandbox, request: &Request) {
-        self.moment(sandbox, Some(request)).learn(request);
+        self.moment(sandbox).learn(request);
     }
 
     fn judge(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-        let moment = self.moment(sandbox, Some(request));
+        let moment = self.moment(sandbox);
         match half {
             Half::Hetzner => Verdict::of(moment.harm_in_cloud(request)),
             Half::Kubernetes if request.path.contains("/services/") => {
