@@ -60,7 +60,6 @@ impl provider::Snapshot for Snapshot {
         nodes: &[OfferedNode],
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
-        let mut parser = AnnotationParser::new(service);
         let mut plan = LoadBalancerPlan::default();
         let balancers = &self.observed.balancers;
         if let Some(balancer) = released(balancers, &service.uid) {
@@ -77,107 +76,7 @@ impl provider::Snapshot for Snapshot {
             plan.findings.push(stays);
             return plan;
         }
-        let context = self.context(&mut parser, service, nodes, cluster);
-        if !self.covers_all(&context) {
-            let why = "not everything that the plan depends on was read: read again";
-            parser.problem(why.to_owned());
-            return refused(plan, parser, Reason::SyncLoadBalancerFailed);
-        }
-        let mut desired = desired(&mut parser, &context);
-        let found = find(&context, desired.name.as_ref());
-        plan.needs = needs(&context, &desired, &found, &parser);
-        let found = match found {
-            Ok(found) => found,
-            Err(why) => {
-                parser.problem(why.message);
-                return refused(plan, parser, why.reason);
-            }
-        };
-        let there = found.balancer();
-        if let Some(why) = there.and_then(|one| serves_other_profile(&context, one)) {
-            parser.problem(why);
-        }
-        if let Some(own) = there
-            && let Some(other) = asked_too_late(balancers, service, own)
-        {
-            let why = format!(
-                "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service has load \
-                 balancer {}: delete that one to have the other adopted (its address is lost, and there is no traffic \
-                 meanwhile), or remove the label",
-                other.shown(),
-                own.shown()
-            );
-            parser.warning(Reason::LoadBalancerNotAdopted, why);
-        }
-        plan.found = there.map(|balancer| Balancer {
-            certificates: shown(balancer, self.observed.certificates.as_deref()),
-            ..status::for_people(balancer, cluster)
-        });
-        leave_out_taken(&mut parser, &context, &mut desired.ports, there);
-        let kind = kind(&mut parser, &context, &desired, there);
-        check_services(&mut parser, &context, &desired, kind, there);
-        parser.end_whole(there.is_some());
-        if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
-            let is_ours =
-                |one| !context.group.is_external() || uids(one).any(|uid| *uid == service.uid);
-            plan.carries_uid = matches!(found, Found::Labelled(one) if is_ours(one));
-            let waits = desired.ports.iter().any(|port| port.waits);
-            plan.is_unfinished = waits;
-            let certificates = std::mem::take(&mut desired.certificates);
-            plan.claims = certificates.claims;
-            plan.fields = certificates.fields;
-            let diff = Diff {
-                plan: &mut plan,
-                changes: certificates.changes,
-                parser: &mut parser,
-                context: &context,
-                desired: &desired,
-                kind,
-                balancer: there,
-            };
-            match found {
-                Found::Nothing(name) => diff.create(name),
-                Found::Labelled(balancer) | Found::Adopted(balancer) => {
-                    let adopts = matches!(found, Found::Adopted(_));
-                    match context.group.is_external() && desired.ports.is_empty() {
-                        // Our nodes would get the traffic of other owners' ports, and nothing on it would say for whom.
-                        true => {
-                            let why = "none of its ports can be had there";
-                            plan.changes = release(&context, balancer, why);
-                        }
-                        false => diff.bring_in_order(adopts.then(|| adopted(balancer))),
-                    }
-                    let (status, unsure) = status::ingress(balancer, &desired, &self.project);
-                    let serves = context.group.is_own() || !desired.ports.is_empty();
-                    plan.status = Some(if serves { status } else { Vec::new() });
-                    plan.unsure = unsure;
-                }
-            }
-            if parser.problems.is_empty() {
-                self.leave_others(&mut plan, &context, there, &mut parser);
-            }
-            // Until it can serve all ports the former one does. A node that can't be a target may stay so for ever.
-            let has_targets = there.is_some_and(|there| !there.targets.is_empty());
-            if waits || (plan.is_unfinished && !has_targets) {
-                plan.leaves.clear();
-            }
-            if plan.moves && waits {
-                plan.status = None;
-            }
-            plan.is_unfinished |= there.is_some_and(|there| context.group.is_being_left(there));
-        }
-        primary_ips::report(&mut parser, &context, &desired, there);
-        match parser.problems.is_empty() {
-            true => (_, plan.findings) = parser.end(),
-            false => {
-                // What serves it until then, where what it asks for can't be had.
-                let serving = || owned(balancers, service).next();
-                let shown = || serving().map(|one| status::for_people(one, cluster));
-                plan.found = plan.found.or_else(shown);
-                plan = refused(plan, parser, Reason::SyncLoadBalancerFailed);
-            }
-        }
-        plan
+        self.plan_on(service, nodes, cluster)
     }
 
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
@@ -395,6 +294,118 @@ fn is_left(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
 }
 
 impl Snapshot {
+    fn plan_on(
+        &self,
+        service: &Service,
+        nodes: &[OfferedNode],
+        cluster: &Cluster,
+    ) -> LoadBalancerPlan {
+        let mut parser = AnnotationParser::new(service);
+        let mut plan = LoadBalancerPlan::default();
+        let balancers = &self.observed.balancers;
+        let context = self.context(&mut parser, service, nodes, cluster);
+        if !self.covers_all(&context) {
+            let why = "not everything that the plan depends on was read: read again";
+            parser.problem(why.to_owned());
+            return refused(plan, parser, Reason::SyncLoadBalancerFailed);
+        }
+        let mut desired = desired(&mut parser, &context);
+        let found = find(&context, desired.name.as_ref());
+        plan.needs = needs(&context, &desired, &found, &parser);
+        let found = match found {
+            Ok(found) => found,
+            Err(why) => {
+                parser.problem(why.message);
+                return refused(plan, parser, why.reason);
+            }
+        };
+        let there = found.balancer();
+        if let Some(why) = there.and_then(|one| serves_other_profile(&context, one)) {
+            parser.problem(why);
+        }
+        if let Some(own) = there
+            && let Some(other) = asked_too_late(balancers, service, own)
+        {
+            let why = format!(
+                "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service has load \
+                 balancer {}: delete that one to have the other adopted (its address is lost, and there is no traffic \
+                 meanwhile), or remove the label",
+                other.shown(),
+                own.shown()
+            );
+            parser.warning(Reason::LoadBalancerNotAdopted, why);
+        }
+        plan.found = there.map(|balancer| Balancer {
+            certificates: shown(balancer, self.observed.certificates.as_deref()),
+            ..status::for_people(balancer, cluster)
+        });
+        leave_out_taken(&mut parser, &context, &mut desired.ports, there);
+        let kind = kind(&mut parser, &context, &desired, there);
+        check_services(&mut parser, &context, &desired, kind, there);
+        parser.end_whole(there.is_some());
+        if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
+            let is_ours =
+                |one| !context.group.is_external() || uids(one).any(|uid| *uid == service.uid);
+            plan.carries_uid = matches!(found, Found::Labelled(one) if is_ours(one));
+            let waits = desired.ports.iter().any(|port| port.waits);
+            plan.is_unfinished = waits;
+            let certificates = std::mem::take(&mut desired.certificates);
+            plan.claims = certificates.claims;
+            plan.fields = certificates.fields;
+            let diff = Diff {
+                plan: &mut plan,
+                changes: certificates.changes,
+                parser: &mut parser,
+                context: &context,
+                desired: &desired,
+                kind,
+                balancer: there,
+            };
+            match found {
+                Found::Nothing(name) => diff.create(name),
+                Found::Labelled(balancer) | Found::Adopted(balancer) => {
+                    let adopts = matches!(found, Found::Adopted(_));
+                    match context.group.is_external() && desired.ports.is_empty() {
+                        // Our nodes would get the traffic of other owners' ports, and nothing on it would say for whom.
+                        true => {
+                            let why = "none of its ports can be had there";
+                            plan.changes = release(&context, balancer, why);
+                        }
+                        false => diff.bring_in_order(adopts.then(|| adopted(balancer))),
+                    }
+                    let (status, unsure) = status::ingress(balancer, &desired, &self.project);
+                    let serves = context.group.is_own() || !desired.ports.is_empty();
+                    plan.status = Some(if serves { status } else { Vec::new() });
+                    plan.unsure = unsure;
+                }
+            }
+            if parser.problems.is_empty() {
+                self.leave_others(&mut plan, &context, there, &mut parser);
+            }
+            // Until it can serve all ports the former one does. A node that can't be a target may stay so for ever.
+            let has_targets = there.is_some_and(|there| !there.targets.is_empty());
+            if waits || (plan.is_unfinished && !has_targets) {
+                plan.leaves.clear();
+            }
+            if plan.moves && waits {
+                plan.status = None;
+            }
+            plan.is_unfinished |= there.is_some_and(|there| context.group.is_being_left(there));
+        }
+        primary_ips::report(&mut parser, &context, &desired, there);
+        match parser.problems.is_empty() {
+            true => (_, plan.findings) = parser.end(),
+            false => {
+                // What serves it until then, where what it asks for can't be had.
+                let serving = || owned(balancers, service).next();
+                let shown = || serving().map(|one| status::for_people(one, cluster));
+                plan.found = plan.found.or_else(shown);
+                plan = refused(plan, parser, Reason::SyncLoadBalancerFailed);
+            }
+        }
+        plan
+    }
+
     fn covers_all(&self, context: &Context) -> bool {
         let mut all = context.group.members.iter();
         all.all(|one| covers(&self.observed, &self.project, one))
