@@ -139,12 +139,13 @@ pub(in crate::hetzner) fn key(
 }
 
 /// What the Service says of it, and what others do. What is wrong is in `parser` afterwards. `balancers`: all; none: only
-/// a manifest is checked.
+/// a manifest is checked. `stays_on`: it stays there, whatever it asks for.
 pub(super) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
     balancers: Option<&'a [LoadBalancer]>,
     cluster: &'a Cluster,
+    stays_on: Option<&'a LoadBalancer>,
 ) -> Group<'a> {
     let text = |annotation| value_of(service, annotation);
     let share = parser.read(&a::SHARE, None, |value| {
@@ -158,16 +159,17 @@ pub(super) fn group<'a>(
         cluster,
     };
     let named = |key: &String| cluster.groups.get(key).map_or(&[][..], Vec::as_slice);
-    match (share, text(&a::EXTERNAL)) {
-        (None, None) => {}
-        (Some(_), Some(_)) => {
+    match (stays_on, share, text(&a::EXTERNAL)) {
+        (Some(balancer), ..) => (group.of, group.members) = as_labelled(balancer, service, cluster),
+        (None, None, None) => {}
+        (None, Some(_), Some(_)) => {
             parser.problem(format!(
                 "annotations {} and {} contradict each other: remove one",
                 a::SHARE.key(),
                 a::EXTERNAL.key()
             ));
         }
-        (Some(share), None) => {
+        (None, Some(share), None) => {
             group.of = Use::Shared(share);
             group.members.extend(share.members(named(&share.key())));
             let is_member = group.members.iter().any(|one| one.uid == service.uid);
@@ -184,15 +186,11 @@ pub(super) fn group<'a>(
                 ));
             }
         }
-        (None, Some(text)) => {
+        (None, None, Some(text)) => {
             let found = balancers.and_then(|all| external(parser, service, all, text, cluster));
             group.of = Use::External(found);
             if let Some(found) = found {
-                let keys = external_keys(found);
-                let all = keys.iter().flat_map(named);
-                group
-                    .members
-                    .extend(all.filter(|one| is_allowed(found, one)));
+                group.members.extend(external_members(found, cluster));
             }
         }
     }
@@ -205,8 +203,37 @@ pub(super) fn group<'a>(
     group
         .members
         .sort_by_key(|one| (one.created.is_none(), one.created, &one.uid));
-    parser.join(&group.members, group.is_external());
+    let mut deciding = group.members.clone();
+    if stays_on.is_some() && deciding.len() > 1 {
+        deciding.retain(|one| one.uid != service.uid);
+    }
+    parser.join(&deciding, group.is_external());
     group
+}
+
+/// What the labels of the Service's load balancer say, and who asks for it.
+fn as_labelled<'a>(
+    balancer: &'a LoadBalancer,
+    service: &Service,
+    cluster: &'a Cluster,
+) -> (Use<'a>, Vec<&'a Service>) {
+    if balancer.labels.contains_key(EXTERNAL) {
+        let members = external_members(balancer, cluster).collect();
+        let allowed = Some(balancer).filter(|one| is_allowed(one, service));
+        return (Use::External(allowed), members);
+    }
+    let Some(label) = balancer.labels.get(GROUP) else {
+        return (Use::Own, Vec::new());
+    };
+    // The label may be cut.
+    let mut groups = cluster.groups.iter();
+    let asked = groups.find_map(|(key, all)| {
+        let (namespace, name) = key.split_once('/')?;
+        let share = Share { namespace, name };
+        (share.label() == *label).then(|| (Use::Shared(share), share.members(all).collect()))
+    });
+    let (namespace, name) = label.split_once('.').unwrap_or(("", label));
+    asked.unwrap_or((Use::Shared(Share { namespace, name }), Vec::new()))
 }
 
 fn is_allowed(balancer: &LoadBalancer, service: &Service) -> bool {
@@ -361,6 +388,16 @@ pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cl
     on_ports.any(|(_, uid)| lives(uid))
         || asking.any(|all| all.iter().any(is_served))
         || balancer.labels.get(GROUP).is_some_and(is_shared)
+}
+
+/// Those that ask for it, and may.
+fn external_members<'a>(
+    balancer: &'a LoadBalancer,
+    cluster: &'a Cluster,
+) -> impl Iterator<Item = &'a Service> {
+    let keys = external_keys(balancer).into_iter();
+    let all = keys.filter_map(|key| cluster.groups.get(&key)).flatten();
+    all.filter(|one| is_allowed(balancer, one))
 }
 
 /// By what Services name it as external; see [`key`].

@@ -101,7 +101,7 @@ impl<'a> AnnotationParser<'a> {
     /// These Services use one load balancer, the oldest first. What is about the whole of it is set by the first that
     /// does. Of an external one no Service sets it, apart from what decides about targets.
     pub(super) fn join(&mut self, members: &[&'a Service], is_external: bool) {
-        self.is_shared = members.len() > 1;
+        self.is_shared = members.iter().any(|one| one.uid != self.service.uid);
         let of_targets = [&a::NODE_SELECTOR, &a::USE_PRIVATE_IP];
         let of_whole = TABLE.iter().filter(|one| one.scope == Scope::Whole);
         for annotation in of_whole.copied() {
@@ -110,7 +110,7 @@ impl<'a> AnnotationParser<'a> {
             let own = self.set.get(&place).map(|own| own.value);
             let mut setters = members.iter().filter(|one| has(one, annotation));
             let first = setters.next().filter(|_| counts);
-            if counts && first.is_none_or(|first| first.uid == self.service.uid) {
+            if counts && first.map_or(own.is_none(), |first| first.uid == self.service.uid) {
                 continue;
             }
             let value = first.and_then(|first| value_of(first, annotation));
@@ -122,7 +122,8 @@ impl<'a> AnnotationParser<'a> {
                         first_to_decide(one),
                         text::quoted(value)
                     ),
-                    None => "the load balancer is external".to_owned(),
+                    None if is_external => "the load balancer is external".to_owned(),
+                    None => "the Service no longer asks for the load balancer".to_owned(),
                 };
                 let key = annotation.key();
                 let why = format!("annotation {key} has no effect: {why}");
@@ -169,6 +170,14 @@ impl<'a> AnnotationParser<'a> {
         match self.is_shared {
             true => self.whole_problems.push(problem),
             false => self.problem(problem),
+        }
+    }
+
+    /// It stays where it is, because it can't have what it asks for: what others decide about the whole is theirs.
+    pub(super) fn stays(&mut self, why: String) {
+        match self.is_shared {
+            true => self.whole_problem(why),
+            false => self.warning(Reason::SyncLoadBalancerFailed, why),
         }
     }
 

@@ -76,14 +76,14 @@ impl provider::Snapshot for Snapshot {
             plan.findings.push(stays);
             return plan;
         }
-        self.plan_on(service, nodes, cluster)
+        self.plan_on(service, nodes, cluster, None)
     }
 
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
         let balancers = &self.observed.balancers;
         let mut parser = AnnotationParser::new(service);
-        let context = self.context(&mut parser, service, &[], cluster);
+        let context = self.context(&mut parser, service, &[], cluster, None);
         let found = by_label(balancers, service, cluster);
         plan.needs.services = found.is_err() || rests_on_owners(&context);
         if let Err(why) = found {
@@ -115,7 +115,8 @@ impl provider::Snapshot for Snapshot {
         let mut plan = LoadBalancerPlan::default();
         let balancers = &self.observed.balancers;
         let mut parser = AnnotationParser::new(service);
-        plan.needs.services = rests_on_owners(&self.context(&mut parser, service, &[], cluster));
+        plan.needs.services =
+            rests_on_owners(&self.context(&mut parser, service, &[], cluster, None));
         for balancer in owned(balancers, service) {
             plan.found = Some(status::for_people(balancer, cluster));
             plan.carries_uid = true;
@@ -294,16 +295,19 @@ fn is_left(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
 }
 
 impl Snapshot {
+    /// `stays`: on that one, for these reasons, whatever it asks for.
     fn plan_on(
         &self,
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
+        stays: Option<(&LoadBalancer, Vec<String>)>,
     ) -> LoadBalancerPlan {
         let mut parser = AnnotationParser::new(service);
         let mut plan = LoadBalancerPlan::default();
         let balancers = &self.observed.balancers;
-        let context = self.context(&mut parser, service, nodes, cluster);
+        let (stays_on, why) = stays.unzip();
+        let context = self.context(&mut parser, service, nodes, cluster, stays_on);
         if !self.covers_all(&context) {
             let why = "not everything that the plan depends on was read: read again";
             parser.problem(why.to_owned());
@@ -320,6 +324,13 @@ impl Snapshot {
             }
         };
         let there = found.balancer();
+        for why in why.into_iter().flatten() {
+            match there.map(|there| there.id) == stays_on.map(|one| one.id) {
+                true => parser.stays(why),
+                false => parser.problem(why),
+            }
+            plan.is_unfinished = true;
+        }
         if let Some(why) = there.and_then(|one| serves_other_profile(&context, one)) {
             parser.problem(why);
         }
@@ -339,7 +350,14 @@ impl Snapshot {
             certificates: shown(balancer, self.observed.certificates.as_deref()),
             ..status::for_people(balancer, cluster)
         });
-        leave_out_taken(&mut parser, &context, &mut desired.ports, there);
+        let blocked = leave_out_taken(&mut parser, &context, &mut desired.ports, there);
+        if let Some(stays) = blocked.filter(|_| stays_on.is_none()) {
+            let needs = plan.needs;
+            plan = self.plan_on(service, nodes, cluster, Some(stays));
+            // Who has the port.
+            plan.needs.services |= needs.services;
+            return plan;
+        }
         let kind = kind(&mut parser, &context, &desired, there);
         check_services(&mut parser, &context, &desired, kind, there);
         parser.end_whole(there.is_some());
@@ -348,7 +366,7 @@ impl Snapshot {
                 |one| !context.group.is_external() || uids(one).any(|uid| *uid == service.uid);
             plan.carries_uid = matches!(found, Found::Labelled(one) if is_ours(one));
             let waits = desired.ports.iter().any(|port| port.waits);
-            plan.is_unfinished = waits;
+            plan.is_unfinished |= waits;
             let certificates = std::mem::take(&mut desired.certificates);
             plan.claims = certificates.claims;
             plan.fields = certificates.fields;
@@ -379,7 +397,7 @@ impl Snapshot {
                     plan.unsure = unsure;
                 }
             }
-            if parser.problems.is_empty() {
+            if parser.problems.is_empty() && stays_on.is_none() {
                 self.leave_others(&mut plan, &context, there, &mut parser);
             }
             // Until it can serve all ports the former one does. A node that can't be a target may stay so for ever.
@@ -470,6 +488,7 @@ impl Snapshot {
         service: &'a Service,
         nodes: &'a [OfferedNode],
         cluster: &'a Cluster,
+        stays_on: Option<&'a LoadBalancer>,
     ) -> Context<'a> {
         let certificates = self.observed.certificates.as_deref().unwrap_or_default();
         let balancers = self.observed.balancers.as_slice();
@@ -481,7 +500,7 @@ impl Snapshot {
             nodes,
             cluster,
             certificates: Certificates::new(certificates),
-            group: group(parser, service, balancers, cluster),
+            group: group(parser, service, balancers, cluster, stays_on),
         }
     }
 

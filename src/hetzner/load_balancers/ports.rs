@@ -191,30 +191,29 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
 }
 
 /// Leaves out the ports that others have on the same load balancer. A Service whose status shows another load balancer
-/// keeps that one, with all its ports.
-pub(super) fn leave_out_taken(
+/// keeps that one, with all its ports: which one that is, and why.
+pub(super) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
-    context: &Context,
+    context: &Context<'a>,
     ports: &mut Vec<Port>,
     there: Option<&LoadBalancer>,
-) {
+) -> Option<(&'a LoadBalancer, Vec<String>)> {
     let group = &context.group;
     if group.is_own() {
-        return;
+        return None;
     }
     let mut others = owned(&context.observed.balancers, context.service);
     let other = others.find(|one| {
         Some(one.id) != there.map(|there| there.id) && is_in_status(context.service, one)
     });
+    let mut all = Vec::new();
     let mut is_taken = |number: u16| {
         let Some(why) = group.taken(number, there) else {
             return false;
         };
         let why = format!("port {number} can't be had: {why}; choose another port");
         match other {
-            Some(other) => {
-                parser.problem(format!("{why}; the Service stays on {}", other.shown()));
-            }
+            Some(other) => all.push(format!("{why}; the Service stays on {}", other.shown())),
             None => parser.warning(Reason::PortConflict, why),
         }
         true
@@ -227,6 +226,7 @@ pub(super) fn leave_out_taken(
         }
         !is_taken(listener.listen_port)
     });
+    other.filter(|_| !all.is_empty()).map(|other| (other, all))
 }
 
 /// Annotations that have an effect only on ports with a certain part.

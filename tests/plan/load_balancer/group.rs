@@ -7,11 +7,11 @@ use crate::load_balancer::support::{World, environment, lines, node, port, word,
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    CREATED, EXTERNAL, GROUP, KEEP, Listener, LoadBalancer, PORT, PortField, RELEASED, Reference,
-    SERVICE_UID, TARGETS_BEFORE, Target,
+    Algorithm, CREATED, EXTERNAL, GROUP, KEEP, Listener, LoadBalancer, PORT, PortField, RELEASED,
+    Reference, SERVICE_UID, TARGETS_BEFORE, Target,
 };
 use ccm::provider::{
-    Change, Labels, LoadBalancerPlan, OfferedNode, Reach, Reason, Service, ServicePort,
+    Change, Finding, Labels, LoadBalancerPlan, OfferedNode, Reach, Reason, Service, ServicePort,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -414,18 +414,67 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
     cluster.settle();
     cluster.set("b", "share", Some("edge"));
     let plan = cluster.plan("b");
-    let obstacle = plan.obstacle.expect("an obstacle").message;
-    assert!(
-        obstacle.contains("port 80 can't be had: Service default/a has it"),
-        "{obstacle}"
-    );
-    assert!(
-        obstacle.contains("stays on kubernetes-default-b"),
-        "{obstacle}"
-    );
+    assert!(plan.obstacle.is_none() && plan.is_unfinished, "{plan:#?}");
+    let says = |finding: &Finding| {
+        let parts = [
+            "port 80 can't be had: Service default/a has it",
+            "stays on kubernetes-default-b",
+        ];
+        parts.iter().all(|part| finding.message.contains(part))
+    };
+    assert!(plan.findings.iter().any(says), "{:#?}", plan.findings);
     let made = cluster.settle();
     assert_eq!(made.len(), 1, "no other's UID on a group's: {made:#?}");
     assert_eq!(cluster.named("kubernetes-default-b").services.len(), 2);
+}
+
+/// Its own, that of a group which others use or nobody else does, or an external one, unless its owner does not allow it
+/// any more. What is about the whole is decided by those that still ask for it.
+#[test]
+fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
+    let least = ("algorithm-type", "least_connections");
+    for (role, other, is_right) in [
+        (None, false, true),
+        (Some(("share", "old")), false, true),
+        (Some(("share", "old")), true, true),
+        (Some(("external", "7")), false, true),
+        (Some(("external", "7")), true, true),
+        (Some(("external", "7")), true, false),
+    ] {
+        let about = format!("{role:?}, another Service: {other}, allowed: {is_right}");
+        let mut cluster = Cluster::new();
+        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
+        cluster.add("a", 4, &[80], &[("share", "edge")]);
+        let annotations: Vec<_> = role.into_iter().chain([least]).collect();
+        cluster.add("b", 3, &[80, 81], &annotations);
+        if other {
+            cluster.add("c", 2, &[82], &[role.unwrap()]);
+        }
+        cluster.settle();
+        let at = cluster.plan("b").found.expect("a load balancer").id;
+        for name in ["share", "external"] {
+            cluster.set("b", name, None);
+        }
+        cluster.set("b", "share", Some("edge"));
+        let member = cluster.services.get_mut("b").unwrap();
+        member.service.ports[0].node_port = Some(32_000);
+        if !is_right {
+            let all = &mut cluster.world.state.balancers;
+            let external = all.iter_mut().find(|one| one.id == 7).unwrap();
+            external.labels.insert(EXTERNAL.into(), "infra".into());
+        }
+        cluster.settle();
+        let plan = cluster.plan("b");
+        assert_eq!(plan.obstacle.is_none(), is_right, "{about}: {plan:#?}");
+        let all = cluster.world.state.balancers.iter();
+        let there = all.clone().find(|one| one.id == at).unwrap();
+        let mut ports = there.services.iter();
+        let has = ports.any(|one| is_it(one, &cluster.services["b"].service.ports[0]));
+        assert_eq!(has, is_right, "{about}: {there:#?}");
+        let decides = role.is_none_or(|(name, _)| name == "share") && !other;
+        let kind = &there.algorithm.kind;
+        assert_eq!(*kind == Algorithm::LeastConnections, decides, "{about}");
+    }
 }
 
 #[test]

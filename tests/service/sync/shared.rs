@@ -6,6 +6,7 @@ use crate::sync::world::{
     FINALIZER, NO_RESYNC, OFTEN, SERVICE_UID, World, key, len, service, targets, text,
 };
 use sandbox::Sandbox;
+use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -456,6 +457,65 @@ fn who_can_t_have_its_port_in_the_group_stays_on_its_own() {
     );
     assert_eq!(world.balancers().len(), 2);
     served.always();
+}
+
+/// Meanwhile nodes come and node ports change. What is about the whole of a load balancer that others share is theirs.
+#[test]
+fn who_stays_gets_what_its_ports_need_where_it_is() {
+    for old in [None, Some("old")] {
+        let world = World::new(1);
+        let _daemon = world.daemon(&[OFTEN]);
+        world.create("a", &[EDGE], &[80]);
+        world.up("a");
+        let algorithm = ("algorithm-type", "least_connections");
+        let shares = old.map(|old| ("share", old));
+        let annotations: Vec<_> = shares.into_iter().chain([algorithm]).collect();
+        world.create("b", &annotations, &[80, 81]);
+        if let Some(old) = old {
+            world.create("c", &[("share", old)], &[82]);
+            world.all_up(&["c"]);
+        }
+        world.all_up(&["b"]);
+        let address = world.addresses("b");
+        let at = || {
+            let mut all = world.balancers().into_iter();
+            all.find(|one| text(&one["public_net"]["ipv4"]["ip"]) == address[0])
+                .unwrap()
+        };
+        let served = Served::watch(&world, &[("b", 81)]);
+        world.annotate("b", "share", Some("edge"));
+        let says = ["port 80 can't be had", "stays on"];
+        world.tells("b", "SyncLoadBalancerFailed", &says);
+        let late = world.sandbox.join(ServerSpec {
+            name: "late".into(),
+            ..ServerSpec::default()
+        });
+        wait_until("the late node", || targets(&at()).contains(&late));
+        world.edit("b", |service| {
+            service["spec"]["ports"][0]["nodePort"] = json!(32_000);
+            let more = json!({ "name": "more", "port": 83, "protocol": "TCP", "nodePort": 32_001 });
+            service["spec"]["ports"].as_array_mut().unwrap().push(more);
+        });
+        let has = |port: u64, to: u64| {
+            let ports = at()["services"].clone();
+            let is_it = |one: &Value| one["listen_port"] == port && one["destination_port"] == to;
+            ports.as_array().unwrap().iter().any(is_it)
+        };
+        wait_until("its node port", || has(80, 32_000) && has(83, 32_001));
+        world.is_at_rest();
+        assert_eq!(world.addresses("b"), address);
+        assert_eq!(world.balancers().len(), 2);
+        let algorithm = match old {
+            None => "least_connections",
+            Some(_) => "round_robin",
+        };
+        assert_eq!(at()["algorithm"]["type"], algorithm);
+        // It can have its port.
+        world.delete("a");
+        wait_until("the other address", || world.addresses("b") != address);
+        world.is_at_rest();
+        served.always();
+    }
 }
 
 fn in_namespace(

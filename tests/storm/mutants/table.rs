@@ -261,6 +261,12 @@ pub const MUTANTS: &[Mutant] = &[
         self.plan.changes = boxed(self.changes);",
     },
     Mutant {
+        name: "a Service that can't have a port of its group is left as it is",
+        file: "src/hetzner/load_balancers/plan.rs",
+        old: "true => parser.stays(why),",
+        new: "true if $ON => parser.problem(why),\n                true => parser.stays(why),",
+    },
+    Mutant {
         name: "ports are put on a load balancer whose owner does not allow it",
         file: "src/hetzner/load_balancers/group.rs",
         old: "&& namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)",

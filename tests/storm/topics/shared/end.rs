@@ -1,6 +1,6 @@
 //! What there must be in the end, worked out from what both APIs hold then, apart from `ccm`'s own comparison.
 
-use super::cluster::{has_finalizer, ids, list, services, targets, wants};
+use super::cluster::{has_finalizer, ids, list, offered, services, targets, wants};
 use super::harm::Seen;
 use super::{CLOSED, OPEN, THEIR_PORT, both_numbers, is_of_others, number, owner, served, shows};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
@@ -13,11 +13,20 @@ pub fn is_right(sandbox: &Sandbox, seen: &Seen) -> Result<(), String> {
     let is_lost = |uid: &Value| uid.as_str().is_some_and(|uid| seen.lost.contains(uid));
     let services = services(sandbox);
     let all = sandbox.cloud().load_balancers(sandbox.project());
+    let existing = ids(&sandbox.cloud().servers(sandbox.project()));
+    let offered = offered(&sandbox.cluster().list("nodes", None), &existing);
     let living: Vec<&Value> = services.iter().filter(|one| wants(one)).collect();
     for service in &services {
         let name = &service["metadata"]["name"];
         let is_right = match wants(service) {
-            true => is_served(service, &living, &all),
+            true => is_served(service, &living, &all).and_then(|stays_on| {
+                let mut have = stays_on.map(targets).unwrap_or_default();
+                have.retain(|server| existing.contains(server));
+                match stays_on.is_none() || have == offered {
+                    true => Ok(()),
+                    false => Err(format!("targets {have:?}, and not {offered:?}")),
+                }
+            }),
             false if has_finalizer(service) => Err("it has our finalizer".to_owned()),
             false => Ok(()),
         };
@@ -46,12 +55,12 @@ pub fn is_right(sandbox: &Sandbox, seen: &Seen) -> Result<(), String> {
             let is_theirs = is_of_others(balancer) && port == THEIR_PORT;
             let is_forgotten = wanting(owner(balancer, port)).is_none()
                 && seen.forgotten.contains(&both_numbers(listener));
-            // A Service that may not have what it asks for stays where it is, as it is; its status may not say so yet.
+            // A Service that may not use what it asks for stays where it is, as it is; its status may not say so yet.
             let stays = |of: &Value| {
                 let asked = Asked::of(of, &living, &all);
                 let is_here =
                     shows(of, balancer) || of["status"]["loadBalancer"]["ingress"].is_null();
-                is_here && !asked.is_for(balancer) && asked.is_blocked()
+                is_here && !asked.is_for(balancer) && asked.is_closed()
             };
             let of = wanting(owner(balancer, port));
             let is_right = of.is_some_and(|of| served(balancer, of).contains(&port) || stays(of));
@@ -145,8 +154,12 @@ fn asks(service: &Value) -> (Option<String>, Option<String>) {
 }
 
 /// Each of its ports is served where its status says so, but for those that another one has. A Service may ask for what
-/// it can't have, and stays where it is.
-fn is_served(service: &Value, living: &[&Value], all: &[Value]) -> Result<(), String> {
+/// it can't have, and stays where it is: on which load balancer of its own.
+fn is_served<'a>(
+    service: &Value,
+    living: &[&Value],
+    all: &'a [Value],
+) -> Result<Option<&'a Value>, String> {
     let asked = Asked::of(service, living, all);
     let uid = &service["metadata"]["uid"];
     let at = all.iter().find(|one| shows(service, one));
@@ -154,7 +167,7 @@ fn is_served(service: &Value, living: &[&Value], all: &[Value]) -> Result<(), St
         return Err("its status has an address of no load balancer".into());
     }
     if asked.is_closed() && at.is_none() {
-        return Ok(());
+        return Ok(None);
     }
     if !has_finalizer(service) && !asked.is_closed() {
         return Err("no finalizer".into());
@@ -172,11 +185,18 @@ fn is_served(service: &Value, living: &[&Value], all: &[Value]) -> Result<(), St
     };
     match at {
         None if all.iter().any(has_port) => Err("it is served, and its status is empty".to_owned()),
-        Some(at) if !asked.is_for(at) && asked.is_blocked() => Ok(()),
+        Some(at) if !asked.is_for(at) && asked.is_closed() => Ok(None),
+        Some(at) if !asked.is_for(at) && asked.is_blocked() => {
+            let is_own = at["labels"][SERVICE_UID] == *uid && at["labels"][GROUP].is_null();
+            match missing.next().filter(|_| is_own) {
+                Some(port) => Err(format!("port {port} is not served where it stays")),
+                None => Ok(is_own.then_some(at)),
+            }
+        }
         Some(at) if !asked.is_for(at) => Err(format!("it is at {}", at["name"])),
         _ => match missing.find(|port| !asked.is_taken(**port)) {
             Some(port) => Err(format!("port {port} is not served")),
-            None => Ok(()),
+            None => Ok(None),
         },
     }
 }
