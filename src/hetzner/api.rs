@@ -135,6 +135,12 @@ impl Api {
         }
     }
 
+    /// May a write be made after so many reads? Else they would use up the calls that it waits for.
+    pub(super) fn admit_write(&self, reads: u64, what: &str) -> Result<(), provider::Error> {
+        let now = clock::now();
+        self.budget.admit_after(reads, what, self.urgency, now)
+    }
+
     /// Writes once, when the gate and the budget let it pass. A DELETE has no body.
     pub(super) fn write<T: DeserializeOwned>(
         &self,

@@ -55,6 +55,17 @@ impl Budget {
 
     /// May this call be made now? The error says when to ask again; it costs no call.
     pub(super) fn admit(&self, what: &str, urgency: Urgency, now: Instant) -> Result<(), Error> {
+        self.admit_after(0, what, urgency, now)
+    }
+
+    /// The same of a call before which so many others are made.
+    pub(super) fn admit_after(
+        &self,
+        calls: u64,
+        what: &str,
+        urgency: Urgency,
+        now: Instant,
+    ) -> Result<(), Error> {
         let state = lock(&self.state);
         if let Some(until) = state.paused_until.filter(|until| *until > now) {
             let retry_in = until - now;
@@ -75,7 +86,10 @@ impl Budget {
             / REFILL.mul_f64(self.scale).as_secs_f64()) as u64;
         let remaining = remaining.saturating_add(refilled).min(limit);
         let (percent, why) = reserve(urgency);
-        let reserve = limit * percent / 100;
+        let reserve = match limit * percent / 100 {
+            0 => 0,
+            reserve => reserve + calls,
+        };
         if remaining < reserve {
             let retry_in =
                 REFILL.mul_f64(self.scale) * u32::try_from(reserve - remaining).unwrap_or(u32::MAX);

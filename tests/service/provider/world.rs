@@ -215,15 +215,17 @@ fn server_of(node: &OfferedNode) -> Option<(InstanceId, String)> {
 }
 
 pub fn hetzner(sandbox: &Sandbox, load_balancers: Option<Defaults>) -> Hetzner {
-    hetzner_at(sandbox, load_balancers, 0.01, Arc::new(OpenGate))
+    let (gate, urgency) = (Arc::new(OpenGate), Urgency::Asked);
+    hetzner_at(sandbox, load_balancers, 0.01, gate, urgency)
 }
 
-/// With waits of this scale; writes pass the gate.
+/// With waits of this scale; writes pass the gate, and are as urgent as this.
 pub fn hetzner_at(
     sandbox: &Sandbox,
     load_balancers: Option<Defaults>,
     time_scale: f64,
     gate: Arc<dyn Gate>,
+    urgency: Urgency,
 ) -> Hetzner {
     Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
@@ -246,7 +248,7 @@ pub fn hetzner_at(
             retry_wait: Duration::from_millis(1),
         },
         gate,
-        urgency: ccm::provider::Urgency::Asked,
+        urgency,
         time_scale,
     })
 }
