@@ -87,7 +87,8 @@ fn storm() {
 fn a_seed_is_a_story() {
     for seed in 1..40 {
         let all = [(); 2].map(|()| match story::run(seed) {
-            Ok(tally) => format!("{tally:?}"),
+            // Hash maps have other sizes each time.
+            Ok(tally) => format!("{:?}", Tally { memory: 0, ..tally }),
             Err(broken) => broken.why,
         });
         assert_eq!(all[0], all[1], "seed {seed}");

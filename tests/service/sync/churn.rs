@@ -6,6 +6,7 @@ use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 fn spec(name: &str) -> ServerSpec {
     ServerSpec {
@@ -63,10 +64,8 @@ fn a_node_that_goes_and_comes_between_two_looks_is_a_target_again() {
         node["metadata"].as_object_mut().unwrap().remove(field);
     }
     let faults = world.sandbox.faults();
-    let hook =
-        |cluster: &std::sync::Arc<sandbox::kubernetes::Cluster>| std::sync::Arc::clone(cluster);
-    let (goes, comes) = (hook(cluster), hook(cluster));
-    let goes = Effect::before(move |_| drop(goes.delete("nodes", None, "worker-2")));
+    let (goes, comes) = (Arc::clone(cluster), Arc::clone(cluster));
+    let goes = Effect::before(move |_| assert!(goes.delete("nodes", None, "worker-2")));
     let goes = Rule::new(goes)
         .half(Half::Kubernetes)
         .method("GET")

@@ -66,6 +66,8 @@ pub struct Past {
     /// UIDs of those that a backup brought back without their finalizer, although they have a load balancer. Where one
     /// wants none any more, nothing says that it had one, and `ccm` does not look at it.
     pub lost_finalizer: BTreeSet<String>,
+    /// Ports of each load balancer that was there before `ccm`: of its former owner.
+    pub first_ports: BTreeMap<u64, Value>,
 }
 
 /// Exactly the load balancers that are wanted, each as it should be.
@@ -167,7 +169,15 @@ impl Both {
         let mut labels = all.keys().filter(|label| is_ours(label));
         let kept_of = all.get(KEEP).and_then(Value::as_str).unwrap_or_default();
         let kept_of = kept_of.trim_start_matches("default.");
-        let is_bare = past.other_ports.contains(kept_of) || self::ports(balancer) == json!([]);
+        let first = balancer["id"]
+            .as_u64()
+            .and_then(|id| past.first_ports.get(&id));
+        let is_first = |port: &Value| {
+            let first = first.and_then(Value::as_array);
+            first.is_some_and(|first| first.contains(port))
+        };
+        let has_no_other = list(&self::ports(balancer)).all(is_first);
+        let is_bare = past.other_ports.contains(kept_of) || has_no_other;
         let of_kept = [KEEP, CLUSTER_UID].map(str::to_owned);
         let is_kept = is_bare && all.contains_key(KEEP);
         match labels.find(|label| *label != ADOPT && !(is_kept && of_kept.contains(label))) {
@@ -333,7 +343,11 @@ pub fn may_not_be_claimed(primary_ip: &Value) -> Option<&'static str> {
     }
 }
 
-fn ports(balancer: &Value) -> Value {
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+pub fn ports(balancer: &Value) -> Value {
     let services = balancer["services"].as_array().unwrap().iter();
     let ports = services.map(|service| {
         json!([

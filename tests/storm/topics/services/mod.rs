@@ -223,6 +223,11 @@ impl Topic for Services {
         let mut memory = self.memory.lock().unwrap();
         memory.others = end::others(sandbox);
         memory.orphans = end::orphans(sandbox);
+        let balancers = sandbox.cloud().load_balancers(sandbox.project());
+        let first = balancers
+            .iter()
+            .filter_map(|one| Some((one["id"].as_u64()?, end::ports(one))));
+        memory.past.first_ports = first.collect();
     }
 
     fn begins_at_rest(&self) -> bool {
