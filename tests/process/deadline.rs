@@ -74,7 +74,7 @@ fn times_out(what: &str, client: &http::Client, gate: &Passed, body: &Value) {
     let error = outcome.map(|reply| reply.value).unwrap_err();
     assert!(took < TIMEOUT + SLACK, "{what}: {took:?}: {error}");
     let Kind::TimedOut(after) = error.kind else {
-        panic!("{what}: {error}")
+        panic!("{what}: {took:?}: {error:?}")
     };
     // Its time begins before the gate lets it through: a moment, on a busy machine some milliseconds.
     assert!(

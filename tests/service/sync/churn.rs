@@ -66,7 +66,9 @@ fn a_node_that_goes_and_comes_between_two_looks_is_a_target_again() {
     let hook =
         |cluster: &std::sync::Arc<sandbox::kubernetes::Cluster>| std::sync::Arc::clone(cluster);
     let (goes, comes) = (hook(cluster), hook(cluster));
-    let goes = Effect::before(move |_| drop(goes.delete("nodes", None, "worker-2")));
+    let goes = Effect::before(move |_| {
+        goes.delete("nodes", None, "worker-2");
+    });
     let goes = Rule::new(goes)
         .half(Half::Kubernetes)
         .method("GET")
