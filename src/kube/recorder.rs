@@ -554,8 +554,10 @@ mod tests {
     fn the_queue_has_a_bound() {
         let mut queue = Queue::new(SECOND);
         let begun = queue.warned_until;
-        for n in 0..2 * OTHERS_AT_MOST {
+        for n in 0..OTHERS_AT_MOST + 10 {
             queue.push(good("a", &format!("u{n}"), ""), begun);
+        }
+        for n in 0..WARNINGS_AT_MOST + 10 {
             queue.push(bad("a", &format!("u{n}"), ""), begun);
         }
         assert_eq!(queue.waiting.len(), OTHERS_AT_MOST + WARNINGS_AT_MOST);

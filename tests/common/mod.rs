@@ -268,7 +268,7 @@ impl Drop for Daemon {
 pub fn side_by_side<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     let cases = Mutex::new(cases.into_iter());
     std::thread::scope(|scope| {
-        for _ in 0..4 {
+        for _ in 0..8 {
             scope.spawn(|| {
                 while let Some(case) = { cases.lock().unwrap().next() } {
                     run(case);

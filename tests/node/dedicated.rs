@@ -388,10 +388,10 @@ fn a_name_of_both_apis_is_no_guess() {
 /// An hour of ten nodes that are not ready. The sandbox's limits are those of the API, in the same scale.
 #[test]
 fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
-    let scale = 0.01;
+    let scale = 0.005;
     let builder = common::builder().nodes(1).robot(10).scale(scale);
     let sandbox = builder.heartbeats(false).start();
-    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.01")]);
+    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.005")]);
     assert_eq!(ccm(&env, &["run", "--once"]).code, 0);
     for server in sandbox.robot().servers() {
         // Its power is not known: it is asked for again and again.
@@ -404,7 +404,8 @@ fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
     }
     sandbox.kubelets().expire();
     let hour = Duration::from_secs(3600).mul_f64(scale);
-    let daemon = Daemon::start(&env, &[]);
+    // A Lease of 75 ms is soon lost.
+    let daemon = Daemon::start(&env, &["--leader-elect=false"]);
     let begun = Instant::now();
     let marks = (
         robot_calls(&sandbox, "/server"),
@@ -435,7 +436,8 @@ fn at_rest_a_list_of_dedicated_servers_every_five_minutes() {
     let scale = 0.005;
     let sandbox = initialised(2, 2);
     let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.005")]);
-    let _daemon = Daemon::start(&env, &[]);
+    // A Lease of 75 ms is soon lost.
+    let _daemon = Daemon::start(&env, &["--leader-elect=false"]);
     let first = robot_calls(&sandbox, "/server");
     let begun = Instant::now();
     let hour = Duration::from_secs(3600).mul_f64(scale);

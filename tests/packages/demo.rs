@@ -16,6 +16,8 @@ fn the_demo_runs_to_its_end() {
     }
     let output = Command::new("tests/demo.sh")
         .env("CCM_DEMO_BINARIES", folder)
+        // Nobody reads along: a fifth of ccm's waits.
+        .env("CCM_TEST_TIME_SCALE", "0.2")
         .stdin(Stdio::null())
         .output()
         .unwrap();

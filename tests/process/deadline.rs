@@ -73,17 +73,20 @@ fn times_out(what: &str, client: &http::Client, gate: &Passed, body: &Value) {
     let took = gate.0.lock().unwrap().unwrap().elapsed();
     let error = outcome.map(|reply| reply.value).unwrap_err();
     assert!(took < TIMEOUT + SLACK, "{what}: {took:?}: {error}");
+    let Kind::TimedOut(after) = error.kind else {
+        panic!("{what}: {took:?}: {error:?}")
+    };
+    // Its time begins before the gate lets it through: a moment, on a busy machine some milliseconds.
     assert!(
-        took >= TIMEOUT - Duration::from_millis(5),
-        "{what}: {took:?}: {error}"
-    );
-    assert!(matches!(error.kind, Kind::TimedOut(_)), "{what}: {error}");
-    assert!(
-        error
-            .to_string()
-            .contains("no complete answer within 0.7 s"),
+        (TIMEOUT - SLACK..=TIMEOUT).contains(&after),
         "{what}: {error}"
     );
+    assert!(
+        took >= after - Duration::from_millis(5),
+        "{what}: {took:?}: {error}"
+    );
+    let text = format!("no complete answer within {} s", after.as_secs_f32());
+    assert!(error.to_string().contains(&text), "{what}: {error}");
 }
 
 /// Serves one connection.

@@ -394,6 +394,7 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
 #[test]
 fn an_action_is_not_late_before_it_was_asked_about() {
     let fake = Fake::default();
+    let begun = Instant::now();
     // 2 ms from one to the next: 300 ms, and a single action may take 240 ms.
     let many = (0..150).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let works = fake.run(vec![many.collect()]);
@@ -403,7 +404,9 @@ fn an_action_is_not_late_before_it_was_asked_about() {
         .iter()
         .filter(|line| line.starts_with("ask"))
         .count();
-    assert!(asked < 20, "{asked} questions");
+    // One when an action has run for so long; a busy machine takes longer for all of it.
+    let due = begun.elapsed().div_duration_f64(ASKED_AFTER.mul_f64(SCALE));
+    assert!((asked as f64) < due + 15.0, "{asked} questions, {due} due");
 }
 
 /// Another load balancer gets one target after the other, and each would put the question off.

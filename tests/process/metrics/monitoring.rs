@@ -1,7 +1,7 @@
 //! The pages of `manifests/monitoring`: names, labels and their values are those of the metrics.
 
 use crate::metrics::family;
-use crate::metrics::story::STORY;
+use crate::metrics::story::STORIES;
 use ccm::controllers::route::State;
 use ccm::metrics::{Kind, TABLE};
 use ccm::provider::Reason;
@@ -127,10 +127,11 @@ fn every_alert_and_panel_asks_for_what_there_is() {
     }
 }
 
-/// Does a label have this value: in the story, in a metric's help, as a status or a reason?
+/// Does a label have this value: in a story, in a metric's help, as a status or a reason?
 fn is_said(value: &str) -> bool {
     let quoted = format!("{value:?}");
-    let mut moves = STORY.iter().flat_map(|(_, _, moves)| *moves);
+    let chapters = STORIES.iter().flat_map(|story| *story);
+    let mut moves = chapters.flat_map(|(_, _, moves)| *moves);
     let mut helps = TABLE.iter().map(|metric| metric.help);
     let is_in = |help: &str| {
         let mut words = help.split(|c: char| !c.is_alphanumeric() && c != '_');

@@ -1,7 +1,7 @@
-//! Causes and what moves: one daemon lives through all of them.
+//! Causes and what moves. A daemon lives through one after the other.
 
 use crate::common::services::{self, LoadBalancerService};
-use crate::common::{all_initialised, env, wait_until};
+use crate::common::{all_initialised, env, side_by_side, wait_until};
 use crate::metrics::{Scrape, Watched, family};
 use ccm::metrics::TABLE;
 use sandbox::credentials::Validity;
@@ -67,9 +67,11 @@ pub fn shows_certificate(sandbox: &Sandbox, validity: Validity) {
     });
 }
 
-/// One after the other, on one daemon: what happens, and what moves.
+pub const STORIES: [&[Chapter]; 2] = [STORY, ROBOT];
+
+/// What happens, and what moves.
 #[rustfmt::skip] // A series is a line.
-pub const STORY: &[Chapter] = &[
+const STORY: &[Chapter] = &[
     ("the daemon starts with three new nodes, one of them dedicated", |_| {}, &[
         ("ccm_build_info{version=\"0.1.0\",profile=\"ccm-from-scratch\"}", Is(1.0)),
         ("ccm_leader", Is(1.0)),
@@ -176,30 +178,49 @@ pub const STORY: &[Chapter] = &[
     }, &[
         ("hcloud_api_in_flight_requests", Rises),
     ]),
-    ("Robot takes no more calls", |sandbox| {
-        sandbox.faults().add(Rule::new(Effect::robot_rate_limit(200, 60)).half(Half::Robot));
-    }, &[
-        ("robot_api_requests_total{method=\"get\",api_endpoint=\"/server\",code=\"403\"}", Rises),
-        ("ccm_robot_blocked_until_timestamp_seconds{reason=\"rate_limit\"}", Rises),
-    ]),
-    ("the password for Robot is another one", |sandbox| {
-        sandbox.faults().clear();
-        sandbox.robot().set_password("of-another-day");
-    }, &[
-        ("robot_api_requests_total{method=\"get\",api_endpoint=\"/server\",code=\"401\"}", Is(1.0)),
-        ("ccm_robot_blocked_until_timestamp_seconds{reason=\"login\"}", Rises),
-    ]),
-    ("Robot is away", |sandbox| sandbox.stop(Half::Robot), &[
-        ("ccm_unanswered_requests_total{api=\"robot\",reason=\"unreachable\"}", Rises),
-    ]),
     ("the cloud is away", |sandbox| sandbox.stop(Half::Hetzner), &[
         ("ccm_unanswered_requests_total{api=\"hcloud\",reason=\"unreachable\"}", Grows),
         ("ccm_ticks_total{controller=\"service-lb-controller\",result=\"outage\"}", Grows),
     ]),
 ];
 
+/// Those of Robot, which is asked seldom. With a daemon of their own they wait while the others do.
+#[rustfmt::skip] // A series is a line.
+const ROBOT: &[Chapter] = &[
+    ("Robot takes no more calls", |sandbox| {
+        sandbox.faults().add(Rule::new(Effect::robot_rate_limit(200, 60)).half(Half::Robot));
+    }, &[
+        ("robot_api_requests_total{method=\"get\",api_endpoint=\"/server\",code=\"403\"}", Rises),
+        ("ccm_robot_blocked_until_timestamp_seconds{reason=\"rate_limit\"}", Rises),
+    ]),
+    ("Robot is away", |sandbox| {
+        sandbox.faults().clear();
+        sandbox.stop(Half::Robot);
+    }, &[
+        ("ccm_unanswered_requests_total{api=\"robot\",reason=\"unreachable\"}", Rises),
+    ]),
+    // After it Robot is asked nothing for ten minutes.
+    ("it is back, and its password is another one", |sandbox| {
+        sandbox.robot().set_password("of-another-day");
+        sandbox.resume(Half::Robot).unwrap();
+    }, &[
+        ("robot_api_requests_total{method=\"get\",api_endpoint=\"/server\",code=\"401\"}", Is(1.0)),
+        ("ccm_robot_blocked_until_timestamp_seconds{reason=\"login\"}", Rises),
+    ]),
+];
+
 #[test]
 fn every_metric_moves_when_its_cause_happens() {
+    side_by_side(STORIES.to_vec(), happens);
+    let moves = STORIES.iter().flat_map(|story| *story);
+    let told: BTreeSet<&str> = moves
+        .flat_map(|(_, _, moves)| moves.iter().map(|(series, _)| family(series)))
+        .collect();
+    let all: BTreeSet<&str> = TABLE.iter().map(|metric| metric.name).collect();
+    assert_eq!(told, all, "the stories have to tell of every metric");
+}
+
+fn happens(story: &[Chapter]) {
     let builder = crate::common::builder().nodes(2).robot(1).heartbeats(false);
     let sandbox = builder.network("10.0.0.0/8").start();
     // Its address would be a healthy target.
@@ -211,13 +232,13 @@ fn every_metric_moves_when_its_cause_happens() {
     let pods = "--cluster-cidr=10.244.0.0/16";
     let watched = Watched::start(&env(&sandbox), &[resync, pods]);
     wait_until("initialised nodes", || all_initialised(&sandbox));
-    for (story, cause, moves) in STORY {
+    for (chapter, cause, moves) in story {
         let before = watched.scrape();
         cause(&sandbox);
         for (series, how) in *moves {
             let was = before.get(*series).copied();
             let mut now = None;
-            wait_until(&format!("{series}, when {story} (was {was:?})"), || {
+            wait_until(&format!("{series}, when {chapter} (was {was:?})"), || {
                 now = watched.scrape().get(*series).copied();
                 match (how, was, now) {
                     (Is(value), _, now) => now == Some(*value),
@@ -229,12 +250,6 @@ fn every_metric_moves_when_its_cause_happens() {
             });
         }
     }
-    let told: BTreeSet<&str> = STORY
-        .iter()
-        .flat_map(|(_, _, moves)| moves.iter().map(|(series, _)| family(series)))
-        .collect();
-    let all: BTreeSet<&str> = TABLE.iter().map(|metric| metric.name).collect();
-    assert_eq!(told, all, "the story has to tell of every metric");
     no_name_of_an_object(&watched.scrape());
     drop(watched.daemon);
 }

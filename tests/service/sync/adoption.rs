@@ -433,6 +433,7 @@ fn what_changes_just_before_a_write_is_seen() {
         ("another's target", |world, id| {
             let stranger = server(world, "stranger", &[]);
             world.act(&format!("/load_balancers/{id}/actions/add_target"), &json!({"type": "server", "server": {"id": stranger}}));
+            wait_until("the end of that action", || targets(&world.sandbox.cloud().load_balancer(id)).contains(&stranger));
         }, true),
         ("a label of another", |world, id| add_label(world, id, "team", "a"), false),
         ("protected", |world, id| world.sandbox.cloud().edit_load_balancer(id, |one| one["protection"]["delete"] = json!(true)), true),

@@ -2,6 +2,7 @@
 
 use crate::common::{self, wait_until};
 use crate::sync::world::{FINALIZER, NO_RESYNC, PROFILES, World, len, service, targets, text};
+use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
 use std::sync::Arc;
@@ -94,7 +95,11 @@ fn one_annotation_on_three_ports_is_three_writes_and_six_calls() {
     let update = format!("POST /load_balancers/{id}/actions/update_service");
     assert_eq!(world.cloud_writes(mark), vec![update; 3]);
     let calls = world.cloud_calls(mark);
-    assert!(calls.len() <= 6, "{} calls: {calls:#?}", calls.len());
+    let is_question = |call: &Call| call.path == "/v1/actions";
+    let (questions, calls): (Vec<Call>, Vec<Call>) = calls.into_iter().partition(is_question);
+    assert!(calls.len() <= 5, "{} calls: {calls:#?}", calls.len());
+    // One for all three; on a busy machine the actions may last until a second one.
+    assert!(questions.len() <= 2, "{questions:#?}");
 }
 
 #[test]
