@@ -10,14 +10,19 @@ use sandbox::exchange::Request;
 use sandbox::hetzner::Cloud;
 use sandbox::kubernetes::Cluster;
 use serde_json::{Map, Value};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Mutex;
+
+/// A round of a program's controllers reads the nodes so often, or less.
+const LISTS: usize = 4;
 
 /// What was seen so far.
 #[derive(Default)]
 pub struct Seen {
     /// What `ccm` may know: what the API server's cache showed at the last read.
     known: Kubernetes,
+    /// Nodes as they were listed before, at most [`LISTS`]: the threads of a program know them from different lists.
+    nodes_before: VecDeque<Vec<Value>>,
     /// Load balancer and server of each attempt to add a target.
     tried: HashSet<(u64, u64)>,
     /// Load balancers that were released, and not adopted since.
@@ -64,7 +69,8 @@ impl Moment<'_> {
             return;
         }
         let mut now = self.read();
-        let known = &mut self.seen.lock().unwrap().known;
+        let seen = &mut *self.seen.lock().unwrap();
+        let known = &mut seen.known;
         if request.path == "/api/v1/services" {
             known.services = now.services;
             return;
@@ -77,15 +83,27 @@ impl Moment<'_> {
                 }
             }
         }
-        known.nodes = now.nodes;
+        let before = std::mem::replace(&mut known.nodes, now.nodes);
+        if !sandbox::time::is_simulated() {
+            seen.nodes_before.push_front(before);
+            seen.nodes_before.truncate(LISTS);
+        }
     }
 
     /// The rest of a plan is executed over several ticks, and each stops it where it does not fit any more. So a part
     /// of it is harm where both what is there and what the last tick could read forbid it.
     fn harm_in_rest(&self, harm: impl Fn(&Kubernetes) -> Option<String>) -> Option<String> {
         let harm_now = harm(&self.read())?;
-        let known = self.seen.lock().unwrap().known.clone();
-        harm(&known).map(|_| harm_now)
+        let seen = self.seen.lock().unwrap();
+        let mut known = seen.known.clone();
+        let before = seen.nodes_before.clone();
+        drop(seen);
+        harm(&known)?;
+        for nodes in before {
+            known.nodes = nodes;
+            harm(&known)?;
+        }
+        Some(harm_now)
     }
 
     pub fn harm_in_cloud(&self, request: &Request) -> Option<String> {

@@ -19,7 +19,7 @@ pub fn is_right(sandbox: &Sandbox, seen: &Seen) -> Result<(), String> {
     for service in &services {
         let name = &service["metadata"]["name"];
         let is_right = match wants(service) {
-            true => is_served(service, &living, &all).and_then(|stays_on| {
+            true => is_served(service, &living, &all, seen.is_restored).and_then(|stays_on| {
                 let mut have = stays_on.map(targets).unwrap_or_default();
                 have.retain(|server| existing.contains(server));
                 match stays_on.is_none() || have == offered {
@@ -159,11 +159,16 @@ fn is_served<'a>(
     service: &Value,
     living: &[&Value],
     all: &'a [Value],
+    is_restored: bool,
 ) -> Result<Option<&'a Value>, String> {
     let asked = Asked::of(service, living, all);
     let uid = &service["metadata"]["uid"];
     let at = all.iter().find(|one| shows(service, one));
     if at.is_none() && !list(&service["status"]["loadBalancer"]["ingress"]).is_empty() {
+        // As it was when its load balancer was there. It can't have another one, and is left to a person.
+        if is_restored && asked.is_blocked() {
+            return Ok(None);
+        }
         return Err("its status has an address of no load balancer".into());
     }
     if asked.is_closed() && at.is_none() {

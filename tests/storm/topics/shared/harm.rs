@@ -26,6 +26,8 @@ pub struct Seen {
     /// UIDs on load balancers of Services that came, or got our finalizer, after the backup from which the cluster was
     /// restored. An operator decides about orphans.
     pub lost: BTreeSet<String>,
+    /// The cluster was restored from a backup.
+    pub is_restored: bool,
 }
 
 /// Both APIs at the moment of a request.
@@ -66,6 +68,7 @@ impl Moment<'_> {
         };
         let lost: Vec<String> = uids.filter(|uid| !lives(uid)).collect();
         seen.lost.extend(lost);
+        seen.is_restored = true;
     }
 
     /// Just before it removes labels.
