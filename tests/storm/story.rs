@@ -469,7 +469,7 @@ impl Story {
         for selection in [Selection::All, Selection::Due] {
             process.tick(&selection, random);
         }
-        if random.percent(20) && !self.machine.is_real() {
+        if random.percent(10) && !self.machine.is_real() {
             self.no_memory_is_lost(&process, random)?;
         }
         let calls = self.sandbox.calls().calls_since(mark);
