@@ -1,7 +1,7 @@
 //! What there must be in the end, worked out from the Services and nodes that are there then, apart from `ccm`'s own
 //! comparison.
 
-use super::events::{EXCLUDED, cluster_uid};
+use super::events::{EXCLUDED, OTHER_ANNOTATIONS, cluster_uid};
 use super::harm::{has_finalizer, wants};
 use super::others::{UNTOUCHABLE, is_copy};
 use super::ownership::{Kubernetes, is_ours, server_of};
@@ -264,7 +264,8 @@ impl Both {
             let mut others = balancers.iter();
             others.any(|one| one["name"] == name && one["labels"][SERVICE_UID] != *uid)
         });
-        let is_bad = is_bad || self.lacks(service);
+        let is_other = |key: &&str| annotation(service, key).is_some();
+        let is_bad = is_bad || self.lacks(service) || OTHER_ANNOTATIONS.iter().any(is_other);
         let one = match own.as_slice() {
             [one] => one,
             [] if is_bad || !copies.is_empty() => return Ok(()),

@@ -32,6 +32,8 @@ pub struct Template {
 pub enum Event {
     Add(String, Template),
     Delete(String),
+    /// With all Services in it; it is made anew at once.
+    DeleteNamespace,
     /// Its finalizers are removed by force, and it is created again: what it had stays.
     Recreate(String, Template),
     Annotate(String, &'static str, Option<&'static str>),
@@ -76,6 +78,47 @@ const ANNOTATIONS: [(&str, &str); 16] = [
     ("ipv4-rdns", "lb.example.org"),
     ("keep", "true"),
     ("keep", "false"),
+];
+
+/// Annotations whose effect [`end`] does not work out: a Service with one of them must only do no harm and come to rest.
+/// Some values are right, and most are wrong.
+pub const OTHER_ANNOTATIONS: [&str; 22] = [
+    "location",
+    "network-zone",
+    "disable-private-ingress",
+    "private-subnet-ip-range",
+    "ipv6-disabled",
+    "hostname",
+    "ipv6-rdns",
+    "public-net-ipv6",
+    "http-cookie-name",
+    "http-cookie-lifetime",
+    "http-timeout-idle",
+    "http-redirect-http",
+    "http-certificates",
+    "http-managed-certificate-acme-staging",
+    "health-check-protocol",
+    "health-check-port",
+    "health-check-timeout",
+    "health-check-retries",
+    "health-check-http-domain",
+    "health-check-http-path",
+    "http-status-codes",
+    "health-check-http-validate-certificate",
+];
+const OTHER_VALUES: [&str; 12] = [
+    "",
+    "true",
+    "false",
+    "5",
+    "30s",
+    "1000000",
+    "http",
+    "nbg1",
+    "eu-central",
+    "example.org",
+    "/ready",
+    "2??,301",
 ];
 
 /// A certificate of its own.
@@ -183,12 +226,18 @@ impl Event {
     pub fn of(random: &mut Random, two_at_once: bool) -> Event {
         let service = format!("s-{}", random.below(SERVICES));
         let node = format!("n-{}", random.below(6));
-        match random.below(20) {
+        match random.below(21) {
             0 | 1 => Event::Add(service, Template::of(random, two_at_once)),
             2..=4 => Event::Delete(service),
             5 => Event::Recreate(service, Template::of(random, two_at_once)),
             6 => {
-                let (key, value) = *random.pick(&ANNOTATIONS);
+                let (key, value) = match random.percent(60) {
+                    true => *random.pick(&ANNOTATIONS),
+                    false => (
+                        *random.pick(&OTHER_ANNOTATIONS),
+                        *random.pick(&OTHER_VALUES),
+                    ),
+                };
                 Event::Annotate(service, key, random.percent(60).then_some(value))
             }
             7 => Event::Annotate(service, "name", Some(name(random, two_at_once))),
@@ -206,6 +255,7 @@ impl Event {
             17 | 18 => Event::Terraform {
                 keeps_uid: random.percent(70),
             },
+            19 if random.percent(30) => Event::DeleteNamespace,
             // Two at once would both adopt it, each for another Service.
             _ if two_at_once => Event::Terraform { keeps_uid: true },
             _ => {
@@ -240,6 +290,11 @@ impl Event {
                 }
             }
             Event::Delete(name) => drop(cluster.delete("services", NAMESPACE, name)),
+            Event::DeleteNamespace => {
+                for n in 0..SERVICES {
+                    cluster.delete("services", NAMESPACE, &format!("s-{n}"));
+                }
+            }
             Event::Recreate(name, template) => {
                 edit(name, &mut |service| {
                     service["metadata"]["finalizers"] = json!([]);
