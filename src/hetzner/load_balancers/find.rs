@@ -291,7 +291,8 @@ pub(super) fn rests_on_services(found: &Result<Found, Finding>, context: &Contex
     }
 }
 
-/// The one that carries the Service's UID, and that no other Service uses; the error names several.
+/// The one that carries the Service's UID, and that no other Service uses; the error names several. A group's is left for
+/// one that was made for this Service alone.
 pub(super) fn by_label<'a>(
     balancers: &'a [LoadBalancer],
     service: &Service,
@@ -301,7 +302,15 @@ pub(super) fn by_label<'a>(
         true => Ok(None),
         false => {
             let is_free = |one: &&LoadBalancer| !is_used_by_others(one, &service.uid, cluster);
-            only_one(balancers.iter().filter(is_free), SERVICE_UID, &service.uid)
+            let is_alone = |one: &&LoadBalancer| !one.labels.contains_key(GROUP);
+            let only = |of: &dyn Fn(&&LoadBalancer) -> bool| {
+                let free = balancers.iter().filter(is_free);
+                only_one(free.filter(of), SERVICE_UID, &service.uid)
+            };
+            match only(&is_alone)? {
+                None => only(&|_| true),
+                alone => Ok(alone),
+            }
         }
     }
 }

@@ -518,6 +518,24 @@ fn who_joins_or_leaves_is_served_at_every_moment() {
     );
 }
 
+/// It was creating one of its own, and stopped; then the last other Service left the group too.
+#[test]
+fn one_of_its_own_and_a_group_s_with_its_uid_end_as_its_own() {
+    let mut cluster = Cluster::new();
+    cluster.add("a", 3, &[80], &[("share", "edge")]);
+    cluster.settle();
+    assert_eq!(cluster.named(SHARED).labels[SERVICE_UID], "a");
+    let mut own = cluster.named(SHARED).clone();
+    (own.id, own.name) = (own.id + 1000, "kubernetes-default-a".into());
+    own.labels.remove(GROUP);
+    own.labels.retain(|label, _| !label.starts_with(PORT));
+    cluster.world.state.balancers.push(own);
+    cluster.set("a", "share", None);
+    cluster.settle();
+    assert_eq!(cluster.world.state.balancers.len(), 1);
+    assert_eq!(cluster.named("kubernetes-default-a").services.len(), 1);
+}
+
 #[test]
 fn another_namespace_shares_only_what_it_is_allowed() {
     let mut cluster = Cluster::new();
