@@ -55,10 +55,10 @@ pub fn is_right(sandbox: &Sandbox, seen: &Seen) -> Result<(), String> {
             let is_theirs = is_of_others(balancer) && port == THEIR_PORT;
             let is_forgotten = wanting(owner(balancer, port)).is_none()
                 && seen.forgotten.contains(&both_numbers(listener));
-            // A Service that may not use what it asks for stays where it is, as it is; also where it was about to move to.
+            // A Service that can't have what it asks for leaves nothing, also where it was about to move to or from.
             let stays = |of: &Value| {
                 let asked = Asked::of(of, &living, &all);
-                !asked.is_for(balancer) && asked.is_closed()
+                !asked.is_for(balancer) && asked.is_blocked()
             };
             let of = wanting(owner(balancer, port));
             let is_right = of.is_some_and(|of| served(balancer, of).contains(&port) || stays(of));
