@@ -10,6 +10,7 @@ use crate::story::OVER_SOCKETS;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use table::MUTANTS;
@@ -67,12 +68,10 @@ fn every_mutant_still_has_its_place() {
 #[test]
 #[ignore = "make mutants"]
 fn mutants() {
+    let numbers = chosen_numbers();
     let stories = Stories::build();
     let without = stories.run(0, 1, STORIES_WITHOUT);
     assert!(without.is_none(), "broken without any fault: {without:?}");
-    let chosen = std::env::var("CCM_MUTANT").unwrap_or_default();
-    let chosen: Option<usize> = chosen.parse().ok();
-    let numbers = (1..=MUTANTS.len()).filter(|number| chosen.is_none_or(|one| one == *number));
     let mut survivors = Vec::new();
     println!("| fault | seed | what the story says |\n|---|--:|---|");
     for number in numbers {
@@ -87,6 +86,20 @@ fn mutants() {
     }
     let count = survivors.len();
     assert!(count == 0, "{count} not found: {survivors:#?}");
+}
+
+/// All of them, or the one of `CCM_MUTANT`.
+fn chosen_numbers() -> RangeInclusive<usize> {
+    let all = 1..=MUTANTS.len();
+    let text = std::env::var("CCM_MUTANT").unwrap_or_default();
+    match text.parse() {
+        _ if text.is_empty() => all,
+        Ok(number) if all.contains(&number) => number..=number,
+        _ => panic!(
+            "CCM_MUTANT={text}: give a number from 1 to {}",
+            MUTANTS.len()
+        ),
+    }
 }
 
 /// In the copy: stories with one fault, until the first is broken.
