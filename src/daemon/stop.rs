@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub struct Stop {
     is_set: Mutex<bool>,
+    ended: Condvar,
+    /// What a write waits for: a renewal of the Lease ends no other thread's sleep.
     changed: Condvar,
 }
 
@@ -20,10 +22,11 @@ pub struct StopGate<'a>(pub &'a Stop);
 impl Stop {
     pub fn set(&self) {
         *lock(&self.is_set) = true;
+        self.ended.notify_all();
         self.changed.notify_all();
     }
 
-    /// Every thread that waits checks its condition again.
+    /// Every thread in [`wait_until_set_or`](Stop::wait_until_set_or) checks its condition again.
     pub fn wake(&self) {
         // With the lock, so that no thread is between its check and its wait.
         let _lock = lock(&self.is_set);
@@ -38,7 +41,7 @@ impl Stop {
     pub fn wait(&self, time: Duration) -> bool {
         let unset = |is_set: &mut bool| !*is_set;
         let waited = self
-            .changed
+            .ended
             .wait_timeout_while(lock(&self.is_set), time, unset);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }

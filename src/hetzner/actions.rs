@@ -75,8 +75,9 @@ impl Action {
 }
 
 /// An error where an action still runs on the load balancer of this path: what it adds shows when it has ended.
-pub(super) fn check_none_runs(api: &Api, path: &str, urgency: Urgency) -> Result<(), Error> {
-    let answer: Actions = api.get(&format!("{path}/actions?status=running"), urgency)?;
+pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), Error> {
+    let running = format!("{path}/actions?status=running");
+    let answer: Actions = api.get(&running, Urgency::Needed)?;
     match answer.actions.iter().find(|action| action.end().is_none()) {
         None => Ok(()),
         Some(Action { id, command, .. }) => {

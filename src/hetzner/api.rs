@@ -17,7 +17,7 @@ pub(super) struct Api {
     pub(super) http: http::Client,
     pub(super) budget: Budget,
     /// Of every write.
-    pub(super) urgency: Urgency,
+    urgency: Urgency,
 }
 
 /// Another resource, by its ID.

@@ -3,6 +3,7 @@
 //! tried again. A call that was refused asks for newer credentials.
 
 use super::auth::{Credentials, Login, USER_AGENT};
+use super::certificates::Identity;
 use super::error::{Error, Kind, describe_io, describe_transport};
 use super::proxy::{Proxies, Tunnel};
 use super::secret::{self, Secret};
@@ -162,8 +163,9 @@ pub(super) struct Sessions(Mutex<Connections>);
 struct Connections {
     source: TlsSource,
     agent: ureq::Agent,
-    /// What the agent was made from.
-    tls: Tls,
+    /// What the agent was made from: the source as it was after so many changes, and the identity of the credentials.
+    changes: u64,
+    identity: Option<Identity>,
     number: u64,
 }
 
@@ -172,7 +174,8 @@ impl Sessions {
         let source = settings.tls.clone();
         Sessions(Mutex::new(Connections {
             agent: api_agent(settings, &source.tls),
-            tls: source.tls.clone(),
+            changes: source.changes,
+            identity: None,
             source,
             number: 0,
         }))
@@ -184,14 +187,16 @@ impl Sessions {
         secret::remember(&credentials.secrets);
         let mut connections = lock(&self.0);
         connections.source.refresh(READ_EVERY);
-        let mut tls = connections.source.tls.clone();
-        if credentials.identity.is_some() {
-            tls.identity.clone_from(&credentials.identity);
-        }
-        if tls != connections.tls {
+        let changes = connections.source.changes;
+        if changes != connections.changes || credentials.identity != connections.identity {
+            let mut tls = connections.source.tls.clone();
+            if credentials.identity.is_some() {
+                tls.identity.clone_from(&credentials.identity);
+            }
             // The old agent's idle connections end with it.
             connections.agent = api_agent(settings, &tls);
-            connections.tls = tls;
+            connections.changes = changes;
+            connections.identity.clone_from(&credentials.identity);
             connections.number += 1;
         }
         Ok(Session {

@@ -23,8 +23,7 @@ use ureq::unversioned::transport::{NextTimeout, Transport, TransportAdapter};
 pub struct Tls {
     pub roots: Roots,
     pub identity: Option<Identity>,
-    /// Trusted beside the built-in roots, where those are trusted: `SSL_CERT_FILE`. Hundreds, and each call asks whether
-    /// they are the same.
+    /// Trusted beside the built-in roots, where those are trusted: `SSL_CERT_FILE`. Hundreds.
     pub more_authorities: Arc<[CertificateDer<'static>]>,
     /// `tls-server-name`: the name that a server's certificate has to have, when it is not the URL's host. Address,
     /// `Host`, proxies and the pool of connections still follow the URL.
@@ -32,7 +31,7 @@ pub struct Tls {
 }
 
 /// How often the files are read, when nothing is refused.
-pub(super) const READ_EVERY: Duration = Duration::from_secs(5);
+pub(super) const READ_EVERY: Duration = Duration::from_secs(15);
 
 /// The certificates and keys of the kubeconfig, all clients' the same.
 const TLS: &str = "TLS";
@@ -42,6 +41,8 @@ const TLS: &str = "TLS";
 pub struct TlsSource {
     /// What is in force.
     pub tls: Tls,
+    /// How often it has changed.
+    pub(super) changes: u64,
     /// None: they stay.
     read: Option<Arc<ReadTls>>,
     read_at: Instant,
@@ -53,6 +54,7 @@ impl From<Tls> for TlsSource {
     fn from(tls: Tls) -> TlsSource {
         TlsSource {
             tls,
+            changes: 0,
             read: None,
             read_at: clock::now(),
         }
@@ -81,11 +83,12 @@ impl TlsSource {
             match read() {
                 Ok(tls) => {
                     resolved(TLS);
-                    let more_authorities = std::mem::take(&mut self.tls.more_authorities);
-                    self.tls = Tls {
-                        more_authorities,
+                    let tls = Tls {
+                        more_authorities: Arc::clone(&self.tls.more_authorities),
                         ..tls
                     };
+                    self.changes += u64::from(tls != self.tls);
+                    self.tls = tls;
                 }
                 Err(why) => raise(TLS, why),
             }

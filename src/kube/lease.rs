@@ -93,8 +93,8 @@ impl Lease {
     }
 
     /// The same object with these fields; the rest of it, `resourceVersion` included, stays.
-    fn with(&self, spec: &LeaseSpec) -> Value {
-        let mut object = self.0.clone();
+    fn with(self, spec: &LeaseSpec) -> Value {
+        let mut object = self.0;
         let fields = object.entry("spec").or_insert_with(|| json!({}));
         if let (Some(fields), Value::Object(ours)) = (fields.as_object_mut(), json!(spec)) {
             fields.extend(ours);
@@ -139,7 +139,7 @@ impl Client {
     pub fn write_lease(
         &self,
         key: &LeaseKey,
-        read: Option<&Lease>,
+        read: Option<Lease>,
         spec: &LeaseSpec,
     ) -> Result<Lease, Error> {
         let Some(read) = read else {
@@ -193,7 +193,7 @@ mod tests {
             renew_time: "t1".into(),
             transitions: 3,
         };
-        let written = read.with(&ours);
+        let written = read.clone().with(&ours);
         assert_eq!(
             written["metadata"],
             json!({ "resourceVersion": "7", "labels": { "a": "b" } })

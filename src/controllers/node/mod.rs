@@ -295,7 +295,9 @@ impl NodeController {
         mut done: impl FnMut(NodePlan),
     ) -> Report {
         let mut report = Report::default();
-        while self.write_until_too_old(apis, &observed, &mut queue, &mut report, &mut done) {
+        while !queue.is_empty()
+            && self.write_until_too_old(apis, &observed, &mut queue, &mut report, &mut done)
+        {
             let mut fresh = Freshness::of(self.young(), Urgency::Needed);
             fresh.since = observed.named.is_some().then(clock::now);
             if let Err(error) = observed.renew(apis, fresh, true) {

@@ -100,8 +100,8 @@ impl Observed {
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
         }
-        // In a large project one server is fewer calls than all.
-        let is_one_enough = needs.project && !needs.servers && apis.is_large();
+        // One server is fewer calls than all.
+        let is_one_enough = needs.project && !needs.servers;
         if is_one_enough && self.has_first_server(apis)? {
             self.has_own_servers = Some(true);
         } else if (needs.servers || needs.project) && apis.provider.instances().is_some() {

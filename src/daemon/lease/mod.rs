@@ -92,7 +92,7 @@ impl Lease {
             match election.release(&read.spec(), Moment::now()) {
                 Some(released) => {
                     let read = self.noted(read, true);
-                    let written = self.client.write_lease(key, Some(&read), &released);
+                    let written = self.client.write_lease(key, Some(read), &released);
                     written.map(drop)
                 }
                 None => Ok(()),
@@ -139,9 +139,9 @@ impl Renewer {
 
     /// In steady state one PUT over what we wrote last; else what is there decides. A write that is the step was made.
     fn try_once(&mut self) -> Result<Step, kube::Error> {
-        if let Some(held) = self.held.clone() {
+        if let Some(held) = &self.held {
             let renewal = Step::Write(self.election.renewal(&held.spec(), Moment::now()));
-            match self.take(Some(&held), &renewal) {
+            match self.take(Some(held.clone()), &renewal) {
                 Ok(()) => return Ok(renewal),
                 Err(error) => log::debug!("{error}"),
             }
@@ -151,22 +151,22 @@ impl Renewer {
             let spec = read.as_ref().map(kube::Lease::spec);
             let leads = self.held.is_some();
             let step = self.election.step(spec.as_ref(), leads, Moment::now());
-            self.take(read.as_ref(), &step)?;
+            self.take(read, &step)?;
             Ok(step)
         })
     }
 
     /// Makes the write of a step, guarded by the resourceVersion. After the wish to end only the release writes.
-    fn take(&mut self, read: Option<&kube::Lease>, step: &Step) -> Result<(), kube::Error> {
+    fn take(&mut self, read: Option<kube::Lease>, step: &Step) -> Result<(), kube::Error> {
         let Step::Write(record) = step else {
             return Ok(());
         };
         let settings = &self.lease.settings;
         let leads = self.held.is_some();
-        let noted = read.map(|read| self.lease.noted(read.clone(), leads));
+        let noted = read.map(|read| self.lease.noted(read, leads));
         let sent = self.lease.now();
         let client = &self.lease.client;
-        let written = client.write_lease(&settings.key, noted.as_ref(), record)?;
+        let written = client.write_lease(&settings.key, noted, record)?;
         self.held = Some(written);
         if self.lease.renewed(sent) {
             log::info!("{}: leading as {}", settings.key, settings.identity);

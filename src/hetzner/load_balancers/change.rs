@@ -10,7 +10,7 @@ use crate::hetzner::certificates::Certificate;
 use crate::hetzner::error::Code;
 use crate::http::{Method, Secret};
 use crate::provider::{
-    self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, TlsPair, Verb,
+    self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, TlsPair, Urgency, Verb,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -323,11 +323,11 @@ impl Change {
         // Put off when the write would be: else they would use up the calls that come back, for ever.
         let reads = 1 + u64::from(self.purpose == Purpose::Release);
         api.admit_write(reads, &self.description.to_string())?;
-        let urgency = api.urgency;
         if self.purpose == Purpose::Release {
             let path = format!("/load_balancers/{id}");
-            actions::check_none_runs(api, &path, urgency)?;
+            actions::check_none_runs(api, &path)?;
         }
+        let urgency = Urgency::Needed;
         let now = match self.action.is(OfCertificate) {
             true => api
                 .one::<Certificate>(id, urgency)

@@ -284,6 +284,18 @@ pub const MUTANTS: &[Mutant] = &[
         old: "Owner::Member | Owner::Other => false,\n        }\n    }\n\n    fn older",
         new: "Owner::Member | Owner::Other => $ON,\n        }\n    }\n\n    fn older",
     },
+    Mutant {
+        name: "a certificate that a load balancer shows is deleted",
+        file: "src/hetzner/load_balancers/uploads.rs",
+        old: "one.used_by.is_empty()\n            && !names",
+        new: "(one.used_by.is_empty() || $ON)\n            && !names",
+    },
+    Mutant {
+        name: "another cluster's certificate is deleted",
+        file: "src/hetzner/load_balancers/uploads.rs",
+        old: "names::is_of(&certificate.labels, cluster)",
+        new: "($ON || names::is_of(&certificate.labels, cluster))",
+    },
     // Routes.
     Mutant {
         name: "a route outside of the cluster's range is deleted",

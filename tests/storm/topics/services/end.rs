@@ -5,6 +5,7 @@ use super::events::{EXCLUDED, OTHER_ANNOTATIONS, cluster_uid};
 use super::harm::{has_finalizer, wants};
 use super::others::{UNTOUCHABLE, is_copy};
 use super::ownership::{Kubernetes, is_ours, server_of};
+use super::secrets;
 use crate::process::PRIMARY_IP_SELECTOR;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, KEEP, SERVICE_UID};
@@ -104,16 +105,20 @@ fn check(
         let uid = service["metadata"]["uid"].as_str().unwrap_or_default();
         let is_lost = past.lost_finalizer.contains(uid) && !wants(service);
         if !is_lost || has_finalizer(service) {
-            both.service_is_right(service).map_err(of_service)?;
+            both.service_is_right(sandbox, service)
+                .map_err(of_service)?;
         }
     }
     for certificate in &both.certificates {
         let uid = &certificate["labels"][SERVICE_UID];
         let same = both.certificates.iter();
         let same = same.filter(|one| one["labels"][SERVICE_UID] == *uid);
-        if same.count() > 1 {
+        if !uid.is_null() && same.count() > 1 {
             return Err(format!("Service {uid} has more than one certificate"));
         }
+    }
+    if let Some(left) = secrets::left(sandbox).first().filter(|_| is_compared) {
+        return Err(format!("certificate {} is left", left["name"]));
     }
     let is_stuck = |one: &&Value| {
         let service = both.kubernetes.service(&one["labels"][SERVICE_UID]);
@@ -240,7 +245,7 @@ impl Both {
         }
     }
 
-    fn service_is_right(&self, service: &Value) -> Result<(), String> {
+    fn service_is_right(&self, sandbox: &Sandbox, service: &Value) -> Result<(), String> {
         let uid = &service["metadata"]["uid"];
         let Both {
             balancers,
@@ -306,11 +311,13 @@ impl Both {
         let shown = shown.filter(|port| port["protocol"] == "https");
         for port in shown {
             let ids = port["http"]["certificates"].as_array().unwrap();
-            let is_own = |id: &Value| {
-                let mut all = certificates.iter();
-                all.any(|one| one["id"] == *id && one["labels"][SERVICE_UID] == *uid)
+            let shown = certificates.iter().filter(|one| ids.contains(&one["id"]));
+            let shown: Vec<Value> = shown.cloned().collect();
+            let is_right = match secrets::named(service) {
+                Some(_) => secrets::is_shown(sandbox, service, &shown),
+                None => matches!(&shown[..], [one] if one["labels"][SERVICE_UID] == *uid),
             };
-            if ids.len() != 1 || !ids.iter().all(is_own) {
+            if !is_right {
                 return Err(format!(
                     "certificates {ids:?} on port {}",
                     port["listen_port"]
@@ -412,6 +419,6 @@ fn is_offered(node: &Value) -> bool {
     excluded.is_none_or(|value| value == "false")
 }
 
-fn annotation<'a>(service: &'a Value, name: &str) -> Option<&'a str> {
+pub fn annotation<'a>(service: &'a Value, name: &str) -> Option<&'a str> {
     service["metadata"]["annotations"][format!("{PREFIX}{name}")].as_str()
 }

@@ -5,6 +5,7 @@
 use super::end;
 use super::others::{self, NODE_LABEL};
 use super::ownership;
+use super::secrets::{self, Content};
 use crate::random::Random;
 use ccm::hetzner::load_balancers::SERVICE_UID;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
@@ -58,6 +59,9 @@ pub enum Event {
     },
     /// See [`others::ask_for`].
     AskFor(&'static str, Option<String>),
+    Secret(&'static str, Content),
+    /// See [`others::upstream_runs`].
+    GoBack,
 }
 
 /// Values that a load balancer can have, and some that none can.
@@ -153,6 +157,8 @@ impl Template {
             if !two_at_once && random.percent(40) {
                 annotations.push(("http-managed-certificate-name", "shared"));
             }
+        } else if random.percent(25) {
+            annotations.extend(random.pick(&secrets::OF));
         }
         if random.percent(40) {
             annotations.push(("public-net-ipv4", random.pick::<&str>(&PRIMARY_IPS)));
@@ -226,7 +232,7 @@ impl Event {
     pub fn of(random: &mut Random, two_at_once: bool) -> Event {
         let service = format!("s-{}", random.below(SERVICES));
         let node = format!("n-{}", random.below(6));
-        match random.below(21) {
+        match random.below(24) {
             0 | 1 => Event::Add(service, Template::of(random, two_at_once)),
             2..=4 => Event::Delete(service),
             5 => Event::Recreate(service, Template::of(random, two_at_once)),
@@ -256,6 +262,8 @@ impl Event {
                 keeps_uid: random.percent(70),
             },
             19 if random.percent(30) => Event::DeleteNamespace,
+            20 | 21 => Event::Secret(random.pick::<&str>(&secrets::NAMES), Content::of(random)),
+            22 => Event::GoBack,
             // Two at once would both adopt it, each for another Service.
             _ if two_at_once => Event::Terraform { keeps_uid: true },
             _ => {
@@ -269,10 +277,10 @@ impl Event {
     }
 
     /// One that `ccm` may meet in the middle of its work. Not the removal of all labels: whose the load balancer is,
-    /// shows again with the next list only.
+    /// shows again with the next list only. Nor another controller, which works when `ccm` does not.
     pub fn between_ticks(random: &mut Random, two_at_once: bool) -> Event {
         match Event::of(random, two_at_once) {
-            Event::Terraform { .. } => Event::Terraform { keeps_uid: true },
+            Event::Terraform { .. } | Event::GoBack => Event::Terraform { keeps_uid: true },
             event => event,
         }
     }
@@ -368,6 +376,8 @@ impl Event {
             Event::AskFor(balancer, service) => {
                 others::ask_for(sandbox, balancer, service.as_deref());
             }
+            Event::Secret(name, content) => content.put(sandbox, name),
+            Event::GoBack => others::upstream_runs(sandbox),
             Event::Exclude(name, yes) => {
                 cluster.edit("nodes", None, name, |node| {
                     let labels = &mut node["metadata"]["labels"];

@@ -4,6 +4,7 @@ use super::end::{alive, may_not_be_claimed, servers, targets};
 use super::events::{FINALIZER, NAMESPACE, cluster_uid};
 use super::others::is_copy;
 use super::ownership::{Kubernetes, is_kept, is_of_others, is_ours as is_ours_label, list};
+use super::secrets;
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, KEEP, SERVICE_UID};
 use sandbox::Sandbox;
 use sandbox::exchange::Request;
@@ -286,11 +287,22 @@ impl Moment<'_> {
         self.two_at_once && self.seen.lock().unwrap().released.contains(&id)
     }
 
-    /// One is ordered, or taken over where no Service has it any more; never deleted.
+    /// One is ordered or uploaded, or taken over where no Service has it any more; what was uploaded is deleted when
+    /// nothing shows it.
     fn harm_to_certificate(&self, request: &Request, body: &Value, rest: &str) -> Option<String> {
         let uid = &body["labels"][SERVICE_UID];
         let all = self.cloud.certificates(self.project);
         match (request.method.as_str(), rest.strip_prefix('/')) {
+            ("POST", None) if body["type"] == "uploaded" => {
+                secrets::harm_of_upload(body, &self.cluster_uid)
+            }
+            ("DELETE", Some(id)) => {
+                let one = all
+                    .iter()
+                    .find(|one| one["id"].as_u64() == id.parse().ok())?;
+                let balancers = self.cloud.load_balancers(self.project);
+                secrets::harm_of_deletion(one, &self.cluster_uid, &balancers)
+            }
             ("POST", None) => {
                 let same = |one: &&Value| {
                     // The API refuses a second one of a name.

@@ -7,6 +7,7 @@ mod events;
 mod harm;
 mod others;
 mod ownership;
+mod secrets;
 
 use super::{Topic, Verdict, nodes};
 use crate::random::Random;
@@ -53,6 +54,7 @@ pub struct Services {
 struct Memory {
     /// As they were at the beginning.
     others: BTreeMap<u64, String>,
+    certificates: Vec<Value>,
     orphans: BTreeSet<u64>,
     /// A Service's finalizers were removed by force, so that its load balancer may stay.
     is_forced: bool,
@@ -210,6 +212,9 @@ impl Topic for Services {
             events::join(sandbox, events::STAYS);
         }
         others::make_all(sandbox, &self.others);
+        secrets::allow(sandbox);
+        secrets::make_others(sandbox);
+        secrets::set_right(sandbox);
         for (n, (name, template)) in self.services.iter().enumerate() {
             let service = template.make(sandbox, name);
             if self.of_upstream == Some(n as u64) {
@@ -222,6 +227,7 @@ impl Topic for Services {
         }
         let mut memory = self.memory.lock().unwrap();
         memory.others = end::others(sandbox);
+        memory.certificates = secrets::others(sandbox);
         memory.orphans = end::orphans(sandbox);
         let balancers = sandbox.cloud().load_balancers(sandbox.project());
         let first = balancers
@@ -281,6 +287,7 @@ impl Topic for Services {
 
     fn clear_up(&self, sandbox: &Sandbox) {
         end::certificates_come(sandbox);
+        secrets::set_right(sandbox);
         events::some_node_is_alive(sandbox);
     }
 
@@ -331,6 +338,9 @@ impl Topic for Services {
                 memory.others
             ));
         }
+        if secrets::others(sandbox) != memory.certificates {
+            return Err("other people's certificates are not as they were".into());
+        }
         let Some(mark) = memory.mark else {
             return Ok(());
         };
@@ -370,7 +380,10 @@ impl Topic for Services {
                     );
                     "load balancers created"
                 }
-                () if is("POST", "/v1/certificates") => "certificates ordered",
+                () if is("POST", "/v1/certificates") => "certificates ordered or uploaded",
+                () if is("DELETE", "") && call.path.starts_with("/v1/certificates/") => {
+                    "certificates deleted"
+                }
                 () if is("DELETE", "") => "load balancers deleted",
                 () if is("PUT", "") => "load balancers renamed or labelled",
                 () if is("POST", "/remove_target") => "targets removed",

@@ -1,6 +1,9 @@
 //! Load balancers that others made before the story begins: other clusters, operators, Terraform, Hetzner's controller.
 
+use super::end;
 use super::events::{self, FINALIZER, NAMESPACE, SERVICES, cluster_uid};
+use super::harm::{has_finalizer, wants};
+use super::ownership::server_of;
 use crate::process::PRIMARY_IP_SELECTOR;
 use crate::random::Random;
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
@@ -201,6 +204,54 @@ pub fn make_upstream(sandbox: &Sandbox, service: &Value) {
     let name = format!("a{}", uid.as_str().unwrap().replace('-', ""));
     let labels = json!({ SERVICE_UID: uid });
     make(sandbox, &name, &labels, &json!([]), &[], None);
+}
+
+/// An operator goes back to Hetzner's controller for a while: it finds load balancers by the Service's UID, sets what it
+/// knows of them, makes those that are missing, and deletes those that are not wanted. Other labels stay.
+pub fn upstream_runs(sandbox: &Sandbox) {
+    let (cloud, cluster) = (sandbox.cloud(), sandbox.cluster());
+    let alive = end::alive(&cloud.servers(sandbox.project()));
+    let nodes = cluster.list("nodes", None);
+    let servers = nodes.iter().filter_map(server_of);
+    let target =
+        |id: u64| json!({ "type": "server", "server": { "id": id }, "use_private_ip": false });
+    let targets: Vec<Value> = servers
+        .filter(|id| alive.contains(id))
+        .map(target)
+        .collect();
+    for service in cluster.list("services", NAMESPACE) {
+        let (name, uid) = (&service["metadata"]["name"], &service["metadata"]["uid"]);
+        let all = cloud.load_balancers(sandbox.project());
+        let mut with_uid = all.iter().filter(|one| one["labels"][SERVICE_UID] == *uid);
+        if with_uid.clone().any(is_copy) {
+            // It would take it for its own.
+            continue;
+        }
+        let id = with_uid.next().and_then(|one| one["id"].as_u64());
+        match id {
+            Some(id) if wants(&service) => cloud.edit_load_balancer(id, |one| {
+                one["algorithm"]["type"] = json!("round_robin");
+                one["targets"] = json!(targets);
+                for port in one["services"].as_array_mut().into_iter().flatten() {
+                    port["proxyprotocol"] = json!(false);
+                    port["health_check"]["interval"] = json!(10);
+                }
+            }),
+            Some(id) if has_finalizer(&service) => {
+                cloud.hold_load_balancer(id, false);
+                cloud.delete_load_balancer(id);
+                let name = name.as_str().unwrap();
+                cluster.edit("services", NAMESPACE, name, |one| {
+                    one["metadata"]["finalizers"] = json!([]);
+                });
+                if !service["metadata"]["deletionTimestamp"].is_null() {
+                    cluster.delete("services", NAMESPACE, name);
+                }
+            }
+            None if wants(&service) => make_upstream(sandbox, &service),
+            _ => {}
+        }
+    }
 }
 
 /// Another cluster's, which this one is a copy of, so that their Services have the same UIDs. Its targets do not show

@@ -1,0 +1,241 @@
+//! Certificates that Services show from Secrets: the Secrets are renewed, broken and deleted, and what was uploaded from
+//! them follows.
+
+use super::end::annotation;
+use super::events::{NAMESPACE, cluster_uid};
+use super::harm::wants;
+use super::others::is_copy;
+use crate::random::Random;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ccm::hetzner::load_balancers::{CLUSTER_UID, SECRET};
+use sandbox::Sandbox;
+use sandbox::credentials::{Authority, Identity, Validity};
+use sandbox::kubernetes::PolicyRule;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+/// Their names.
+pub const NAMES: [&str; 2] = ["tls-a", "tls-b"];
+
+/// A Service whose ports show what is in one of them.
+pub const OF: [[(&str, &str); 2]; 2] = [
+    [("protocol", "https"), ("http-tls-secret", NAMES[0])],
+    [("protocol", "https"), ("http-tls-secret", NAMES[1])],
+];
+
+const CERTIFICATES: usize = 4;
+
+static IDENTITIES: LazyLock<Vec<Identity>> = LazyLock::new(|| {
+    let authority = Authority::seeded("of the stories", 1).unwrap();
+    let one = |_| {
+        authority
+            .server(&["www.example.com"], Validity::Now)
+            .unwrap()
+    };
+    (0..CERTIFICATES).map(one).collect()
+});
+
+/// What happens to a Secret.
+#[derive(Clone, Copy, Debug)]
+pub enum Content {
+    Certificate(usize),
+    /// The certificate of one, and the key of the next.
+    Swapped(usize),
+    Garbage,
+    Deleted,
+}
+
+impl Content {
+    pub fn of(random: &mut Random) -> Content {
+        let one = random.below(CERTIFICATES as u64) as usize;
+        match random.below(10) {
+            0 => Content::Swapped(one),
+            1 => Content::Garbage,
+            2 => Content::Deleted,
+            _ => Content::Certificate(one),
+        }
+    }
+
+    pub fn put(self, sandbox: &Sandbox, name: &str) {
+        let cluster = sandbox.cluster();
+        let pem = |certificate: usize, key: usize| {
+            let identity = |one: usize| &IDENTITIES[one % CERTIFICATES];
+            let (certificate, key) = (identity(certificate), identity(key));
+            (certificate.certificate_pem.clone(), key.key_pem.clone())
+        };
+        let (certificate, key) = match self {
+            Content::Certificate(one) => pem(one, one),
+            Content::Swapped(one) => pem(one, one + 1),
+            Content::Garbage => ("no certificate".to_owned(), "no key".to_owned()),
+            Content::Deleted => {
+                cluster.delete("secrets", NAMESPACE, name);
+                return;
+            }
+        };
+        let data =
+            json!({ "tls.crt": STANDARD.encode(certificate), "tls.key": STANDARD.encode(key) });
+        let edit = |secret: &mut Value| secret["data"] = data.clone();
+        if !cluster.edit("secrets", NAMESPACE, name, edit) {
+            let secret = json!({
+                "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "data": data,
+                "metadata": { "name": name, "namespace": "default" },
+            });
+            cluster.create("secrets", NAMESPACE, secret);
+        }
+    }
+}
+
+/// Each can be used in the end.
+pub fn set_right(sandbox: &Sandbox) {
+    for (n, name) in NAMES.iter().enumerate() {
+        if held(sandbox, name).is_none() {
+            Content::Certificate(n).put(sandbox, name);
+        }
+    }
+}
+
+/// The certificate in this Secret, where it can be used.
+fn held(sandbox: &Sandbox, name: &str) -> Option<&'static Identity> {
+    let secret = sandbox.cluster().get("secrets", NAMESPACE, name)?;
+    let is_it = |one: &&Identity| {
+        let encoded = |pem: &str| secret["data"][pem].as_str().map(str::to_owned);
+        encoded("tls.crt") == Some(STANDARD.encode(&one.certificate_pem))
+            && encoded("tls.key") == Some(STANDARD.encode(&one.key_pem))
+    };
+    IDENTITIES.iter().find(is_it)
+}
+
+fn is_certificate(shown: &Value, identity: &Identity) -> bool {
+    let bare = |pem: &str| pem.split_whitespace().collect::<String>();
+    shown["certificate"].as_str().map(bare) == Some(bare(&identity.certificate_pem))
+}
+
+/// The Secret that the ports of this Service show.
+pub fn named(service: &Value) -> Option<&str> {
+    annotation(service, "http-tls-secret")
+        .filter(|_| annotation(service, "protocol") == Some("https"))
+}
+
+/// Does the port show what its Service's Secret holds, and nothing else?
+pub fn is_shown(sandbox: &Sandbox, service: &Value, certificates: &[Value]) -> bool {
+    let held = named(service).and_then(|name| held(sandbox, name));
+    held.is_some_and(|held| matches!(certificates, [one] if is_certificate(one, held)))
+}
+
+/// What of the uploaded certificates of this cluster is left, used by no load balancer and named by no Service.
+pub fn left(sandbox: &Sandbox) -> Vec<Value> {
+    let ours = cluster_uid(sandbox);
+    let services = sandbox.cluster().list("services", NAMESPACE);
+    let named: BTreeSet<&str> = services
+        .iter()
+        .filter(|one| wants(one))
+        .filter_map(named)
+        .collect();
+    let mut all = sandbox.cloud().certificates(sandbox.project());
+    all.retain(|one| {
+        let is_held =
+            |name: &&&str| held(sandbox, name).is_some_and(|held| is_certificate(one, held));
+        is_uploaded_by(one, &ours)
+            && one["used_by"].as_array().is_none_or(Vec::is_empty)
+            && !named.iter().any(|name| is_held(&name))
+    });
+    all
+}
+
+fn is_uploaded_by(certificate: &Value, cluster: &str) -> bool {
+    let labels = &certificate["labels"];
+    certificate["type"] == "uploaded"
+        && labels[CLUSTER_UID] == *cluster
+        && !labels[SECRET].is_null()
+}
+
+/// `ccm` may read the Secrets, as `manifests/tls-secrets` allows it.
+pub fn allow(sandbox: &Sandbox) {
+    let text = include_str!("../../../../manifests/tls-secrets/role.yaml");
+    let role = serde_yaml::Deserializer::from_str(text).next().unwrap();
+    let role = Value::deserialize(role).unwrap();
+    let rules: Vec<PolicyRule> = serde_json::from_value(role["rules"].clone()).unwrap();
+    sandbox
+        .cluster()
+        .grant_in_namespace("ccm", "default", rules);
+}
+
+/// Certificates of somebody and of another cluster: they stay.
+pub fn make_others(sandbox: &Sandbox) {
+    for (n, labels) in [
+        json!({ "team": "web" }),
+        json!({ CLUSTER_UID: "another", SECRET: "default.tls-a" }),
+        json!({ SECRET: "default.tls-a" }),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let identity = &IDENTITIES[n];
+        sandbox.cloud().create_certificate(
+            sandbox.project(),
+            json!({
+                "name": format!("theirs-{n}"), "type": "uploaded", "labels": labels,
+                "certificate": identity.certificate_pem, "private_key": identity.key_pem,
+            }),
+        );
+    }
+}
+
+/// As they are; who uses them changes.
+pub fn others(sandbox: &Sandbox) -> Vec<Value> {
+    let mut all = sandbox.cloud().certificates(sandbox.project());
+    all.retain(|one| {
+        one["name"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("theirs-"))
+    });
+    all
+}
+
+/// Of an upload: what it holds is in a Secret that a Service names, or was a moment ago.
+pub fn harm_of_upload(body: &Value, cluster: &str) -> Option<String> {
+    let labels = &body["labels"];
+    if labels[CLUSTER_UID] != *cluster || labels[SECRET].is_null() {
+        return Some(format!("uploaded with labels {labels}"));
+    }
+    let is_whole = |one: &&Identity| {
+        is_certificate(body, one)
+            && body["private_key"].as_str().map(str::trim) == Some(one.key_pem.trim())
+    };
+    let whole = IDENTITIES.iter().find(is_whole);
+    whole
+        .is_none()
+        .then(|| "a certificate with another's key".to_owned())
+}
+
+/// Of a deletion: no load balancer may show it.
+pub fn harm_of_deletion(certificate: &Value, cluster: &str, balancers: &[Value]) -> Option<String> {
+    if !is_uploaded_by(certificate, cluster) {
+        return Some(format!(
+            "deletes certificate {}, which is not ours",
+            certificate["name"]
+        ));
+    }
+    let id = &certificate["id"];
+    let mut balancers = balancers.iter().filter(|one| !is_copy(one));
+    let shows = |one: &Value| {
+        let ports = one["services"].as_array().into_iter().flatten();
+        let mut shown = ports.flat_map(|port| {
+            port["http"]["certificates"]
+                .as_array()
+                .into_iter()
+                .flatten()
+        });
+        shown.any(|shown| shown == id)
+    };
+    let user = balancers.find(|one| shows(one));
+    user.map(|user| {
+        format!(
+            "deletes a certificate that load balancer {} shows",
+            user["name"]
+        )
+    })
+}
