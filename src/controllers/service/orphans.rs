@@ -11,11 +11,11 @@ use super::plan::{ServicePlan, Want, want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::Executor;
 use crate::controllers::report::{Outage, Report, publish};
-use crate::kube::{ObjectReference, Service};
+use crate::kube::{AnyService, ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
     Balancer, Cluster, ErrorKind, Finding, Kept, LoadBalancerPlan, LoadBalancers, Orphan, Reason,
-    Urgency, clock,
+    Snapshot, Urgency, clock,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -56,22 +56,50 @@ pub(super) fn find(
     loop {
         let snapshot = apis.load_balancers(&[], age, urgency)?;
         let all = apis.any_services(age)?;
+        let wanting = apis.load_balancer_services(age, ReadFrom::Latest)?;
         let nodes = seen.as_ref().map_or(&[][..], |seen| seen.value.as_slice());
         let cluster = observe::cluster(apis, name, &all.value, nodes)?;
-        let orphans = snapshot.value.orphans(&cluster);
-        let is_certain =
-            snapshot.asked >= begun && all.asked >= snapshot.answered && seen.is_some();
+        let orphans = orphans(&**snapshot.value, cluster, &all.value, &wanting.value);
+        let is_certain = snapshot.asked >= begun
+            && all.asked.min(wanting.asked) >= snapshot.answered
+            && seen.is_some();
         if orphans.is_empty() || is_certain {
             return Ok(orphans);
         }
         let snapshot = apis.load_balancers(&[], clock::since(begun), urgency)?;
         apis.any_services(clock::since(snapshot.answered))?;
+        apis.load_balancer_services(clock::since(snapshot.answered), ReadFrom::Latest)?;
         // Without Services the nodes may not have been read yet, and only their servers' targets are ours.
         if seen.is_none() {
             seen = Some(apis.nodes.whole(Duration::MAX, ReadFrom::Cache)?);
         }
         age = clock::since(begun);
     }
+}
+
+/// Also those of Services that exist, are of another type and have no finalizer, as after a backup was restored: nothing
+/// else looks at these. They stay, for a Service may want its own again.
+fn orphans(
+    snapshot: &dyn Snapshot,
+    mut cluster: Cluster,
+    all: &[Arc<AnyService>],
+    wanting: &[Arc<Service>],
+) -> Vec<Orphan> {
+    let is_certain = snapshot.orphans(&cluster);
+    let is_certain: HashSet<u64> = is_certain.iter().map(|one| one.balancer.id).collect();
+    let finalized = all.iter().filter(|one| one.has_our_finalizer());
+    let finalized = finalized.map(|one| &one.metadata.uid);
+    let cared_for = wanting.iter().map(|one| &one.metadata.uid).chain(finalized);
+    cluster.service_uids = cared_for.cloned().collect();
+    let mut orphans = snapshot.orphans(&cluster);
+    for orphan in &mut orphans {
+        if !is_certain.contains(&orphan.balancer.id) {
+            let why = "its Service exists, is of another type, and has no finalizer";
+            orphan.stays = Some(why.to_owned());
+            orphan.removal = None;
+        }
+    }
+    orphans
 }
 
 /// In the daemon, after all Services were compared: counted, reported, and deleted where a

@@ -103,6 +103,39 @@ fn a_real_one_goes_by_both_ways_and_never_unasked() {
     world.nothing_refused();
 }
 
+/// As after a backup from the time before the Service had a load balancer.
+#[test]
+fn one_of_a_service_that_lost_its_finalizer_is_reported_and_stays() {
+    let world = World::new(1);
+    let uid = world.create("web", &[], &[80]);
+    world.create("other", &[], &[80]);
+    world.settle(&[]);
+    world.edit("web", |service| {
+        service["metadata"]["finalizers"] = json!([]);
+        service["spec"]["type"] = json!("ClusterIP");
+    });
+    let before = world.of_uid(&uid).unwrap();
+    let mark = world.mark();
+    let is_shown = || {
+        let ran = common::ccm(&world.env, &["lb", "list"]);
+        ran.stdout.contains("orphan, stays")
+    };
+    assert!(is_shown());
+    let why =
+        "its Service exists, is of another type, and has no finalizer, so only you can delete it";
+    let log = daemon_deletes(&world);
+    assert_eq!(log.matches(why).count(), 1, "{log}");
+    common::ccm(&world.env, &BY_HAND);
+    assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
+    // It is the Service's again.
+    world.edit("web", |service| {
+        service["spec"]["type"] = json!("LoadBalancer");
+    });
+    world.settle(&[]);
+    assert_eq!(world.of_uid(&uid).unwrap()["id"], before["id"]);
+    assert!(!is_shown());
+}
+
 #[test]
 fn what_anybody_wants_is_never_lost() {
     let world = World::new(1);

@@ -65,7 +65,7 @@ pub struct Past {
     /// Names of those whose ports were changed: what they had before may stay on a load balancer that is released.
     pub other_ports: BTreeSet<String>,
     /// UIDs of those that a backup brought back without their finalizer, although they have a load balancer. Where one
-    /// wants none any more, nothing says that it had one, and `ccm` does not look at it.
+    /// wants none any more, its load balancer stays, and is reported as an orphan.
     pub lost_finalizer: BTreeSet<String>,
     /// Ports of each load balancer that was there before `ccm`: of its former owner.
     pub first_ports: BTreeMap<u64, Value>,
