@@ -449,6 +449,7 @@ impl Change {
             | (Action::DeleteCertificate, Some("resource_in_use"))
             // Another program was faster.
             | (Action::AddTarget, Some("target_already_defined"))
+            | (Action::AddService, Some("source_port_already_used"))
             | (Action::Attach, Some("load_balancer_already_attached"))
             | (Action::RemoveTarget, Some("load_balancer_target_not_found")) => {
                 log::info!("{}; reading again", failed.error);

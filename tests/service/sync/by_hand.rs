@@ -2,7 +2,10 @@
 
 use crate::common::{self, wait_until};
 use crate::sync::world::{HCLOUD, OFTEN, PROFILES, World};
+use sandbox::exchange::Request;
+use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Fields that nobody has to set for them to be wanted: in both profiles, and by ours alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -263,4 +266,37 @@ fn all_at_once_are_brought_back_at_the_next_resync() {
             daemon.log()
         );
     });
+}
+
+/// As when `lb adopt` and the daemon work on one load balancer at the same time.
+#[test]
+fn a_port_that_somebody_else_added_meanwhile_is_no_failure() {
+    let world = World::new(1);
+    let uid = world.create("web", &[], &[80]);
+    world.settle(&[]);
+    let id = world.of_uid(&uid).unwrap()["id"].as_u64().unwrap();
+    let cloud = Arc::clone(world.sandbox.cloud());
+    let added = move |request: &Request| {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        cloud.edit_load_balancer(id, |one| {
+            let mut port = one["services"][0].clone();
+            port["listen_port"] = body["listen_port"].clone();
+            one["services"].as_array_mut().unwrap().push(port);
+        });
+    };
+    let faster = Rule::new(Effect::before(added)).method("POST");
+    let faster = faster.path("/v1/load_balancers/*/actions/add_service");
+    world.sandbox.faults().add(faster.times(1));
+    world.edit("web", |service| {
+        let mut port = service["spec"]["ports"][0].clone();
+        (port["name"], port["port"]) = (json!("p81"), json!(81));
+        port["nodePort"] = json!(31_081);
+        service["spec"]["ports"].as_array_mut().unwrap().push(port);
+    });
+    let ran = common::ccm(&world.env, &["lb", "sync"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let services = &world.of_uid(&uid).unwrap()["services"];
+    assert_eq!(services[1]["destination_port"], 31_081, "{services}");
+    let told = world.told("web", "SyncLoadBalancerFailed");
+    assert_eq!(told, Vec::<String>::new());
 }
