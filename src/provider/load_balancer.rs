@@ -390,6 +390,8 @@ pub struct Orphan {
     pub service: String,
     /// UID of that Service.
     pub service_uid: String,
+    /// The Service exists, is of another type, and has no finalizer.
+    pub service_exists: bool,
     /// None: it stays, see `stays`. The load balancer is read again before it is made, and must
     /// be as it was.
     pub removal: Option<Box<dyn Change>>,
@@ -428,12 +430,15 @@ impl ShownCertificate {
 }
 
 impl Orphan {
-    /// `Service default/web, which does not exist`.
+    /// E.g. `Service default/web, which does not exist`.
     pub fn made_for(&self) -> String {
         let name = self.service.replacen('.', "/", 1);
         match self.balancer.use_of {
             BalancerUse::Shared => {
                 format!("the Services that share {name}, of which none exists")
+            }
+            _ if self.service_exists => {
+                format!("Service {name}, which is of another type and has no finalizer")
             }
             _ => format!("Service {name}, which does not exist"),
         }

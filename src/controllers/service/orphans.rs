@@ -94,8 +94,8 @@ fn orphans(
     let mut orphans = snapshot.orphans(&cluster);
     for orphan in &mut orphans {
         if !is_certain.contains(&orphan.balancer.id) {
-            let why = "its Service exists, is of another type, and has no finalizer";
-            orphan.stays = Some(why.to_owned());
+            orphan.service_exists = true;
+            orphan.stays = Some("its Service exists".to_owned());
             orphan.removal = None;
         }
     }

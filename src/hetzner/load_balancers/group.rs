@@ -533,8 +533,8 @@ impl<'a> Group<'a> {
                 Owner::Member => {
                     // Else it is about to be removed.
                     if let Some(member) = member.filter(|one| claims(one, number)) {
-                        let name = member.full_name();
-                        return Some(format!("Service {name} has it on this load balancer"));
+                        let (name, shown) = (member.full_name(), balancer.shown());
+                        return Some(format!("Service {name} has it on load balancer {shown}"));
                     }
                 }
                 Owner::Gone => {}

@@ -244,6 +244,7 @@ impl provider::Snapshot for Snapshot {
                     .map_or("unknown", |name| name)
                     .to_owned(),
                 service_uid: service_uid.clone(),
+                service_exists: false,
                 removal: is_deleted.then(|| self.removal(balancer, Purpose::Orphan)),
                 stays,
             })

@@ -406,7 +406,7 @@ fn what_was_made_meanwhile_is_no_orphan() {
     let make = move |_: &Request| {
         let late = json!({
             "metadata": { "name": "late" },
-            "spec": { "ports": [{ "port": 80 }], "selector": { "app": "late" } },
+            "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }], "selector": { "app": "late" } },
         });
         let late = cluster.create("services", Some("default"), late);
         let mut labels = cloud.load_balancer(id)["labels"].clone();

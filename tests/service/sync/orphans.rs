@@ -121,8 +121,8 @@ fn one_of_a_service_that_lost_its_finalizer_is_reported_and_stays() {
         ran.stdout.contains("orphan, stays")
     };
     assert!(is_shown());
-    let why =
-        "its Service exists, is of another type, and has no finalizer, so only you can delete it";
+    let why = "was made for Service default/web, which is of another type and has no finalizer, and costs money; its \
+               Service exists, so only you can delete it";
     let log = daemon_deletes(&world);
     assert_eq!(log.matches(why).count(), 1, "{log}");
     common::ccm(&world.env, &BY_HAND);
