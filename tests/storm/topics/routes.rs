@@ -178,6 +178,8 @@ impl Topic for Routes {
     }
 
     fn happens(&self, sandbox: &Sandbox, random: &mut Random, _: bool) -> String {
+        // The answers of `ccm`'s own writes told what they made.
+        self.learn(sandbox);
         let (cloud, cluster) = (sandbox.cloud(), sandbox.cluster());
         let network = network(sandbox);
         let n = random.below(NODES);

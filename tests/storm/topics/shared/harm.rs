@@ -4,11 +4,15 @@ use super::cluster::{self, FINALIZER, has_finalizer, is_ours, list, services, wa
 use super::events::NAMESPACE;
 use super::{CLOSED, OPEN, THEIR_PORT, both_numbers, is_of_others, number, owner, served, shows};
 use ccm::hetzner::load_balancers::{CREATED, EXTERNAL, GROUP, PORT, SERVICE_UID};
-use sandbox::Sandbox;
 use sandbox::exchange::Request;
+use sandbox::{Sandbox, time};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// How long a plan of two processes may still be executed.
+const PLAN_AGE: Duration = Duration::from_secs(30);
 
 /// What was seen so far.
 #[derive(Default)]
@@ -23,6 +27,8 @@ pub struct Seen {
     pub forgotten: BTreeSet<(u64, u64)>,
     /// Ports that were asked for on load balancers of others.
     asked: BTreeSet<(u64, u64)>,
+    /// When the removal of a port from a load balancer was last asked for.
+    removed: HashMap<(u64, u64), Instant>,
     /// UIDs on load balancers of Services that came, or got our finalizer, after the backup from which the cluster was
     /// restored. An operator decides about orphans.
     pub lost: BTreeSet<String>,
@@ -34,6 +40,7 @@ pub struct Seen {
 pub struct Moment<'a> {
     pub sandbox: &'a Sandbox,
     pub seen: &'a Mutex<Seen>,
+    pub two_at_once: bool,
 }
 
 impl Moment<'_> {
@@ -143,6 +150,7 @@ impl Moment<'_> {
             {
                 Some("a port of others".into())
             }
+            (_, Some("delete_service")) if self.is_removed_twice(id, port) => None,
             (_, Some("delete_service")) => {
                 let user = self.of_both(|one| {
                     *owner(&balancer, port) == one["metadata"]["uid"]
@@ -181,6 +189,15 @@ impl Moment<'_> {
             (_, Some(action)) if is_theirs => Some(format!("{action} on what is not ours")),
             _ => None,
         }
+    }
+
+    /// With two at once the slower one removes again what the faster one has removed, and given to another Service since.
+    fn is_removed_twice(&self, id: u64, port: u64) -> bool {
+        let now = time::now();
+        let mut seen = self.seen.lock().unwrap();
+        let before = seen.removed.insert((id, port), now);
+        let is_recent = |before| now.saturating_duration_since(before) <= PLAN_AGE;
+        self.two_at_once && before.is_some_and(is_recent)
     }
 
     fn harm_of_removal(&self, balancer: &Value, body: &Value, is_theirs: bool) -> Option<String> {

@@ -61,6 +61,7 @@ impl Shared {
         Moment {
             sandbox,
             seen: &self.seen,
+            two_at_once: self.two_at_once,
         }
     }
 }
