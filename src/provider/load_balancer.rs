@@ -433,14 +433,17 @@ impl Orphan {
     /// E.g. `Service default/web, which does not exist`.
     pub fn made_for(&self) -> String {
         let name = self.service.replacen('.', "/", 1);
-        match self.balancer.use_of {
-            BalancerUse::Shared => {
+        match (self.balancer.use_of, self.service_exists) {
+            (BalancerUse::Shared, false) => {
                 format!("the Services that share {name}, of which none exists")
             }
-            _ if self.service_exists => {
-                format!("Service {name}, which is of another type and has no finalizer")
+            (BalancerUse::Shared, true) => {
+                format!(
+                    "the Services that share {name}, which are of other types and have no finalizer"
+                )
             }
-            _ => format!("Service {name}, which does not exist"),
+            (_, false) => format!("Service {name}, which does not exist"),
+            (_, true) => format!("Service {name}, which is of another type and has no finalizer"),
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::controllers::report::{Outage, Report, publish};
 use crate::kube::{AnyService, ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
-    Balancer, Cluster, ErrorKind, Finding, Kept, LoadBalancerPlan, LoadBalancers, Orphan, Reason,
-    Snapshot, Urgency, clock,
+    Balancer, BalancerUse, Cluster, ErrorKind, Finding, Kept, LoadBalancerPlan, LoadBalancers,
+    Orphan, Reason, Snapshot, Urgency, clock,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -95,7 +95,11 @@ fn orphans(
     for orphan in &mut orphans {
         if !is_certain.contains(&orphan.balancer.id) {
             orphan.service_exists = true;
-            orphan.stays = Some("its Service exists".to_owned());
+            let whose = match orphan.balancer.use_of {
+                BalancerUse::Shared => "one of its Services",
+                _ => "its Service",
+            };
+            orphan.stays = Some(format!("{whose} exists"));
             orphan.removal = None;
         }
     }
