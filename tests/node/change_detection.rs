@@ -236,14 +236,9 @@ fn a_joined_node_is_initialised_and_a_cordoned_one_is_ready() {
         is_initialised(&node(&world.sandbox, "late"))
     });
     world.looks(5);
-    assert_eq!(
-        (
-            world.whole(),
-            world.by_name("worker-1"),
-            world.by_name("late")
-        ),
-        (0, 0, 1)
-    );
+    // A look may come between its registration and its first report.
+    assert!((1..=2).contains(&world.by_name("late")));
+    assert_eq!((world.whole(), world.by_name("worker-1")), (0, 0));
 }
 
 #[test]

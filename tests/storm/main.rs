@@ -32,7 +32,7 @@ const STORIES: u64 = 500;
 const AT_LEAST: [(&str, u64); 18] = [
     ("load balancers created", 140),
     ("created with a Primary IP", 25),
-    ("certificates ordered", 50),
+    ("certificates ordered or uploaded", 50),
     ("load balancers deleted", 25),
     ("load balancers renamed or labelled", 90),
     ("adopted", 55),
