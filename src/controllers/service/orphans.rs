@@ -85,15 +85,15 @@ fn orphans(
     all: &[Arc<AnyService>],
     wanting: &[Arc<Service>],
 ) -> Vec<Orphan> {
-    let is_certain = snapshot.orphans(&cluster);
-    let is_certain: HashSet<u64> = is_certain.iter().map(|one| one.balancer.id).collect();
+    let without_service = snapshot.orphans(&cluster);
+    let without_service: HashSet<u64> = without_service.iter().map(|one| one.balancer.id).collect();
     let finalized = all.iter().filter(|one| one.has_our_finalizer());
     let finalized = finalized.map(|one| &one.metadata.uid);
     let cared_for = wanting.iter().map(|one| &one.metadata.uid).chain(finalized);
     cluster.service_uids = cared_for.cloned().collect();
     let mut orphans = snapshot.orphans(&cluster);
     for orphan in &mut orphans {
-        if !is_certain.contains(&orphan.balancer.id) {
+        if !without_service.contains(&orphan.balancer.id) {
             orphan.service_exists = true;
             let whose = match orphan.balancer.use_of {
                 BalancerUse::Shared => "one of its Services",

@@ -195,7 +195,7 @@ pub fn others(sandbox: &Sandbox) -> Vec<Value> {
     all
 }
 
-/// Of an upload: what it holds is in a Secret that a Service names, or was a moment ago.
+/// Of an upload: it has our labels, and the key is the certificate's.
 pub fn harm_of_upload(body: &Value, cluster: &str) -> Option<String> {
     let labels = &body["labels"];
     if labels[CLUSTER_UID] != *cluster || labels[SECRET].is_null() {
