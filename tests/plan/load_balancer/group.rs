@@ -18,20 +18,20 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Several Services beside one cloud.
-struct Cluster {
-    world: World,
+pub(super) struct Cluster {
+    pub(super) world: World,
     /// By UID.
-    services: BTreeMap<String, Member>,
+    pub(super) services: BTreeMap<String, Member>,
 }
 
 #[derive(Clone)]
-struct Member {
-    service: Service,
-    is_deleted: bool,
+pub(super) struct Member {
+    pub(super) service: Service,
+    pub(super) is_deleted: bool,
 }
 
 impl Cluster {
-    fn new() -> Cluster {
+    pub(super) fn new() -> Cluster {
         let mut world = World::new(Profile::CcmFromScratch);
         world.cluster.service_uids.clear();
         Cluster {
@@ -41,7 +41,7 @@ impl Cluster {
     }
 
     /// `age`: the larger, the older.
-    fn add(&mut self, uid: &str, age: i64, ports: &[u16], annotations: &[(&str, &str)]) {
+    pub(super) fn add(&mut self, uid: &str, age: i64, ports: &[u16], annotations: &[(&str, &str)]) {
         let (namespace, name) = uid.split_once('.').unwrap_or(("default", uid));
         let mut service = Service {
             namespace: namespace.into(),
@@ -76,7 +76,7 @@ impl Cluster {
         );
     }
 
-    fn set(&mut self, uid: &str, name: &str, value: Option<&str>) {
+    pub(super) fn set(&mut self, uid: &str, name: &str, value: Option<&str>) {
         let annotations = &mut self.services.get_mut(uid).unwrap().service.annotations;
         match value {
             Some(value) => annotations.insert(format!("{PREFIX}{name}"), value.into()),
@@ -108,7 +108,7 @@ impl Cluster {
         member
     }
 
-    fn plan(&mut self, uid: &str) -> LoadBalancerPlan {
+    pub(super) fn plan(&mut self, uid: &str) -> LoadBalancerPlan {
         match self.take_service(uid).is_deleted {
             true => self.world.removal(),
             false => self.world.plan(),
@@ -225,12 +225,12 @@ impl Cluster {
         all.find(|one| one.id == id).expect("a load balancer")
     }
 
-    fn named(&self, name: &str) -> &LoadBalancer {
+    pub(super) fn named(&self, name: &str) -> &LoadBalancer {
         let mut all = self.world.state.balancers.iter();
         all.find(|one| one.name == name).expect("a load balancer")
     }
 
-    fn settle(&mut self) -> Vec<String> {
+    pub(super) fn settle(&mut self) -> Vec<String> {
         let mut made = Vec::new();
         for _ in 0..8 {
             let before = made.len();
@@ -246,7 +246,7 @@ impl Cluster {
     }
 
     /// Ports of a load balancer, and whose each is by its label.
-    fn ports(&self, name: &str) -> Vec<(u16, String)> {
+    pub(super) fn ports(&self, name: &str) -> Vec<(u16, String)> {
         let balancer = self.named(name);
         let ports = balancer.services.iter().map(|one| one.listen_port);
         let of = |number: u16| balancer.labels.get(&format!("{PORT}{number}")).cloned();
@@ -258,7 +258,7 @@ impl Cluster {
     }
 }
 
-const SHARED: &str = "kubernetes-default-edge";
+pub(super) const SHARED: &str = "kubernetes-default-edge";
 
 /// Is it this port of a Service?
 fn is_it(listener: &Listener, port: &ServicePort) -> bool {
@@ -266,14 +266,14 @@ fn is_it(listener: &Listener, port: &ServicePort) -> bool {
     listener.listen_port == port.port && to == port.node_port.map(|to| to.to_string())
 }
 
-fn owned(ports: &[(u16, &str)]) -> Vec<(u16, String)> {
+pub(super) fn owned(ports: &[(u16, &str)]) -> Vec<(u16, String)> {
     ports
         .iter()
         .map(|(number, uid)| (*number, (*uid).to_owned()))
         .collect()
 }
 
-fn reasons(plan: &LoadBalancerPlan) -> Vec<Reason> {
+pub(super) fn reasons(plan: &LoadBalancerPlan) -> Vec<Reason> {
     plan.findings.iter().map(|one| one.reason).collect()
 }
 
@@ -590,7 +590,7 @@ fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_is_refused() {
     );
 }
 
-fn listener(number: u16, to: u16) -> Listener {
+pub(super) fn listener(number: u16, to: u16) -> Listener {
     serde_json::from_value(json!({
         "protocol": "tcp", "listen_port": number, "destination_port": to, "proxyprotocol": false,
         "health_check": { "protocol": "tcp", "port": to, "interval": 15, "timeout": 10, "retries": 3 },
@@ -598,7 +598,7 @@ fn listener(number: u16, to: u16) -> Listener {
     .unwrap()
 }
 
-fn server(id: u64) -> Target {
+pub(super) fn server(id: u64) -> Target {
     Target::Server {
         server: Reference { id },
         use_private_ip: false,
@@ -606,7 +606,7 @@ fn server(id: u64) -> Target {
     }
 }
 
-fn external(labels: &[(&str, &str)]) -> LoadBalancer {
+pub(super) fn external(labels: &[(&str, &str)]) -> LoadBalancer {
     let mut one = fresh(7, "edge-lb", "lb31");
     one.services = vec![listener(6443, 6443)];
     one.targets = [1, 77].map(server).into();

@@ -20,5 +20,6 @@ use crate::common::random;
 mod selector;
 mod status;
 mod support;
+mod tenants;
 mod uploads;
 mod variables;

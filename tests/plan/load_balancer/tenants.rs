@@ -1,0 +1,282 @@
+//! What a tenant who may edit Services in one namespace can do to the Services of others on the same load balancer.
+
+use crate::load_balancer::group::{Cluster, SHARED, external, listener, owned, reasons};
+use crate::load_balancer::support::words;
+use ccm::hetzner::load_balancers::{EXTERNAL, LoadBalancer, PORT, SERVICE_UID};
+use ccm::provider::{LoadBalancerPlan, Reason};
+
+/// The owner's port, which a Service of ours asks for with the same node port.
+const OWNERS: u16 = 443;
+
+fn with_owners_port(node_port: u16) -> LoadBalancer {
+    let mut one = external(&[(EXTERNAL, "")]);
+    one.services.push(listener(OWNERS, node_port));
+    one
+}
+
+fn port_label(number: u16) -> String {
+    format!("{PORT}{number}")
+}
+
+/// The `ipMode` of each entry of the status that the plan wants.
+fn modes(plan: &LoadBalancerPlan) -> Vec<String> {
+    let status = plan.status.clone().expect("a status").into_iter();
+    status.map(|one| one.ip_mode.unwrap_or_default()).collect()
+}
+
+fn servers(balancer: &LoadBalancer) -> Vec<u64> {
+    let mut all: Vec<u64> = balancer.server_targets().map(|(id, _)| id).collect();
+    all.sort_unstable();
+    all
+}
+
+fn by_private_ip(balancer: &LoadBalancer) -> Vec<bool> {
+    balancer.server_targets().map(|(_, private)| private).collect()
+}
+
+/// The Service has the owner's port number and node port. Its status is empty, names the load balancer, or names its
+/// host name; our labels are there, or Terraform has removed them all.
+#[test]
+fn an_owners_port_with_the_numbers_of_a_service_stays_the_owners() {
+    let mut cluster = Cluster::new();
+    cluster.add("guest", 3, &[8080, OWNERS], &[("external", "7"), ("uses-proxyprotocol", "true")]);
+    let node_port = cluster.services["guest"].service.ports[1].node_port.unwrap();
+    let before = with_owners_port(node_port);
+    cluster.world.state.balancers = vec![before.clone()];
+    let plan = cluster.plan("guest");
+    assert!(reasons(&plan).contains(&Reason::PortConflict), "{plan:#?}");
+    cluster.settle();
+    let there = cluster.named("edge-lb");
+    assert!(!there.labels.contains_key(&port_label(OWNERS)), "{:?}", there.labels);
+    assert_eq!(there.services[1], before.services[1], "the owner's port");
+    cluster.services.get_mut("guest").unwrap().is_deleted = true;
+    cluster.settle();
+    assert_eq!(*cluster.named("edge-lb"), before);
+}
+
+#[test]
+fn a_port_without_labels_is_a_service_s_only_when_its_status_shows_the_load_balancer() {
+    let host = Some(("hostname", "edge.example.com"));
+    let other = Some(("hostname", "other.example.com"));
+    for (address, hostname, is_ours) in [
+        (None, None, false),
+        (Some("192.0.2.99"), None, false),
+        (Some("edge.example.com"), None, false),
+        (Some("edge.example.com"), other, false),
+        (Some("edge.example.com"), host, true),
+        (Some("its own"), None, true),
+    ] {
+        let mut cluster = Cluster::new();
+        cluster.add("a", 3, &[OWNERS], &[("external", "7")]);
+        cluster.add("b", 2, &[80], &[("external", "7")]);
+        for (name, value) in hostname {
+            cluster.set("a", name, Some(value));
+        }
+        let node_port = cluster.services["a"].service.ports[0].node_port.unwrap();
+        let before = with_owners_port(node_port);
+        let own = before.public_net.ipv4.ip.unwrap().to_string();
+        cluster.world.state.balancers = vec![before];
+        let address = address.map(|text| text.replace("its own", &own));
+        cluster.services.get_mut("a").unwrap().service.addresses = address.clone().into_iter().collect();
+        let plan = cluster.plan("a");
+        let is_refused = reasons(&plan).contains(&Reason::PortConflict);
+        assert_eq!(is_refused, !is_ours, "{address:?}, {hostname:?}: {plan:#?}");
+        // While one of our labels is there, the others were not removed with it.
+        let all = &mut cluster.world.state.balancers[0];
+        all.labels.insert(port_label(80), "b".into());
+        let plan = cluster.plan("a");
+        assert!(reasons(&plan).contains(&Reason::PortConflict), "{address:?}: {plan:#?}");
+    }
+}
+
+#[test]
+fn the_address_is_not_taken_over_for_traffic_inside_the_cluster_where_others_have_ports() {
+    let guests = ("share-namespaces", "shop");
+    for (what, annotations, more, mode) in [
+        ("a Service alone", vec![], None, "VIP"),
+        ("a group of one namespace", vec![("share", "edge")], Some(("b", ("share", "edge"))), "VIP"),
+        (
+            "a group of two namespaces",
+            vec![("share", "edge"), guests],
+            Some(("shop.b", ("share", "default/edge"))),
+            "Proxy",
+        ),
+        (
+            "a guest that is not allowed",
+            vec![("share", "edge")],
+            Some(("shop.b", ("share", "default/edge"))),
+            "VIP",
+        ),
+        ("an external one", vec![("external", "7")], None, "Proxy"),
+    ] {
+        let mut cluster = Cluster::new();
+        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
+        cluster.add("a", 3, &[80], &annotations);
+        if let Some((uid, share)) = more {
+            cluster.add(uid, 2, &[8080], &[share]);
+        }
+        cluster.settle();
+        let plan = cluster.plan("a");
+        let all = modes(&plan);
+        assert!(!all.is_empty() && all.iter().all(|one| one == mode), "{what}: {all:?}");
+    }
+}
+
+#[test]
+fn a_service_whose_port_another_one_has_gets_the_address_without_that_port() {
+    let mut cluster = Cluster::new();
+    cluster.add("a", 3, &[443], &[("share", "edge")]);
+    cluster.add("b", 2, &[443, 8080], &[("share", "edge")]);
+    cluster.settle();
+    assert_eq!(modes(&cluster.plan("a"))[0], "VIP");
+    assert_eq!(modes(&cluster.plan("b"))[0], "Proxy");
+    cluster.services.get_mut("a").unwrap().is_deleted = true;
+    cluster.settle();
+    assert_eq!(modes(&cluster.plan("b"))[0], "VIP", "the port is served");
+}
+
+#[test]
+fn a_guest_decides_nothing_about_the_whole_load_balancer() {
+    let host = [("share", "edge"), ("share-namespaces", "shop")];
+    let of_guest = [
+        ("share", "default/edge"),
+        ("node-selector", "no=such"),
+        ("type", "lb31"),
+        ("name", "mine"),
+        ("algorithm-type", "least_connections"),
+        ("use-private-ip", "true"),
+        ("private-ipv4", "10.0.0.9"),
+        ("deletion-protection", "true"),
+        ("labels", "team=guest"),
+        ("ipv4-rdns", "guest.example.com"),
+        ("keep", "true"),
+        ("location", "hel1"),
+    ];
+    let mut honest = Cluster::new();
+    honest.world.network = Some(crate::load_balancer::support::NETWORK);
+    honest.add("a", 2, &[80], &host);
+    honest.add("shop.guest", 3, &[8080], &of_guest[..1]);
+    honest.settle();
+    let mut cluster = Cluster::new();
+    cluster.world.network = Some(crate::load_balancer::support::NETWORK);
+    cluster.add("a", 2, &[80], &host);
+    cluster.add("shop.guest", 3, &[8080], &of_guest);
+    let made = cluster.settle();
+    assert_eq!(*cluster.named(SHARED), *honest.named(SHARED), "{made:#?}");
+    let plan = cluster.plan("shop.guest");
+    let says = |name: &str| {
+        let key = format!("{name} has no effect: only Services of namespace default decide");
+        plan.findings.iter().any(|one| one.message.contains(&key))
+    };
+    assert!(says("node-selector"), "{:#?}", plan.findings);
+}
+
+/// The Service that allowed the guest is deleted, or it does not allow it any more.
+#[test]
+fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_ports() {
+    for is_deleted in [true, false] {
+        let mut cluster = Cluster::new();
+        cluster.world.network = Some(crate::load_balancer::support::NETWORK);
+        cluster.add(
+            "a",
+            3,
+            &[80],
+            &[
+                ("share", "edge"),
+                ("share-namespaces", "shop"),
+                ("type", "lb21"),
+                ("name", "front"),
+                ("algorithm-type", "least_connections"),
+                ("use-private-ip", "true"),
+                ("node-selector", "!skipped"),
+            ],
+        );
+        cluster.add("shop.guest", 2, &[8080], &[("share", "default/edge"), ("keep", "false")]);
+        cluster.settle();
+        assert_eq!(cluster.ports("front").len(), 2);
+        match is_deleted {
+            true => cluster.services.get_mut("a").unwrap().is_deleted = true,
+            false => cluster.set("a", "share-namespaces", None),
+        }
+        cluster.settle();
+        let before = cluster.named("front").clone();
+        assert!(!before.labels.contains_key(SERVICE_UID), "a guest does not own it: {:?}", before.labels);
+        // A node comes, and the guest asks for more.
+        let nodes = crate::load_balancer::support::node;
+        cluster.world.nodes.push(nodes(4));
+        let guest = cluster.services.get_mut("shop.guest").unwrap();
+        let mut more = guest.service.ports[0].clone();
+        (more.name, more.port) = ("more".into(), 25);
+        guest.service.ports.push(more);
+        cluster.set("shop.guest", "type", Some("lb31"));
+        let plan = cluster.plan("shop.guest");
+        assert!(plan.obstacle.is_none(), "{plan:#?}");
+        let says = |text: &str| plan.findings.iter().any(|one| one.message.contains(text));
+        assert!(says("no Service that shares \"edge\" in namespace default allows it"), "{:#?}", plan.findings);
+        cluster.settle();
+        let after = cluster.named("front");
+        assert_eq!(servers(after), [1, 2, 3, 4]);
+        assert_eq!(after.services, before.services, "no more ports");
+        assert_eq!(after.load_balancer_type.name, "lb21");
+        assert_eq!(after.algorithm.kind, before.algorithm.kind);
+        assert_eq!(by_private_ip(after)[..3], by_private_ip(&before)[..3], "present targets stay");
+        // Its own port follows its node port.
+        let guest = cluster.services.get_mut("shop.guest").unwrap();
+        guest.service.ports[0].node_port = Some(32_222);
+        assert_eq!(words(&cluster.plan("shop.guest").changes), ["update_service"]);
+        guest_leaves(cluster, is_deleted);
+    }
+}
+
+fn guest_leaves(mut cluster: Cluster, was_last: bool) {
+    cluster.set("shop.guest", "share", None);
+    cluster.settle();
+    let front = cluster.world.state.balancers.iter().find(|one| one.name == "front");
+    assert_eq!(front.is_none(), was_last, "deleted with its last Service");
+    assert_eq!(cluster.ports("kubernetes-shop-guest").len(), 2, "it has its own");
+}
+
+#[test]
+fn on_an_external_one_the_targets_are_those_that_any_service_there_asks_for() {
+    let mut cluster = Cluster::new();
+    let mut before = external(&[(EXTERNAL, "")]);
+    before.targets.clear();
+    cluster.world.state.balancers = vec![before];
+    for (at, pool) in (0..).zip(["red", "red", "blue"]) {
+        let labels = [("pool".to_owned(), pool.to_owned())];
+        cluster.world.nodes[at].labels = labels.into_iter().collect();
+    }
+    cluster.add("a", 3, &[80], &[("external", "7"), ("node-selector", "pool=red")]);
+    cluster.add("shop.b", 2, &[81], &[("external", "7"), ("node-selector", "pool=blue")]);
+    cluster.add("shop.c", 1, &[82], &[("external", "7"), ("node-selector", "no=such")]);
+    cluster.settle();
+    assert_eq!(servers(cluster.named("edge-lb")), [1, 2, 3]);
+    // One that can't be read takes nothing away.
+    cluster.set("shop.b", "node-selector", Some("pool in blue"));
+    assert!(cluster.settle().is_empty());
+    cluster.services.get_mut("shop.b").unwrap().is_deleted = true;
+    cluster.settle();
+    assert_eq!(servers(cluster.named("edge-lb")), [1, 2]);
+    cluster.set("shop.c", "external-targets", Some("false"));
+    cluster.set("shop.c", "node-selector", None);
+    assert!(cluster.settle().is_empty());
+}
+
+#[test]
+fn on_an_external_one_present_targets_are_reached_as_they_were() {
+    let mut cluster = Cluster::new();
+    let mut before = external(&[(EXTERNAL, "")]);
+    before.targets.clear();
+    before.private_net = serde_json::from_value(serde_json::json!([{ "network": 10, "ip": "10.0.0.7" }])).unwrap();
+    cluster.world.network = Some(crate::load_balancer::support::NETWORK);
+    cluster.world.state.balancers = vec![before];
+    cluster.add("a", 3, &[80], &[("external", "7"), ("use-private-ip", "true")]);
+    cluster.add("shop.b", 2, &[81], &[("external", "7"), ("use-private-ip", "false")]);
+    cluster.settle();
+    assert_eq!(by_private_ip(cluster.named("edge-lb")), [true; 3]);
+    cluster.set("a", "use-private-ip", Some("false"));
+    assert!(cluster.settle().is_empty(), "present ones do not change");
+    cluster.world.nodes.push(crate::load_balancer::support::node(4));
+    cluster.settle();
+    assert_eq!(by_private_ip(cluster.named("edge-lb")), [true, true, true, false]);
+}
