@@ -202,7 +202,7 @@ impl Service {
                 .load_balancer
                 .ingress
                 .iter()
-                .filter_map(|one| one.ip.clone())
+                .filter_map(|one| one.ip.clone().or_else(|| one.hostname.clone()))
                 .collect(),
         }
     }

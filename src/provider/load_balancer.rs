@@ -206,6 +206,9 @@ pub struct LoadBalancerPlan {
     pub leaves: Vec<Box<dyn Change>>,
     /// There are such load balancers, which serve the Service until then.
     pub moves: bool,
+    /// Whether the status of a Service that ends is emptied before the first change: once its labels are removed from an
+    /// external load balancer, the status must not say any more that the Service has ports there.
+    pub empties_status_first: bool,
     /// Its management has ended: the Service gets no finalizer.
     pub is_released: bool,
     /// What it changes or makes besides `found`, each by its ID or its name: of one sync only one plan may.

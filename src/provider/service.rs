@@ -31,7 +31,7 @@ pub struct Service {
     pub has_session_affinity: bool,
     /// `spec.ipFamilies` is `IPv6` alone: so are its node ports.
     pub is_ipv6_alone: bool,
-    /// What its status says.
+    /// IP addresses and host names in its status.
     pub addresses: Vec<String>,
 }
 

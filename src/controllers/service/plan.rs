@@ -51,8 +51,11 @@ pub(super) enum ServiceWrite {
     /// Before anything is created for it.
     AddFinalizer,
     SetStatus(Vec<Ingress>),
-    /// With its status emptied: then the Service may be deleted.
-    RemoveFinalizer,
+    /// Then the Service may be deleted.
+    RemoveFinalizer {
+        /// Whether the same write empties the status; else a write before it did.
+        empties_status: bool,
+    },
     /// And its status as it is.
     EndManagement,
 }
@@ -439,15 +442,22 @@ impl ServicePlan {
         self.cloud.changes.len() + own.count()
     }
 
-    /// Before the changes in the cloud.
+    /// The write before the changes in the cloud.
     pub(super) fn first_write(&self) -> Option<ServiceWrite> {
-        self.add_finalizer.then_some(ServiceWrite::AddFinalizer)
+        let has_status = !self.service.status.load_balancer.ingress.is_empty();
+        let empties = self.cloud.empties_status_first && self.cloud.obstacle.is_none();
+        match self.want {
+            Want::Remove if empties && has_status => Some(ServiceWrite::SetStatus(Vec::new())),
+            _ => self.add_finalizer.then_some(ServiceWrite::AddFinalizer),
+        }
     }
 
     /// After the changes in the cloud.
     pub(super) fn last_write(&self) -> Option<ServiceWrite> {
         match self.want {
-            Want::Remove if self.cloud.obstacle.is_none() => Some(ServiceWrite::RemoveFinalizer),
+            Want::Remove if self.cloud.obstacle.is_none() => Some(ServiceWrite::RemoveFinalizer {
+                empties_status: !self.cloud.empties_status_first,
+            }),
             Want::Release if self.cloud.obstacle.is_none() => {
                 let has = self.service.has_our_finalizer();
                 has.then_some(ServiceWrite::EndManagement)
@@ -581,13 +591,11 @@ impl ServiceWrite {
                 let json = json!({ "change": "EndManagement" });
                 ("end_management", finalizer(Verb::Remove), json)
             }
-            ServiceWrite::RemoveFinalizer => {
-                let both = [emptied, finalizer(Verb::Remove)].into_iter().collect();
-                (
-                    "remove_finalizer",
-                    both,
-                    json!({ "change": "RemoveFinalizer" }),
-                )
+            ServiceWrite::RemoveFinalizer { empties_status } => {
+                let emptied = Some(emptied).filter(|_| *empties_status);
+                let both = emptied.into_iter().chain([finalizer(Verb::Remove)]);
+                let json = json!({ "change": "RemoveFinalizer" });
+                ("remove_finalizer", both.collect(), json)
             }
         }
     }

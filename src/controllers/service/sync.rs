@@ -489,7 +489,7 @@ impl Sync<'_> {
                     if error.is_not_found()
                         && matches!(
                             write,
-                            ServiceWrite::RemoveFinalizer | ServiceWrite::EndManagement
+                            ServiceWrite::RemoveFinalizer { .. } | ServiceWrite::EndManagement
                         ) =>
                 {
                     Ok(Some(service))
@@ -582,7 +582,7 @@ fn patch(service: &Service, write: &ServiceWrite) -> Value {
             return body;
         }
         ServiceWrite::EndManagement => others.collect(),
-        ServiceWrite::RemoveFinalizer => {
+        ServiceWrite::RemoveFinalizer { .. } => {
             body["status"] = json!({ "loadBalancer": { "ingress": null } });
             others.collect::<Vec<_>>()
         }

@@ -5,7 +5,7 @@ use super::balancer::{Algorithm, LoadBalancer, PrivateNet};
 use super::certificates::{CertificatePlan, certificates};
 use super::context::Context;
 use super::context::default_source;
-use super::parser::{AnnotationParser, value_of};
+use super::parser::{AnnotationParser, first_to_decide, value_of};
 use super::ports::{Port, ports};
 use super::uploads::upload;
 use super::values as v;
@@ -37,6 +37,8 @@ pub(super) struct Desired {
     /// With `HCLOUD_NETWORK`.
     pub(super) attach: Option<Attach>,
     pub(super) use_private_ip: Sourced<bool>,
+    /// Whether present targets stay by private or public IP as they are; see `Group::keeps_ways`.
+    pub(super) keeps_ways: bool,
     pub(super) primary_ips: AskedIps,
     /// It outlasts its Services.
     pub(super) is_kept: bool,
@@ -96,6 +98,9 @@ pub(super) enum Machine {
 /// What the Service's status should not, or alone, say.
 pub(super) struct InStatus {
     pub(super) hostname: Option<String>,
+    /// Whether the entries are of `ipMode: Proxy`: traffic from inside the cluster goes through the load balancer, so that
+    /// kube-proxy sends none to this Service for a port of another owner. Set also when a port uses the PROXY protocol.
+    pub(super) is_by_proxy: bool,
     pub(super) without_ipv6: Sourced<bool>,
     pub(super) without_private: Sourced<bool>,
 }
@@ -133,7 +138,7 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
         let off = || Sourced::new(false, default_source(annotation));
         set(annotation, default).unwrap_or_else(off)
     };
-    let use_private_ip = switch(&a::USE_PRIVATE_IP, &defaults.use_private_ip);
+    let mut use_private_ip = switch(&a::USE_PRIVATE_IP, &defaults.use_private_ip);
     let without_ipv6 = switch(&a::IPV6_DISABLED, &defaults.disable_ipv6);
     let private = &defaults.disable_private_ingress;
     let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, private);
@@ -144,22 +149,29 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
     let mut certificates = certificates(parser, context);
     upload(parser, context, &mut certificates);
     let is_external = context.group.is_external();
+    if is_external {
+        use_private_ip = way_on_external(parser, context, use_private_ip);
+    }
+    // Without a Service that may decide, the whole stays as it is.
+    let is_left = is_external || context.group.has_no_decider();
+    let usual = usual.filter(|_| !is_left);
     let desired = Desired {
         name: parser.read(&a::NAME, None, v::any),
-        kind: kind
-            .or_else(|| defaults.kind.clone())
-            .filter(|_| !is_external),
+        kind: kind.or_else(|| defaults.kind.clone()).filter(|_| !is_left),
         place: place(parser, context),
-        algorithm: algorithm.or_else(|| defaults.algorithm.clone()).or(usual),
+        algorithm: algorithm
+            .or_else(|| defaults.algorithm.clone().filter(|_| !is_left))
+            .or(usual),
         public: disabled
-            .filter(|_| !is_external)
+            .filter(|_| !is_left)
             .map(|disabled| Sourced::new(!disabled.value, disabled.source)),
         protection: parser.read(&a::DELETION_PROTECTION, None, v::boolean),
         labels: labels(parser, context),
         ipv4_rdns: parser.read(&a::IPV4_RDNS, None, v::host),
         ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::host),
-        attach: attach(parser, context).filter(|_| !is_external),
+        attach: attach(parser, context).filter(|_| !is_left),
         use_private_ip,
+        keeps_ways: context.group.keeps_ways(),
         primary_ips: asked_ips(parser, context),
         is_kept: keep.is_some_and(|keep| keep.value),
         ports: ports(parser, context, &certificates),
@@ -167,6 +179,7 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
         targets: targets(parser, context),
         in_status: InStatus {
             hostname: hostname.map(|hostname| hostname.value),
+            is_by_proxy: is_external || context.group.is_of_several_namespaces,
             without_ipv6,
             without_private,
         },
@@ -184,6 +197,12 @@ fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
             false => default.clone(),
         }
     };
+    if context.group.has_no_decider() {
+        return Place {
+            location: None,
+            zone: None,
+        };
+    }
     Place {
         location: one(&a::LOCATION, &defaults.location),
         zone: one(&a::NETWORK_ZONE, &defaults.network_zone),
@@ -194,7 +213,8 @@ fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
 fn labels(parser: &mut AnnotationParser, context: &Context) -> BTreeMap<String, Sourced<String>> {
     let set = parser.read(&a::LABELS, None, Labels::parse);
     let default = context.project.defaults.labels.clone();
-    let all = [default.filter(|_| !context.group.is_external()), set];
+    let is_left = context.group.is_external() || context.group.has_no_decider();
+    let all = [default.filter(|_| !is_left), set];
     let labels = all
         .into_iter()
         .flatten()
@@ -211,8 +231,8 @@ fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
         true => Err("use the ID of a Primary IP".to_owned()),
         false => v::any(text),
     };
-    let mut members = context.group.members.iter();
-    let first = members.find(|one| !one.load_balancer_ip.is_empty());
+    let mut deciders = context.group.deciders.iter();
+    let first = deciders.find(|one| !one.load_balancer_ip.is_empty());
     let address = first.map(|one| one.load_balancer_ip.clone());
     let address = address.unwrap_or_default();
     let ip = address.parse::<IpAddr>().ok();
@@ -270,19 +290,97 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
     }
 }
 
-fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
-    let selector = parser.read(&a::NODE_SELECTOR, None, Selector::parse);
+/// How new targets of an external load balancer are reached: the oldest Service with a port there decides, and where no
+/// Service has one yet, the planned Service.
+fn way_on_external(
+    parser: &mut AnnotationParser,
+    context: &Context,
+    own: Sourced<bool>,
+) -> Sourced<bool> {
+    let group = &context.group;
+    let first = group
+        .balancer()
+        .and_then(|one| group.served_on(one).into_iter().next());
+    let Some(first) = first.filter(|first| first.uid != context.service.uid) else {
+        return own;
+    };
+    let set = value_of(first, &a::USE_PRIVATE_IP).and_then(|text| v::boolean(text).ok());
+    let default = context.project.defaults.use_private_ip.clone();
+    let default =
+        default.unwrap_or_else(|| Sourced::new(false, default_source(&a::USE_PRIVATE_IP)));
+    let key = a::USE_PRIVATE_IP.key();
+    let of_first = |value| {
+        let source = format!("{key} of Service {}", first.full_name());
+        Sourced::new(value, Source::Annotation(source))
+    };
+    let decided = set.map_or(default, of_first);
+    if own.value != decided.value && parser.has(&a::USE_PRIVATE_IP, None) {
+        let why = format!(
+            "annotation {key} has no effect: {} decides how new targets are reached",
+            first_to_decide(first)
+        );
+        parser.warning(Reason::AnnotationWithoutEffect, why);
+    }
+    decided
+}
+
+/// The nodes that one Service asks for as targets.
+enum Asked {
+    All,
+    Selected(Selector),
+    /// The nodes that are targets now, because the annotation `node-selector` of another Service can't be read.
+    Present,
+}
+
+/// What the Services ask for whose nodes are targets together: on an external load balancer each of its Services, else the
+/// Service itself or who decides for it.
+fn asked_targets(
+    parser: &mut AnnotationParser,
+    context: &Context,
+    own: Option<&Sourced<Selector>>,
+) -> Vec<Asked> {
+    let selected = |own: Option<Selector>| own.map_or(Asked::All, Asked::Selected);
+    let own = selected(own.map(|own| own.value.clone()));
     parser.read(&a::EXTERNAL_TARGETS, None, v::boolean);
-    let needs = |one: &&Service| {
+    let group = &context.group;
+    if !group.is_external() {
+        return vec![own];
+    }
+    let needs = |one: &Service| {
         let value = value_of(one, &a::EXTERNAL_TARGETS);
         value.is_none_or(|value| v::boolean(value) != Ok(false))
     };
-    let mut members = context.group.members.iter();
-    let are_left_out = context.group.is_external() && !members.any(needs);
+    let others = group.balancer().map(|one| group.served_on(one));
+    let mut others = others.unwrap_or_default();
+    others.retain(|one| one.uid != context.service.uid && needs(one));
+    let asked = |one: &Service| match value_of(one, &a::NODE_SELECTOR).map(Selector::parse) {
+        None => Asked::All,
+        Some(Ok(selector)) => Asked::Selected(selector),
+        Some(Err(_)) => Asked::Present,
+    };
+    let others = others.into_iter().map(asked);
+    let own = needs(context.service).then_some(own);
+    own.into_iter().chain(others).collect()
+}
+
+fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
+    let selector = parser.read(&a::NODE_SELECTOR, None, Selector::parse);
+    let asked = asked_targets(parser, context, selector.as_ref());
+    let is_present = |node: &OfferedNode| {
+        let targets = context.group.balancer().into_iter();
+        let mut targets = targets.flat_map(LoadBalancer::single_targets);
+        targets.any(|(target, _)| {
+            target
+                .node(context.cluster)
+                .is_some_and(|name| *name == node.name)
+        })
+    };
     let is_selected = |node: &&OfferedNode| {
-        let selector = selector.as_ref();
-        !are_left_out
-            && selector.is_none_or(|selector| selector.value.matches(|key| node.labels.get(key)))
+        asked.iter().any(|asked| match asked {
+            Asked::All => true,
+            Asked::Selected(selector) => selector.matches(|key| node.labels.get(key)),
+            Asked::Present => is_present(node),
+        })
     };
     let mut machines = BTreeMap::new();
     for node in context.nodes.iter().filter(is_selected) {
@@ -310,7 +408,11 @@ fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     nodes.sort_by(|left, right| left.1.cmp(&right.1));
     Targets {
         nodes,
-        source: selector.map_or(Source::Rule("a node of the cluster"), |s| s.source),
+        source: match selector {
+            _ if asked.len() > 1 => Source::Rule("a Service on the load balancer asks for it"),
+            Some(selector) => selector.source,
+            None => Source::Rule("a node of the cluster"),
+        },
     }
 }
 

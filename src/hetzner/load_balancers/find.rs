@@ -227,7 +227,7 @@ pub(super) fn find<'a>(
     }
 }
 
-/// The load balancer of a group: by its label, else the one that the oldest Service brings in, else one that lost its
+/// The load balancer of a group: by its label, else the one that the oldest Service that decides brings in, else one that lost its
 /// labels.
 fn find_shared<'a>(
     context: &'a Context<'a>,
@@ -241,8 +241,8 @@ fn find_shared<'a>(
     if let Some(found) = only_one(ours, GROUP, &share.label())? {
         return Ok(Some(found));
     }
-    let mut members = context.group.members.iter();
-    let brought = members.find_map(|member| {
+    let mut deciders = context.group.deciders.iter();
+    let brought = deciders.find_map(|member| {
         let own = by_label(balancers, member, cluster).ok().flatten()?;
         other_cluster(own, cluster).is_none().then_some(own)
     });
@@ -258,7 +258,7 @@ fn lost_labels(balancer: &LoadBalancer, context: &Context) -> bool {
     let mut members = group.members.iter();
     !whose.any(|label| balancer.labels.contains_key(*label))
         && !balancer.services.is_empty()
-        && ports.all(|port| group.recognised(port).is_some())
+        && ports.all(|port| group.recognised(balancer, port).is_some())
         && members.any(|member| is_in_status(member, balancer))
         && has_only_own_targets(balancer, context.cluster)
 }
@@ -271,7 +271,11 @@ fn rests_on_owner(balancer: &LoadBalancer, context: &Context) -> bool {
 
 /// The same of the load balancers that the Service has.
 pub(super) fn rests_on_owners(context: &Context) -> bool {
-    let mut owned = owned(&context.observed.balancers, context.service);
+    let mut owned = owned(
+        &context.observed.balancers,
+        context.service,
+        context.cluster,
+    );
     owned.any(|one| rests_on_owner(one, context))
 }
 

@@ -9,8 +9,11 @@
 //! Each Service is planned by itself, for its own ports. What is about the whole load balancer follows from all Services
 //! of the group, the oldest first, so that it is the same in the plan of each.
 //!
-//! Whose a port is says a label of the load balancer, which is written before the port. Without its label, as Terraform
-//! leaves it, a port is the Service's that has this port with this node port.
+//! A label of the load balancer names the Service that owns a port. The label is written before the port. On a shared
+//! load balancer a port without its label, as Terraform leaves it, belongs to the Service with the same port and node
+//! port. On an external one a port without its label is the owner's; the only exception is [`is_recognised`].
+//!
+//! What is about the whole of a shared load balancer is decided by the Services of the group's own namespace alone.
 
 use super::annotations::{self as a, PREFIX};
 use super::balancer::{LoadBalancer, TargetId};
@@ -20,7 +23,7 @@ use super::names::{
     port_label,
 };
 use super::parser::{AnnotationParser, first_to_decide, value_of, values_of};
-use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Service};
+use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Reason, Service};
 use crate::text;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +46,13 @@ pub(super) struct Group<'a> {
     pub(super) of: Use<'a>,
     /// All Services of the group, the oldest first.
     pub(super) members: Vec<&'a Service>,
+    /// The Services that decide about the whole load balancer, the oldest first. Nobody decides about an external one,
+    /// or about a shared one without a Service of the group's own namespace.
+    pub(super) deciders: Vec<&'a Service>,
+    /// Whether a Service of another namespace has ports on the load balancer, or is to get some.
+    pub(super) is_of_several_namespaces: bool,
+    /// Whether the Service may get ports that it does not have yet. A guest that nobody allows any more may not.
+    may_add_ports: bool,
     service: &'a Service,
     cluster: &'a Cluster,
 }
@@ -155,6 +165,9 @@ pub(super) fn group<'a>(
     let mut group = Group {
         of: Use::Own,
         members: Vec::new(),
+        deciders: Vec::new(),
+        is_of_several_namespaces: false,
+        may_add_ports: true,
         service,
         cluster,
     };
@@ -175,15 +188,22 @@ pub(super) fn group<'a>(
             let is_member = group.members.iter().any(|one| one.uid == service.uid);
             let is_own = service.namespace == share.namespace || balancers.is_none();
             if !is_own && !is_member {
-                parser.problem(format!(
-                    "annotation {}: no Service that shares {:?} in namespace {} allows it: it needs annotation {} with \
-                     \"{}\" there",
-                    a::SHARE.key(),
-                    share.name,
-                    share.namespace,
-                    a::SHARE_NAMESPACES.key(),
-                    service.namespace
-                ));
+                let why = not_allowed(share, service);
+                // What is served stays served.
+                let served_on = balancers.into_iter().flatten().find(|one| {
+                    is_of_group(one, share, cluster) && has_labelled_port(one, service)
+                });
+                match served_on {
+                    None => parser.problem(why),
+                    Some(balancer) => {
+                        group.may_add_ports = false;
+                        let shown = balancer.shown();
+                        let stays = format!(
+                            "{why}; its ports on load balancer {shown} stay, and it gets no more"
+                        );
+                        parser.warning(Reason::SyncLoadBalancerFailed, stays);
+                    }
+                }
             }
         }
         (None, None, Some(text)) => {
@@ -203,12 +223,59 @@ pub(super) fn group<'a>(
     group
         .members
         .sort_by_key(|one| (one.created.is_none(), one.created, &one.uid));
-    let mut deciding = group.members.clone();
-    if stays_on.is_some() && deciding.len() > 1 {
-        deciding.retain(|one| one.uid != service.uid);
-    }
-    parser.join(&deciding, group.is_external());
+    let is_leaving = stays_on.is_some() && group.members.len() > 1;
+    group.deciders = match group.of {
+        Use::Own => vec![service],
+        Use::Shared(share) => group.members_in(share.namespace).collect(),
+        Use::External(_) => Vec::new(),
+    };
     group
+        .deciders
+        .retain(|one| !is_leaving || one.uid != service.uid);
+    if let Use::Shared(share) = group.of {
+        let asking = named(&share.key());
+        group.is_of_several_namespaces = is_of_several_namespaces(&group, share, asking, balancers);
+    }
+    parser.join(&group);
+    group
+}
+
+fn not_allowed(share: Share, service: &Service) -> String {
+    format!(
+        "annotation {}: no Service that shares {:?} in namespace {} allows it: it needs annotation {} with \"{}\" there",
+        a::SHARE.key(),
+        share.name,
+        share.namespace,
+        a::SHARE_NAMESPACES.key(),
+        service.namespace
+    )
+}
+
+/// Whether the labels say that this cluster made the load balancer for this group.
+fn is_of_group(balancer: &LoadBalancer, share: Share, cluster: &Cluster) -> bool {
+    names::is_of(&balancer.labels, cluster) && balancer.labels.get(GROUP) == Some(&share.label())
+}
+
+/// Whether a label of the load balancer says that the Service has a port there.
+fn has_labelled_port(balancer: &LoadBalancer, service: &Service) -> bool {
+    labelled_ports(balancer).any(|(_, uid)| *uid == service.uid)
+}
+
+/// Whether a Service of another namespace than the group's is a member, or still has ports on the group's load balancer
+/// although it is not allowed any more. `asking`: all Services that name the group, allowed or not.
+fn is_of_several_namespaces(
+    group: &Group,
+    share: Share,
+    asking: &[Service],
+    balancers: Option<&[LoadBalancer]>,
+) -> bool {
+    let is_guest = |one: &Service| one.namespace != share.namespace;
+    let has_ports = |guest: &Service| {
+        let mut shared = balancers.into_iter().flatten();
+        shared.any(|one| is_of_group(one, share, group.cluster) && has_labelled_port(one, guest))
+    };
+    group.members.iter().any(|one| is_guest(one))
+        || asking.iter().any(|one| is_guest(one) && has_ports(one))
 }
 
 /// What the labels of the Service's load balancer say, and who asks for it.
@@ -326,34 +393,80 @@ fn labelled_ports(balancer: &LoadBalancer) -> impl Iterator<Item = (u16, &String
     all.filter_map(|(number, uid)| Some((number.parse().ok()?, uid)))
 }
 
-/// Those that carry the UID of a Service, on themselves or on one of their ports; and external ones that lost the label.
+/// The load balancers that carry the UID of a Service, on themselves or on one of their ports; and external ones whose
+/// labels were lost, see [`is_recognised`].
 pub(super) fn owned<'a>(
     balancers: &'a [LoadBalancer],
-    service: &Service,
+    service: &'a Service,
+    cluster: &'a Cluster,
 ) -> impl Iterator<Item = &'a LoadBalancer> {
-    balancers.iter().filter(|one| {
+    balancers.iter().filter(move |one| {
         let mut ports = one.services.iter();
-        let mut uids = uids(one);
-        !service.uid.is_empty()
-            && (uids.any(|uid| *uid == service.uid)
-                || one.labels.contains_key(EXTERNAL)
-                    && is_in_status(service, one)
-                    && ports.any(|port| is_of(service, one, port)))
+        carries_uid(one, service)
+            || !service.uid.is_empty()
+                && ports.any(|port| is_recognised(service, one, port, cluster))
     })
 }
 
-/// One of its addresses is in the status of the Service.
+/// Whether a label of the load balancer, or of one of its ports, has the UID of the Service.
+pub(super) fn carries_uid(balancer: &LoadBalancer, service: &Service) -> bool {
+    !service.uid.is_empty() && uids(balancer).any(|uid| *uid == service.uid)
+}
+
+/// Whether one of the load balancer's addresses is in the status of the Service.
 pub(super) fn is_in_status(service: &Service, balancer: &LoadBalancer) -> bool {
     let mut all = service.addresses.iter();
     all.any(|text| text.parse().is_ok_and(|ip| balancer.has_address(ip)))
 }
 
-/// Is it a port of this Service, by its label, or on an external one without label by both port numbers?
-pub(super) fn is_of(service: &Service, balancer: &LoadBalancer, port: &Listener) -> bool {
+/// Whether the status says that the Service is served by this external load balancer: by an address, or by the host name
+/// that the Service asks for together with this load balancer.
+fn is_served_by(service: &Service, balancer: &LoadBalancer) -> bool {
+    let asks = || {
+        let named = value_of(service, &a::EXTERNAL);
+        named.is_some_and(|name| *name == balancer.name || *name == balancer.id.to_string())
+    };
+    let shows = |hostname: &str| {
+        let mut all = service.addresses.iter();
+        all.any(|one| one.eq_ignore_ascii_case(hostname))
+    };
+    is_in_status(service, balancer)
+        || value_of(service, &a::HOSTNAME).is_some_and(|hostname| shows(hostname) && asks())
+}
+
+/// Whether a port belongs to this Service: by its label, or see [`is_recognised`].
+pub(super) fn is_of(
+    service: &Service,
+    balancer: &LoadBalancer,
+    port: &Listener,
+    cluster: &Cluster,
+) -> bool {
     match balancer.labels.get(&port_label(port.listen_port)) {
         Some(uid) => *uid == service.uid,
-        None => is_allowed(balancer, service) && is_port_of(service, port),
+        None => is_recognised(service, balancer, port, cluster),
     }
+}
+
+/// Whether a port of an external load balancer belongs to this Service although no label says so. Terraform removes all
+/// labels that it does not know at once. So all labels of this cluster must be gone, the port and node port must be those
+/// of the Service, and its status must say that this load balancer serves it.
+fn is_recognised(
+    service: &Service,
+    balancer: &LoadBalancer,
+    port: &Listener,
+    cluster: &Cluster,
+) -> bool {
+    is_allowed(balancer, service)
+        && has_lost_labels(balancer, cluster)
+        && is_port_of(service, port)
+        && is_served_by(service, balancer)
+}
+
+/// Whether an external load balancer has no label that was written for a Service of this cluster.
+fn has_lost_labels(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
+    let is_ours = |uid: &String| cluster.service_uids.contains(uid);
+    !balancer.labels.contains_key(&targets_label(cluster))
+        && !labelled_ports(balancer).any(|(_, uid)| is_ours(uid))
 }
 
 fn is_port_of(service: &Service, port: &Listener) -> bool {
@@ -377,7 +490,7 @@ pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cl
     let mut asking = keys.iter().filter_map(|key| cluster.groups.get(key));
     // One without a port there needs none of our targets.
     let is_served =
-        |one: &Service| one.uid != uid && is_allowed(balancer, one) && is_in_status(one, balancer);
+        |one: &Service| one.uid != uid && is_allowed(balancer, one) && is_served_by(one, balancer);
     let is_shared = |group: &String| {
         cluster.groups.iter().any(|(key, all)| {
             Share::parse(key, "").is_ok_and(|share| {
@@ -436,10 +549,65 @@ impl<'a> Group<'a> {
         matches!(self.of, Use::External(_))
     }
 
-    /// The Service that has this port with this node port.
-    pub(super) fn recognised(&self, port: &Listener) -> Option<&'a Service> {
+    /// The external load balancer that the Service may use.
+    pub(super) fn balancer(&self) -> Option<&'a LoadBalancer> {
+        match self.of {
+            Use::External(balancer) => balancer,
+            Use::Own | Use::Shared(_) => None,
+        }
+    }
+
+    /// Whether only the Services of the group's own namespace could decide about the whole, and there is none.
+    pub(super) fn has_no_decider(&self) -> bool {
+        matches!(self.of, Use::Shared(_)) && self.deciders.is_empty()
+    }
+
+    /// Why an annotation of the Service about the whole load balancer has no effect.
+    pub(super) fn why_it_does_not_decide(&self) -> String {
+        match self.of {
+            Use::External(_) => "the load balancer is external".to_owned(),
+            Use::Shared(share) if share.namespace != self.service.namespace => format!(
+                "only Services of namespace {} decide about the whole load balancer",
+                share.namespace
+            ),
+            Use::Shared(_) | Use::Own => {
+                "the Service no longer asks for the load balancer".to_owned()
+            }
+        }
+    }
+
+    /// Whether the ways stay by which present targets are reached, because no Service decides about the whole.
+    pub(super) fn keeps_ways(&self) -> bool {
+        self.is_external() || self.has_no_decider()
+    }
+
+    fn members_in(&self, namespace: &str) -> impl Iterator<Item = &'a Service> {
+        let all = self.members.iter().copied();
+        all.filter(move |one| one.namespace == namespace)
+    }
+
+    /// The members that have a port on this external load balancer, the oldest first.
+    pub(super) fn served_on(&self, balancer: &LoadBalancer) -> Vec<&'a Service> {
+        let is_served = |one: &&Service| {
+            let mut ports = balancer.services.iter();
+            has_labelled_port(balancer, one)
+                || ports.any(|port| is_of(one, balancer, port, self.cluster))
+        };
+        let members = self.members.iter().copied();
+        members.filter(is_served).collect()
+    }
+
+    /// The Service that has this port with this node port, where the label of the port was lost.
+    pub(super) fn recognised(
+        &self,
+        balancer: &LoadBalancer,
+        port: &Listener,
+    ) -> Option<&'a Service> {
         let mut members = self.members.iter().copied();
-        members.find(|member| is_port_of(member, port))
+        members.find(|member| match self.is_external() {
+            true => is_recognised(member, balancer, port, self.cluster),
+            false => is_port_of(member, port),
+        })
     }
 
     pub(super) fn owner(&self, balancer: &LoadBalancer, port: &Listener) -> Owner {
@@ -458,7 +626,7 @@ impl<'a> Group<'a> {
     {
         let labels = &balancer.labels;
         let by_label = labels.get(&port_label(port.listen_port));
-        let by_numbers = || Some(&self.recognised(port)?.uid);
+        let by_numbers = || Some(&self.recognised(balancer, port)?.uid);
         by_label
             .or_else(by_numbers)
             .or_else(|| labels.get(SERVICE_UID))
@@ -544,6 +712,12 @@ impl<'a> Group<'a> {
                 }
             }
         }
+        if let Use::Shared(share) = self.of
+            && !self.may_add_ports
+        {
+            let namespace = share.namespace;
+            return Some(format!("no Service of namespace {namespace} allows it"));
+        }
         let older = self.older().find(|one| claims(one, number))?;
         Some(format!("{} asks for it", first_to_decide(older)))
     }
@@ -580,8 +754,9 @@ impl<'a> Group<'a> {
                 let is_used = |one| {
                     is_used_by_others(one, uid, self.cluster) || is_released_by_another(one, uid)
                 };
-                if self.members.len() > 1 || balancer.is_some_and(is_used) {
-                    // By it HCCM, and we, would remove the ports of the others.
+                let is_guest = self.service.namespace != share.namespace;
+                if is_guest || self.members.len() > 1 || balancer.is_some_and(is_used) {
+                    // By this label HCCM, and ccm, would remove the ports of the others. A guest never owns the whole.
                     labels.extend([SERVICE_UID, SERVICE].map(|one| (one.to_owned(), None)));
                 }
             }

@@ -4,7 +4,7 @@
 use super::annotations;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::context::{Observed, Project};
-use super::group::owned;
+use super::group::carries_uid;
 use super::names::{EXTERNAL, GROUP};
 use super::parser::{has, value_of};
 use super::primary_ips;
@@ -90,7 +90,10 @@ fn needs_types(balancers: &[LoadBalancer], project: &Project, service: &Service)
 
 /// The load balancer of a Service that has and wants one alone. Any other may get a new one.
 fn own<'a>(balancers: &'a [LoadBalancer], service: &Service) -> Option<&'a LoadBalancer> {
-    let found: Vec<&LoadBalancer> = owned(balancers, service).collect();
+    let found: Vec<&LoadBalancer> = balancers
+        .iter()
+        .filter(|one| carries_uid(one, service))
+        .collect();
     let [balancer] = found.as_slice() else {
         return None;
     };

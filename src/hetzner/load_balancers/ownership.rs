@@ -5,7 +5,7 @@ use super::annotations as a;
 use super::balancer::{LoadBalancer, Target};
 use super::group::{is_released_by_another, is_used_by_others};
 use super::names::{
-    ADOPT, ADOPTED, CREATED, EXTERNAL, KEEP, OUR_PREFIX, SERVICE_UID, UPSTREAM_PREFIX,
+    ADOPT, ADOPTED, CREATED, EXTERNAL, GROUP, KEEP, OUR_PREFIX, SERVICE_UID, UPSTREAM_PREFIX,
 };
 use super::parser::value_of;
 use crate::provider::{Cluster, InstanceId, Service};
@@ -82,13 +82,22 @@ pub(super) fn why_it_stays(
     None
 }
 
-/// Does it outlast its Services? The annotation says so, else the label, which may be of another Service of the group. In
-/// doubt it does.
+/// Whether the load balancer outlasts its Services. The annotation says so, else the label, which may be of another
+/// Service of the group. The annotation of a guest in another namespace does not count. In doubt the load balancer stays.
 pub(super) fn is_kept(balancer: &LoadBalancer, service: &Service) -> bool {
-    match value_of(service, &a::KEEP) {
+    let is_guest = is_of_another_namespace(balancer.labels.get(GROUP), service);
+    match value_of(service, &a::KEEP).filter(|_| !is_guest) {
         Some(value) => text::boolean(value) != Ok(false),
         None => balancer.labels.contains_key(KEEP),
     }
+}
+
+/// Whether the group that the label names is another namespace's. A label that was cut within the namespace counts so.
+fn is_of_another_namespace(group: Option<&String>, service: &Service) -> bool {
+    group.is_some_and(|label| {
+        let namespace = label.split_once('.').map(|(namespace, _)| namespace);
+        namespace != Some(service.namespace.as_str())
+    })
 }
 
 /// The first target that is not proven to be a node of this cluster, for people. A server counts by its node, an

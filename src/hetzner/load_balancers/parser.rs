@@ -4,6 +4,7 @@
 //! `kube`); what is reported of it is bounded here.
 
 use super::annotations::{self as a, Annotation, PREFIX, Scope, TABLE};
+use super::group::Group;
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
 use crate::text::{self, nearest};
 use std::borrow::Cow;
@@ -98,32 +99,34 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// These Services use one load balancer, the oldest first. What is about the whole of it is set by the first that
-    /// does. Of an external one no Service sets it, apart from what decides about targets.
-    pub(super) fn join(&mut self, members: &[&'a Service], is_external: bool) {
-        self.is_shared = members.iter().any(|one| one.uid != self.service.uid);
-        let of_targets = [&a::NODE_SELECTOR, &a::USE_PRIVATE_IP];
+    /// Replaces what the Service says about the whole load balancer by the word of the oldest Service that may decide and
+    /// says something. Which nodes are targets of an external load balancer each of its Services says for itself.
+    pub(super) fn join(&mut self, group: &Group<'a>) {
+        let service = self.service;
+        self.is_shared = group.members.iter().any(|one| one.uid != service.uid);
+        let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name];
         let of_whole = TABLE.iter().filter(|one| one.scope == Scope::Whole);
         for annotation in of_whole.copied() {
+            if group.is_external() && of_targets.contains(&annotation.name) {
+                continue;
+            }
             let place = (annotation.name, None);
-            let counts = !is_external || of_targets.iter().any(|one| one.name == annotation.name);
             let own = self.set.get(&place).map(|own| own.value);
-            let mut setters = members.iter().filter(|one| has(one, annotation));
-            let first = setters.next().filter(|_| counts);
-            if counts && first.map_or(own.is_none(), |first| first.uid == self.service.uid) {
+            let first = group.deciders.iter().find(|one| has(one, annotation));
+            let is_own = first.map_or(own.is_none(), |first| first.uid == service.uid);
+            if is_own {
                 continue;
             }
             let value = first.and_then(|first| value_of(first, annotation));
             let value = value.unwrap_or_default();
-            if own.is_some_and(|own| !counts || own != value) {
-                let why = match first {
+            if own.is_some_and(|own| first.is_none() || own != value) {
+                let why = match first.filter(|first| first.namespace == service.namespace) {
                     Some(one) => format!(
                         "{} sets {} for the load balancer",
                         first_to_decide(one),
                         text::quoted(value)
                     ),
-                    None if is_external => "the load balancer is external".to_owned(),
-                    None => "the Service no longer asks for the load balancer".to_owned(),
+                    None => group.why_it_does_not_decide(),
                 };
                 let key = annotation.key();
                 let why = format!("annotation {key} has no effect: {why}");

@@ -91,10 +91,11 @@ impl provider::Snapshot for Snapshot {
             return plan;
         }
         let is_released = |one: &&LoadBalancer| one.labels.get(RELEASED) == Some(&service.uid);
-        for balancer in owned(balancers, service).filter(|one| !is_released(one)) {
+        for balancer in owned(balancers, service, cluster).filter(|one| !is_released(one)) {
             plan.found = Some(status::for_people(balancer, cluster));
             plan.carries_uid = true;
             plan.claims.push(Claim::Id(balancer.id));
+            plan.empties_status_first |= balancer.labels.contains_key(EXTERNAL);
             let (changes, finding) = self.leave(&context, balancer);
             plan.changes.extend(changes);
             plan.findings.extend(finding);
@@ -106,7 +107,7 @@ impl provider::Snapshot for Snapshot {
         let has_targets = |one: &LoadBalancer| {
             !cluster.uid.is_empty() && one.labels.contains_key(&targets_label(cluster))
         };
-        let mut owned = owned(&self.observed.balancers, service);
+        let mut owned = owned(&self.observed.balancers, service, cluster);
         let found = owned.find(|one| names::is_of(&one.labels, cluster) || has_targets(one))?;
         Some(status::for_people(found, cluster))
     }
@@ -117,7 +118,7 @@ impl provider::Snapshot for Snapshot {
         let mut parser = AnnotationParser::new(service);
         plan.needs.services =
             rests_on_owners(&self.context(&mut parser, service, &[], cluster, None));
-        for balancer in owned(balancers, service) {
+        for balancer in owned(balancers, service, cluster) {
             plan.found = Some(status::for_people(balancer, cluster));
             plan.carries_uid = true;
             plan.claims.push(Claim::Id(balancer.id));
@@ -138,6 +139,10 @@ impl provider::Snapshot for Snapshot {
             }
             let is_last = !is_used_by_others(balancer, &service.uid, cluster);
             let mut guard = without_labels(balancer, service, cluster, is_last);
+            if balancer.labels.contains_key(EXTERNAL) {
+                // The labels of ports say later which ones the Service takes back.
+                guard.remove.clear();
+            }
             guard.set.insert(RELEASED.to_owned(), service.uid.clone());
             let shown = balancer.shown();
             let name = format!("load balancer {shown}");
@@ -351,7 +356,10 @@ impl Snapshot {
             certificates: shown(balancer, self.observed.certificates.as_deref()),
             ..status::for_people(balancer, cluster)
         });
+        let wanted = desired.ports.len();
         let blocked = leave_out_taken(&mut parser, &context, &mut desired.ports, there);
+        // For a refused port kube-proxy must not send traffic of the cluster to this Service.
+        desired.in_status.is_by_proxy |= desired.ports.len() < wanted;
         if let Some(stays) = blocked.filter(|_| stays_on.is_none()) {
             let needs = plan.needs;
             plan = self.plan_on(service, nodes, cluster, Some(stays));
@@ -368,6 +376,7 @@ impl Snapshot {
             plan.carries_uid = matches!(found, Found::Labelled(one) if is_ours(one));
             let waits = desired.ports.iter().any(|port| port.waits);
             plan.is_unfinished |= waits;
+            let mut left = Vec::new();
             let certificates = std::mem::take(&mut desired.certificates);
             plan.claims = certificates.claims;
             plan.fields = certificates.fields;
@@ -385,10 +394,9 @@ impl Snapshot {
                 Found::Labelled(balancer) | Found::Adopted(balancer) => {
                     let adopts = matches!(found, Found::Adopted(_));
                     match context.group.is_external() && desired.ports.is_empty() {
-                        // Our nodes would get the traffic of other owners' ports, and nothing on it would say for whom.
+                        // The nodes would get the traffic of other owners' ports, and no label would say for which Service.
                         true => {
-                            let why = "none of its ports can be had there";
-                            plan.changes = release(&context, balancer, why);
+                            left = release(&context, balancer, "none of its ports can be had there")
                         }
                         false => diff.bring_in_order(adopts.then(|| adopted(balancer))),
                     }
@@ -409,6 +417,8 @@ impl Snapshot {
             if plan.moves && waits {
                 plan.status = None;
             }
+            // The status is emptied before the labels are removed: see `group::is_recognised`.
+            plan.leaves.extend(left);
             plan.is_unfinished |= there.is_some_and(|there| context.group.is_being_left(there));
         }
         primary_ips::report(&mut parser, &context, &desired, there);
@@ -416,7 +426,7 @@ impl Snapshot {
             true => (_, plan.findings) = parser.end(),
             false => {
                 // What serves it until then, where what it asks for can't be had.
-                let serving = || owned(balancers, service).next();
+                let serving = || owned(balancers, service, cluster).next();
                 let shown = || serving().map(|one| status::for_people(one, cluster));
                 plan.found = plan.found.or_else(shown);
                 plan = refused(plan, parser, Reason::SyncLoadBalancerFailed);
@@ -439,7 +449,7 @@ impl Snapshot {
         parser: &mut AnnotationParser,
     ) {
         let id = there.map(|there| there.id);
-        let all = owned(&self.observed.balancers, context.service);
+        let all = owned(&self.observed.balancers, context.service, context.cluster);
         for balancer in all.filter(|one| Some(one.id) != id) {
             let (changes, finding) = self.leave(context, balancer);
             plan.claims.push(Claim::Id(balancer.id));
@@ -586,7 +596,8 @@ fn release(
         let has_label = balancer.labels.contains_key(&names::port_label(port));
         let mut own = service.ports.iter();
         let mut has_port = || own.any(|one| one.port == port && one.protocol == Protocol::Tcp);
-        let is_own = is_of(service, balancer, listener) || (is_alone && !has_label && has_port());
+        let is_own =
+            is_of(service, balancer, listener, cluster) || (is_alone && !has_label && has_port());
         if takes_all || is_own {
             let body = json!({ "listen_port": port });
             parts.push(part(
@@ -714,7 +725,9 @@ fn kind<'a>(
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
         // It can't be used, and none is made.
-        (None, None) if context.group.is_external() => return None,
+        (None, None) if context.group.is_external() || context.group.has_no_decider() => {
+            return None;
+        }
         (None, None) => {
             let message = format!(
                 "no type of load balancer is set, so it is an {USUAL_TYPE}; annotation {} sets another",

@@ -30,7 +30,8 @@ pub(super) fn ingress(
         let merged = port.merged(found, |source| project.holds_back(source));
         merged.is_on(PortField::ProxyProtocol)
     });
-    let mode = if by_proxy { "Proxy" } else { "VIP" };
+    let is_by_proxy = by_proxy || in_status.is_by_proxy;
+    let mode = if is_by_proxy { "Proxy" } else { "VIP" };
     let public = desired.public.as_ref().map(|public| public.value);
     let public = public.unwrap_or(balancer.public_net.enabled);
     let public = public_addresses(balancer).filter(|_| public);

@@ -25,8 +25,9 @@ struct Ways {
     there: BTreeMap<TargetId, bool>,
     /// New ones are.
     by_private: bool,
-    /// A shell may not know by which addresses: those that are there stay as they are, and new ones become the same.
-    is_held: bool,
+    /// Whether present targets stay as they are: a shell may not know by which addresses they are wanted, or no Service
+    /// may decide it.
+    stays: bool,
     /// Which addresses are in the private Network.
     knows_subnets: bool,
     /// ID of the private Network.
@@ -84,7 +85,7 @@ impl Ways {
         Ways {
             there,
             by_private,
-            is_held,
+            stays: is_held || desired.keeps_ways,
             knows_subnets: context.observed.subnets.is_some(),
             network: context.project.network,
         }
@@ -94,7 +95,7 @@ impl Ways {
     fn is_right(&self, target: TargetId) -> Option<bool> {
         let has = *self.there.get(&target)?;
         let is_address = matches!(target, TargetId::Address(_));
-        Some(is_address || self.is_held || has == self.by_private)
+        Some(is_address || self.stays || has == self.by_private)
     }
 
     /// The target that a machine is. Of a dedicated server also why it is none, or not as it should be.
@@ -109,7 +110,7 @@ impl Ways {
         let (public, private) = (id(public), id(private));
         let there = [private, public].into_iter().flatten();
         let mut there = there.filter(|id| self.there.contains_key(id));
-        let stays = self.is_held || (self.by_private && !self.knows_subnets);
+        let stays = self.stays || (self.by_private && !self.knows_subnets);
         match (self.by_private, private) {
             _ if stays && let Some(there) = there.next() => (Some(there), None),
             (true, Some(private)) => (Some(private), None),
@@ -420,6 +421,7 @@ impl Diff<'_, '_> {
                     let way = by(target.is_private_address());
                     Some((way, desired.targets.source.clone()))
                 }
+                Some(_) if desired.keeps_ways => None,
                 Some(_) => Some((by(private.value), private.source.clone())),
                 None => Some((by(by_private), desired.targets.source.clone())),
             };

@@ -129,12 +129,20 @@ impl Cluster {
                     self.services.remove(uid);
                     return true;
                 }
-                // The status comes first.
+                // The status comes first; see `LoadBalancerPlan::empties_status_first` for Services that end.
                 if let Some(status) = plan.status.clone() {
                     let status = status.into_iter().filter_map(|one| one.ip).collect();
                     self.services.get_mut(uid).unwrap().service.addresses = status;
                 }
                 plan.changes = std::mem::take(&mut plan.leaves);
+            }
+            if plan.empties_status_first {
+                self.services
+                    .get_mut(uid)
+                    .unwrap()
+                    .service
+                    .addresses
+                    .clear();
             }
             if plan.changes.is_empty() {
                 return true;
@@ -1137,6 +1145,8 @@ fn history(seed: u64) -> usize {
                 if !living.is_empty() && random.percent(30) {
                     let uid = random.pick(&living).clone();
                     cluster.services.get_mut(&uid).unwrap().is_deleted = true;
+                    // Once another Service has written labels again, the ports of the deleted one stay.
+                    cluster.work(&uid, usize::MAX, &mut made);
                 }
                 made.extend(cluster.settle());
             }

@@ -31,7 +31,10 @@ fn servers(balancer: &LoadBalancer) -> Vec<u64> {
 }
 
 fn by_private_ip(balancer: &LoadBalancer) -> Vec<bool> {
-    balancer.server_targets().map(|(_, private)| private).collect()
+    balancer
+        .server_targets()
+        .map(|(_, private)| private)
+        .collect()
 }
 
 /// The Service has the owner's port number and node port. Its status is empty, names the load balancer, or names its
@@ -39,15 +42,26 @@ fn by_private_ip(balancer: &LoadBalancer) -> Vec<bool> {
 #[test]
 fn an_owners_port_with_the_numbers_of_a_service_stays_the_owners() {
     let mut cluster = Cluster::new();
-    cluster.add("guest", 3, &[8080, OWNERS], &[("external", "7"), ("uses-proxyprotocol", "true")]);
-    let node_port = cluster.services["guest"].service.ports[1].node_port.unwrap();
+    cluster.add(
+        "guest",
+        3,
+        &[8080, OWNERS],
+        &[("external", "7"), ("uses-proxyprotocol", "true")],
+    );
+    let node_port = cluster.services["guest"].service.ports[1]
+        .node_port
+        .unwrap();
     let before = with_owners_port(node_port);
     cluster.world.state.balancers = vec![before.clone()];
     let plan = cluster.plan("guest");
     assert!(reasons(&plan).contains(&Reason::PortConflict), "{plan:#?}");
     cluster.settle();
     let there = cluster.named("edge-lb");
-    assert!(!there.labels.contains_key(&port_label(OWNERS)), "{:?}", there.labels);
+    assert!(
+        !there.labels.contains_key(&port_label(OWNERS)),
+        "{:?}",
+        there.labels
+    );
     assert_eq!(there.services[1], before.services[1], "the owner's port");
     cluster.services.get_mut("guest").unwrap().is_deleted = true;
     cluster.settle();
@@ -77,7 +91,8 @@ fn a_port_without_labels_is_a_service_s_only_when_its_status_shows_the_load_bala
         let own = before.public_net.ipv4.ip.unwrap().to_string();
         cluster.world.state.balancers = vec![before];
         let address = address.map(|text| text.replace("its own", &own));
-        cluster.services.get_mut("a").unwrap().service.addresses = address.clone().into_iter().collect();
+        cluster.services.get_mut("a").unwrap().service.addresses =
+            address.clone().into_iter().collect();
         let plan = cluster.plan("a");
         let is_refused = reasons(&plan).contains(&Reason::PortConflict);
         assert_eq!(is_refused, !is_ours, "{address:?}, {hostname:?}: {plan:#?}");
@@ -85,7 +100,10 @@ fn a_port_without_labels_is_a_service_s_only_when_its_status_shows_the_load_bala
         let all = &mut cluster.world.state.balancers[0];
         all.labels.insert(port_label(80), "b".into());
         let plan = cluster.plan("a");
-        assert!(reasons(&plan).contains(&Reason::PortConflict), "{address:?}: {plan:#?}");
+        assert!(
+            reasons(&plan).contains(&Reason::PortConflict),
+            "{address:?}: {plan:#?}"
+        );
     }
 }
 
@@ -94,7 +112,12 @@ fn the_address_is_not_taken_over_for_traffic_inside_the_cluster_where_others_hav
     let guests = ("share-namespaces", "shop");
     for (what, annotations, more, mode) in [
         ("a Service alone", vec![], None, "VIP"),
-        ("a group of one namespace", vec![("share", "edge")], Some(("b", ("share", "edge"))), "VIP"),
+        (
+            "a group of one namespace",
+            vec![("share", "edge")],
+            Some(("b", ("share", "edge"))),
+            "VIP",
+        ),
         (
             "a group of two namespaces",
             vec![("share", "edge"), guests],
@@ -118,7 +141,10 @@ fn the_address_is_not_taken_over_for_traffic_inside_the_cluster_where_others_hav
         cluster.settle();
         let plan = cluster.plan("a");
         let all = modes(&plan);
-        assert!(!all.is_empty() && all.iter().all(|one| one == mode), "{what}: {all:?}");
+        assert!(
+            !all.is_empty() && all.iter().all(|one| one == mode),
+            "{what}: {all:?}"
+        );
     }
 }
 
@@ -168,7 +194,7 @@ fn a_guest_decides_nothing_about_the_whole_load_balancer() {
         let key = format!("{name} has no effect: only Services of namespace default decide");
         plan.findings.iter().any(|one| one.message.contains(&key))
     };
-    assert!(says("node-selector"), "{:#?}", plan.findings);
+    assert!(says("type"), "{:#?}", plan.findings);
 }
 
 /// The Service that allowed the guest is deleted, or it does not allow it any more.
@@ -191,7 +217,12 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
                 ("node-selector", "!skipped"),
             ],
         );
-        cluster.add("shop.guest", 2, &[8080], &[("share", "default/edge"), ("keep", "false")]);
+        cluster.add(
+            "shop.guest",
+            2,
+            &[8080],
+            &[("share", "default/edge"), ("keep", "false")],
+        );
         cluster.settle();
         assert_eq!(cluster.ports("front").len(), 2);
         match is_deleted {
@@ -200,7 +231,11 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         }
         cluster.settle();
         let before = cluster.named("front").clone();
-        assert!(!before.labels.contains_key(SERVICE_UID), "a guest does not own it: {:?}", before.labels);
+        assert!(
+            !before.labels.contains_key(SERVICE_UID),
+            "a guest does not own it: {:?}",
+            before.labels
+        );
         // A node comes, and the guest asks for more.
         let nodes = crate::load_balancer::support::node;
         cluster.world.nodes.push(nodes(4));
@@ -212,18 +247,29 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         let plan = cluster.plan("shop.guest");
         assert!(plan.obstacle.is_none(), "{plan:#?}");
         let says = |text: &str| plan.findings.iter().any(|one| one.message.contains(text));
-        assert!(says("no Service that shares \"edge\" in namespace default allows it"), "{:#?}", plan.findings);
+        assert!(
+            says("no Service that shares \"edge\" in namespace default allows it"),
+            "{:#?}",
+            plan.findings
+        );
         cluster.settle();
         let after = cluster.named("front");
         assert_eq!(servers(after), [1, 2, 3, 4]);
         assert_eq!(after.services, before.services, "no more ports");
         assert_eq!(after.load_balancer_type.name, "lb21");
         assert_eq!(after.algorithm.kind, before.algorithm.kind);
-        assert_eq!(by_private_ip(after)[..3], by_private_ip(&before)[..3], "present targets stay");
+        assert_eq!(
+            by_private_ip(after)[..3],
+            by_private_ip(&before)[..3],
+            "present targets stay"
+        );
         // Its own port follows its node port.
         let guest = cluster.services.get_mut("shop.guest").unwrap();
         guest.service.ports[0].node_port = Some(32_222);
-        assert_eq!(words(&cluster.plan("shop.guest").changes), ["update_service"]);
+        assert_eq!(
+            words(&cluster.plan("shop.guest").changes),
+            ["update_service"]
+        );
         guest_leaves(cluster, is_deleted);
     }
 }
@@ -231,9 +277,18 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
 fn guest_leaves(mut cluster: Cluster, was_last: bool) {
     cluster.set("shop.guest", "share", None);
     cluster.settle();
-    let front = cluster.world.state.balancers.iter().find(|one| one.name == "front");
+    let front = cluster
+        .world
+        .state
+        .balancers
+        .iter()
+        .find(|one| one.name == "front");
     assert_eq!(front.is_none(), was_last, "deleted with its last Service");
-    assert_eq!(cluster.ports("kubernetes-shop-guest").len(), 2, "it has its own");
+    assert_eq!(
+        cluster.ports("kubernetes-shop-guest").len(),
+        2,
+        "it has its own"
+    );
 }
 
 #[test]
@@ -246,9 +301,24 @@ fn on_an_external_one_the_targets_are_those_that_any_service_there_asks_for() {
         let labels = [("pool".to_owned(), pool.to_owned())];
         cluster.world.nodes[at].labels = labels.into_iter().collect();
     }
-    cluster.add("a", 3, &[80], &[("external", "7"), ("node-selector", "pool=red")]);
-    cluster.add("shop.b", 2, &[81], &[("external", "7"), ("node-selector", "pool=blue")]);
-    cluster.add("shop.c", 1, &[82], &[("external", "7"), ("node-selector", "no=such")]);
+    cluster.add(
+        "a",
+        3,
+        &[80],
+        &[("external", "7"), ("node-selector", "pool=red")],
+    );
+    cluster.add(
+        "shop.b",
+        2,
+        &[81],
+        &[("external", "7"), ("node-selector", "pool=blue")],
+    );
+    cluster.add(
+        "shop.c",
+        1,
+        &[82],
+        &[("external", "7"), ("node-selector", "no=such")],
+    );
     cluster.settle();
     assert_eq!(servers(cluster.named("edge-lb")), [1, 2, 3]);
     // One that can't be read takes nothing away.
@@ -267,16 +337,33 @@ fn on_an_external_one_present_targets_are_reached_as_they_were() {
     let mut cluster = Cluster::new();
     let mut before = external(&[(EXTERNAL, "")]);
     before.targets.clear();
-    before.private_net = serde_json::from_value(serde_json::json!([{ "network": 10, "ip": "10.0.0.7" }])).unwrap();
+    before.private_net =
+        serde_json::from_value(serde_json::json!([{ "network": 10, "ip": "10.0.0.7" }])).unwrap();
     cluster.world.network = Some(crate::load_balancer::support::NETWORK);
     cluster.world.state.balancers = vec![before];
-    cluster.add("a", 3, &[80], &[("external", "7"), ("use-private-ip", "true")]);
-    cluster.add("shop.b", 2, &[81], &[("external", "7"), ("use-private-ip", "false")]);
+    cluster.add(
+        "a",
+        3,
+        &[80],
+        &[("external", "7"), ("use-private-ip", "true")],
+    );
+    cluster.add(
+        "shop.b",
+        2,
+        &[81],
+        &[("external", "7"), ("use-private-ip", "false")],
+    );
     cluster.settle();
     assert_eq!(by_private_ip(cluster.named("edge-lb")), [true; 3]);
     cluster.set("a", "use-private-ip", Some("false"));
     assert!(cluster.settle().is_empty(), "present ones do not change");
-    cluster.world.nodes.push(crate::load_balancer::support::node(4));
+    cluster
+        .world
+        .nodes
+        .push(crate::load_balancer::support::node(4));
     cluster.settle();
-    assert_eq!(by_private_ip(cluster.named("edge-lb")), [true, true, true, false]);
+    assert_eq!(
+        by_private_ip(cluster.named("edge-lb")),
+        [true, true, true, false]
+    );
 }
