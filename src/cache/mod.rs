@@ -207,6 +207,12 @@ impl Apis {
             .map_err(Error::Cloud)
     }
 
+    /// All load balancers as they were read last, however long ago; no call.
+    pub fn load_balancers_last(&self) -> Option<Arc<dyn Snapshot>> {
+        let last = self.load_balancers.last();
+        last.map(|view| Arc::clone(&*view.value))
+    }
+
     /// What these Secrets of type `kubernetes.io/tls` hold, by namespace and name, as it was a minute ago or later. One
     /// that can't be had keeps nothing else from being read; an error: the API server does not answer.
     pub fn tls_secrets(&self, names: &BTreeSet<(String, String)>) -> Result<TlsSecrets, Error> {

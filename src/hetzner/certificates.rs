@@ -70,27 +70,43 @@ impl Certificate {
 /// All that were read, by what may name them.
 pub(super) struct Certificates<'a> {
     pub(super) all: &'a [Certificate],
-    by_id: HashMap<String, &'a Certificate>,
-    by_name: HashMap<&'a str, &'a Certificate>,
+    index: &'a Index,
+}
+
+/// The places in a list of certificates, by what may name them.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    by_id: HashMap<String, usize>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Index {
+    pub(super) fn new(all: &[Certificate]) -> Index {
+        let ids = all.iter().map(|one| one.id.to_string());
+        let names = all.iter().map(|one| one.name.clone());
+        Index {
+            by_id: ids.zip(0..).collect(),
+            by_name: names.zip(0..).collect(),
+        }
+    }
 }
 
 impl<'a> Certificates<'a> {
-    pub(super) fn new(all: &'a [Certificate]) -> Certificates<'a> {
-        Certificates {
-            all,
-            by_id: all.iter().map(|one| (one.id.to_string(), one)).collect(),
-            by_name: all.iter().map(|one| (one.name.as_str(), one)).collect(),
-        }
+    /// `index`: it was made for this list.
+    pub(super) fn new(all: &'a [Certificate], index: &'a Index) -> Certificates<'a> {
+        Certificates { all, index }
     }
 
     /// By its ID, else by its name.
     pub(super) fn named(&self, text: &str) -> Option<&'a Certificate> {
-        let by_id = self.by_id.get(text).copied();
+        let by_id = self.index.by_id.get(text);
+        let by_id = by_id.and_then(|place| self.all.get(*place));
         by_id.or_else(|| self.with_name(text))
     }
 
     pub(super) fn with_name(&self, name: &str) -> Option<&'a Certificate> {
-        self.by_name.get(name).copied()
+        let place = self.index.by_name.get(name)?;
+        self.all.get(*place)
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &'a str> {

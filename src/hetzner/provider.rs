@@ -159,27 +159,23 @@ impl Hetzner {
         services: &[&Service],
         reads: bool,
     ) -> Result<Arc<dyn Snapshot>, Error> {
-        let mut snapshot = match reads {
+        let (mut project, mut observed) = match reads {
             true => self.load_balancers_for(services, Urgency::Asked)?,
-            false => load_balancers::Snapshot {
-                project: self.project(None),
-                observed: load_balancers::Observed::default(),
-            },
+            false => (self.project(None), load_balancers::Observed::default()),
         };
-        snapshot.observed.balancers.clear();
-        snapshot.observed.is_for_manifests = true;
-        let project = &mut snapshot.project;
+        observed.balancers.clear();
+        observed.is_for_manifests = true;
         // One that was not read, or that the cluster may have.
         let is_assumed = self.settings.network.is_some() || project.may_have_network();
         project.network = project.network.or(is_assumed.then_some(0));
-        Ok(Arc::new(snapshot))
+        Ok(Arc::new(load_balancers::Snapshot::new(project, observed)))
     }
 
     fn load_balancers_for(
         &self,
         services: &[&Service],
         urgency: Urgency,
-    ) -> Result<load_balancers::Snapshot, Error> {
+    ) -> Result<(Project, load_balancers::Observed), Error> {
         // Without the Network that the settings name, every plan would be wrong.
         let network = self.find_network(true)?;
         let project = self.project(network.map(|network| network.id));
@@ -189,7 +185,7 @@ impl Hetzner {
             network,
         };
         let observed = load_balancers::observe(&self.api, &known, &project, services, urgency)?;
-        Ok(load_balancers::Snapshot { project, observed })
+        Ok((project, observed))
     }
 }
 
@@ -327,7 +323,8 @@ impl Actions for Hetzner {
 
 impl LoadBalancers for Hetzner {
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error> {
-        Ok(Arc::new(self.load_balancers_for(services, urgency)?))
+        let (project, observed) = self.load_balancers_for(services, urgency)?;
+        Ok(Arc::new(load_balancers::Snapshot::new(project, observed)))
     }
 
     fn group(

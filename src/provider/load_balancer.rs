@@ -95,6 +95,10 @@ pub trait Snapshot: Send + Sync {
     /// `namespace.name`, which may be cut, or empty. Pure.
     fn all(&self) -> Vec<(Balancer, String)>;
 
+    /// The key of the same group that is equal for all its Services: some may name a load balancer by its ID, others by its
+    /// name. `key`: see [`LoadBalancers::group`]. Pure.
+    fn known_group(&self, key: String) -> String;
+
     /// Load balancers of this cluster whose Service does not exist, and did not ask to keep it. Pure.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
 

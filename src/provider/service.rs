@@ -132,8 +132,8 @@ pub struct Cluster {
     pub service_uids: HashSet<String>,
     /// UIDs of those that are left alone: their ports on a load balancer of several stay.
     pub left_alone: HashSet<String>,
-    /// The Services that want one load balancer together, by [`group`](super::LoadBalancers::group); the oldest first.
-    pub groups: HashMap<String, Vec<Service>>,
+    /// The Services that use load balancers together.
+    pub groups: Groups,
     /// Cloud servers of all its nodes, offered or not, and the nodes' names.
     pub servers: HashMap<InstanceId, String>,
     /// `InternalIP` and `ExternalIP` of all its nodes.
@@ -147,6 +147,15 @@ pub struct Cluster {
     pub tls_secrets: TlsSecrets,
 }
 
+/// The Services that use load balancers together, indexed: no plan looks at the groups of others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// By [`group`](super::LoadBalancers::group); the oldest first.
+    by_key: HashMap<String, Vec<Service>>,
+    /// The key of its group, and its place there, by the UID of a Service.
+    places: HashMap<String, (Arc<str>, usize)>,
+}
+
 /// One entry of `status.loadBalancer.ingress`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -158,6 +167,37 @@ pub struct Ingress {
     /// `VIP` or `Proxy`; none for a hostname.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_mode: Option<String>,
+}
+
+/// By [`group`](super::LoadBalancers::group), the oldest first.
+impl From<HashMap<String, Vec<Service>>> for Groups {
+    fn from(by_key: HashMap<String, Vec<Service>>) -> Groups {
+        let places = by_key.iter().flat_map(|(key, all)| {
+            let key: Arc<str> = Arc::from(key.as_str());
+            let uids = all.iter().map(|one| one.uid.clone()).enumerate();
+            uids.map(move |(place, uid)| (uid, (Arc::clone(&key), place)))
+        });
+        let places = places.collect();
+        Groups { by_key, places }
+    }
+}
+
+impl Groups {
+    /// The Services with this key, the oldest first.
+    pub fn of_key(&self, key: &str) -> &[Service] {
+        self.by_key.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// The Service with this UID, where it is in a group.
+    pub fn of_uid(&self, uid: &str) -> Option<&Service> {
+        let (key, place) = self.places.get(uid)?;
+        self.of_key(key).get(*place)
+    }
+
+    /// All Services that are in a group.
+    pub fn services(&self) -> impl Iterator<Item = &Service> {
+        self.by_key.values().flatten()
+    }
 }
 
 impl Service {

@@ -42,7 +42,7 @@ struct Planned {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependencies {
     nodes: u64,
-    /// Of all Services that use its load balancer, and of the Secrets that it names, where there are such; by its UID.
+    /// Of the Services of its group, and of the Secrets that it names, where there are such; by its UID.
     others: HashMap<String, u64>,
     /// There are Services that use load balancers together.
     pub(super) has_groups: bool,
@@ -156,18 +156,8 @@ impl Dependencies {
                 label.hash(&mut of_nodes);
             }
         }
-        let mut of_groups = DefaultHasher::new();
-        let mut members = Vec::new();
-        let all = services.iter().filter(|one| one.wants_load_balancer());
-        for service in all.filter(|one| observe::group(provider, one).is_some()) {
-            let mut service = service.for_cloud();
-            service.addresses.clear();
-            service.hash(&mut of_groups);
-            members.push(service.uid);
-        }
-        let has_groups = !members.is_empty();
-        let members = members.into_iter().map(|uid| (uid, of_groups.finish()));
-        let mut others: HashMap<String, u64> = members.collect();
+        let mut others = of_groups(apis, services);
+        let has_groups = !others.is_empty();
         for service in services.iter().filter(|_| !tls_secrets.is_empty()) {
             let names = observe::tls_secret_names(provider, [service]);
             if names.is_empty() {
@@ -191,6 +181,32 @@ impl Dependencies {
         let others = self.others.get(&service.metadata.uid);
         self.nodes ^ others.copied().unwrap_or_default()
     }
+}
+
+/// A number of the group, which is that of all its Services, by the UID of each.
+fn of_groups(apis: &Apis, services: &[Arc<Service>]) -> HashMap<String, u64> {
+    let snapshot = apis.load_balancers_last();
+    let mut groups: HashMap<String, (DefaultHasher, Vec<String>)> = HashMap::new();
+    for service in services.iter().filter(|one| one.wants_load_balancer()) {
+        let Some(key) = observe::group(&*apis.provider, service) else {
+            continue;
+        };
+        let key = match &snapshot {
+            Some(snapshot) => snapshot.known_group(key),
+            None => key,
+        };
+        let (hasher, uids) = groups.entry(key).or_default();
+        let mut service = service.for_cloud();
+        service.addresses.clear();
+        service.hash(hasher);
+        uids.push(service.uid);
+    }
+    let groups = groups.into_values();
+    let numbers = groups.flat_map(|(hasher, uids)| {
+        let number = hasher.finish();
+        uids.into_iter().map(move |uid| (uid, number))
+    });
+    numbers.collect()
 }
 
 /// The same of a Service.

@@ -6,8 +6,8 @@ use crate::cache::{self, Apis, Error};
 use crate::controllers::matching::server_of;
 use crate::kube::{AnyService, Node, Service};
 use crate::provider::{
-    self, AddressKind, Cluster, ErrorKind, Instance, InstanceId, Needs, NodeAddress, OfferedNode,
-    Provider, ProviderId, Reach, Snapshot, Urgency, clock,
+    self, AddressKind, Cluster, ErrorKind, Groups, Instance, InstanceId, Needs, NodeAddress,
+    OfferedNode, Provider, ProviderId, Reach, Snapshot, Urgency, clock,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -76,8 +76,8 @@ pub enum Management {
 
 impl Observed {
     /// Their Services exist: the list of all Services may be older than they are.
-    fn set_groups(&mut self, groups: HashMap<String, Vec<provider::Service>>) {
-        let members = groups.values().flatten().map(|one| one.uid.clone());
+    fn set_groups(&mut self, groups: Groups) {
+        let members = groups.services().map(|one| one.uid.clone());
         self.cluster.service_uids.extend(members);
         self.cluster.groups = groups;
     }
@@ -156,7 +156,7 @@ pub(super) fn tls_secret_names<'a>(
 pub fn groups<'a>(
     provider: &dyn Provider,
     services: impl IntoIterator<Item = &'a Service>,
-) -> HashMap<String, Vec<provider::Service>> {
+) -> Groups {
     let mut groups: HashMap<String, Vec<provider::Service>> = HashMap::new();
     let mut seen = HashSet::new();
     for service in services {
@@ -168,7 +168,7 @@ pub fn groups<'a>(
         }
     }
     groups.values_mut().for_each(limit);
-    groups
+    groups.into()
 }
 
 /// The oldest first.
@@ -198,8 +198,7 @@ pub(super) fn observe(
     let left_alone = left_alone.map(|one| one.metadata.uid.clone()).collect();
     let groups = groups(&*apis.provider, all.map(|one| &**one));
     let for_cloud: Vec<_> = services.iter().map(|one| one.for_cloud()).collect();
-    let for_cloud: Vec<&provider::Service> =
-        for_cloud.iter().chain(groups.values().flatten()).collect();
+    let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, max_age, urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
     // Whatever was read last, and by whom: see `Observed::read_needs`.

@@ -6,6 +6,7 @@ use crate::kube::{LeftAlone, ObjectReference, PastEvent, Service};
 use crate::provider::{
     self, Applied, Change, ChangeKind, Cluster, Description, Field, Finding, Ingress,
     LoadBalancerPlan, Needs, Provider, Reason, Severity, Snapshot, Source, Sourced, Verb,
+    heartbeat,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -67,7 +68,11 @@ type Forms = (&'static str, Description, Value);
 /// balancers of a hundred targets that is most of a daemon's memory.
 pub(super) fn plan(observed: &Observed, for_people: bool) -> Vec<ServicePlan> {
     let services = observed.services.iter();
-    let plan = |service| plan_for(observed, &*observed.snapshot, service, for_people);
+    let plan = |service| {
+        // Thousands are work, and no hang.
+        heartbeat::beat();
+        plan_for(observed, &*observed.snapshot, service, for_people)
+    };
     let mut plans: Vec<ServicePlan> = services.map(plan).collect();
     refuse_in_wrong_project(observed, &mut plans);
     plans

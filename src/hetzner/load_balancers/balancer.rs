@@ -295,13 +295,17 @@ impl LoadBalancer {
 
     /// Has it this public or private address?
     pub fn has_address(&self, ip: IpAddr) -> bool {
+        self.all_addresses().any(|one| one == ip)
+    }
+
+    /// The public and private ones.
+    pub fn all_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let public = [&self.public_net.ipv4, &self.public_net.ipv6];
         let private = self.private_net.iter().filter_map(|net| net.ip);
-        let mut all = public
+        public
             .into_iter()
             .filter_map(|one| one.ip)
-            .chain(private.map(IpAddr::from));
-        all.any(|one| one == ip)
+            .chain(private.map(IpAddr::from))
     }
 
     /// Of its type where it is, without taxes.

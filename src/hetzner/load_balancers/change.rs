@@ -413,7 +413,7 @@ impl Change {
                     ..Observed::default()
                 };
                 let project = self.project.clone();
-                Applied::Shown(running, Arc::new(Snapshot { project, observed }))
+                Applied::Shown(running, Arc::new(Snapshot::new(project, observed)))
             }
             (Action::Create, None, running) => Applied::LookAgain(running),
             (Action::CreateCertificate, ..) if self.purpose == Purpose::LastUpload => {

@@ -3,9 +3,10 @@
 use super::annotations::Annotation;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::group::Group;
+use super::index::{Balancers, Index};
 use super::names::{self, ADOPTED, CREATED, KEEP, SERVICE, SERVICE_UID, YES};
 use crate::hetzner::api::Api;
-use crate::hetzner::certificates::{Certificate, Certificates};
+use crate::hetzner::certificates::{self, Certificate, Certificates};
 use crate::hetzner::networks::Subnet;
 pub use crate::provider::LoadBalancerDefaults as Defaults;
 use crate::provider::{Cluster, OfferedNode, Profile, Service, Source};
@@ -22,10 +23,12 @@ pub struct Project {
     pub(in crate::hetzner) api: Arc<Api>,
 }
 
-/// What was read of a project's load balancers.
+/// What was read of a project's load balancers, indexed.
 pub struct Snapshot {
-    pub project: Project,
-    pub observed: Observed,
+    pub(super) project: Project,
+    pub(super) observed: Observed,
+    index: Index,
+    certificates: certificates::Index,
 }
 
 /// The flag whose default names the cluster on a label.
@@ -33,6 +36,27 @@ pub(super) const CLUSTER_NAME: &str = "--cluster-name";
 pub(super) const NETWORK: &str = "HCLOUD_NETWORK";
 /// It has no annotation.
 pub(super) const NODE_PORT: &str = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
+
+impl Snapshot {
+    pub fn new(project: Project, observed: Observed) -> Snapshot {
+        let certificates = observed.certificates.as_deref().unwrap_or_default();
+        Snapshot {
+            index: Index::new(&observed.balancers),
+            certificates: certificates::Index::new(certificates),
+            project,
+            observed,
+        }
+    }
+
+    pub(super) fn balancers(&self) -> Balancers<'_> {
+        self.index.of(&self.observed.balancers)
+    }
+
+    pub(super) fn certificates(&self) -> Certificates<'_> {
+        let all = self.observed.certificates.as_deref().unwrap_or_default();
+        Certificates::new(all, &self.certificates)
+    }
+}
 
 impl Project {
     /// Upstream leaves some unset fields unchanged; people have set them by hand, and a take-over must not reset them.
@@ -84,6 +108,7 @@ pub struct Observed {
 pub(super) struct Context<'a> {
     pub(super) project: &'a Project,
     pub(super) observed: &'a Observed,
+    pub(super) balancers: Balancers<'a>,
     pub(super) service: &'a Service,
     pub(super) nodes: &'a [OfferedNode],
     pub(super) cluster: &'a Cluster,
@@ -114,12 +139,9 @@ impl Context<'_> {
         }
         labels.extend(self.group.labels(balancer, ports));
         let own = balancer.map(|one| one.id);
-        let mut others = self.observed.balancers.iter();
-        let is_former = |one: &LoadBalancer| {
-            Some(one.id) != own && one.labels.get(SERVICE_UID) == Some(&self.service.uid)
-        };
+        let mut with_uid = self.balancers.labelled(SERVICE_UID, &self.service.uid);
         // Of two with the UID it would not be known which one is the Service's.
-        if !self.group.is_own() && others.any(is_former) {
+        if !self.group.is_own() && with_uid.any(|one| Some(one.id) != own) {
             labels.extend([SERVICE_UID, SERVICE].map(|one| (one.to_owned(), None)));
         }
         labels.retain(|label, value| {

@@ -181,8 +181,8 @@ impl Diff<'_, '_> {
         let (balancer, context) = (self.balancer, self.context);
         let own = balancer.map(|one| one.id);
         let is_taken = |name: &Sourced<String>| {
-            let mut others = context.observed.balancers.iter();
-            others.any(|other| Some(other.id) != own && other.name == name.value)
+            let mut named = context.balancers.named(&name.value);
+            named.any(|other| Some(other.id) != own)
         };
         let has_name = balancer.map(|one| one.name.clone());
         if let Some(name) = wanted.take_if(|name| is_taken(name)) {

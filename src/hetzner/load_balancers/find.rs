@@ -4,8 +4,9 @@
 use super::annotations as a;
 use super::balancer::LoadBalancer;
 use super::context::Context;
-use super::group::{Share, Use, cluster_on_external, is_in_status, is_used_by_others, owned, uids};
-use super::names::{self, ADOPT, CLUSTER_UID, EXTERNAL, GROUP, KEEP, SERVICE_UID};
+use super::group::{Share, Use, cluster_on_external, is_in_status, is_used_by_others, owned};
+use super::index::Balancers;
+use super::names::{self, ADOPT, CLUSTER_UID, EXTERNAL, GROUP, KEEP, SERVICE_UID, uids};
 use super::ownership::{foreign_target, has_only_own_targets};
 use crate::provider::{Cluster, Finding, Reason, Service, Source, Sourced};
 
@@ -143,7 +144,7 @@ pub(super) fn find<'a>(
     named: Option<&'a Sourced<String>>,
 ) -> Result<Found<'a>, Finding> {
     let (service, cluster) = (context.service, context.cluster);
-    let balancers = &context.observed.balancers;
+    let balancers = context.balancers;
     let asked = |balancer, named| Asked {
         context,
         balancer,
@@ -176,7 +177,7 @@ pub(super) fn find<'a>(
             ))),
         };
     }
-    let adopt = only_one(balancers.iter(), ADOPT, &names::service_value(service));
+    let adopt = only_one(balancers, ADOPT, &names::service_value(service), |_| true);
     // The Service leaves a group that stays.
     let is_left = |one: &&LoadBalancer| {
         one.labels.contains_key(GROUP) && is_used_by_others(one, &service.uid, cluster)
@@ -190,7 +191,7 @@ pub(super) fn find<'a>(
             None => Ok(Found::Adopted(balancer)),
         };
     }
-    let of_name = |name: &str| balancers.iter().find(|one| one.name == name);
+    let of_name = |name: &str| balancers.named(name).next();
     if let Some(named) = named {
         let Some(balancer) = of_name(&named.value) else {
             return Ok(Found::Nothing(named.clone()));
@@ -233,12 +234,11 @@ fn find_shared<'a>(
     context: &'a Context<'a>,
     share: Share,
 ) -> Result<Option<&'a LoadBalancer>, String> {
-    let (balancers, cluster) = (&context.observed.balancers, context.cluster);
-    let is_ours = |one: &&LoadBalancer| {
+    let (balancers, cluster) = (context.balancers, context.cluster);
+    let is_ours = |one: &LoadBalancer| {
         one.labels.contains_key(CLUSTER_UID) && other_cluster(one, cluster).is_none()
     };
-    let ours = balancers.iter().filter(is_ours);
-    if let Some(found) = only_one(ours, GROUP, &share.label())? {
+    if let Some(found) = only_one(balancers, GROUP, &share.label(), is_ours)? {
         return Ok(Some(found));
     }
     let mut deciders = context.group.deciders.iter();
@@ -246,7 +246,10 @@ fn find_shared<'a>(
         let own = by_label(balancers, member, cluster).ok().flatten()?;
         other_cluster(own, cluster).is_none().then_some(own)
     });
-    Ok(brought.or_else(|| balancers.iter().find(|one| lost_labels(one, context))))
+    let in_status = context.group.members.iter().flat_map(|one| &one.addresses);
+    let in_status = in_status.filter_map(|text| text.parse().ok());
+    let mut lost = balancers.at(in_status);
+    Ok(brought.or_else(|| lost.find(|one| lost_labels(one, context))))
 }
 
 /// It has no label that says whose it is, one of its addresses is in the status of a Service of the group, all its ports
@@ -271,26 +274,20 @@ fn rests_on_owner(balancer: &LoadBalancer, context: &Context) -> bool {
 
 /// The same of the load balancers that the Service has.
 pub(super) fn rests_on_owners(context: &Context) -> bool {
-    let mut owned = owned(
-        &context.observed.balancers,
-        context.service,
-        context.cluster,
-    );
+    let mut owned = owned(context.balancers, context.service, context.cluster);
     owned.any(|one| rests_on_owner(one, context))
 }
 
 /// Does what was found rest on which Services exist? See `Needs::services`.
 pub(super) fn rests_on_services(found: &Result<Found, Finding>, context: &Context) -> bool {
-    let balancers = &context.observed.balancers;
     match found {
         Ok(Found::Labelled(balancer)) => rests_on_owner(balancer, context),
         Ok(Found::Adopted(_)) | Err(_) => true,
         // A Service of the same name, whose load balancer would be used again, may not exist any more.
         Ok(Found::Nothing(_)) => {
             let value = names::service_value(context.service);
-            let mut labels = balancers.iter().map(|one| &one.labels);
-            labels
-                .any(|all| all.get(names::SERVICE) == Some(&value) && all.contains_key(SERVICE_UID))
+            let mut left = context.balancers.labelled(names::SERVICE, &value);
+            left.any(|one| one.labels.contains_key(SERVICE_UID))
         }
     }
 }
@@ -298,21 +295,17 @@ pub(super) fn rests_on_services(found: &Result<Found, Finding>, context: &Contex
 /// The one that carries the Service's UID, and that no other Service uses; the error names several. A group's is left for
 /// one that was made for this Service alone.
 pub(super) fn by_label<'a>(
-    balancers: &'a [LoadBalancer],
+    balancers: Balancers<'a>,
     service: &Service,
     cluster: &Cluster,
 ) -> Result<Option<&'a LoadBalancer>, String> {
     match service.uid.is_empty() {
         true => Ok(None),
         false => {
-            let is_free = |one: &&LoadBalancer| !is_used_by_others(one, &service.uid, cluster);
-            let is_alone = |one: &&LoadBalancer| !one.labels.contains_key(GROUP);
-            let only = |of: &dyn Fn(&&LoadBalancer) -> bool| {
-                let free = balancers.iter().filter(is_free);
-                only_one(free.filter(of), SERVICE_UID, &service.uid)
-            };
-            match only(&is_alone)? {
-                None => only(&|_| true),
+            let is_free = |one: &LoadBalancer| !is_used_by_others(one, &service.uid, cluster);
+            let is_alone = |one: &LoadBalancer| !one.labels.contains_key(GROUP) && is_free(one);
+            match only_one(balancers, SERVICE_UID, &service.uid, is_alone)? {
+                None => only_one(balancers, SERVICE_UID, &service.uid, is_free),
                 alone => Ok(alone),
             }
         }
@@ -335,12 +328,12 @@ pub(super) fn asks_for(balancer: &LoadBalancer, service: &Service) -> bool {
 
 /// An operator's label asks for this one, but the Service has another. Not for one that it leaves.
 pub(super) fn asked_too_late<'a>(
-    balancers: &'a [LoadBalancer],
+    balancers: Balancers<'a>,
     service: &Service,
     own: &LoadBalancer,
 ) -> Option<&'a LoadBalancer> {
-    let mut others = balancers.iter().filter(|one| one.id != own.id);
-    others.find(|one| asks_for(one, service) && uids(one).all(|uid| *uid != service.uid))
+    let mut asking = balancers.labelled(ADOPT, &names::service_value(service));
+    asking.find(|one| one.id != own.id && uids(one).all(|uid| *uid != service.uid))
 }
 
 /// This cluster had made it, or adopted it, for a Service of this name, which does not exist any more.
@@ -364,13 +357,15 @@ fn other_service<'a>(
     uids(balancer).find(is_other)
 }
 
-pub(super) fn only_one<'a>(
-    balancers: impl Iterator<Item = &'a LoadBalancer>,
-    label: &str,
+/// The one with this label for which `counts` is true; the error names several.
+fn only_one<'a>(
+    balancers: Balancers<'a>,
+    label: &'static str,
     value: &str,
+    counts: impl Fn(&LoadBalancer) -> bool,
 ) -> Result<Option<&'a LoadBalancer>, String> {
-    let carries = |one: &&LoadBalancer| one.labels.get(label).map(String::as_str) == Some(value);
-    let all: Vec<&LoadBalancer> = balancers.filter(carries).collect();
+    let carrying = balancers.labelled(label, value);
+    let all: Vec<&LoadBalancer> = carrying.filter(|one| counts(one)).collect();
     match all.as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(one)),

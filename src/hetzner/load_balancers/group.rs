@@ -17,10 +17,11 @@
 
 use super::annotations::{self as a, PREFIX};
 use super::balancer::{LoadBalancer, TargetId};
+use super::index::Balancers;
 use super::listener::{Listener, PortField as F};
 use super::names::{
-    self, CLUSTER_UID, EXTERNAL, GROUP, PORT, RELEASED, SERVICE, SERVICE_UID, TARGETS_BEFORE,
-    port_label,
+    self, CLUSTER_UID, EXTERNAL, GROUP, RELEASED, SERVICE, SERVICE_UID, TARGETS_BEFORE,
+    labelled_ports, port_label, uids,
 };
 use super::parser::{AnnotationParser, first_to_decide, value_of, values_of};
 use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Reason, Service};
@@ -106,10 +107,6 @@ impl<'a> Share<'a> {
         }
     }
 
-    fn key(self) -> String {
-        format!("{}/{}", self.namespace, self.name)
-    }
-
     /// Those that may share it, of those that ask for it: the Services of its namespace, and of the namespaces that one
     /// of these lists.
     fn members(self, all: &[Service]) -> impl Iterator<Item = &Service> {
@@ -130,7 +127,8 @@ impl<'a> Share<'a> {
     }
 }
 
-/// The text that is equal for all Services of a group; see `LoadBalancers::group`.
+/// The text that is equal for all Services of a group; see `LoadBalancers::group`. By the value of the label [`GROUP`] the
+/// Services of a load balancer's group are found as well.
 pub(in crate::hetzner) fn key(
     namespace: &str,
     annotations: &mut dyn Iterator<Item = (&str, &str)>,
@@ -140,7 +138,7 @@ pub(in crate::hetzner) fn key(
         let is = |annotation: &a::Annotation| name.eq_ignore_ascii_case(annotation.name);
         match (is(&a::SHARE), is(&a::EXTERNAL)) {
             _ if value.is_empty() => None,
-            (true, _) => Share::parse(value, namespace).ok().map(Share::key),
+            (true, _) => Share::parse(value, namespace).ok().map(Share::label),
             (_, true) => Some(format!("{OF_EXTERNAL}{value}")),
             _ => None,
         }
@@ -148,12 +146,22 @@ pub(in crate::hetzner) fn key(
     set.last()
 }
 
+/// The key of the same group that names an external load balancer by its ID, where the project has it.
+pub(super) fn known_key(key: String, balancers: Balancers) -> String {
+    let named = key.strip_prefix(OF_EXTERNAL);
+    let found = named.and_then(|text| external_named(text, balancers));
+    match found {
+        Some(found) => format!("{OF_EXTERNAL}{}", found.id),
+        None => key,
+    }
+}
+
 /// What the Service says of it, and what others do. What is wrong is in `parser` afterwards. `balancers`: all; none: only
 /// a manifest is checked. `stays_on`: it stays there, whatever it asks for.
 pub(super) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
-    balancers: Option<&'a [LoadBalancer]>,
+    balancers: Option<Balancers<'a>>,
     cluster: &'a Cluster,
     stays_on: Option<&'a LoadBalancer>,
 ) -> Group<'a> {
@@ -171,7 +179,6 @@ pub(super) fn group<'a>(
         service,
         cluster,
     };
-    let named = |key: &String| cluster.groups.get(key).map_or(&[][..], Vec::as_slice);
     match (stays_on, share, text(&a::EXTERNAL)) {
         (Some(balancer), ..) => (group.of, group.members) = as_labelled(balancer, service, cluster),
         (None, None, None) => {}
@@ -184,15 +191,15 @@ pub(super) fn group<'a>(
         }
         (None, Some(share), None) => {
             group.of = Use::Shared(share);
-            group.members.extend(share.members(named(&share.key())));
+            let all = cluster.groups.of_key(&share.label());
+            group.members.extend(share.members(all));
             let is_member = group.members.iter().any(|one| one.uid == service.uid);
             let is_own = service.namespace == share.namespace || balancers.is_none();
             if !is_own && !is_member {
                 let why = not_allowed(share, service);
                 // What is served stays served.
-                let served_on = balancers.into_iter().flatten().find(|one| {
-                    is_of_group(one, share, cluster) && has_labelled_port(one, service)
-                });
+                let mut made = made_for(share, balancers, cluster);
+                let served_on = made.find(|one| has_labelled_port(one, service));
                 match served_on {
                     None => parser.problem(why),
                     Some(balancer) => {
@@ -215,7 +222,8 @@ pub(super) fn group<'a>(
         }
     }
     // As it is now.
-    let is_released = |one: &Service| released(balancers.unwrap_or_default(), &one.uid).is_some();
+    let is_released =
+        |one: &Service| balancers.is_some_and(|all| released(all, &one.uid).is_some());
     group
         .members
         .retain(|one| one.uid != service.uid && !is_released(one));
@@ -233,7 +241,7 @@ pub(super) fn group<'a>(
         .deciders
         .retain(|one| !is_leaving || one.uid != service.uid);
     if let Use::Shared(share) = group.of {
-        let asking = named(&share.key());
+        let asking = cluster.groups.of_key(&share.label());
         group.is_of_several_namespaces = is_of_several_namespaces(&group, share, asking, balancers);
     }
     parser.join(&group);
@@ -251,9 +259,16 @@ fn not_allowed(share: Share, service: &Service) -> String {
     )
 }
 
-/// Whether the labels say that this cluster made the load balancer for this group.
-fn is_of_group(balancer: &LoadBalancer, share: Share, cluster: &Cluster) -> bool {
-    names::is_of(&balancer.labels, cluster) && balancer.labels.get(GROUP) == Some(&share.label())
+/// The load balancers that this cluster has for the group, by their labels.
+fn made_for<'a>(
+    share: Share,
+    balancers: Option<Balancers<'a>>,
+    cluster: &'a Cluster,
+) -> impl Iterator<Item = &'a LoadBalancer> {
+    let label = share.label();
+    let all = balancers.map(|all| all.labelled(GROUP, &label));
+    let all = all.into_iter().flatten();
+    all.filter(|one| names::is_of(&one.labels, cluster))
 }
 
 /// Whether a label of the load balancer says that the Service has a port there.
@@ -267,12 +282,12 @@ fn is_of_several_namespaces(
     group: &Group,
     share: Share,
     asking: &[Service],
-    balancers: Option<&[LoadBalancer]>,
+    balancers: Option<Balancers>,
 ) -> bool {
     let is_guest = |one: &Service| one.namespace != share.namespace;
     let has_ports = |guest: &Service| {
-        let mut shared = balancers.into_iter().flatten();
-        shared.any(|one| is_of_group(one, share, group.cluster) && has_labelled_port(one, guest))
+        let mut made = made_for(share, balancers, group.cluster);
+        made.any(|one| has_labelled_port(one, guest))
     };
     group.members.iter().any(|one| is_guest(one))
         || asking.iter().any(|one| is_guest(one) && has_ports(one))
@@ -292,15 +307,19 @@ fn as_labelled<'a>(
     let Some(label) = balancer.labels.get(GROUP) else {
         return (Use::Own, Vec::new());
     };
-    // The label may be cut.
-    let mut groups = cluster.groups.iter();
-    let asked = groups.find_map(|(key, all)| {
-        let (namespace, name) = key.split_once('/')?;
-        let share = Share { namespace, name };
-        (share.label() == *label).then(|| (Use::Shared(share), share.members(all).collect()))
-    });
+    if let Some((share, all)) = asked(label, cluster) {
+        return (Use::Shared(share), share.members(all).collect());
+    }
     let (namespace, name) = label.split_once('.').unwrap_or(("", label));
-    asked.unwrap_or((Use::Shared(Share { namespace, name }), Vec::new()))
+    (Use::Shared(Share { namespace, name }), Vec::new())
+}
+
+/// The group with this label, which may be cut, and the Services that ask for it.
+fn asked<'a>(label: &str, cluster: &'a Cluster) -> Option<(Share<'a>, &'a [Service])> {
+    let all = cluster.groups.of_key(label);
+    let share = |one: &'a Service| Share::parse(value_of(one, &a::SHARE)?, &one.namespace).ok();
+    let mut shares = all.iter().filter_map(share);
+    Some((shares.find(|share| share.label() == label)?, all))
 }
 
 fn is_allowed(balancer: &LoadBalancer, service: &Service) -> bool {
@@ -330,17 +349,23 @@ pub(super) fn cluster_on_external<'a>(
     uids.last().filter(|_| !is_known)
 }
 
-/// The one that the annotation names, by its ID, else by its name.
+/// The load balancer with this text as its ID, else as its name.
+fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<&'a LoadBalancer> {
+    let by_id = text.parse().ok().and_then(|id| balancers.with_id(id));
+    let by_id = by_id.filter(|one| one.id.to_string() == text);
+    by_id.or_else(|| balancers.named(text).next())
+}
+
+/// The one that the annotation names.
 fn external<'a>(
     parser: &mut AnnotationParser,
     service: &Service,
-    all: &'a [LoadBalancer],
+    all: Balancers<'a>,
     text: &str,
     cluster: &Cluster,
 ) -> Option<&'a LoadBalancer> {
     let key = a::EXTERNAL.key();
-    let by_id = all.iter().find(|one| one.id.to_string() == text);
-    let Some(found) = by_id.or_else(|| all.iter().find(|one| one.name == text)) else {
+    let Some(found) = external_named(text, all) else {
         let quoted = text::quoted(text);
         parser.problem(format!(
             "annotation {key}: the project has no load balancer {quoted}"
@@ -381,26 +406,18 @@ fn external<'a>(
 }
 
 /// The one that was this Service's when its management ended.
-pub(super) fn released<'a>(balancers: &'a [LoadBalancer], uid: &str) -> Option<&'a LoadBalancer> {
-    let is_it = |one: &&LoadBalancer| one.labels.get(RELEASED).is_some_and(|of| of == uid);
-    balancers.iter().find(is_it)
-}
-
-/// Numbers of ports that have a label, with the UID in it.
-fn labelled_ports(balancer: &LoadBalancer) -> impl Iterator<Item = (u16, &String)> {
-    let all = balancer.labels.range(PORT.to_owned()..);
-    let all = all.map_while(|(label, uid)| Some((label.strip_prefix(PORT)?, uid)));
-    all.filter_map(|(number, uid)| Some((number.parse().ok()?, uid)))
+pub(super) fn released<'a>(balancers: Balancers<'a>, uid: &str) -> Option<&'a LoadBalancer> {
+    balancers.labelled(RELEASED, uid).next()
 }
 
 /// The load balancers that carry the UID of a Service, on themselves or on one of their ports; and external ones whose
 /// labels were lost, see [`is_recognised`].
 pub(super) fn owned<'a>(
-    balancers: &'a [LoadBalancer],
+    balancers: Balancers<'a>,
     service: &'a Service,
     cluster: &'a Cluster,
 ) -> impl Iterator<Item = &'a LoadBalancer> {
-    balancers.iter().filter(move |one| {
+    balancers.may_be_of(service).filter(move |one| {
         let mut ports = one.services.iter();
         carries_uid(one, service)
             || !service.uid.is_empty()
@@ -476,30 +493,21 @@ fn is_port_of(service: &Service, port: &Listener) -> bool {
     })
 }
 
-/// UIDs of all Services that it says it is of.
-pub(super) fn uids(balancer: &LoadBalancer) -> impl Iterator<Item = &String> {
-    let own = balancer.labels.get(SERVICE_UID).into_iter();
-    own.chain(labelled_ports(balancer).map(|(_, uid)| uid))
-}
-
 /// Do other living Services of this cluster use it, or are they to?
 pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cluster) -> bool {
     let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
     let mut on_ports = labelled_ports(balancer);
     let keys = external_keys(balancer);
-    let mut asking = keys.iter().filter_map(|key| cluster.groups.get(key));
+    let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
     // One without a port there needs none of our targets.
     let is_served =
         |one: &Service| one.uid != uid && is_allowed(balancer, one) && is_served_by(one, balancer);
     let is_shared = |group: &String| {
-        cluster.groups.iter().any(|(key, all)| {
-            Share::parse(key, "").is_ok_and(|share| {
-                share.label() == *group && share.members(all).any(|one| one.uid != uid)
-            })
-        })
+        asked(group, cluster)
+            .is_some_and(|(share, all)| share.members(all).any(|one| one.uid != uid))
     };
     on_ports.any(|(_, uid)| lives(uid))
-        || asking.any(|all| all.iter().any(is_served))
+        || asking.any(is_served)
         || balancer.labels.get(GROUP).is_some_and(is_shared)
 }
 
@@ -509,7 +517,7 @@ fn external_members<'a>(
     cluster: &'a Cluster,
 ) -> impl Iterator<Item = &'a Service> {
     let keys = external_keys(balancer).into_iter();
-    let all = keys.filter_map(|key| cluster.groups.get(&key)).flatten();
+    let all = keys.flat_map(|key| cluster.groups.of_key(&key));
     all.filter(|one| is_allowed(balancer, one))
 }
 
@@ -851,8 +859,7 @@ pub(super) fn name(balancer: &LoadBalancer) -> Option<String> {
 pub(super) fn port_owners(balancer: &LoadBalancer, cluster: &Cluster) -> Vec<PortOwner> {
     let ports = balancer.services.iter().map(|port| {
         let uid = balancer.labels.get(&port_label(port.listen_port));
-        let mut members = cluster.groups.values().flatten();
-        let member = members.find(|one| Some(&one.uid) == uid);
+        let member = uid.and_then(|uid| cluster.groups.of_uid(uid));
         PortOwner {
             port: port.listen_port,
             uid: uid.cloned(),

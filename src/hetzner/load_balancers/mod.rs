@@ -19,6 +19,7 @@
 //! | `listener` | a port, and the one table of its fields: read, compared, shown and written by it |
 //! | `find` | which load balancer is a Service's |
 //! | `group` | Services that use one together: which ones, and whose each port is |
+//! | `index` | load balancers by ID, name, label, UID, address: made once for each list |
 //! | `ownership` | who owns one, by its targets and labels, and whether it is deleted or released |
 //! | `subnets` | where in the Network one can be attached |
 //! | `plan` | what must have been read before, and what to do |
@@ -40,6 +41,7 @@ mod desired;
 mod diff;
 mod find;
 mod group;
+mod index;
 mod listener;
 mod names;
 mod observe;

@@ -81,6 +81,19 @@ pub(super) fn port_label(number: u16) -> String {
     format!("{PORT}{number}")
 }
 
+/// Numbers of ports that have a label, with the UID in it.
+pub(super) fn labelled_ports(balancer: &LoadBalancer) -> impl Iterator<Item = (u16, &String)> {
+    let all = balancer.labels.range(PORT.to_owned()..);
+    let all = all.map_while(|(label, uid)| Some((label.strip_prefix(PORT)?, uid)));
+    all.filter_map(|(number, uid)| Some((number.parse().ok()?, uid)))
+}
+
+/// UIDs of all Services that it says it is of.
+pub(super) fn uids(balancer: &LoadBalancer) -> impl Iterator<Item = &String> {
+    let own = balancer.labels.get(SERVICE_UID).into_iter();
+    own.chain(labelled_ports(balancer).map(|(_, uid)| uid))
+}
+
 /// Ours, as they should be. Those of others are not among them.
 pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::from([

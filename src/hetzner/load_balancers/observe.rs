@@ -3,8 +3,9 @@
 
 use super::annotations;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
-use super::context::{Observed, Project};
+use super::context::{Observed, Project, Snapshot};
 use super::group::carries_uid;
+use super::index::{Balancers, Index};
 use super::names::{EXTERNAL, GROUP};
 use super::parser::{has, value_of};
 use super::primary_ips;
@@ -40,20 +41,20 @@ pub(in crate::hetzner) fn observe(
     services: &[&Service],
     urgency: Urgency,
 ) -> Result<Observed, Error> {
-    let mut observed = Observed {
-        balancers: api.list("", urgency)?,
-        ..Observed::default()
-    };
+    let all: Vec<LoadBalancer> = api.list("", urgency)?;
+    let index = Index::new(&all);
+    let balancers = index.of(&all);
+    let mut observed = Observed::default();
     let wanted: Vec<&str> = services
         .iter()
-        .filter(|service| needs_types(&observed.balancers, project, service))
+        .filter(|service| needs_types(balancers, project, service))
         .map(|service| wanted_type(project, service).unwrap_or_default())
         .collect();
     if !wanted.is_empty() {
         observed.types = Some(types(api, known.types, &wanted, urgency)?);
     }
     if let Some(network) = known.network {
-        let wants = (observed.balancers.as_slice(), services);
+        let wants = (balancers, services);
         let subnets = subnets::read(api, known.subnets, network, project, wants, urgency);
         observed.subnets = Some(subnets?);
     }
@@ -63,24 +64,26 @@ pub(in crate::hetzner) fn observe(
     let needs_primary_ips = |service: &&Service| match urgency {
         // A person is shown what an existing one lacks.
         Urgency::Asked => primary_ips::asks(service),
-        _ => needs_primary_ips(&observed.balancers, service),
+        _ => needs_primary_ips(balancers, service),
     };
     if services.iter().any(needs_primary_ips) {
         observed.primary_ips = Some(api.list("", urgency)?);
     }
+    observed.balancers = all;
     Ok(observed)
 }
 
 /// Does it hold what plans for this Service rest on?
-pub(super) fn covers(observed: &Observed, project: &Project, service: &Service) -> bool {
+pub(super) fn covers(snapshot: &Snapshot, service: &Service) -> bool {
+    let (observed, balancers) = (&snapshot.observed, snapshot.balancers());
     observed.is_for_manifests
-        || (observed.types.is_some() || !needs_types(&observed.balancers, project, service))
+        || (observed.types.is_some() || !needs_types(balancers, &snapshot.project, service))
             && (observed.certificates.is_some() || !needs_certificates(service))
-            && (observed.primary_ips.is_some() || !needs_primary_ips(&observed.balancers, service))
+            && (observed.primary_ips.is_some() || !needs_primary_ips(balancers, service))
 }
 
 /// A load balancer says itself what its own type can hold.
-fn needs_types(balancers: &[LoadBalancer], project: &Project, service: &Service) -> bool {
+fn needs_types(balancers: Balancers, project: &Project, service: &Service) -> bool {
     let Some(balancer) = own(balancers, service) else {
         return true;
     };
@@ -89,11 +92,9 @@ fn needs_types(balancers: &[LoadBalancer], project: &Project, service: &Service)
 }
 
 /// The load balancer of a Service that has and wants one alone. Any other may get a new one.
-fn own<'a>(balancers: &'a [LoadBalancer], service: &Service) -> Option<&'a LoadBalancer> {
-    let found: Vec<&LoadBalancer> = balancers
-        .iter()
-        .filter(|one| carries_uid(one, service))
-        .collect();
+fn own<'a>(balancers: Balancers<'a>, service: &Service) -> Option<&'a LoadBalancer> {
+    let found = balancers.may_be_of(service);
+    let found: Vec<&LoadBalancer> = found.filter(|one| carries_uid(one, service)).collect();
     let [balancer] = found.as_slice() else {
         return None;
     };
@@ -110,7 +111,7 @@ fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str
 }
 
 /// A load balancer keeps the addresses that it was made with.
-fn needs_primary_ips(balancers: &[LoadBalancer], service: &Service) -> bool {
+fn needs_primary_ips(balancers: Balancers, service: &Service) -> bool {
     primary_ips::asks(service) && own(balancers, service).is_none()
 }
 

@@ -10,12 +10,12 @@ use super::find::{
     rests_on_services,
 };
 use super::group::{
-    group, is_of, is_released_by_another, is_used_by_others, owned, released, targets_label, uids,
-    was_before,
+    group, is_of, is_released_by_another, is_used_by_others, known_key, owned, released,
+    targets_label, was_before,
 };
 use super::names::{
     self, ADOPT, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, OUR_PREFIX, PORT, RELEASED, SERVICE,
-    SERVICE_UID,
+    SERVICE_UID, uids,
 };
 use super::observe::covers;
 use super::ownership::{is_kept, why_it_stays};
@@ -24,7 +24,6 @@ use super::ports::leave_out_taken;
 use super::targets::need_servers;
 use super::uploads::shown;
 use super::{annotations, primary_ips, status};
-use crate::hetzner::certificates::Certificates;
 use crate::hetzner::pages;
 use crate::provider::{
     self, Assigned, Balancer, BalancerHealth, BalancerUse, Claim, Cluster, Description, Finding,
@@ -51,7 +50,7 @@ impl provider::Snapshot for Snapshot {
     }
 
     fn covers(&self, service: &Service) -> bool {
-        covers(&self.observed, &self.project, service)
+        covers(self, service)
     }
 
     fn plan(
@@ -61,7 +60,7 @@ impl provider::Snapshot for Snapshot {
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
-        let balancers = &self.observed.balancers;
+        let balancers = self.balancers();
         if let Some(balancer) = released(balancers, &service.uid) {
             plan.found = Some(status::for_people(balancer, cluster));
             plan.carries_uid = true;
@@ -81,7 +80,7 @@ impl provider::Snapshot for Snapshot {
 
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
-        let balancers = &self.observed.balancers;
+        let balancers = self.balancers();
         let mut parser = AnnotationParser::new(service);
         let context = self.context(&mut parser, service, &[], cluster, None);
         let found = by_label(balancers, service, cluster);
@@ -107,14 +106,14 @@ impl provider::Snapshot for Snapshot {
         let has_targets = |one: &LoadBalancer| {
             !cluster.uid.is_empty() && one.labels.contains_key(&targets_label(cluster))
         };
-        let mut owned = owned(&self.observed.balancers, service, cluster);
+        let mut owned = owned(self.balancers(), service, cluster);
         let found = owned.find(|one| names::is_of(&one.labels, cluster) || has_targets(one))?;
         Some(status::for_people(found, cluster))
     }
 
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
-        let balancers = &self.observed.balancers;
+        let balancers = self.balancers();
         let mut parser = AnnotationParser::new(service);
         plan.needs.services =
             rests_on_owners(&self.context(&mut parser, service, &[], cluster, None));
@@ -185,7 +184,7 @@ impl provider::Snapshot for Snapshot {
         let is_said = is_said || is_joint;
         let change = Change::new(&self.project, Action::Edit, Some(id), Value::Null, set);
         let project = self.project.clone();
-        let snapshot = Arc::new(Snapshot { project, observed });
+        let snapshot = Arc::new(Snapshot::new(project, observed));
         let change = Box::new(change.guarded(guard)) as Box<dyn provider::Change>;
         Some((snapshot, (is_released || !is_said).then_some(change)))
     }
@@ -230,6 +229,10 @@ impl provider::Snapshot for Snapshot {
         let all = self.observed.balancers.iter();
         let all = all.filter(|one| uids(one).any(|uid| !uid.is_empty()));
         all.map(shown).collect()
+    }
+
+    fn known_group(&self, key: String) -> String {
+        known_key(key, self.balancers())
     }
 
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
@@ -311,7 +314,7 @@ impl Snapshot {
     ) -> LoadBalancerPlan {
         let mut parser = AnnotationParser::new(service);
         let mut plan = LoadBalancerPlan::default();
-        let balancers = &self.observed.balancers;
+        let balancers = self.balancers();
         let (stays_on, why) = stays.unzip();
         let context = self.context(&mut parser, service, nodes, cluster, stays_on);
         if !self.covers_all(&context) {
@@ -437,7 +440,7 @@ impl Snapshot {
 
     fn covers_all(&self, context: &Context) -> bool {
         let mut all = context.group.members.iter();
-        all.all(|one| covers(&self.observed, &self.project, one))
+        all.all(|one| covers(self, one))
     }
 
     /// What takes the Service off the load balancers that it had before.
@@ -449,7 +452,7 @@ impl Snapshot {
         parser: &mut AnnotationParser,
     ) {
         let id = there.map(|there| there.id);
-        let all = owned(&self.observed.balancers, context.service, context.cluster);
+        let all = owned(self.balancers(), context.service, context.cluster);
         for balancer in all.filter(|one| Some(one.id) != id) {
             let (changes, finding) = self.leave(context, balancer);
             plan.claims.push(Claim::Id(balancer.id));
@@ -501,17 +504,23 @@ impl Snapshot {
         cluster: &'a Cluster,
         stays_on: Option<&'a LoadBalancer>,
     ) -> Context<'a> {
-        let certificates = self.observed.certificates.as_deref().unwrap_or_default();
-        let balancers = self.observed.balancers.as_slice();
-        let balancers = (!self.observed.is_for_manifests).then_some(balancers);
+        let balancers = self.balancers();
+        let is_cluster = !self.observed.is_for_manifests;
         Context {
             project: &self.project,
             observed: &self.observed,
+            balancers,
             service,
             nodes,
             cluster,
-            certificates: Certificates::new(certificates),
-            group: group(parser, service, balancers, cluster, stays_on),
+            certificates: self.certificates(),
+            group: group(
+                parser,
+                service,
+                is_cluster.then_some(balancers),
+                cluster,
+                stays_on,
+            ),
         }
     }
 

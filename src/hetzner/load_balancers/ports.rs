@@ -132,12 +132,8 @@ pub(super) fn ports(
     certificates: &CertificatePlan,
 ) -> Vec<Port> {
     let mut ports = Vec::new();
-    let there = owned(
-        &context.observed.balancers,
-        context.service,
-        context.cluster,
-    )
-    .flat_map(|one| &one.services);
+    let there =
+        owned(context.balancers, context.service, context.cluster).flat_map(|one| &one.services);
     let asked: Vec<&Listener> = there.filter(|one| one.asks_kube_proxy()).collect();
     for port in &context.service.ports {
         if port.protocol != Protocol::Tcp {
@@ -207,11 +203,7 @@ pub(super) fn leave_out_taken<'a>(
     if group.is_own() {
         return None;
     }
-    let mut others = owned(
-        &context.observed.balancers,
-        context.service,
-        context.cluster,
-    );
+    let mut others = owned(context.balancers, context.service, context.cluster);
     let other = others.find(|one| {
         Some(one.id) != there.map(|there| there.id) && is_in_status(context.service, one)
     });

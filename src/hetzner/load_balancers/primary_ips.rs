@@ -175,8 +175,7 @@ impl AskedIp {
         let holder = one.assignee_id;
         if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");
-            let mut balancers = context.observed.balancers.iter();
-            let holder = balancers.find(|balancer| balancer.id == id);
+            let holder = context.balancers.with_id(id);
             let holder = holder.filter(|_| one.assignee_type == "load_balancer");
             let holder = holder.map_or_else(|| id.to_string(), LoadBalancer::shown);
             refuse(&format!(

@@ -4,6 +4,7 @@
 use super::balancer::LoadBalancer;
 use super::context::{Context, Project};
 use super::desired::Attach;
+use super::index::Balancers;
 use super::names::SERVICE_UID;
 use super::parser::AnnotationParser;
 use super::{annotations as a, values as v};
@@ -26,7 +27,7 @@ pub(super) fn read(
     known: &Subnets,
     network: &Network,
     project: &Project,
-    (balancers, services): (&[LoadBalancer], &[&Service]),
+    (balancers, services): (Balancers, &[&Service]),
     urgency: Urgency,
 ) -> Result<Arc<Vec<Subnet>>, Error> {
     known.get(
@@ -44,7 +45,7 @@ fn fits(
     known: &[Subnet],
     network: u64,
     project: &Project,
-    balancers: &[LoadBalancer],
+    balancers: Balancers,
     service: &Service,
 ) -> bool {
     let mut parser = AnnotationParser::new(service);
@@ -53,8 +54,7 @@ fn fits(
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
     let range = range.or_else(|| project.defaults.private_subnet.clone());
     let range = range.map(|range| range.value);
-    let is_own = |one: &&LoadBalancer| one.labels.get(SERVICE_UID) == Some(&service.uid);
-    let own = balancers.iter().filter(is_own);
+    let own = balancers.labelled(SERVICE_UID, &service.uid);
     let mut attached = own.flat_map(|one| &one.private_net);
     attached.any(|net| net.network == network && (ip.is_none() || net.ip == ip))
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
@@ -135,7 +135,7 @@ fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
         let mut nets = one.private_net.iter();
         nets.any(|net| net.network == network && net.ip == Some(ip))
     };
-    if let Some(balancer) = context.observed.balancers.iter().find(has) {
+    if let Some(balancer) = context.balancers.at([IpAddr::V4(ip)]).find(has) {
         return Some(format!("load balancer {}", balancer.shown()));
     }
     let is_of = |node: &&OfferedNode| {

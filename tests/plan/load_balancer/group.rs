@@ -93,8 +93,8 @@ impl Cluster {
         for service in living {
             let text = |name: &str| service.annotations.get(&format!("{PREFIX}{name}"));
             let key = match (text("share"), text("external")) {
-                (Some(name), _) if name.contains('/') => name.clone(),
-                (Some(name), _) => format!("{}/{name}", service.namespace),
+                (Some(name), _) if name.contains('/') => name.replace('/', "."),
+                (Some(name), _) => format!("{}.{name}", service.namespace),
                 (None, Some(name)) => format!("external:{name}"),
                 (None, None) => continue,
             };
@@ -103,7 +103,7 @@ impl Cluster {
         for group in groups.values_mut() {
             group.sort_by_key(|one| (one.created, one.uid.clone()));
         }
-        self.world.cluster.groups = groups;
+        self.world.cluster.groups = groups.into();
         self.world.service = member.service.clone();
         member
     }

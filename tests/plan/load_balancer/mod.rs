@@ -11,6 +11,7 @@ mod finding;
 mod group;
 mod labels;
 mod limits;
+mod linear;
 mod model;
 mod names;
 mod order;

@@ -133,6 +133,13 @@ impl World {
         snapshot.plan(&self.service, &self.nodes, &self.all_nodes())
     }
 
+    /// Those of several Services, by one snapshot.
+    pub fn plans(&self, services: &[Service]) -> Vec<LoadBalancerPlan> {
+        let (snapshot, cluster) = (self.snapshot(), self.all_nodes());
+        let plan = |service| snapshot.plan(service, &self.nodes, &cluster);
+        services.iter().map(plan).collect()
+    }
+
     pub fn needs(&self) -> Needs {
         self.plan().needs
     }
@@ -176,10 +183,7 @@ impl World {
         project.profile = self.profile;
         project.defaults = Arc::new(self.defaults.clone());
         project.network = self.network;
-        Snapshot {
-            project,
-            observed: self.state.clone(),
-        }
+        Snapshot::new(project, self.state.clone())
     }
 
     /// Plans and makes changes until none is left; all of them.
