@@ -7,6 +7,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::Ipv4Addr;
 
 named! {
     /// `--cloud-provider`: whose provider IDs, labels and names are written.
@@ -164,6 +165,8 @@ pub struct LoadBalancerDefaults {
     pub use_private_ip: Option<Sourced<bool>>,
     /// `…_PRIVATE_SUBNET_IP_RANGE`.
     pub private_subnet: Option<Sourced<Ipv4Net>>,
+    /// `…_PRIVATE_IPV4_RANGES`: private addresses that Services may ask for. None: they may ask for all.
+    pub private_ipv4_ranges: Option<Sourced<Vec<Ipv4Net>>>,
     /// `…_DISABLE_IPV6`.
     pub disable_ipv6: Option<Sourced<bool>>,
     /// `…_USES_PROXYPROTOCOL`.
@@ -186,6 +189,14 @@ pub struct LoadBalancerDefaults {
     /// Variables, and flags with their dashes, that are unset here and may be set for the daemon: they are held back.
     /// Always empty in the daemon.
     pub unknown: Vec<String>,
+}
+
+impl LoadBalancerDefaults {
+    /// Whether Services may ask for this address of the private Network.
+    pub fn allows_private_ipv4(&self, ip: Ipv4Addr) -> bool {
+        let ranges = self.private_ipv4_ranges.as_ref();
+        ranges.is_none_or(|ranges| ranges.value.iter().any(|range| range.contains(&ip)))
+    }
 }
 
 impl AddressFamily {

@@ -337,6 +337,13 @@ settings! {
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
+    LB_PRIVATE_IPV4_RANGES [private_ipv4_ranges = parsed(values::ipv4_ranges)] => {
+        variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES")],
+        kind: Kind::List("CIDR"),
+        help: "Addresses of the private Network that Services may ask for by the annotation private-ipv4, e.g. 10.0.1.0/24,10.0.2.8/29. A load balancer that has another address keeps it. Unset: every address of a subnet.",
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
+    }
+
     LB_DISABLE_IPV6 [disable_ipv6 = parsed(boolean)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6")],
         help: "Leave their IPv6 address out of the status of Services.",

@@ -7,7 +7,7 @@ use crate::text::duration::duration;
 use crate::text::nearest;
 use crate::text::quoted;
 use crate::text::{base_url, is_label, is_label_key, is_label_value, is_subdomain};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use serde::Deserialize;
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -147,6 +147,15 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
         }
     };
     items(text).into_iter().map(read).collect()
+}
+
+/// Ranges of IPv4 addresses. A list without any would refuse all, which nobody means by it.
+pub(super) fn ipv4_ranges(text: &str) -> Result<Vec<Ipv4Net>, String> {
+    let ranges = items(text).into_iter().map(str::parse::<Ipv4Net>);
+    match ranges.collect::<Result<Vec<_>, _>>() {
+        Ok(ranges) if !ranges.is_empty() => Ok(ranges.iter().map(Ipv4Net::trunc).collect()),
+        _ => Err("use IP ranges, e.g. 10.0.1.0/24 or 10.0.1.0/24,10.0.2.8/29".to_owned()),
+    }
 }
 
 /// A factor on every wait: with a larger one some moments would lie beyond the end of the clock.

@@ -4,10 +4,12 @@ use super::nodes;
 use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::service::{ServicePlan, Want, ago, trouble, want};
+use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
 use crate::kube::Service;
 use crate::provider::{BalancerHealth, clock};
 use crate::text::some_of;
 use jiff::SignedDuration;
+use std::collections::BTreeSet;
 
 /// Let's Encrypt and cert-manager renew a month before.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -35,6 +37,7 @@ pub(super) fn services(view: &View) -> Verdicts {
         let all = all.chain(expiring(plan));
         outcomes.extend(all.map(|one| on(&plan.service, one)));
     }
+    outcomes.extend(unlimited_addresses(view, plans));
     if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
         outcomes.push(Outcome::warn(why.as_str(), LEFT_TO_DO));
     }
@@ -43,6 +46,33 @@ pub(super) fn services(view: &View) -> Verdicts {
         count => format!("{}, with nothing to be done", counted(count, "Service")),
     };
     or_ok(outcomes, ok)
+}
+
+/// A recommendation, where tenants may take private addresses from each other.
+fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
+    let key = PRIVATE_IPV4.key();
+    let asks = |plan: &&ServicePlan| {
+        let mut set = plan.service.metadata.annotations.iter();
+        plan.want == Want::Ensure && set.any(|(set, _)| set.eq_ignore_ascii_case(&key))
+    };
+    let of_services = plans.iter().filter(asks);
+    let namespaces: BTreeSet<&str> = of_services
+        .map(|plan| plan.service.metadata.namespace.as_ref())
+        .collect();
+    let is_limited = view.settings.load_balancers.private_ipv4_ranges.is_some();
+    if is_limited || namespaces.len() < 2 {
+        return None;
+    }
+    let namespaces: Vec<&str> = namespaces.into_iter().collect();
+    let what = format!(
+        "Services of several namespaces ({}) choose private addresses by annotation private-ipv4: each may take any free \
+         address of the Network, also one at which other programs expect something else, such as a database that was \
+         deleted; HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES is not set here",
+        some_of(&namespaces)
+    );
+    let remedy = "set HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES for the daemon to the addresses that are meant for load \
+                  balancers; each load balancer keeps the address that it has";
+    Some(Outcome::warn(what, remedy))
 }
 
 fn on(service: &Service, outcome: Outcome) -> Outcome {

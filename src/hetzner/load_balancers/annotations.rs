@@ -59,7 +59,7 @@ macro_rules! table {
 
 table! {
     NAME = of(Whole, "name", "text, e.g. `front`")
-        .meaning("Name of the load balancer. An existing one of this name is adopted while it has no ports and all its targets are nodes of this cluster (`ccm help services`). A later change renames it.");
+        .meaning("Name of the load balancer. An existing one of this name is adopted while it has no ports, all its targets are nodes of this cluster, and no label says that another program owns it (`ccm help services`). A later change renames it.");
     TYPE = of(Whole, "type", "e.g. `lb11`")
         .variable("HCLOUD_LOAD_BALANCERS_TYPE")
         .meaning("Its type, which limits targets, ports and certificates. Unset: a new one is an `lb11`, an existing one keeps its type.");
@@ -82,7 +82,7 @@ table! {
         .variable("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP")
         .meaning("Reach the nodes by their private IPs. Needs `HCLOUD_NETWORK`.");
     PRIVATE_IPV4 = of(Whole, "private-ipv4", "IPv4 address, e.g. `10.0.0.5`")
-        .meaning("Its IP in the private Network. A different value detaches it and attaches it again.");
+        .meaning("Its IP in the private Network. A different value detaches it and attaches it again. `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES` limits which addresses Services may ask for. An address outside has no effect: the load balancer keeps the one that it has, or gets one that Hetzner chooses.");
     PRIVATE_SUBNET_IP_RANGE = of(Whole, "private-subnet-ip-range", "e.g. `10.0.1.0/24`")
         .variable("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE")
         .meaning("Subnet of the private Network in which it is attached. Used only at the moment of attaching.");
@@ -101,7 +101,7 @@ table! {
         .meaning("Whether Hetzner refuses to delete it. A protected one stays when its Service is deleted, and costs money. Unset: left unchanged.");
     LABELS = of(Whole, "labels", "labels, with commas, e.g. `team=web,cost=42`").long()
         .variable("HCLOUD_LOAD_BALANCERS_LABELS")
-        .meaning("Labels of the load balancer, 32 at most, besides those of the environment default; of one key the annotation's value wins. Keys that begin with `ccm-from-scratch/`, `hcloud-ccm/` or `hetzner.cloud/` are refused. A label whose key is taken out stays.");
+        .meaning("Labels of the load balancer, 32 at most, besides those of the environment default; of one key the annotation's value wins. Keys that begin with `ccm-from-scratch/` or `hetzner.cloud/` are refused. Keys by which other programs know their load balancers have no effect: `caph-cluster-*`, `kubernetes.io/*`, `*.kubernetes.io/*`, `hcloud/*` and `hcloud-ccm/*`. A label whose key is taken out stays.");
     PUBLIC_NET_IPV4 = of(Whole, "public-net-ipv4", "ID, name or address, e.g. `203.0.113.4`")
         .meaning("Primary IP with which it is created. The address stays yours when the load balancer is deleted. It must be free, must not have auto-delete, and must match `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`. It decides the location when none is set. An existing load balancer keeps its address. Profile `hcloud`: ID only.");
     PUBLIC_NET_IPV6 = of(Whole, "public-net-ipv6", "ID, name or address, e.g. `2001:db8::1`")

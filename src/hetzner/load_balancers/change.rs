@@ -3,7 +3,7 @@
 use super::annotations::{self as a, Annotation};
 use super::balancer::{LoadBalancer, Target, TargetInRequest};
 use super::context::{Observed, Project, Snapshot};
-use super::names::{OUR_PREFIX, SERVICE_UID};
+use super::names::{OUR_PREFIX, SERVICE_UID, says_owner};
 use crate::hetzner::actions;
 use crate::hetzner::api::Failed;
 use crate::hetzner::certificates::Certificate;
@@ -364,7 +364,9 @@ impl Change {
         let is_deleted = self.action.is(Deletes);
         let whose = |labels: &BTreeMap<String, String>| {
             let mut labels = labels.clone();
-            labels.retain(|label, _| label == SERVICE_UID || label.starts_with(OUR_PREFIX));
+            labels.retain(|label, value| {
+                label == SERVICE_UID || label.starts_with(OUR_PREFIX) || says_owner(label, value)
+            });
             labels
         };
         let takes_all = is_deleted || matches!(self.purpose, Purpose::Adoption | Purpose::Release);

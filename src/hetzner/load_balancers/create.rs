@@ -7,7 +7,7 @@ use super::context::{CLUSTER_NAME, NETWORK};
 use super::desired::Place;
 use super::diff::{Diff, boxed};
 use super::primary_ips::{self, SELECTOR};
-use super::subnets;
+use super::subnets::{self, RANGES};
 use crate::provider::{Field, OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
 use crate::text;
 use serde_json::{Map, Value, json};
@@ -42,10 +42,15 @@ impl Diff<'_, '_> {
         }
         let project = self.context.project;
         let has_selector = project.defaults.primary_ip_selector.is_some();
-        if claims && !has_selector && project.is_unknown(SELECTOR) {
-            // The daemon may know that Services may not claim this one.
-            let held_back = held_back(&name.value, &[SELECTOR]);
-            self.plan.held_back.extend(held_back);
+        let attach = self.desired.attach.as_ref();
+        let asks = attach.is_some_and(|attach| attach.unsure_ip.is_some());
+        let claims = claims && !has_selector && project.is_unknown(SELECTOR);
+        let unsure = [(claims, SELECTOR), (asks, RANGES)].into_iter();
+        let unsure = unsure.filter_map(|(is_unsure, setting)| is_unsure.then_some(setting));
+        let unsure: Vec<&str> = unsure.collect();
+        if let Some(of_daemon) = held_back(&name.value, &unsure) {
+            // The daemon may know that Services may not claim this Primary IP, or not ask for this private address.
+            self.plan.held_back.push(of_daemon);
         } else {
             self.plan.unsure_new = held_back(&name.value, &self.unknown_settings());
             self.plan.new_name = Some(name);

@@ -10,7 +10,7 @@ use super::ports::{Port, ports};
 use super::uploads::upload;
 use super::values as v;
 use crate::provider::{
-    AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reason, Service, Source, Sourced,
+    AddressKind, InstanceId, OfferedNode, ProviderId, Reason, Service, Source, Sourced,
 };
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
@@ -59,6 +59,9 @@ pub(super) struct Place {
 pub(super) struct Attach {
     pub(super) network: u64,
     pub(super) ip: Option<Sourced<Ipv4Addr>>,
+    /// The address that is asked for, where only the daemon knows whether Services may: see
+    /// [`super::subnets::leave_out_refused`].
+    pub(super) unsure_ip: Option<Sourced<Ipv4Addr>>,
     pub(super) range: Option<Sourced<Ipv4Net>>,
 }
 
@@ -109,6 +112,11 @@ impl Attach {
     /// Is a Network of this load balancer detached, with the targets that are reached by it?
     pub(super) fn detaches(&self, balancer: &LoadBalancer) -> bool {
         !balancer.private_net.iter().all(|net| self.keeps(net))
+    }
+
+    /// The address that the Service asks for, also one that is held back.
+    pub(super) fn asked_ip(&self) -> Option<&Sourced<Ipv4Addr>> {
+        self.ip.as_ref().or(self.unsure_ip.as_ref())
     }
 
     /// It is the wanted one, with the wanted IP.
@@ -209,9 +217,22 @@ fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
     }
 }
 
-/// Of one key the annotation wins.
+/// Of one key the annotation wins. Keys of other programs are left out: labels of them that are there stay.
 fn labels(parser: &mut AnnotationParser, context: &Context) -> BTreeMap<String, Sourced<String>> {
-    let set = parser.read(&a::LABELS, None, Labels::parse);
+    let set = parser.read(&a::LABELS, None, v::labels);
+    let set = set.map(|Sourced { value, source }| {
+        let (labels, left_out) = value;
+        if !left_out.is_empty() {
+            let keys: Vec<String> = left_out.iter().map(|key| text::quoted(key)).collect();
+            let why = format!(
+                "{source}: not set, because other programs know their load balancers by labels of such keys: {}; a label that is \
+                 there stays as it is; remove these keys from the annotation",
+                text::some_of(&keys)
+            );
+            parser.warning(Reason::AnnotationWithoutEffect, why);
+        }
+        Sourced::new(labels, source)
+    });
     let default = context.project.defaults.labels.clone();
     let is_left = context.group.is_external() || context.group.has_no_decider();
     let all = [default.filter(|_| !is_left), set];
@@ -267,7 +288,12 @@ fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
         return None;
     };
     let range = range.or_else(|| context.project.defaults.private_subnet.clone());
-    Some(Attach { network, ip, range })
+    Some(Attach {
+        network,
+        ip,
+        unsure_ip: None,
+        range,
+    })
 }
 
 /// What the API would refuse whenever it came to it.

@@ -365,11 +365,14 @@ impl Diff<'_, '_> {
         let want = Sourced::new(wanted.network.to_string(), by_setting);
         self.compare("private Network", have, Some(want));
         let ip = own.and_then(|net| net.ip);
-        let want = shown(wanted.ip.as_ref(), Ipv4Addr::to_string);
+        let asked = wanted.asked_ip();
+        let mut want = shown(asked, Ipv4Addr::to_string);
+        if let (Some(want), Some(_)) = (&mut want, &wanted.unsure_ip) {
+            want.source = Source::Default(subnets::RANGES.to_owned());
+        }
         self.compare("private IPv4", ip.map(|ip| ip.to_string()), want);
 
-        let wanted_ip = wanted.ip.as_ref().map(|ip| ip.value);
-        if own.is_none() || (wanted_ip.is_some() && wanted_ip != ip) {
+        if own.is_none() || asked.is_some_and(|asked| Some(asked.value) != ip) {
             subnets::check(self.parser, wanted, self.context, zone);
         }
         for net in attached.iter().filter(|net| !wanted.keeps(net)) {
@@ -387,6 +390,7 @@ impl Diff<'_, '_> {
             let want = shown(range, ToString::to_string);
             self.compare("private subnet", None, want);
         }
+        let wanted_ip = wanted.ip.as_ref().map(|ip| ip.value);
         let at = wanted_ip.map(|ip| format!(" at {ip}")).unwrap_or_default();
         let name = format!("private Network {}", wanted.network);
         let description = Description::new(Verb::Attach, name, at);

@@ -6,7 +6,7 @@ use super::balancer::LoadBalancer;
 use super::context::Context;
 use super::group::{Share, Use, cluster_on_external, is_in_status, is_used_by_others, owned};
 use super::index::Balancers;
-use super::names::{self, ADOPT, CLUSTER_UID, EXTERNAL, GROUP, KEEP, SERVICE_UID, uids};
+use super::names::{self, ADOPT, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, SERVICE_UID, uids};
 use super::ownership::{foreign_target, has_only_own_targets};
 use crate::provider::{Cluster, Finding, Reason, Service, Source, Sourced};
 
@@ -119,6 +119,13 @@ impl Asked<'_> {
             of_cluster.is_some() || balancer.labels.contains_key(KEEP),
         ) {
             return refused(&format!("it was left by {other}, of another namespace"));
+        }
+        // On one that ccm made, a Service had set the label.
+        let owner = names::owned_by_program(&balancer.labels);
+        if let Some(label) = owner.filter(|_| !balancer.labels.contains_key(CREATED)) {
+            return refused(&format!(
+                "its label {label} says that another program owns it"
+            ));
         }
         match (balancer.labels.get(SERVICE_UID), of_cluster) {
             (Some(_), Some(_)) => Ok(()),

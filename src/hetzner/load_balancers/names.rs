@@ -46,6 +46,15 @@ pub(super) const YES: &str = "true";
 pub(super) const UPSTREAM_PREFIX: &str = "hcloud-ccm/";
 pub(super) const OUR_PREFIX: &str = "ccm-from-scratch/";
 
+/// How the keys begin of the labels by which the infrastructure provider of Cluster API owns a load balancer.
+const CLUSTER_API_PREFIX: &str = "caph-cluster-";
+/// How the keys begin of the labels by which tools own what they made for one cluster.
+const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
+/// The value of a label that says that a program manages an object, and deletes it when it is not needed.
+const OWNED: &str = "owned";
+/// The domains of keys by which programs know their load balancers. `kubernetes.io` stands for its subdomains, too.
+const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
+
 /// What the labels are for.
 pub(super) const WHOSE: &str = "labels say whose it is";
 
@@ -107,6 +116,30 @@ pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<String, S
 /// Does a label say that it is this cluster's? A cluster whose UID could not be read has nothing.
 pub(super) fn is_of(labels: &BTreeMap<String, String>, cluster: &Cluster) -> bool {
     !cluster.uid.is_empty() && labels.get(CLUSTER_UID) == Some(&cluster.uid)
+}
+
+/// The label that says that another program owns the load balancer, as `KEY=VALUE`. Labels of an operator, for example those
+/// of Terraform, say no such thing.
+pub(super) fn owned_by_program(labels: &BTreeMap<String, String>) -> Option<String> {
+    let mut labels = labels.iter();
+    let found = labels.find(|(key, value)| says_owner(key, value));
+    found.map(|(key, value)| format!("{key}={value}"))
+}
+
+/// Whether a label says that another program owns the load balancer.
+pub(super) fn says_owner(key: &str, value: &str) -> bool {
+    let starts = |prefix: &&str| key.starts_with(*prefix);
+    let is_ours = [UPSTREAM_PREFIX, OUR_PREFIX].iter().any(starts);
+    let is_owner = [CLUSTER_API_PREFIX, CLUSTER_PREFIX].iter().any(starts);
+    is_owner || (value == OWNED && !is_ours)
+}
+
+/// Whether other programs know their load balancers by labels of this key, so that no Service may set one.
+pub(super) fn is_of_program(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    key.starts_with(CLUSTER_API_PREFIX)
+        || PROGRAM_DOMAINS.contains(&domain)
+        || domain.ends_with(".kubernetes.io")
 }
 
 fn cluster_labels(cluster: &Cluster) -> BTreeMap<String, String> {

@@ -23,7 +23,7 @@ use super::parser::AnnotationParser;
 use super::ports::leave_out_taken;
 use super::targets::need_servers;
 use super::uploads::shown;
-use super::{annotations, primary_ips, status};
+use super::{annotations, primary_ips, status, subnets};
 use crate::hetzner::pages;
 use crate::provider::{
     self, Assigned, Balancer, BalancerHealth, BalancerUse, Claim, Cluster, Description, Finding,
@@ -370,6 +370,7 @@ impl Snapshot {
             plan.needs.services |= needs.services;
             return plan;
         }
+        subnets::leave_out_refused(&mut parser, &context, &mut desired.attach, there);
         let kind = kind(&mut parser, &context, &desired, there);
         check_services(&mut parser, &context, &desired, kind, there);
         parser.end_whole(there.is_some());

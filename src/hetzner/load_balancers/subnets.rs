@@ -10,7 +10,10 @@ use super::parser::AnnotationParser;
 use super::{annotations as a, values as v};
 use crate::hetzner::api::{Api, Kept};
 use crate::hetzner::networks::{Network, Subnet};
-use crate::provider::{AddressKind, Error, OfferedNode, Service, TopologyLabel, Urgency};
+use crate::provider::{
+    AddressKind, Error, OfferedNode, Reason, Service, Sourced, TopologyLabel, Urgency,
+};
+use crate::text;
 use ipnet::Ipv4Net;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -18,6 +21,9 @@ use std::time::Duration;
 
 /// A subnet that is not in a list as old as this may be a new one.
 const CERTAIN: Duration = Duration::from_secs(60);
+
+/// The setting that limits which private addresses Services may ask for.
+pub(super) const RANGES: &str = "HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES";
 
 pub(in crate::hetzner) type Subnets = Kept<Subnet>;
 
@@ -51,6 +57,7 @@ fn fits(
     let mut parser = AnnotationParser::new(service);
     let ip = parser.read(&a::PRIVATE_IPV4, None, v::ipv4);
     let ip = ip.map(|ip| ip.value);
+    let ip = ip.filter(|ip| project.defaults.allows_private_ipv4(*ip));
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
     let range = range.or_else(|| project.defaults.private_subnet.clone());
     let range = range.map(|range| range.value);
@@ -58,6 +65,47 @@ fn fits(
     let mut attached = own.flat_map(|one| &one.private_net);
     attached.any(|net| net.network == network && (ip.is_none() || net.ip == ip))
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
+}
+
+/// Leaves out a private address that the Service may not ask for. The load balancer then keeps the address that it has, or
+/// gets one that Hetzner chooses. An address that it has already is never refused. In a shell, where the setting may be
+/// set for the daemon alone, the address is held back.
+pub(super) fn leave_out_refused(
+    parser: &mut AnnotationParser,
+    context: &Context,
+    attach: &mut Option<Attach>,
+    there: Option<&LoadBalancer>,
+) {
+    let Some(attach) = attach else {
+        return;
+    };
+    let (project, network) = (context.project, attach.network);
+    let mut nets = there.into_iter().flat_map(|one| &one.private_net);
+    let has = nets.find(|net| net.network == network);
+    let has = has.and_then(|net| net.ip);
+    let defaults = &project.defaults;
+    let ranges = defaults.private_ipv4_ranges.as_ref();
+    let is_unsure = ranges.is_none() && project.is_unknown(RANGES);
+    let is_refused = |ip: Ipv4Addr| is_unsure || !defaults.allows_private_ipv4(ip);
+    let is_left_out = |ip: &mut Sourced<Ipv4Addr>| Some(ip.value) != has && is_refused(ip.value);
+    let Some(ip) = attach.ip.take_if(is_left_out) else {
+        return;
+    };
+    let Some(ranges) = ranges else {
+        attach.unsure_ip = Some(ip);
+        return;
+    };
+    let allowed: Vec<String> = ranges.value.iter().map(ToString::to_string).collect();
+    let why = format!(
+        "{}: {} has no effect, because Services may ask only for addresses in {} ({}): the load balancer keeps the private \
+         address that it has, or gets one that Hetzner chooses, and all else is synced; choose another address, or remove \
+         the annotation",
+        ip.source,
+        ip.value,
+        text::some_of(&allowed),
+        ranges.source
+    );
+    parser.warning(Reason::AnnotationWithoutEffect, why);
 }
 
 fn takes(
@@ -79,7 +127,7 @@ pub(super) fn check(
     context: &Context,
     zone: Option<&str>,
 ) {
-    let ip = attach.ip.as_ref();
+    let ip = attach.asked_ip();
     let range = attach.range.as_ref();
     if let (Some(ip), Some(range)) = (ip, range)
         && !range.value.contains(&ip.value)

@@ -1,6 +1,7 @@
 //! The values of annotations: each text becomes a type once. An error says what is allowed.
 
-use crate::provider::{Algorithm, HealthCheck};
+use super::names;
+use crate::provider::{Algorithm, HealthCheck, Labels};
 use crate::text::{self as t, one_of, quoted};
 use serde_json::Value;
 use std::net::Ipv4Addr;
@@ -54,6 +55,18 @@ pub(super) fn is_managed(text: &str) -> Result<bool, String> {
 pub(super) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
     text.parse()
         .map_err(|_| "use an IPv4 address, e.g. 10.0.0.5".to_owned())
+}
+
+/// The labels that a Service may set, and the keys of other programs, which are left out of them.
+pub(super) fn labels(text: &str) -> Result<(Labels, Vec<String>), String> {
+    let key_of = |item: &str| {
+        let key = item.split_once('=').map_or(item, |(key, _)| key);
+        key.trim().to_owned()
+    };
+    let is_left_out = |item: &&str| names::is_of_program(&key_of(item));
+    let (left_out, own): (Vec<&str>, Vec<&str>) = text.split(',').partition(is_left_out);
+    let labels = Labels::parse(&own.join(","))?;
+    Ok((labels, left_out.into_iter().map(key_of).collect()))
 }
 
 /// What the API takes for `timeout_idle`.

@@ -397,6 +397,50 @@ fn services() {
 }
 
 /// Services are read before load balancers, and the daemon may make one of each in between.
+/// Services of these namespaces that choose their private address; all are synced.
+fn with_private_addresses(namespaces: &[&str]) -> World {
+    let world = World::healthy();
+    let cluster = world.sandbox.cluster();
+    let shop = json!({ "metadata": { "name": "shop" } });
+    cluster.create("namespaces", None, shop);
+    for (number, namespace) in namespaces.iter().enumerate() {
+        let (name, ip) = (format!("p{number}"), format!("10.0.0.{}", 50 + number));
+        let annotations = [("location", "fsn1"), ("private-ipv4", &*ip)];
+        let mut service = LoadBalancerService::new(&name, &[80])
+            .with(&annotations)
+            .json();
+        service["metadata"]["namespace"] = json!(namespace);
+        cluster.create("services", Some(namespace), service);
+    }
+    let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    world
+}
+
+/// With one tenant the setting is not needed.
+#[test]
+fn private_addresses_of_several_namespaces_should_have_ranges() {
+    const RANGES: &str = "HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES";
+    let cases = [
+        (&["shop", "default"][..], "", true),
+        (&["shop", "default"], "10.0.0.0/24", false),
+        (&["shop", "shop"], "", false),
+        (&[], "", false),
+    ];
+    for (namespaces, ranges, is_told) in cases {
+        let about = format!("{namespaces:?} {ranges}");
+        let mut world = with_private_addresses(namespaces);
+        world.set(RANGES, ranges);
+        let ran = world.doctor(&["-o", "json"]);
+        assert_eq!(ran.code, 0, "{about}: {ran:?}");
+        let checks = checks(&ran);
+        let (_, check) = checks.iter().find(|(name, _)| name == "services").unwrap();
+        assert_eq!(check.status == "warn", is_told, "{about}: {check:?}");
+        let says = check.message.contains("default, shop") && check.remedy.contains(RANGES);
+        assert_eq!(says, is_told, "{about}: {check:?}");
+    }
+}
+
 #[test]
 fn what_was_made_meanwhile_is_no_orphan() {
     let world = World::healthy();

@@ -170,6 +170,20 @@ const NAMED: &[Case] = &[
     (&[OURS], &[443], Vec::new, Not("it has ports, 443")),
     (&[MADE], &[], || vec![server(99)], Not("server 99 is no node")),
     (&[ASKS_OTHER], &[], Vec::new, Not("names another Service, default.other")),
+    // Made by an operator's program before the nodes: kube-hetzner's, hcloud-k8s', any other.
+    (&[("provisioner", "terraform"), ("cluster", "k3s")], &[], || vec![selector(Some(&[1, 2]))], Adopted),
+    (&[("cluster", "k8s"), ("role", "ingress")], &[], Vec::new, Adopted),
+    (&[("x7f3", "a9")], &[], Vec::new, Adopted),
+    (&[("kubernetes.io/name", "edge"), ("owner", "me")], &[], Vec::new, Adopted),
+    // A program's that makes it what it wants, also while it is empty.
+    (&[("caph-cluster-prod", "owned")], &[], Vec::new, Not("label caph-cluster-prod=owned says that another program owns it")),
+    (&[("caph-cluster-prod", "")], &[], || vec![server(1)], Not("label caph-cluster-prod= says")),
+    (&[("kubernetes.io/cluster/prod", "shared")], &[], Vec::new, Not("label kubernetes.io/cluster/prod=shared says")),
+    (&[TEAM, ("kops", "owned")], &[], || vec![selector(Some(&[1]))], Not("label kops=owned says")),
+    (&[GONE, ("kops", "owned")], &[], || vec![server(1)], Not("label kops=owned says")),
+    (&[OURS, GONE, ("kops", "owned")], &[443], || vec![server(1)], Not("label kops=owned says")),
+    // What a Service had set on a load balancer that this cluster made is no program's.
+    (&[OURS, GONE, MADE, ("kops", "owned")], &[443], || vec![server(1)], Adopted),
     // Another cluster's.
     (&[THEIRS], &[], Vec::new, Not("names another cluster, cluster-2")),
     (&[THEIRS, GONE], &[], || vec![server(1)], Not("names another cluster, cluster-2")),
@@ -207,6 +221,7 @@ const ASKED_FOR: &[Case] = &[
     (&[ASKS, THEIRS], &[443], || vec![server(99)], Adopted),
     (&[ASKS, THEIRS, GONE, MADE], &[443], || vec![server(99)], Adopted),
     (&[ASKS, THEIRS, OWN], &[443], || vec![server(99)], Adopted),
+    (&[ASKS, ("caph-cluster-prod", "owned")], &[], Vec::new, Adopted),
     (&[ASKS, LIVING], &[], Vec::new, Owned),
     (&[ASKS, LIVING, THEIRS], &[], Vec::new, Owned),
 ];

@@ -18,7 +18,6 @@ fn what_is_no_label_or_decides_something_is_refused() {
         ("Ex.com/a=1", "no label"),
         (&long, "no label"),
         ("team=web,team=shop", "there twice"),
-        ("hcloud-ccm/service-uid=1", "are reserved"),
         ("ccm-from-scratch/created=true", "are reserved"),
         ("hetzner.cloud/a=1", "are reserved"),
         (&many, "33 labels, and 32 at most"),

@@ -325,6 +325,62 @@ fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_r
     });
 }
 
+/// A program that makes its load balancer before ports and targets: a Service that types its name must not resize it.
+#[test]
+fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_says_so() {
+    let owners = [
+        ("caph-cluster-prod", "owned"),
+        ("caph-cluster-prod", "shared"),
+        ("some-program", "owned"),
+    ];
+    let cases = owners.iter().flat_map(|owner| {
+        let ways = [true, false];
+        ways.map(|by_command| (*owner, by_command))
+    });
+    common::side_by_side(cases.collect(), |((label, value), by_command)| {
+        let about = format!("{label}={value}");
+        let world = World::new(1);
+        world.settle(&[]);
+        let id = put(&world, "prod-api", json!({"labels": {label: value}}));
+        let cloud = world.sandbox.cloud();
+        let before = cloud.load_balancer(id);
+        let annotations = [("name", "prod-api"), ("type", "lb31")];
+        let uid = world.create("web", &annotations, &[80]);
+        let ran = world.once(&[]);
+        assert_eq!(ran.code, 1, "{about}: {ran:?}");
+        assert_eq!(cloud.load_balancer(id), before, "{about}");
+        assert_eq!(world.balancers().len(), 1, "{about}");
+        let command =
+            format!("hcloud load-balancer add-label {id} ccm-from-scratch/adopt=default.web");
+        let says = [about.as_str(), "choose another name", &command];
+        world.tells("web", "LoadBalancerNotAdopted", &says);
+
+        match by_command {
+            true => {
+                let words = ["lb", "adopt", "--yes", &id.to_string(), "default/web"];
+                let ran = common::ccm(&world.env, &words);
+                assert_eq!(ran.code, 0, "{about}: {ran:?}");
+            }
+            false => {
+                add_label(&world, id, ADOPT, "default.web");
+                world.settle(&[]);
+            }
+        }
+        let adopted = world.of_uid(&uid).unwrap();
+        assert_eq!(adopted["id"], json!(id), "{about}");
+        assert_eq!(adopted["load_balancer_type"]["name"], "lb31", "{about}");
+        assert_eq!(adopted["labels"][label], json!(value), "{about}");
+        // What a Service has already is not refused, also where the operator's label is gone.
+        cloud.edit_load_balancer(id, |one| {
+            one["labels"].as_object_mut().unwrap().remove(ADOPT);
+        });
+        world.annotate("web", "type", Some("lb21"));
+        world.settle(&[]);
+        let synced = world.of_uid(&uid).unwrap();
+        assert_eq!(synced["load_balancer_type"]["name"], "lb21", "{about}");
+    });
+}
+
 #[test]
 fn what_another_program_made_is_left_unchanged_until_an_operator_says_so() {
     for profile in PROFILES {
@@ -481,18 +537,20 @@ fn what_changes_just_before_a_write_is_seen() {
 
 #[test]
 fn a_label_that_is_added_just_before_ours_are_written_is_kept() {
-    // Whether the labels that were added say whose it is.
-    common::side_by_side(vec![false, true], |is_owner| {
+    // The label that is added; and, where it says whose it is, a part of why the load balancer is not adopted.
+    let cases = vec![
+        ("team", "a", None),
+        (CLUSTER_UID, "another", Some("names another cluster")),
+        ("caph-cluster-prod", "owned", Some("another program")),
+    ];
+    common::side_by_side(cases, |(label, value, refused)| {
         let world = Arc::new(World::new(1));
         world.settle(&[]);
         let id = put(&world, "edge", json!({}));
         let into = Arc::downgrade(&world);
         let hook = Effect::before(move |_| {
             if let Some(world) = into.upgrade() {
-                match is_owner {
-                    true => add_label(&world, id, CLUSTER_UID, "another"),
-                    false => add_label(&world, id, "team", "a"),
-                }
+                add_label(&world, id, label, value);
             }
         });
         let rule = Rule::new(hook).method("GET").path("/v1/load_balancers/*");
@@ -500,15 +558,15 @@ fn a_label_that_is_added_just_before_ours_are_written_is_kept() {
         let uid = world.create("web", &[("name", "edge")], &[80]);
         let ran = world.once(&[]);
         let one = world.sandbox.cloud().load_balancer(id);
-        if is_owner {
+        if let Some(why) = refused {
             assert_eq!(ran.code, 1, "{ran:?}");
-            assert_eq!(one["labels"], json!({CLUSTER_UID: "another"}));
-            world.tells("web", "LoadBalancerNotAdopted", &["names another cluster"]);
+            assert_eq!(one["labels"], json!({ label: value }));
+            world.tells("web", "LoadBalancerNotAdopted", &[why]);
         } else {
             assert_eq!(ran.code, 0, "{ran:?}");
             assert_eq!(
-                (&one["labels"]["team"], &one["labels"][SERVICE_UID]),
-                (&json!("a"), &json!(uid))
+                (&one["labels"][label], &one["labels"][SERVICE_UID]),
+                (&json!(value), &json!(uid))
             );
         }
     });

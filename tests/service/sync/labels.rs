@@ -38,12 +38,55 @@ fn labels_are_set_beside_those_of_others_and_stay() {
     world.ticks(3);
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
 
-    world.annotate("web", "labels", Some("hcloud-ccm/service-uid=other"));
+    world.annotate("web", "labels", Some("ccm-from-scratch/created=true"));
     world.tells("web", "SyncLoadBalancerFailed", &["are reserved"]);
     assert_eq!(label("example.com/cost"), "42");
     // Labels of ours say that it was made for the Service: it is deleted with it.
     world.delete("web");
     wait_until("its end", || world.balancers().is_empty());
+}
+
+/// The keys by which programs know what they own: the rest of the annotation is written, and the Service is synced.
+#[test]
+fn labels_of_other_programs_are_neither_written_nor_changed() {
+    let keys = [
+        "caph-cluster-prod",
+        "kubernetes.io/cluster",
+        "node.kubernetes.io/role",
+        "hcloud/node-group",
+        "hcloud-ccm/service-uid",
+    ];
+    common::side_by_side(keys.to_vec(), |key| {
+        let world = World::new(1);
+        world.settle(&[]);
+        let asked = format!("team=web,{key}=owned");
+        let uid = world.create("web", &[("labels", &asked)], &[80]);
+        world.settle(&[]);
+        let made = world.of_uid(&uid).unwrap();
+        assert_eq!(made["labels"]["team"], "web", "{key}");
+        assert_ne!(made["labels"][key], "owned", "{key}");
+        assert_eq!(made["targets"].as_array().unwrap().len(), 1, "{key}");
+        world.tells("web", "AnnotationWithoutEffect", &["labels", key]);
+
+        // Written before the rule was there, or by the program: the label stays as it is, whatever the annotation says.
+        if key == "hcloud-ccm/service-uid" {
+            return;
+        }
+        let id = made["id"].as_u64().unwrap();
+        let before = |one: &mut serde_json::Value| one["labels"][key] = json!("before");
+        world.sandbox.cloud().edit_load_balancer(id, before);
+        for labels in [Some(asked.as_str()), Some("team=shop"), None] {
+            world.annotate("web", "labels", labels);
+            world.settle(&[]);
+            let labels = &world.of_uid(&uid).unwrap()["labels"];
+            assert_eq!(labels[key], "before", "{key}");
+        }
+        assert_eq!(
+            world.of_uid(&uid).unwrap()["labels"]["team"],
+            "shop",
+            "{key}"
+        );
+    });
 }
 
 #[test]

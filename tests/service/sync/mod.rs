@@ -19,6 +19,7 @@ mod management;
 mod one_name;
 mod orphans;
 mod paused;
+mod private_addresses;
 mod quiet;
 mod readers;
 mod scope;

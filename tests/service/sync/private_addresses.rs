@@ -1,0 +1,120 @@
+//! Which addresses of the private Network Services may ask for.
+
+use crate::common;
+use crate::sync::world::{World, len, targets, text};
+use serde_json::Value;
+
+/// The setting.
+const RANGES: &str = "HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES";
+/// Inside and outside of the ranges of these tests; both are in the subnet of the Network.
+const ALLOWED: &str = "10.0.0.100";
+const REFUSED: &str = "10.0.0.50";
+
+/// From now on Services may ask for these addresses only.
+fn limit(world: &mut World) {
+    let ranges = (RANGES, "10.0.0.96/28, 10.77.0.0/16");
+    world.env = common::with(world.env.clone(), &[ranges]);
+}
+
+fn private_ip(balancer: &Value) -> String {
+    text(&balancer["private_net"][0]["ip"])
+}
+
+fn attachments(world: &World, mark: u64) -> usize {
+    let writes = world.cloud_writes(mark);
+    let is_one = |write: &&String| write.ends_with("attach_to_network") || write.contains("detach");
+    writes.iter().filter(is_one).count()
+}
+
+/// Nothing else of the Service waits for its owner.
+#[test]
+fn a_new_load_balancer_gets_an_address_that_was_not_asked_for() {
+    let mut world = World::with_network(1);
+    limit(&mut world);
+    world.settle(&[]);
+    let annotations = [("private-ipv4", REFUSED), ("use-private-ip", "true")];
+    let guest = world.create("guest", &annotations, &[80, 443]);
+    let honest = world.create("honest", &[("private-ipv4", ALLOWED)], &[80]);
+    world.settle(&[]);
+    let balancer = world.of_uid(&guest).unwrap();
+    let ip = private_ip(&balancer);
+    assert!(ip != REFUSED && !ip.is_empty(), "{balancer}");
+    assert!(world.addresses("guest").contains(&ip), "{ip}");
+    assert_eq!(
+        (len(&balancer["services"]), targets(&balancer).len()),
+        (2, 1)
+    );
+    let says = ["private-ipv4", REFUSED, RANGES, "10.0.0.96/28"];
+    world.tells("guest", "AnnotationWithoutEffect", &says);
+    assert_eq!(private_ip(&world.of_uid(&honest).unwrap()), ALLOWED);
+    assert_eq!(world.told("honest", "AnnotationWithoutEffect").len(), 0);
+}
+
+#[test]
+fn an_existing_load_balancer_keeps_its_address_and_the_rest_is_synced() {
+    let mut world = World::with_network(1);
+    world.settle(&[]);
+    let first = world.create("first", &[("private-ipv4", REFUSED)], &[80]);
+    let second = world.create("second", &[("private-ipv4", ALLOWED)], &[80]);
+    let third = world.create("third", &[], &[80]);
+    world.settle(&[]);
+    let ip_of = |world: &World, uid: &str| private_ip(&world.of_uid(uid).unwrap());
+    let chosen = ip_of(&world, &third);
+
+    // What a load balancer has already is not refused.
+    limit(&mut world);
+    let mark = world.mark();
+    world.settle(&[]);
+    assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
+    assert_eq!(ip_of(&world, &first), REFUSED);
+    assert_eq!(world.told("first", "AnnotationWithoutEffect").len(), 0);
+
+    for (name, uid, has) in [("second", &second, ALLOWED), ("third", &third, &*chosen)] {
+        world.annotate(name, "private-ipv4", Some("10.0.0.51"));
+        world.annotate(name, "algorithm-type", Some("least_connections"));
+        let mark = world.mark();
+        world.settle(&[]);
+        assert_eq!(attachments(&world, mark), 0, "{name}");
+        let balancer = world.of_uid(uid).unwrap();
+        assert_eq!(private_ip(&balancer), has, "{name}");
+        assert_eq!(balancer["algorithm"]["type"], "least_connections", "{name}");
+        world.tells(name, "AnnotationWithoutEffect", &["10.0.0.51", RANGES]);
+    }
+    // In a range: as it was without the setting.
+    world.annotate("third", "private-ipv4", Some("10.0.0.101"));
+    world.settle(&[]);
+    assert_eq!(ip_of(&world, &third), "10.0.0.101");
+}
+
+/// The setting may be set for the daemon: a shell moves no load balancer to an address that may be refused, and makes none
+/// there.
+#[test]
+fn a_shell_without_the_setting_leaves_addresses_to_the_daemon() {
+    let world = World::with_network(1);
+    world.settle(&[]);
+    let uid = world.create("web", &[], &[80]);
+    world.settle(&[]);
+    let has = private_ip(&world.of_uid(&uid).unwrap());
+    world.annotate("web", "private-ipv4", Some(REFUSED));
+    world.create("new", &[("private-ipv4", ALLOWED)], &[80]);
+    let mark = world.mark();
+    let words = ["lb", "sync", "--settings-from=none"];
+    let ran = common::ccm(&world.env, &words);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    for (name, what) in [
+        ("web", format!("private IPv4: {has} → {REFUSED}")),
+        (
+            "new",
+            "load balancer: - → kubernetes-default-new".to_owned(),
+        ),
+    ] {
+        let line = format!("service/default/{name}  held back: {what} (not set here: {RANGES})");
+        assert!(ran.stdout.contains(&line), "{line}: {ran:?}");
+    }
+    assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
+    // Who says yes means it.
+    let ran = common::ccm(&world.env, &["lb", "sync", "--yes", "default/new"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let new = text(&world.service("new").unwrap()["metadata"]["uid"]);
+    assert_eq!(private_ip(&world.of_uid(&new).unwrap()), ALLOWED);
+}
