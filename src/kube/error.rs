@@ -84,6 +84,11 @@ impl Error {
         matches!(self, Error::Status(status) if status.is_namespace_terminating)
     }
 
+    /// The answer is longer than is read.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self.unanswered(), Some(http::Kind::TooLarge(_)))
+    }
+
     /// No answer, or not in time.
     pub fn is_unavailable(&self) -> bool {
         matches!(

@@ -44,7 +44,7 @@ pub use options::{
 };
 pub use route::{Network, Route, RouteChange, RouteChangeKind, Routes};
 pub use service::{
-    Cluster, Ingress, OfferedNode, PrivateKey, Protocol, Reach, Service, ServicePort, TlsPair,
+    AnnotationKind, Cluster, Ingress, OfferedNode, PrivateKey, Protocol, Reach, Service, ServicePort, TlsPair,
     TlsSecret, TlsSecrets, TrafficPolicy,
 };
 pub use source::{Source, Sourced};
