@@ -57,7 +57,10 @@ impl Above {
     /// What is wrong, and what to do.
     pub fn message(self, namespace: &str) -> String {
         let (whose, limit) = match self {
-            Above::Namespace => (format!("the Services of namespace {namespace}"), OF_NAMESPACE),
+            Above::Namespace => (
+                format!("the Services of namespace {namespace}"),
+                OF_NAMESPACE,
+            ),
             Above::Total => ("the Services of all namespaces".to_owned(), IN_TOTAL),
         };
         let limit = limit >> 20;

@@ -1,7 +1,7 @@
 //! The calls we make.
 
-use super::config::Access;
 use super::budget::Budget;
+use super::config::Access;
 use super::error::Error;
 use super::labels::ServiceScope;
 use super::node_table::{Detail, NodeRow, TablePage};
@@ -403,7 +403,7 @@ impl Client {
                 body_limit_bytes: Some(body_limit(kind)),
             };
             let end = match read_page(&mut so_far, &path, reading) {
-                Err(error) if error.is_too_large() => {
+                Err(error) if error.is_too_long() => {
                     let is_whole = place.contains("resourceVersion");
                     if !is_whole && items <= SMALLEST_PAGE_ITEMS {
                         return Err(error);

@@ -150,7 +150,9 @@ impl Annotations {
 
     /// Bytes of all keys and values.
     pub(super) fn bytes(&self) -> usize {
-        self.iter().map(|(key, value)| key.len() + value.len()).sum()
+        self.iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum()
     }
 
     /// Keeps what the provider reads. What is left out takes no room afterwards.

@@ -27,7 +27,8 @@ pub use node_table::{Detail, NodeRow, RowMeta};
 pub use recorder::{Recorder, Reported};
 pub use secrets::ReadSecret;
 pub use services::{
-    AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceList, ServiceSpec, limit_manifests,
+    AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceList, ServiceSpec,
+    limit_manifests,
 };
 pub use types::{
     Condition, ListMeta, NODE, Node, NodeSpec, NodeStatus, ObjectMeta, ObjectReference, PodCidrs,

@@ -167,6 +167,10 @@ impl Service {
         scope.select(&mut self.metadata.annotations);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
+        // Nothing is planned for it.
+        if self.left_alone.is_some() && !self.has_our_finalizer() {
+            self.metadata.annotations = Annotations::default();
+        }
     }
 
     /// More of it than is read: no load balancer can be made from it.
@@ -179,8 +183,16 @@ impl Service {
 
     /// What it has of all that tenants may make long, in bytes.
     fn bytes(&self) -> usize {
-        let ports = self.spec.ports.iter().map(|port| BYTES_OF_A_PORT + port.name.len());
-        let ranges = self.spec.load_balancer_source_ranges.iter().map(String::len);
+        let ports = self
+            .spec
+            .ports
+            .iter()
+            .map(|port| BYTES_OF_A_PORT + port.name.len());
+        let ranges = self
+            .spec
+            .load_balancer_source_ranges
+            .iter()
+            .map(String::len);
         self.metadata.annotations.bytes() + ports.chain(ranges).sum::<usize>()
     }
 
