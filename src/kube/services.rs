@@ -32,8 +32,7 @@ const PORTS_AT_MOST: usize = 250;
 /// They are only named in a message.
 const RANGES_AT_MOST: usize = 100;
 
-/// A Service has one or two. Each has up to 316 bytes, and they are kept whatever else is left out.
-const FINALIZERS_AT_MOST: usize = 20;
+const FINALIZERS_AT_MOST: usize = 100;
 
 /// A port without its name, in bytes.
 const BYTES_OF_A_PORT: usize = size_of::<provider::ServicePort>();
@@ -193,20 +192,26 @@ impl Service {
             .load_balancer_source_ranges
             .iter()
             .map(String::len);
-        self.metadata.annotations.bytes() + ports.chain(ranges).sum::<usize>()
+        let finalizers = self.metadata.finalizers.iter().map(String::len);
+        let texts = ports.chain(ranges).chain(finalizers);
+        self.metadata.annotations.bytes() + texts.sum::<usize>()
     }
 
     fn age(&self) -> Age {
         (self.metadata.creation_timestamp, self.metadata.uid.clone())
     }
 
-    /// Leaves out what counts to the limits. The ports are needed where its load balancer is to be released.
+    /// Leaves out what counts to the limits. What its end needs stays, where that is to come.
     fn leave_out(&mut self) {
         self.metadata.annotations = Annotations::default();
         self.spec.load_balancer_source_ranges = First::default();
-        if self.wants_load_balancer() || !self.has_our_finalizer() {
+        if !self.is_to_end() {
             self.spec.ports = First::default();
         }
+    }
+
+    fn is_to_end(&self) -> bool {
+        self.has_our_finalizer() && !self.wants_load_balancer()
     }
 
     /// Applies the limits as the list of all Services did that was read last.
@@ -220,7 +225,11 @@ impl Service {
 
     /// More finalizers than are read: a write of them would lose some.
     pub fn too_many_finalizers(&self) -> Option<String> {
-        self.metadata.finalizers.too_many("finalizers")
+        let too_many = self.metadata.finalizers.too_many("finalizers");
+        too_many.map(|why| match self.above {
+            Some(above) => above.message(&self.metadata.namespace),
+            None => why,
+        })
     }
 
     pub fn is_of_type_load_balancer(&self) -> bool {
@@ -309,6 +318,11 @@ impl Collected<'_> {
         for place in above {
             let service = Arc::make_mut(&mut self.services[place]);
             service.leave_out();
+            // A write rests on the Service as it is read alone, with all of them.
+            if !service.is_to_end() {
+                let finalizers = &mut service.metadata.finalizers;
+                finalizers.keep(|one| one == LOAD_BALANCER_FINALIZER);
+            }
             // Which limit, is known when all Services were counted.
             service.above = Some(Above::Total);
         }
