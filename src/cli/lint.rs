@@ -6,7 +6,7 @@ use super::startup::{self, Started};
 use super::wire;
 use crate::controllers::service;
 use crate::http::{Secret, SecretSource, read_file};
-use crate::kube::{Service, ServiceScope};
+use crate::kube::{self, Service, ServiceScope};
 use crate::provider::{Cluster, Finding, Reason, Snapshot, Urgency};
 use crate::settings::Command;
 use serde::Serialize;
@@ -74,6 +74,7 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
             service.metadata.uid = format!("{UNKNOWN}-{number:06}");
         }
     }
+    kube::limit_manifests(all.iter_mut().filter_map(|one| one.service.as_mut()));
     let (snapshot, cluster) = snapshot(&mut started, &all).map_err(|why| Printer::failure(&why))?;
     all.retain_mut(|one| {
         let found = one

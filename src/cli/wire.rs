@@ -231,6 +231,7 @@ pub(super) fn service_scope(settings: &Settings, unknown: &[String]) -> kube::Se
         class: settings.load_balancer_class.value.clone(),
         selector: settings.service_selector.value.clone().unwrap_or_default(),
         is_unsure: unknown.iter().any(may_be_set),
+        annotations: kube::AnnotationKinds(hetzner::load_balancers::annotations::kind_of),
     }
 }
 

@@ -1,11 +1,10 @@
 //! An answer: its head, its status, and its body parsed as it streams in.
 
 use super::error::{Error, Head, Kind, describe_io};
-use super::request::{IsKnown, Settings};
+use super::request::{Parse, Reading, Settings};
 use super::secret::{Secret, redact};
 use crate::text::cut;
 use jiff::Timestamp;
-use serde::de::DeserializeOwned;
 use std::io::{self, BufReader, Read};
 use std::time::Duration;
 use ureq::http::HeaderMap;
@@ -36,22 +35,42 @@ const NO_CONTENT: u16 = 204;
 pub struct Reply<T> {
     pub head: Head,
     pub value: T,
+    /// Of the body, in bytes.
+    pub length: u64,
 }
 
-pub(super) fn read<T: DeserializeOwned>(
+/// Counts the bytes of a body.
+struct Counted<R> {
+    body: R,
+    length: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.body.read(into)?;
+        self.length += count as u64;
+        Ok(count)
+    }
+}
+
+pub(super) fn read<P: Parse>(
     response: ureq::http::Response<ureq::Body>,
     line: &str,
     timeout: Duration,
     settings: &Settings,
-    is_known: Option<&IsKnown>,
+    reading: Reading,
     secrets: &[Secret],
-) -> Result<Reply<T>, Error> {
+    how: P,
+) -> Result<Reply<P::Value>, Error> {
     let head = head_of(response.status().as_u16(), response.headers());
-    let mut body = response
+    let is_known = reading.is_known;
+    let limit = reading.body_limit_bytes;
+    let body = response
         .into_body()
         .into_with_config()
-        .limit(settings.body_limit_bytes)
+        .limit(limit.unwrap_or(settings.body_limit_bytes))
         .reader();
+    let mut body = Counted { body, length: 0 };
     let mut start = Vec::new();
     let most = is_known.map_or(BEGINNING_BYTES, |_| KNOWN_BYTES);
     let begun = body.by_ref().take(most).read_to_end(&mut start);
@@ -64,19 +83,23 @@ pub(super) fn read<T: DeserializeOwned>(
     }
     let is_known = |read| (read as u64) < most && is_known.is_some_and(|is_known| is_known(&start));
     let parsed = match (head.status, begun) {
-        (200..300, Ok(read)) if is_known(read) => null("what was known"),
+        (200..300, Ok(read)) if is_known(read) => null("what was known", how),
         (200..300, Ok(read)) => {
             // The whole of a short answer is one piece.
             let piece = PIECE_BYTES.min(read);
-            let body = BufReader::with_capacity(piece, start.as_slice().chain(body));
-            parse(body, &head, timeout)
+            let body = BufReader::with_capacity(piece, start.as_slice().chain(&mut body));
+            parse(body, &head, timeout, how)
         }
         (200..300, Err(error)) => Err(describe_io(&error, timeout)),
         // What cannot be read of an error's body is no second error.
         _ => Err(Kind::Status(start)),
     };
     match parsed {
-        Ok(value) => Ok(Reply { head, value }),
+        Ok(value) => Ok(Reply {
+            head,
+            value,
+            length: body.length,
+        }),
         Err(kind) => Err(Error {
             call: line.to_owned(),
             kind,
@@ -123,17 +146,22 @@ fn date(text: &str) -> Option<Timestamp> {
 }
 
 /// For an answer without content.
-fn null<T: DeserializeOwned>(answered: &str) -> Result<T, Kind> {
-    serde_json::from_value(serde_json::Value::Null).map_err(|_| {
+fn null<P: Parse>(answered: &str, how: P) -> Result<P::Value, Kind> {
+    how.parse(serde_json::Value::Null).map_err(|_| {
         Kind::Malformed(format!(
             "answered {answered}, without the content that was asked for"
         ))
     })
 }
 
-fn parse<T: DeserializeOwned>(body: impl Read, head: &Head, timeout: Duration) -> Result<T, Kind> {
+fn parse<P: Parse>(
+    body: impl Read,
+    head: &Head,
+    timeout: Duration,
+    how: P,
+) -> Result<P::Value, Kind> {
     if head.status == NO_CONTENT {
-        return null("204");
+        return null("204", how);
     }
     if !head.content_type.starts_with("application/json") {
         let answered = match head.content_type.as_str() {
@@ -145,7 +173,10 @@ fn parse<T: DeserializeOwned>(body: impl Read, head: &Head, timeout: Duration) -
             head.status
         )));
     }
-    serde_json::from_reader(body).map_err(|error| {
+    let mut body = serde_json::Deserializer::from_reader(body);
+    let value = how.parse(&mut body);
+    let whole = value.and_then(|value| body.end().map(|()| value));
+    whole.map_err(|error| {
         if error.is_io() {
             describe_io(&io::Error::from(error), timeout)
         } else if error.is_eof() {

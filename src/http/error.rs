@@ -37,6 +37,8 @@ pub enum Kind {
     Status(Vec<u8>),
     /// An answer with status 2xx that is not what the API answers.
     Malformed(String),
+    /// The body of an answer is longer than this many bytes.
+    TooLarge(u64),
 }
 
 /// Status and headers of an answer, as far as they are used.
@@ -75,7 +77,7 @@ impl Error {
     /// A server may repeat what it was sent, in any part of its answer, and an error is printed.
     pub(super) fn without_secrets(mut self, secrets: &[Secret]) -> Error {
         match &mut self.kind {
-            Kind::TimedOut(_) => {}
+            Kind::TimedOut(_) | Kind::TooLarge(_) => {}
             Kind::Status(body) => {
                 *body = redact(&String::from_utf8_lossy(body), secrets).into_bytes();
             }
@@ -144,6 +146,9 @@ impl fmt::Display for Kind {
                 write!(f, "not sent: {why}")
             }
             Kind::Unreachable(why) | Kind::Malformed(why) => f.write_str(why),
+            Kind::TooLarge(limit) => {
+                write!(f, "the answer is longer than {} MiB", limit >> 20)
+            }
             Kind::TimedOut(after) => {
                 write!(f, "no complete answer within {} s", after.as_secs_f32())
             }
@@ -174,9 +179,7 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
         ureq::Error::Protocol(_) | ureq::Error::LargeResponseHeader(..) => {
             Kind::Malformed(format!("not an HTTP/1.1 answer: {error}"))
         }
-        ureq::Error::BodyExceedsLimit(limit) => {
-            Kind::Malformed(format!("the answer is longer than {} MiB", limit >> 20))
-        }
+        ureq::Error::BodyExceedsLimit(limit) => Kind::TooLarge(*limit),
         ureq::Error::Other(error) => match error.downcast_ref::<Kind>() {
             Some(kind) => kind.clone(),
             None => Kind::Unreachable(error.to_string()),

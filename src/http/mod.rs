@@ -24,7 +24,8 @@ pub use certificates::{Authorities, Chain, Identity, Pem, read_file};
 pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use request::{
-    IsKnown, Method, Retry, Settings, Stage, Timing, WRITE_TIMEOUT, fetch_text, percent_encoded,
+    IsKnown, Method, Parse, Reading, Retry, Settings, Stage, Timing, WRITE_TIMEOUT, fetch_text,
+    percent_encoded,
 };
 pub use secret::{Secret, redact, without_known_secrets};
 pub use tls::{Roots, Tls, TlsSource};
@@ -34,6 +35,7 @@ use crate::provider::{Gate, Refused, clock, heartbeat, waiting_for};
 use request::{Call, Session, Sessions, wait_after};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use transport::{hold_deadline, is_deadline_over};
@@ -89,21 +91,25 @@ impl Client {
 
     /// The same, in the form that `Accept` names.
     pub fn get_as<T: DeserializeOwned>(&self, path: &str, accept: &str) -> Result<Reply<T>, Error> {
-        self.get_new(path, accept, None)
+        let reading = Reading {
+            accept,
+            is_known: None,
+            body_limit_bytes: None,
+        };
+        self.get_parsed(path, reading, PhantomData)
     }
 
-    /// The same; what `is_known` says of the body of an answer, up to 256 KiB of it, is read as null.
-    pub fn get_new<T: DeserializeOwned>(
+    /// Reads a JSON document as `parse` says.
+    pub fn get_parsed<P: Parse>(
         &self,
         path: &str,
-        accept: &str,
-        is_known: Option<&IsKnown>,
-    ) -> Result<Reply<T>, Error> {
+        reading: Reading,
+        parse: P,
+    ) -> Result<Reply<P::Value>, Error> {
         let call = Call {
             method: Method::Get,
             path,
-            accept,
-            is_known,
+            reading,
             content_type: "",
             body: Vec::new(),
             secrets: &[],
@@ -115,7 +121,7 @@ impl Client {
         let (mut is_renewed, mut tries) = (false, 0);
         loop {
             let deadline = clock::now() + settings.timing.read_timeout;
-            let error = match self.try_once(&call, &session, deadline) {
+            let error = match self.try_once(&call, &session, deadline, parse) {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
@@ -173,8 +179,11 @@ impl Client {
         let call = Call {
             method,
             path,
-            accept: "application/json",
-            is_known: None,
+            reading: Reading {
+                accept: "application/json",
+                is_known: None,
+                body_limit_bytes: None,
+            },
             content_type,
             body,
             secrets,
@@ -189,7 +198,7 @@ impl Client {
             if is_deadline_over() {
                 return Err(refused("this process was paused just before".into()));
             }
-            self.try_once(&call, session, deadline)
+            self.try_once(&call, session, deadline, PhantomData)
         };
         let session = self.session(&call)?;
         let _waiting = waiting_for(|| self.url_line(method, path));
@@ -212,12 +221,13 @@ impl Client {
         session.map_err(|why| Error::new(line(), Kind::Token(why)))
     }
 
-    fn try_once<T: DeserializeOwned>(
+    fn try_once<P: Parse>(
         &self,
         call: &Call,
         session: &Session,
         deadline: Instant,
-    ) -> Result<Reply<T>, Error> {
+        parse: P,
+    ) -> Result<Reply<P::Value>, Error> {
         let line = self.url_line(call.method, call.path);
         self.calls.fetch_add(1, Ordering::Relaxed);
         let secrets = &[&session.credentials.secrets[..], call.secrets].concat();
@@ -238,8 +248,9 @@ impl Client {
                     &line,
                     timeout,
                     &self.settings,
-                    call.is_known,
+                    call.reading,
                     secrets,
+                    parse,
                 )
             })
             .map_err(|error| error.without_secrets(secrets));

@@ -12,7 +12,10 @@ use super::transport::{Connect, Unresolved, hold_deadline};
 use crate::provider::{Gate, clock, lock, waiting_for};
 use crate::text::named;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+use serde::Deserializer;
+use serde::de::DeserializeOwned;
 use std::io::Read;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use ureq::unversioned::transport::Connector;
@@ -87,14 +90,39 @@ named! {
 /// Of a body that was read whole: what it says is known.
 pub type IsKnown<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
+/// How an answer becomes a value while it streams in. Each try of a call begins with a copy.
+pub trait Parse: Copy {
+    type Value;
+
+    fn parse<'de, D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error>;
+}
+
+/// Parses an answer into a type.
+impl<T: DeserializeOwned> Parse for PhantomData<T> {
+    type Value = T;
+
+    fn parse<'de, D: Deserializer<'de>>(self, d: D) -> Result<T, D::Error> {
+        T::deserialize(d)
+    }
+}
+
+/// What a read asks for besides its path.
+#[derive(Clone, Copy)]
+pub struct Reading<'a> {
+    /// The form, as `Accept` names it.
+    pub accept: &'a str,
+    /// Whether the body of an answer, up to 256 KiB of it, is known: it is then read as null.
+    pub is_known: Option<&'a IsKnown<'a>>,
+    /// The longest body that is read. `None` means the limit of the client.
+    pub body_limit_bytes: Option<u64>,
+}
+
 /// One request, before the credentials are on it.
 pub(super) struct Call<'a> {
     pub(super) method: Method,
     /// Path and query below the base, beginning with `/`.
     pub(super) path: &'a str,
-    pub(super) accept: &'a str,
-    /// What is known is not parsed again.
-    pub(super) is_known: Option<&'a IsKnown<'a>>,
+    pub(super) reading: Reading<'a>,
     pub(super) content_type: &'a str,
     pub(super) body: Vec<u8>,
     /// What of the body may not be repeated.
@@ -273,7 +301,7 @@ pub(super) fn send(
     let mut request = ureq::http::Request::builder()
         .method(call.method.name())
         .uri(url)
-        .header("Accept", call.accept);
+        .header("Accept", call.reading.accept);
     if let Some(header) = &session.credentials.header {
         request = request.header("Authorization", header.expose());
     }

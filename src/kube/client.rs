@@ -1,5 +1,6 @@
 //! The calls we make.
 
+use super::budget::Budget;
 use super::config::Access;
 use super::error::Error;
 use super::labels::ServiceScope;
@@ -8,13 +9,15 @@ use super::types::{ListPage, Node, Page};
 pub(super) use crate::http::percent_encoded;
 use crate::http::{self, Method, Proxies, Stage};
 use crate::metrics::{KUBERNETES_REQUESTS, UNANSWERED};
-use crate::provider::Gate;
+use crate::provider::{Gate, lock};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -22,14 +25,21 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Twice the largest list we expect; it streams, so this bounds time and not memory.
 const BODY_LIMIT_BYTES: u64 = 256 << 20;
+/// Services are made by tenants, and each may have 1.5 MB of what is not read. A longer answer is read in smaller parts.
+const SERVICES_LIMIT_BYTES: u64 = 64 << 20;
 const PAGE_ITEMS: u32 = 500;
-/// 50,000 objects: ten times what Kubernetes supports.
-const PAGES_AT_MOST: u32 = 100;
+/// Each size of a page is a fifth of the one before, where an answer was too long.
+const SMALLER_PAGE: u32 = 5;
+/// The largest objects that etcd takes have 1.5 MB: so many fit into any limit.
+const SMALLEST_PAGE_ITEMS: u32 = 20;
+/// Ten times what Kubernetes supports.
+const ITEMS_AT_MOST: u32 = 50_000;
 /// How often a list is begun anew when its `continue` token expired on the way.
 const LIST_TRIES: u32 = 3;
 
 const NODES: &str = "/api/v1/nodes";
 pub(super) const JSON: &str = "application/json";
+pub(super) const SERVICE_LIST: &str = "ServiceList";
 /// The kind of a list of metadata alone.
 pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -92,6 +102,25 @@ pub struct Client {
     namespace: Option<String>,
     origin: String,
     pub(super) scope: ServiceScope,
+    /// Which Services are above a limit, by the list that was read last.
+    pub(super) budget: Mutex<Budget>,
+    /// Items of a page, for each kind of list that was too long when it was read whole.
+    large_lists: Mutex<BTreeMap<String, u32>>,
+}
+
+/// Which list is read: a path, what selects its items (each part begins with `&`), and its kind.
+#[derive(Clone, Copy)]
+pub(super) struct ListOf<'a> {
+    pub(super) path: &'a str,
+    pub(super) query: &'a str,
+    pub(super) kind: &'a str,
+    pub(super) from: ReadFrom,
+}
+
+/// The end of one page: the token of the next one, which is empty after the last, and the bytes of the answer.
+pub(super) struct PageEnd {
+    pub(super) token: String,
+    pub(super) bytes: u64,
 }
 
 impl Client {
@@ -121,6 +150,8 @@ impl Client {
             namespace,
             origin,
             scope: ServiceScope::default(),
+            budget: Mutex::default(),
+            large_lists: Mutex::default(),
         }
     }
 
@@ -280,7 +311,7 @@ impl Client {
     }
 
     /// All objects at `path`, of those that `query` selects (each part of it begins with `&`), as a list of that kind:
-    /// complete, or an error. Begun anew a few times when the `continue` token expires on the way.
+    /// complete, or an error.
     pub(super) fn list<P: Page>(
         &self,
         path: &str,
@@ -292,7 +323,8 @@ impl Client {
         list.map(Option::unwrap_or_default)
     }
 
-    /// The same; none: its items are those of the answer with this print, which becomes that of the new answer.
+    /// Reads the same list. Returns `None` where its items are those of the answer with this print, which becomes that of
+    /// the new answer.
     pub(super) fn list_new<P: Page>(
         &self,
         path: &str,
@@ -301,63 +333,116 @@ impl Client {
         from: ReadFrom,
         print: &mut Print,
     ) -> Result<Option<Vec<P::Item>>, Error> {
+        let list = ListOf {
+            path,
+            query,
+            kind,
+            from,
+        };
+        self.read_pages(list, print, Vec::new, |items, path, reading| {
+            let page = self
+                .http
+                .get_parsed(path, reading, PhantomData::<Option<P>>)?;
+            let token = page.value.map(|value| value.add_to(items, kind));
+            self.page_end(path, token, page.length)
+        })
+    }
+
+    /// Reads a list page by page into what `begin` makes. `read_page` returns `None` where the answer is null. Begun anew
+    /// a few times when the `continue` token expires on the way. A list from the cache is one answer; where that is too
+    /// long, pages are read.
+    pub(super) fn read_pages<T>(
+        &self,
+        list: ListOf,
+        print: &mut Print,
+        begin: impl Fn() -> T,
+        mut read_page: impl FnMut(&mut T, &str, http::Reading) -> Result<Option<PageEnd>, Error>,
+    ) -> Result<Option<T>, Error> {
         let mut tries = 1;
         loop {
-            match self.list_once::<P>(path, query, kind, from, print) {
+            match self.read_once(list, print, begin(), &mut read_page) {
                 Err(error) if error.is_expired() && tries < LIST_TRIES => tries += 1,
                 outcome => return outcome,
             }
         }
     }
 
-    fn list_once<P: Page>(
+    fn read_once<T>(
         &self,
-        path: &str,
-        query: &str,
-        kind: &str,
-        from: ReadFrom,
+        list: ListOf,
         print: &mut Print,
-    ) -> Result<Option<Vec<P::Item>>, Error> {
+        mut so_far: T,
+        read_page: &mut impl FnMut(&mut T, &str, http::Reading) -> Result<Option<PageEnd>, Error>,
+    ) -> Result<Option<T>, Error> {
+        let ListOf {
+            path: folder,
+            query,
+            kind,
+            from,
+        } = list;
         let known = std::mem::take(print);
         let answered = Cell::new(known);
         let is_known = |body: &[u8]| {
             answered.set(self.print(body));
             known.0.is_some() && answered.get() == known
         };
-        // Forms that every object has if they are asked for.
-        let accept = match kind {
-            PARTIAL | "Table" => &format!("{JSON};as={kind};v=v1;g=meta.k8s.io"),
-            _ => JSON,
-        };
-        let mut items = Vec::new();
+        let accept = accepted(kind);
+        let large = lock(&self.large_lists).get(kind).copied();
+        let mut items = large.unwrap_or(PAGE_ITEMS);
         // With resourceVersion=0 the server may ignore the limit: everything comes in one answer.
-        let mut place = match from {
-            ReadFrom::Cache => "&resourceVersion=0".to_owned(),
-            ReadFrom::Latest => String::new(),
+        let mut place = match (from, large) {
+            (ReadFrom::Cache, None) => "&resourceVersion=0".to_owned(),
+            _ => String::new(),
         };
-        for number in 1..=PAGES_AT_MOST {
-            let path = format!("{path}?limit={PAGE_ITEMS}{query}{place}");
-            let is_known: Option<&http::IsKnown> = (number == 1).then_some(&is_known);
-            let page: Option<P> = self.http.get_new(&path, accept, is_known)?.value;
-            let Some(page) = page else {
+        let (mut listed, mut bytes, mut is_first) = (0, 0, true);
+        while listed < ITEMS_AT_MOST {
+            let path = format!("{folder}?limit={items}{query}{place}");
+            let reading = http::Reading {
+                accept: &accept,
+                is_known: is_first.then_some(&is_known as &http::IsKnown),
+                body_limit_bytes: Some(body_limit(kind)),
+            };
+            let end = match read_page(&mut so_far, &path, reading) {
+                Err(error) if error.is_too_long() => {
+                    let is_whole = place.contains("resourceVersion");
+                    if !is_whole && items <= SMALLEST_PAGE_ITEMS {
+                        return Err(error);
+                    }
+                    if is_whole {
+                        place = String::new();
+                    } else {
+                        items /= SMALLER_PAGE;
+                    }
+                    log::info!("{error}; reading it in pages of {items}");
+                    lock(&self.large_lists).insert(kind.to_owned(), items);
+                    continue;
+                }
+                end => end?,
+            };
+            let Some(end) = end else {
                 if known.0.is_some() && answered.get() == known {
                     *print = known;
                     return Ok(None);
                 }
                 return Err(self.unreadable(&path, format!("answered null instead of a {kind}")));
             };
-            let token = page.add_to(&mut items, kind);
-            let token = token.map_err(|why| self.unreadable(&path, why))?;
-            if token.is_empty() {
-                if number == 1 {
+            bytes += end.bytes;
+            if end.token.is_empty() {
+                if is_first {
                     *print = answered.get();
                 }
-                return Ok(Some(items));
+                // It would be read whole with half of the limit to spare.
+                if large.is_some() && bytes < body_limit(kind) / 2 {
+                    lock(&self.large_lists).remove(kind);
+                }
+                return Ok(Some(so_far));
             }
-            place = format!("&continue={}", percent_encoded(&token));
+            place = format!("&continue={}", percent_encoded(&end.token));
+            listed += items;
+            is_first = false;
         }
-        let why = format!("the list does not end after {PAGES_AT_MOST} pages");
-        Err(self.unreadable(path, why))
+        let why = format!("the list does not end after {ITEMS_AT_MOST} items");
+        Err(self.unreadable(folder, why))
     }
 
     /// Of an answer's items, which begin with its first bracket: the version of a list changes more often than they.
@@ -366,9 +451,50 @@ impl Client {
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
+    /// `token`: of the next page, or why the answer is no page. `None` means that the answer is null.
+    fn page_end(
+        &self,
+        path: &str,
+        token: Option<Result<String, String>>,
+        bytes: u64,
+    ) -> Result<Option<PageEnd>, Error> {
+        let Some(token) = token else {
+            return Ok(None);
+        };
+        let token = token.map_err(|why| self.unreadable(path, why))?;
+        Ok(Some(PageEnd { token, bytes }))
+    }
+
+    /// One page that `parse` reads: it answers the token of the next one, or why it is no page.
+    pub(super) fn page(
+        &self,
+        path: &str,
+        reading: http::Reading,
+        parse: impl http::Parse<Value = Option<Result<String, String>>>,
+    ) -> Result<Option<PageEnd>, Error> {
+        let page = self.http.get_parsed(path, reading, parse)?;
+        self.page_end(path, page.value, page.length)
+    }
+
     fn unreadable(&self, path: &str, why: String) -> Error {
         let call = format!("GET {}{path}", self.http.base());
         Error::Unreadable { call, why }
+    }
+}
+
+/// Forms that every object has if they are asked for.
+fn accepted(kind: &str) -> String {
+    match kind {
+        PARTIAL | "Table" => format!("{JSON};as={kind};v=v1;g=meta.k8s.io"),
+        _ => JSON.to_owned(),
+    }
+}
+
+/// The longest answer that is read of a list of this kind. Metadata alone are read of Services.
+fn body_limit(kind: &str) -> u64 {
+    match kind {
+        SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,
+        _ => BODY_LIMIT_BYTES,
     }
 }
 

@@ -84,6 +84,18 @@ impl Error {
         matches!(self, Error::Status(status) if status.is_namespace_terminating)
     }
 
+    /// The answer is longer than is read, or than is read in time: it has begun.
+    pub fn is_too_long(&self) -> bool {
+        match self {
+            Error::Http(error) => match error.kind {
+                http::Kind::TooLarge(_) => true,
+                http::Kind::TimedOut(_) => error.head.is_some(),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// No answer, or not in time.
     pub fn is_unavailable(&self) -> bool {
         matches!(

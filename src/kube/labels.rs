@@ -2,10 +2,12 @@
 //!
 //! Labels are few, and the same on thousands of objects, so their texts are interned. Of a node's annotations those
 //! that are read are kept in the same way. Those of a Service are its own, and it may carry 256 kB of them: only those
-//! that the provider reads are kept, up to a limit.
+//! that the provider reads are kept, up to a limit, and a few names of those that it does not know.
 
 pub use crate::provider::NodeLabels as Labels;
-use crate::provider::{ANNOTATION_DOMAIN, Interned, PROVIDED_NODE_IP, SERVER_LABELS};
+use crate::provider::{
+    ANNOTATION_DOMAIN, AnnotationKind, Interned, PROVIDED_NODE_IP, SERVER_LABELS,
+};
 use crate::text::{self, selector::Selector};
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -17,6 +19,12 @@ const VALUE_CHARACTERS: usize = 256;
 
 /// The same for the annotation [`SERVER_LABELS`].
 const SERVER_LABELS_CHARACTERS: usize = 2_048;
+
+/// What the API server takes of one object, in bytes: while a Service is read, so much of its annotations is there.
+const BYTES_OF_OBJECT: usize = 256 << 10;
+
+/// Names of annotations that the provider does not know are reported, without values: so many of one Service are kept.
+const UNKNOWN_AT_MOST: usize = 10;
 
 /// Keys and values of a Service's annotations together, in bytes. Ten annotations for each of the 30 ports that the
 /// largest load balancer takes are 22 kB.
@@ -119,16 +127,58 @@ fn labels_where<'de, D: Deserializer<'de>>(
     }
 }
 
+type Pair = (Box<str>, Box<str>);
+
 /// Those of a Service that the provider reads. Of one that has more than is read none is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
-    pairs: Box<[(Box<str>, Box<str>)]>,
+    pairs: Box<[Pair]>,
     is_too_large: bool,
+    /// How many unknown names there are besides those that are kept.
+    more_unknown: usize,
 }
 
 impl Annotations {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(key, value)| (&**key, &**value))
+    }
+
+    /// How many annotations the provider does not know, besides those that are here.
+    pub fn more_unknown(&self) -> usize {
+        self.more_unknown
+    }
+
+    /// Bytes of all keys and values.
+    pub(super) fn bytes(&self) -> usize {
+        self.iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum()
+    }
+
+    /// Keeps what the provider reads. What is left out takes no room afterwards.
+    fn select(&mut self, kind_of: fn(&str) -> AnnotationKind) {
+        let (mut bytes, mut unknown) = (0, 0);
+        let mut kept: Vec<Pair> = Vec::new();
+        for (key, value) in std::mem::take(&mut self.pairs) {
+            let value = match kind_of(&key) {
+                AnnotationKind::Foreign => continue,
+                AnnotationKind::Unknown => {
+                    unknown += 1;
+                    if unknown > UNKNOWN_AT_MOST {
+                        continue;
+                    }
+                    Box::default()
+                }
+                AnnotationKind::Known => value,
+            };
+            bytes += key.len() + value.len();
+            kept.push((key, value));
+        }
+        self.more_unknown = unknown.saturating_sub(UNKNOWN_AT_MOST);
+        self.is_too_large |= bytes > BYTES_AT_MOST || kept.len() > COUNT_AT_MOST;
+        if !self.is_too_large {
+            self.pairs = kept.into();
+        }
     }
 
     /// What is wrong, when there is more than is read.
@@ -144,27 +194,29 @@ impl Annotations {
 
 impl<'de> Deserialize<'de> for Annotations {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Annotations, D::Error> {
-        Annotations::read_where(is_for_provider, d)
+        Annotations::read_where(is_for_provider, BYTES_OF_OBJECT, usize::MAX, d)
     }
 }
 
 /// Labels of a Service, with the limits of its annotations.
 pub(super) fn labels_of_service<'de, D: Deserializer<'de>>(d: D) -> Result<Annotations, D::Error> {
-    Annotations::read_where(|_| true, d)
+    Annotations::read_where(|_| true, BYTES_AT_MOST, COUNT_AT_MOST, d)
 }
 
 impl Annotations {
     fn read_where<'de, D: Deserializer<'de>>(
         is_read: fn(&str) -> bool,
+        bytes_at_most: usize,
+        count_at_most: usize,
         d: D,
     ) -> Result<Annotations, D::Error> {
-        let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();
+        let mut pairs: Vec<Pair> = Vec::new();
         let (mut bytes, mut is_too_large) = (0, false);
         d.deserialize_any(Pairs {
             is_read,
             take: |key: String, value: &str| {
                 bytes += key.len() + value.len();
-                is_too_large |= bytes > BYTES_AT_MOST || pairs.len() == COUNT_AT_MOST;
+                is_too_large |= bytes > bytes_at_most || pairs.len() == count_at_most;
                 match is_too_large {
                     true => pairs.clear(),
                     false => pairs.push((key.into(), value.into())),
@@ -174,11 +226,22 @@ impl Annotations {
         Ok(Annotations {
             pairs: pairs.into(),
             is_too_large,
+            more_unknown: 0,
         })
     }
 }
 
-/// Which Services are ours: `--load-balancer-class` and `--service-selector`.
+/// What the provider does with an annotation of a Service, by its key. Without a provider all are known.
+#[derive(Clone, Copy, Debug)]
+pub struct AnnotationKinds(pub fn(&str) -> AnnotationKind);
+
+impl Default for AnnotationKinds {
+    fn default() -> AnnotationKinds {
+        AnnotationKinds(|_| AnnotationKind::Known)
+    }
+}
+
+/// Which Services are ours: `--load-balancer-class` and `--service-selector`. And what is kept of their annotations.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceScope {
     /// Their `spec.loadBalancerClass`; none: they have none.
@@ -187,6 +250,7 @@ pub struct ServiceScope {
     pub selector: Selector,
     /// In a shell: one of both is unset, and may be set for the daemon.
     pub is_unsure: bool,
+    pub annotations: AnnotationKinds,
 }
 
 /// Why a Service is not ours.
@@ -198,6 +262,10 @@ pub struct LeftAlone {
 }
 
 impl ServiceScope {
+    pub(super) fn select(&self, annotations: &mut Annotations) {
+        annotations.select(self.annotations.0);
+    }
+
     pub(super) fn left_alone(
         &self,
         class: &Option<String>,
@@ -230,7 +298,13 @@ mod tests {
     const OURS: &str = "load-balancer.hetzner.cloud/";
 
     fn parsed(value: Value) -> Annotations {
-        serde_json::from_str(&value.to_string()).unwrap()
+        let mut annotations: Annotations = serde_json::from_str(&value.to_string()).unwrap();
+        annotations.select(|key| match key {
+            _ if key.contains("foreign") => AnnotationKind::Foreign,
+            _ if key.contains("unknown") => AnnotationKind::Unknown,
+            _ => AnnotationKind::Known,
+        });
+        annotations
     }
 
     fn many(count: usize, value: &str) -> Value {
@@ -279,6 +353,25 @@ mod tests {
             assert_eq!(annotations.too_large().is_some(), is_too_large);
             assert_eq!(annotations.iter().count() == 0, is_too_large);
         }
+    }
+
+    #[test]
+    fn of_what_the_provider_does_not_know_a_few_names_are_kept_without_values() {
+        let long = "x".repeat(200);
+        let mut all = serde_json::Map::new();
+        for n in 0..500 {
+            all.insert(format!("{OURS}unknown-{n:03}"), json!(long));
+            all.insert(format!("{OURS}foreign-{n:03}"), json!(long));
+        }
+        all.insert(format!("{OURS}type"), json!("lb11"));
+        let annotations = parsed(all.into());
+        let values: Vec<_> = annotations.iter().map(|(_, value)| value).collect();
+        let mut expected = vec![""; UNKNOWN_AT_MOST];
+        expected.insert(0, "lb11");
+        assert_eq!(values, expected);
+        assert_eq!(annotations.too_large(), None);
+        assert_eq!(annotations.more_unknown(), 500 - UNKNOWN_AT_MOST);
+        assert!(annotations.bytes() < 1000);
     }
 
     fn labels(value: serde_json::Value) -> Labels {
@@ -355,7 +448,7 @@ mod tests {
             let scope = ServiceScope {
                 class: of_flag.map(str::to_owned),
                 selector: Selector::parse(selector).unwrap(),
-                is_unsure: false,
+                ..ServiceScope::default()
             };
             let text = json!({ "lb": has }).to_string();
             let all = labels_of_service(&mut serde_json::Deserializer::from_str(&text)).unwrap();

@@ -3,6 +3,7 @@
 //! Knows: paths, preconditions, `Status` errors, events. Must never import a cloud's
 //! code, or decide what should be written.
 
+mod budget;
 mod client;
 pub mod config;
 mod error;
@@ -16,16 +17,18 @@ mod services;
 mod types;
 mod workloads;
 
+pub use budget::Above;
 pub use client::{ACCESS_REVIEW, Client, Print, READ_TIMEOUT, ReadFrom, Verb, Version};
 pub use error::{CONFLICT_TRIES, Error, retry_on_conflict};
 pub use events::{Event, PastEvent};
-pub use labels::{Annotations, Labels, LeftAlone, ServiceScope};
+pub use labels::{AnnotationKinds, Annotations, Labels, LeftAlone, ServiceScope};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
 pub use node_table::{Detail, NodeRow, RowMeta};
 pub use recorder::{Recorder, Reported};
 pub use secrets::ReadSecret;
 pub use services::{
     AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceList, ServiceSpec,
+    limit_manifests,
 };
 pub use types::{
     Condition, ListMeta, NODE, Node, NodeSpec, NodeStatus, ObjectMeta, ObjectReference, PodCidrs,

@@ -2,17 +2,22 @@
 //!
 //! The official role has no `get` on services: one of them is read as a list with its name.
 
-use super::client::{Client, MERGE_PATCH, PARTIAL, PASS, Print, ReadFrom};
+use super::budget::{Above, Age, Budget};
+use super::client::{Client, ListOf, MERGE_PATCH, PARTIAL, PASS, Print, ReadFrom, SERVICE_LIST};
 use super::client::{folder, percent_encoded};
 use super::error::Error;
 use super::labels::{Annotations, LeftAlone, ServiceScope, labels_of_service};
 use super::types::{
-    First, ListPage, ObjectReference, not_empty, null_as_default, short, timestamp,
+    First, ListMeta, ListPage, ObjectReference, not_empty, null_as_default, short, timestamp,
 };
-use crate::http::Method;
-use crate::provider::{self, Ingress};
+use crate::http::{Method, Parse};
+use crate::provider::{self, Ingress, lock};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// On a Service as long as its load balancer may exist.
@@ -29,6 +34,9 @@ const RANGES_AT_MOST: usize = 100;
 
 const FINALIZERS_AT_MOST: usize = 100;
 
+/// A port without its name, in bytes.
+const BYTES_OF_A_PORT: usize = size_of::<provider::ServicePort>();
+
 const SERVICES: &str = "/api/v1/services";
 const LOAD_BALANCER: &str = "LoadBalancer";
 
@@ -43,6 +51,9 @@ pub struct Service {
     /// None: it is ours, says [`ServiceScope`].
     #[serde(skip)]
     pub left_alone: Option<LeftAlone>,
+    /// Its annotations are left out, because of what all Services have together.
+    #[serde(skip)]
+    pub above: Option<Above>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -110,8 +121,13 @@ pub struct AnyServiceMeta {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    #[serde(default)]
-    finalizers: Finalizers,
+    #[serde(default, rename = "finalizers", deserialize_with = "has_our_finalizer")]
+    has_our_finalizer: bool,
+}
+
+/// Reads finalizers of which none is kept.
+fn has_our_finalizer<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
+    Ok(has_ours(&Finalizers::deserialize(d)?))
 }
 
 type Finalizers = First<String, FINALIZERS_AT_MOST>;
@@ -122,7 +138,7 @@ fn has_ours(finalizers: &Finalizers) -> bool {
 
 impl AnyService {
     pub fn has_our_finalizer(&self) -> bool {
-        has_ours(&self.metadata.finalizers)
+        self.metadata.has_our_finalizer
     }
 }
 
@@ -145,21 +161,75 @@ impl Service {
         has_ours(&self.metadata.finalizers)
     }
 
-    /// Notes whether it is ours.
+    /// Notes whether it is ours, and keeps what is read of its annotations.
     pub fn select(&mut self, scope: &ServiceScope) {
+        scope.select(&mut self.metadata.annotations);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
+        // Nothing is planned for it.
+        if self.left_alone.is_some() && !self.has_our_finalizer() {
+            self.metadata.annotations = Annotations::default();
+        }
     }
 
     /// More of it than is read: no load balancer can be made from it.
     pub fn too_large(&self) -> Option<String> {
         let many_ports = self.spec.ports.too_many("ports");
-        many_ports.or_else(|| self.metadata.annotations.too_large())
+        let too_large = many_ports.or_else(|| self.metadata.annotations.too_large());
+        let above = || Some(self.above?.message(&self.metadata.namespace));
+        too_large.or_else(above)
+    }
+
+    /// What it has of all that tenants may make long, in bytes.
+    fn bytes(&self) -> usize {
+        let ports = self
+            .spec
+            .ports
+            .iter()
+            .map(|port| BYTES_OF_A_PORT + port.name.len());
+        let ranges = self
+            .spec
+            .load_balancer_source_ranges
+            .iter()
+            .map(String::len);
+        let finalizers = self.metadata.finalizers.iter().map(String::len);
+        let texts = ports.chain(ranges).chain(finalizers);
+        self.metadata.annotations.bytes() + texts.sum::<usize>()
+    }
+
+    fn age(&self) -> Age {
+        (self.metadata.creation_timestamp, self.metadata.uid.clone())
+    }
+
+    /// Leaves out what counts to the limits. What its end needs stays, where that is to come.
+    fn leave_out(&mut self) {
+        self.metadata.annotations = Annotations::default();
+        self.spec.load_balancer_source_ranges = First::default();
+        if !self.is_to_end() {
+            self.spec.ports = First::default();
+        }
+    }
+
+    fn is_to_end(&self) -> bool {
+        self.has_our_finalizer() && !self.wants_load_balancer()
+    }
+
+    /// Applies the limits as the list of all Services did that was read last.
+    fn limit(&mut self, budget: &Budget) {
+        let above = budget.is_above(&self.metadata.namespace, &self.age(), self.bytes());
+        if above.is_some() {
+            self.leave_out();
+            self.above = above;
+        }
     }
 
     /// More finalizers than are read: a write of them would lose some.
     pub fn too_many_finalizers(&self) -> Option<String> {
-        self.metadata.finalizers.too_many("finalizers")
+        let too_many = self.metadata.finalizers.too_many("finalizers");
+        too_many.map(|why| match self.above {
+            Some(above) => above.message(&self.metadata.namespace),
+            None => why,
+        })
     }
 
     pub fn is_of_type_load_balancer(&self) -> bool {
@@ -187,6 +257,7 @@ impl Service {
                 .iter()
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .collect(),
+            more_unknown: metadata.annotations.more_unknown(),
             ports: spec.ports.to_vec(),
             traffic_policy: match spec.external_traffic_policy.as_str() {
                 "Local" => provider::TrafficPolicy::Local,
@@ -215,6 +286,164 @@ pub struct ServiceList {
     print: Print,
 }
 
+/// The Services of a list while the list is read: each is cut to what is kept of it at once.
+struct Collected<'a> {
+    scope: &'a ServiceScope,
+    /// The last list, by UID. A Service that is equal there is kept once: reading the same list again takes no room.
+    known: &'a HashMap<&'a str, &'a Arc<Service>>,
+    services: Vec<Arc<Service>>,
+    budget: Budget,
+    /// How many Services the pages before this one had.
+    before_page: usize,
+}
+
+impl Collected<'_> {
+    /// Each try of a page begins with what the pages before had.
+    fn begin_page(&mut self) {
+        self.services.truncate(self.before_page);
+        self.budget.forget_from(self.before_page);
+    }
+
+    fn end_page(&mut self) {
+        self.before_page = self.services.len();
+    }
+
+    fn add(&mut self, mut service: Service) {
+        service.select(self.scope);
+        let place = self.services.len();
+        let (namespace, age) = (&service.metadata.namespace, service.age());
+        let above = self.budget.add(namespace, &age, service.bytes(), place);
+        self.services.push(Arc::new(service));
+        self.share(place);
+        for place in above {
+            let service = Arc::make_mut(&mut self.services[place]);
+            service.leave_out();
+            // A write rests on the Service as it is read alone, with all of them.
+            if !service.is_to_end() {
+                let finalizers = &mut service.metadata.finalizers;
+                finalizers.keep(|one| one == LOAD_BALANCER_FINALIZER);
+            }
+            // Which limit, is known when all Services were counted.
+            service.above = Some(Above::Total);
+        }
+    }
+
+    fn share(&mut self, place: usize) {
+        let service = &mut self.services[place];
+        let known = self.known.get(service.metadata.uid.as_str());
+        if let Some(known) = known.filter(|known| ***known == *service) {
+            *service = Arc::clone(known);
+        }
+    }
+
+    /// The Services, and what a decision about one of them needs from now on.
+    fn end(mut self) -> (Vec<Arc<Service>>, Budget) {
+        for place in 0..self.services.len() {
+            let service = &self.services[place];
+            if service.above.is_some() {
+                let above = self.budget.cut(&service.metadata.namespace, &service.age());
+                Arc::make_mut(&mut self.services[place]).above = above;
+                self.share(place);
+            }
+        }
+        (self.services, self.budget.ended())
+    }
+}
+
+/// Reads a page of Services into what is collected, one by one. The value: the token of the next page, or why the answer
+/// is no page.
+#[derive(Clone, Copy)]
+struct ServicePage<'a, 'b>(&'a RefCell<Collected<'b>>);
+
+/// The items of the page.
+struct ServiceItems<'a, 'b>(&'a RefCell<Collected<'b>>);
+
+impl Parse for ServicePage<'_, '_> {
+    type Value = Option<Result<String, String>>;
+
+    fn parse<'de, D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ServicePage<'_, '_> {
+    type Value = Option<Result<String, String>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of Services")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        self.0.borrow_mut().begin_page();
+        let (mut kind, mut metadata, mut has_items) = (String::new(), ListMeta::default(), false);
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "kind" => kind = map.next_value()?,
+                "metadata" => metadata = map.next_value()?,
+                "items" => {
+                    map.next_value_seed(ServiceItems(self.0))?;
+                    has_items = true;
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        if !has_items {
+            return Err(serde::de::Error::missing_field("items"));
+        }
+        self.0.borrow_mut().end_page();
+        Ok(Some(match kind == SERVICE_LIST {
+            true => Ok(metadata.continue_token),
+            false => Err(format!("answered a {kind} instead of a {SERVICE_LIST}")),
+        }))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ServiceItems<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Services")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while let Some(service) = items.next_element()? {
+            self.0.borrow_mut().add(service);
+        }
+        Ok(())
+    }
+}
+
+/// Applies the limits to Services that are no cluster's: the first come first.
+pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut Service>) {
+    let mut all: Vec<&mut Service> = services.collect();
+    let mut budget = Budget::default();
+    for (place, service) in all.iter().enumerate() {
+        let age = (None, format!("{place:09}"));
+        budget.add(&service.metadata.namespace, &age, service.bytes(), place);
+    }
+    for (place, service) in all.iter_mut().enumerate() {
+        let age = (None, format!("{place:09}"));
+        let above = budget.is_above(&service.metadata.namespace, &age, service.bytes());
+        service.above = above;
+    }
+}
+
 impl Client {
     /// All Services of type LoadBalancer: complete, or an error. Where they are as they were, it is the same list.
     pub fn load_balancer_services(
@@ -222,38 +451,64 @@ impl Client {
         from: ReadFrom,
         known: &ServiceList,
     ) -> Result<ServiceList, Error> {
-        let query = "&fieldSelector=spec.type%3DLoadBalancer";
+        let list = ListOf {
+            path: SERVICES,
+            query: "&fieldSelector=spec.type%3DLoadBalancer",
+            kind: SERVICE_LIST,
+            from,
+        };
+        let by_uid = known.items.iter();
+        let by_uid: HashMap<&str, &Arc<Service>> =
+            by_uid.map(|one| (one.metadata.uid.as_str(), one)).collect();
+        let begin = || {
+            RefCell::new(Collected {
+                scope: &self.scope,
+                known: &by_uid,
+                services: Vec::new(),
+                budget: Budget::default(),
+                before_page: 0,
+            })
+        };
         let mut print = known.print;
-        let new = self.services_at(SERVICES, query, from, &mut print)?;
-        let items = new.map_or_else(|| Arc::clone(&known.items), Arc::new);
+        let read = self.read_pages(list, &mut print, begin, |collected, path, reading| {
+            self.page(path, reading, ServicePage(collected))
+        })?;
+        let Some(collected) = read else {
+            let items = Arc::clone(&known.items);
+            return Ok(ServiceList { items, print });
+        };
+        let (new, budget) = collected.into_inner().end();
+        *lock(&self.budget) = budget;
+        let mut pairs = new.iter().zip(known.items.iter());
+        let is_same =
+            new.len() == known.items.len() && pairs.all(|(one, other)| Arc::ptr_eq(one, other));
+        let items = match is_same {
+            true => Arc::clone(&known.items),
+            false => Arc::new(new),
+        };
         Ok(ServiceList { items, print })
-    }
-
-    fn services_at(
-        &self,
-        path: &str,
-        query: &str,
-        from: ReadFrom,
-        print: &mut Print,
-    ) -> Result<Option<Vec<Arc<Service>>>, Error> {
-        let mut all =
-            self.list_new::<ListPage<Service>>(path, query, "ServiceList", from, print)?;
-        for one in all.iter_mut().flatten() {
-            Arc::make_mut(one).select(&self.scope);
-        }
-        Ok(all)
     }
 
     /// One Service as it is now; none when there is none of this name.
     pub fn service(&self, namespace: &str, name: &str) -> Result<Option<Arc<Service>>, Error> {
         let path = folder("api/v1", namespace, "services");
         let query = format!("&fieldSelector=metadata.name%3D{}", percent_encoded(name));
-        let new = &mut Print::default();
-        let items = self.services_at(&path, &query, ReadFrom::Latest, new)?;
+        let items =
+            self.list::<ListPage<Service>>(&path, &query, SERVICE_LIST, ReadFrom::Latest)?;
         let is_it = |service: &Arc<Service>| {
             service.metadata.name == name && service.metadata.namespace == namespace
         };
-        Ok(items.into_iter().flatten().find(is_it))
+        let mut found = items.into_iter().find(is_it);
+        if let Some(service) = &mut found {
+            self.cut(Arc::make_mut(service));
+        }
+        Ok(found)
+    }
+
+    /// Keeps what is read of a single Service, as its list did.
+    fn cut(&self, service: &mut Service) {
+        service.select(&self.scope);
+        service.limit(&lock(&self.budget));
     }
 
     /// Every Service of the cluster, of any type, read from etcd: complete, or an error.
@@ -284,7 +539,7 @@ impl Client {
         );
         let path = format!("{services}/{name}/status");
         let mut service: Service = self.write(PASS, Method::Patch, &path, MERGE_PATCH, patch)?;
-        service.select(&self.scope);
+        self.cut(&mut service);
         Ok(service)
     }
 }

@@ -266,6 +266,16 @@ impl<T, const N: usize> First<T, N> {
     }
 }
 
+impl<T, const N: usize> First<T, N> {
+    /// Leaves out what does not fulfil this.
+    pub(super) fn keep(&mut self, is_kept: impl Fn(&T) -> bool) {
+        let count = self.kept.len();
+        self.kept.retain(is_kept);
+        self.left_out += count - self.kept.len();
+        self.kept.shrink_to_fit();
+    }
+}
+
 impl<T, const N: usize> Deref for First<T, N> {
     type Target = [T];
 

@@ -19,6 +19,8 @@ pub struct Service {
     /// `metadata.creationTimestamp`, by the API server's clock; none: not known.
     pub created: Option<Timestamp>,
     pub annotations: BTreeMap<String, String>,
+    /// How many annotations it has that are not known, besides those in `annotations`, which have no values.
+    pub more_unknown: usize,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
     /// Where every node says whether it runs a pod of the Service; only with [`TrafficPolicy::Local`].
@@ -33,6 +35,17 @@ pub struct Service {
     pub is_ipv6_alone: bool,
     /// IP addresses and host names in its status.
     pub addresses: Vec<String>,
+}
+
+/// What is kept of an annotation of a Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnotationKind {
+    /// Its value is read.
+    Known,
+    /// It has our prefix, and no such annotation exists: its name is reported.
+    Unknown,
+    /// Nothing of it is read.
+    Foreign,
 }
 
 /// One of `spec.ports`.

@@ -377,3 +377,34 @@ fn our_own_examples_have_no_problem() {
         }
     }
 }
+
+/// What is kept of all Services together is limited: in a cluster the oldest come first, here the first.
+#[test]
+fn manifests_with_more_than_is_kept_of_a_namespace_say_so() {
+    let names: Vec<String> = (0..1350).map(|n| format!("other-{n:04}")).collect();
+    let names = names.join(",");
+    let nodes = format!("pool notin ({names})");
+    let large = |n: usize| {
+        let service = LoadBalancerService::new(&format!("large-{n}"), &[80]);
+        let service = service.with(&[("node-selector", &nodes), ("share-namespaces", &names)]);
+        service.json()
+    };
+    let mut items: Vec<Value> = (0..150).map(large).collect();
+    items.push(LoadBalancerService::new("small", &[80]).json());
+    let ran = lint(
+        &vec![],
+        &["-o", "json"],
+        &json!({ "kind": "List", "items": items }).to_string(),
+    );
+    let document = ran.json();
+    let is_above = |name: &str| {
+        let all = warnings(&document, name);
+        all.iter()
+            .any(|why| why.contains("the Services of namespace default have more than 4 MiB"))
+    };
+    let above: Vec<usize> = (0..150)
+        .filter(|n| is_above(&format!("large-{n}")))
+        .collect();
+    assert_eq!(above, (145..150).collect::<Vec<_>>());
+    assert!(!is_above("small"));
+}

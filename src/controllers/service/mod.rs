@@ -375,6 +375,13 @@ impl Sync<'_> {
                 || cloud.is_unfinished
                 || cloud.is_released
         });
+        // Whether a Service is above a limit is decided by the list of all: to read it alone tells nothing new.
+        let (above, to_do): (Vec<_>, Vec<_>) = to_do
+            .into_iter()
+            .partition(|plan| plan.service.above.is_some() && plan.cloud.obstacle.is_some());
+        for plan in above {
+            self.leave_as_it_is(plan, begun);
+        }
         self.report.planned += to_do.iter().map(ServicePlan::writes).sum::<usize>();
         // Nothing was written for them since `begun`: what was listed for the proposal serves the first plan.
         let tasks = to_do.into_iter();

@@ -194,7 +194,9 @@ pub(super) fn observe(
     urgency: Urgency,
 ) -> Result<Observed, Error> {
     let all = services.iter().chain(listed);
-    let left_alone = all.clone().filter(|one| one.left_alone.is_some());
+    // What those that are too large ask for is not known: nothing of theirs on a load balancer of several is removed.
+    let is_left = |one: &&Arc<Service>| one.left_alone.is_some() || one.too_large().is_some();
+    let left_alone = all.clone().filter(is_left);
     let left_alone = left_alone.map(|one| one.metadata.uid.clone()).collect();
     let groups = groups(&*apis.provider, all.map(|one| &**one));
     let for_cloud: Vec<_> = services.iter().map(|one| one.for_cloud()).collect();

@@ -514,6 +514,16 @@ impl Sync<'_> {
         Ok(true)
     }
 
+    /// A Service of which too little is known.
+    pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan, begun: Instant) {
+        self.state.due.planned(&plan.service);
+        events::findings(self.apis, &plan);
+        if let Some(obstacle) = plan.cloud.obstacle.clone() {
+            let task = Task::new(Arc::clone(&plan.service), begun);
+            self.fail(task, plan, obstacle.message, Some(obstacle.reason));
+        }
+    }
+
     /// A Service for which there is nothing to do.
     pub(super) fn in_order(&mut self, plan: ServicePlan) {
         events::findings(self.apis, &plan);

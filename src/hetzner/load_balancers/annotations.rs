@@ -1,7 +1,24 @@
 //! The table of annotations: it feeds the parser, `inspect` and `ccm help annotations`.
 
+use crate::provider::AnnotationKind;
+
 /// What all of them begin with.
 pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
+
+/// What is kept of an annotation with this key. A port may stand behind its name, and the case of letters does not
+/// count.
+pub fn kind_of(key: &str) -> AnnotationKind {
+    let Some(name) = key.strip_prefix(PREFIX) else {
+        return AnnotationKind::Foreign;
+    };
+    let name = name.split('.').next().unwrap_or_default();
+    let mut rows = TABLE.iter();
+    match rows.find(|row| row.name.eq_ignore_ascii_case(name)) {
+        Some(row) if row.is_read() => AnnotationKind::Known,
+        Some(_) => AnnotationKind::Foreign,
+        None => AnnotationKind::Unknown,
+    }
+}
 
 /// One annotation of a Service.
 #[derive(Debug)]

@@ -227,6 +227,10 @@ impl<'a> AnnotationParser<'a> {
             *count += 1;
             *count <= FINDINGS_OF_A_REASON
         });
+        // Their names were not kept.
+        if let Some(count) = counts.get_mut(&Reason::UnknownAnnotation) {
+            *count += self.service.more_unknown;
+        }
         for (reason, count) in counts {
             if let Some(more @ 1..) = count.checked_sub(FINDINGS_OF_A_REASON) {
                 let message =

@@ -2,9 +2,11 @@
 
 use crate::load_balancer::support::{NETWORK, PROFILES, World, port, words};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::annotations::{BEGIN, END, PREFIX, Scope, TABLE, markdown};
+use ccm::hetzner::load_balancers::annotations::{
+    BEGIN, END, PREFIX, Scope, TABLE, kind_of, markdown,
+};
 use ccm::hetzner::load_balancers::{KEEP, Listener, Observed, PortField};
-use ccm::provider::{Protocol, Reason, ServicePort};
+use ccm::provider::{AnnotationKind, Protocol, Reason, ServicePort};
 use std::collections::BTreeSet;
 
 /// One annotation and what it does.
@@ -439,5 +441,26 @@ fn the_help_page_has_the_table() {
             page == wanted,
             "the table in src/help/annotations.md is old: CCM_UPDATE_HELP=1"
         );
+    }
+}
+
+#[test]
+fn what_is_kept_of_an_annotation_follows_from_its_name() {
+    use AnnotationKind::{Foreign, Known, Unknown};
+    for (key, expected) in [
+        ("load-balancer.hetzner.cloud/type", Known),
+        ("load-balancer.hetzner.cloud/Type", Known),
+        ("load-balancer.hetzner.cloud/protocol.https", Known),
+        ("load-balancer.hetzner.cloud/PROTOCOL.443", Known),
+        ("load-balancer.hetzner.cloud/protocol.a.b", Known),
+        ("load-balancer.hetzner.cloud/protcol", Unknown),
+        ("load-balancer.hetzner.cloud/", Unknown),
+        // No program reads it.
+        ("load-balancer.hetzner.cloud/ipv4", Foreign),
+        ("instance.hetzner.cloud/type", Foreign),
+        ("type", Foreign),
+        ("example.com/type", Foreign),
+    ] {
+        assert_eq!(kind_of(key), expected, "{key}");
     }
 }

@@ -4,6 +4,7 @@
 
 mod adoption;
 mod bad_input;
+mod budget;
 mod by_hand;
 mod certificates;
 mod churn;

@@ -1,0 +1,256 @@
+//! How much of all Services is kept: a limit for each namespace and one in total, within which the oldest Services come
+//! first.
+//!
+//! A list is read Service by Service, and what is above a limit is left out at once: at no time more is kept than both
+//! limits allow. Once a Service is above a limit, all that are younger are above it too, so the order of a list decides
+//! nothing.
+
+use jiff::Timestamp;
+use std::collections::{BTreeMap, HashMap};
+
+/// So much of each Service is always kept, in bytes, and does not count: eight usual annotations and three ports. A
+/// Service with less is never above a limit, whatever others have.
+const ALWAYS_KEPT: usize = 1 << 10;
+
+/// What the Services of one namespace may have besides, in bytes: 130 Services with as much as is read of one.
+const OF_NAMESPACE: usize = 4 << 20;
+
+/// What all Services together may have besides, in bytes. The shipped limit of the Pod is 64 MiB, and a Service that is
+/// planned needs its annotations twice.
+const IN_TOTAL: usize = 12 << 20;
+
+/// Which limit a Service is above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Above {
+    Namespace,
+    Total,
+}
+
+/// When a Service was created, and its UID.
+pub(super) type Age = (Option<Timestamp>, String);
+
+/// What is kept of the Services of a list, while the list is read; and afterwards which Services are above a limit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Budget {
+    namespaces: HashMap<String, Share>,
+    total: Share,
+}
+
+/// What counts to one limit.
+#[derive(Clone, Debug, Default)]
+struct Share {
+    /// By age: the bytes, the Service's place in the list and its namespace.
+    kept: BTreeMap<Age, Counted>,
+    bytes: usize,
+    /// The oldest Service that is above the limit.
+    cut: Option<Age>,
+}
+
+#[derive(Clone, Debug)]
+struct Counted {
+    bytes: usize,
+    place: usize,
+    namespace: String,
+}
+
+impl Above {
+    /// What is wrong, and what to do.
+    pub fn message(self, namespace: &str) -> String {
+        let (whose, limit) = match self {
+            Above::Namespace => (
+                format!("the Services of namespace {namespace}"),
+                OF_NAMESPACE,
+            ),
+            Above::Total => ("the Services of all namespaces".to_owned(), IN_TOTAL),
+        };
+        let limit = limit >> 20;
+        format!(
+            "its annotations for load balancers are not read, because {whose} have more than {limit} MiB of them together, \
+             and older Services come first: its load balancer stays as it is; remove annotations or Services, or shorten \
+             long lists"
+        )
+    }
+}
+
+impl Budget {
+    /// Counts a Service with so many bytes, which is in this place of the list. Returns the places of the Services that
+    /// are above a limit by that; the Service itself may be among them.
+    pub(super) fn add(
+        &mut self,
+        namespace: &str,
+        age: &Age,
+        bytes: usize,
+        place: usize,
+    ) -> Vec<usize> {
+        let Some(bytes) = bytes.checked_sub(ALWAYS_KEPT).filter(|more| *more > 0) else {
+            return Vec::new();
+        };
+        let namespace = namespace.to_owned();
+        let counted = Counted {
+            bytes,
+            place,
+            namespace: namespace.clone(),
+        };
+        let share = self.namespaces.entry(namespace).or_default();
+        let mut above = share.add(age, counted.clone(), OF_NAMESPACE);
+        let is_kept = above.iter().all(|(_, one)| one.place != place);
+        for (age, _) in &above {
+            self.total.remove(age);
+        }
+        if is_kept {
+            let more = self.total.add(age, counted, IN_TOTAL);
+            for (age, one) in &more {
+                if let Some(share) = self.namespaces.get_mut(&one.namespace) {
+                    share.remove(age);
+                }
+            }
+            above.extend(more);
+        }
+        above.into_iter().map(|(_, one)| one.place).collect()
+    }
+
+    /// Forgets Services from this place on: their part of the list is read again.
+    pub(super) fn forget_from(&mut self, place: usize) {
+        if place == 0 {
+            *self = Budget::default();
+            return;
+        }
+        let shares = self.namespaces.values_mut().chain([&mut self.total]);
+        for share in shares {
+            share.kept.retain(|_, one| one.place < place);
+            share.bytes = share.kept.values().map(|one| one.bytes).sum();
+        }
+    }
+
+    /// The limit that a Service with so many bytes is above, by the list that was read.
+    pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
+        match bytes <= ALWAYS_KEPT {
+            true => None,
+            false => self.cut(namespace, age),
+        }
+    }
+
+    /// The limit that a Service of this age is above, where it has more than is always kept.
+    pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
+        let is_cut = |share: &Share| share.cut.as_ref().is_some_and(|cut| cut <= age);
+        if self.namespaces.get(namespace).is_some_and(is_cut) {
+            Some(Above::Namespace)
+        } else {
+            is_cut(&self.total).then_some(Above::Total)
+        }
+    }
+
+    /// What a decision about a single Service needs once the list was read.
+    pub(super) fn ended(mut self) -> Budget {
+        self.namespaces.retain(|_, share| share.cut.is_some());
+        let shares = self.namespaces.values_mut().chain([&mut self.total]);
+        shares.for_each(|share| share.kept = BTreeMap::new());
+        self
+    }
+}
+
+impl Share {
+    /// Returns those that are above the limit by that, the youngest first.
+    fn add(&mut self, age: &Age, counted: Counted, limit: usize) -> Vec<(Age, Counted)> {
+        if self.cut.as_ref().is_some_and(|cut| cut <= age) {
+            return vec![(age.clone(), counted)];
+        }
+        self.bytes += counted.bytes;
+        self.kept.insert(age.clone(), counted);
+        let mut above = Vec::new();
+        while self.bytes > limit
+            && let Some((age, one)) = self.kept.pop_last()
+        {
+            self.bytes -= one.bytes;
+            self.cut = Some(age.clone());
+            above.push((age, one));
+        }
+        above
+    }
+
+    fn remove(&mut self, age: &Age) {
+        if let Some(one) = self.kept.remove(age) {
+            self.bytes -= one.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const LARGE: usize = 31 << 10;
+
+    fn age(second: usize) -> Age {
+        let created = Timestamp::from_second(second as i64).unwrap();
+        (Some(created), format!("uid-{second}"))
+    }
+
+    /// Reads Services (namespace, second of creation, bytes) in this order; those that are kept.
+    fn kept(services: &[(String, usize, usize)]) -> Vec<(String, usize)> {
+        let mut budget = Budget::default();
+        let mut is_kept = vec![true; services.len()];
+        for (place, (namespace, second, bytes)) in services.iter().enumerate() {
+            for above in budget.add(namespace, &age(*second), *bytes, place) {
+                is_kept[above] = false;
+            }
+            assert!(budget.total.bytes <= IN_TOTAL);
+        }
+        let budget = budget.ended();
+        let mut kept = Vec::new();
+        for ((namespace, second, bytes), is_kept) in services.iter().zip(is_kept) {
+            let above = budget.is_above(namespace, &age(*second), *bytes);
+            assert_eq!(above.is_none(), is_kept, "{namespace} {second}");
+            kept.extend(is_kept.then(|| (namespace.clone(), *second)));
+        }
+        kept.sort();
+        kept
+    }
+
+    #[test]
+    fn the_oldest_of_a_namespace_come_first_whatever_the_order_of_the_list() {
+        let greedy = (0..1000).map(|second| ("greedy".to_owned(), second, LARGE));
+        let small = (1000..1100).map(|second| ("greedy".to_owned(), second, ALWAYS_KEPT));
+        let other = (2000..2100).map(|second| ("other".to_owned(), second, LARGE));
+        let mut services: Vec<_> = greedy.chain(small).chain(other).collect();
+        let first = kept(&services);
+        let fit = OF_NAMESPACE / (LARGE - ALWAYS_KEPT);
+        let of = |namespace: &str| -> Vec<usize> {
+            let all = first.iter().filter(|(of, _)| of == namespace);
+            all.map(|(_, second)| *second).collect()
+        };
+        let expected: Vec<usize> = (0..fit).chain(1000..1100).collect();
+        assert_eq!((of("greedy"), of("other").len()), (expected, 100));
+        services.reverse();
+        assert_eq!(kept(&services), first);
+        services.sort_by_key(|(_, second, _)| second * 7919 % 1009);
+        assert_eq!(kept(&services), first);
+    }
+
+    #[test]
+    fn the_oldest_of_all_come_first_in_total() {
+        // Ten namespaces, each of which is within its own limit.
+        let of = |number: usize| {
+            let all = 0..100;
+            all.map(move |n| (format!("n-{number}"), number * 100 + n, LARGE))
+        };
+        let mut services: Vec<_> = (0..10).flat_map(of).collect();
+        let first = kept(&services);
+        let seconds: Vec<usize> = first.iter().map(|(_, second)| *second).collect();
+        let fit = IN_TOTAL / (LARGE - ALWAYS_KEPT);
+        assert_eq!(seconds, (0..fit).collect::<Vec<_>>());
+        services.reverse();
+        assert_eq!(kept(&services), first);
+    }
+
+    #[test]
+    fn a_part_that_is_read_again_counts_once() {
+        let mut budget = Budget::default();
+        for _ in 0..3 {
+            budget.forget_from(1);
+            assert!(budget.add("a", &age(1), LARGE, 1).is_empty());
+        }
+        assert_eq!(budget.total.bytes, LARGE - ALWAYS_KEPT);
+    }
+}
