@@ -18,7 +18,7 @@ mod workloads;
 
 pub use client::{ACCESS_REVIEW, Client, Print, READ_TIMEOUT, ReadFrom, Verb, Version};
 pub use error::{CONFLICT_TRIES, Error, retry_on_conflict};
-pub use events::{Event, PastEvent};
+pub use events::{Event, Involved, PastEvent};
 pub use labels::{Annotations, Labels, LeftAlone, ServiceScope};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
 pub use node_table::{Detail, NodeRow, RowMeta};
