@@ -23,7 +23,7 @@ pub use labels::{Annotations, Labels, LeftAlone, ServiceScope};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
 pub use node_table::{Detail, NodeRow, RowMeta};
 pub use recorder::{Recorder, Reported};
-pub use secrets::ReadSecret;
+pub use secrets::{ReadSecret, without_rights};
 pub use services::{
     AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceList, ServiceSpec,
 };
