@@ -88,9 +88,7 @@ fn read(
     match secret {
         Ok(secret) => Ok(Ok(secret)),
         Err(error) if error.is_not_found() => Ok(Err("it does not exist".to_owned())),
-        Err(error) if error.is_forbidden() => Ok(Err(format!(
-            "{error}: kubectl apply -n {namespace} -k manifests/tls-secrets, or the value tlsSecretNamespaces of the chart"
-        ))),
+        Err(error) if error.is_forbidden() => Ok(Err(kube::without_rights(&error, namespace))),
         Err(error @ kube::Error::Status(_)) if !error.is_unauthorized() => {
             Ok(Err(error.to_string()))
         }

@@ -95,7 +95,8 @@ impl Entry {
         reflowed(&text, help_columns(), |text| match IS_PLUGIN.get() {
             None => text.to_owned(),
             Some(()) => top().iter().fold(text.to_owned(), |text, name| {
-                text.replace(&format!("ccm {name}"), &format!("kubectl ccm {name}"))
+                let own = format!("ccm {name}");
+                text.replace(&own, &["kubectl ", &own].concat())
             }),
         })
     }

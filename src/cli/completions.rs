@@ -9,6 +9,7 @@ use super::output::{Exit, Printer, usage};
 use super::{commands, explain, topics, wire};
 use crate::kube::{Client, Error, ReadFrom, ServiceList};
 use crate::settings::{self, Command, Kind, Process, Setting, Settings, TABLE};
+use crate::text;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::mpsc;
@@ -147,7 +148,14 @@ fn asked(
             .and_then(|client| question(&client, &settings).ok());
         let _ = sender.send(answer.unwrap_or_default());
     });
-    receiver.recv_timeout(TIME_LIMIT).unwrap_or_default()
+    plain(receiver.recv_timeout(TIME_LIMIT).unwrap_or_default())
+}
+
+/// The names that every shell takes as they are. A shell may expand the others, or put them on the command line without
+/// quotes; whoever wrote the kubeconfig or the object chose them.
+fn plain(mut names: Vec<String>) -> Vec<String> {
+    names.retain(|name| text::is_plain(name));
+    names
 }
 
 fn nodes(client: &Client, _: &Settings) -> Result<Vec<String>, Error> {
@@ -173,7 +181,7 @@ fn services(client: &Client, settings: &Settings) -> Result<Vec<String>, Error> 
 
 fn values(setting: &Setting, words: &[&str]) -> Vec<String> {
     match setting.flags {
-        ["context"] => return wire::contexts(&typed(words)),
+        ["context"] => return plain(wire::contexts(&typed(words))),
         ["namespace"] => {
             let services = asked(words, services).into_iter();
             let namespaces: BTreeSet<_> = services

@@ -6,6 +6,7 @@ use super::output::{Exit, Printer, usage};
 use super::topics::{self, Row};
 use crate::hetzner::load_balancers::annotations::{self, PREFIX};
 use crate::settings::TABLE;
+use crate::text::shell_command;
 use std::ffi::OsString;
 
 /// What can be explained: the heading of the first column in tables of it.
@@ -86,10 +87,10 @@ fn shown(row: &Row) -> String {
     };
     let example = example.map(|example| format!("    example: {example}\n"));
     format!(
-        "{kind} {prefix}{}{}More: ccm help {}.\n",
+        "{kind} {prefix}{}{}More: {}.\n",
         row.text(),
         example.unwrap_or_default(),
-        row.topic
+        shell_command("ccm help", &[&row.topic])
     )
 }
 

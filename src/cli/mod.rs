@@ -28,6 +28,7 @@ mod version;
 mod wire;
 
 use crate::settings::{Command, one_of};
+use crate::text::shell_command;
 use commands::{Entry, Kind};
 use output::{Exit, Printer, usage};
 use std::ffi::OsString;
@@ -114,8 +115,9 @@ fn without_command(flag: &str, words: Vec<OsString>) -> Exit {
         return run::run(words).unwrap_or_else(|exit| exit);
     }
     Printer::stderr(&commands::overview());
+    let example = shell_command("ccm node list", &[&flag]);
     usage(&format!(
-        "{flag} needs a command, e.g. ccm node list {flag} …; the daemon is ccm run"
+        "{flag} needs a command, e.g. {example} …; the daemon is ccm run"
     ))
 }
 

@@ -12,7 +12,7 @@ use crate::provider::{Gate, Urgency};
 use crate::settings::{
     self, Command, DaemonSettings, Parsed, Problem, Process, Settings, WorkloadName,
 };
-use crate::text::some_of;
+use crate::text::{shell_command, some_of};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -97,10 +97,12 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
     let settings = &parsed.settings;
     let why = match (command, parsed.words.as_slice()) {
         (Command::NodeList, [name, ..]) => {
-            &format!("node list takes no name; ccm node inspect {name} shows one node")
+            let inspect = shell_command("ccm node inspect", &[name]);
+            &format!("node list takes no name; {inspect} shows one node")
         }
         (Command::LbList, [name, ..]) => {
-            &format!("lb list takes no name; ccm lb inspect {name} shows one Service")
+            let inspect = shell_command("ccm lb inspect", &[name]);
+            &format!("lb list takes no name; {inspect} shows one Service")
         }
         (Command::NodeInspect | Command::LbInspect, [kind, name])
             if [NODES, SERVICES]

@@ -16,6 +16,7 @@ use crate::provider::{
     Profile, Provider, ProviderId, Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced,
     Urgency, Usage, lock,
 };
+use crate::text::shell_command;
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
@@ -464,9 +465,10 @@ impl Instances for Hetzner {
 /// purpose. Upstream deletes the node then. The number alone is no evidence for that.
 fn renamed(instance: &Instance, node: &Node) -> Finding {
     let (server, name, node) = (instance.id, &instance.name, &node.name);
+    let delete = shell_command("kubectl delete node", &[node]);
     let message = format!(
         "dedicated server {server} is named {name:?} now: if it is still this node's, name it {node:?} in Robot; if it \
-         was given away, delete the node (kubectl delete node {node})"
+         was given away, delete the node ({delete})"
     );
     Finding::warning(Reason::PossibleNodeDeletion, message).by_provider()
 }

@@ -5,7 +5,7 @@
 
 use super::client::{Client, JSON, MERGE_PATCH, PASS_AT_END, ReadFrom, folder, percent_encoded};
 use super::error::Error;
-use super::types::{ListPage, ObjectMeta, ObjectReference, null_as_default};
+use super::types::{ListPage, ObjectReference, null_as_default, timestamp};
 use crate::http::{self, Method};
 use crate::provider::{Reason, Severity};
 use crate::text;
@@ -32,14 +32,18 @@ impl Event {
     }
 }
 
-/// An event that was written, by us or by another controller.
+/// An event that was written, and is signed by one of our components.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastEvent {
     #[serde(skip_serializing)]
-    pub metadata: ObjectMeta,
+    metadata: EventMeta,
     #[serde(skip_serializing)]
     pub involved_object: Involved,
+    #[serde(default, skip_serializing)]
+    source: EventSource,
+    #[serde(default, skip_serializing, deserialize_with = "null_as_default")]
+    reporting_component: String,
     #[serde(default)]
     pub reason: String,
     #[serde(default)]
@@ -55,14 +59,62 @@ pub struct PastEvent {
     last_timestamp: Option<String>,
 }
 
-/// The object that an event is about.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct EventMeta {
+    namespace: String,
+    resource_version: String,
+    #[serde(deserialize_with = "timestamp")]
+    creation_timestamp: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct EventSource {
+    #[serde(deserialize_with = "null_as_default")]
+    component: String,
+}
+
+/// The object that an event is about. The UID alone does not name the object: an event in another namespace can hold any
+/// UID.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
 pub struct Involved {
-    #[serde(default)]
-    pub uid: String,
+    kind: String,
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+impl From<&ObjectReference> for Involved {
+    fn from(object: &ObjectReference) -> Involved {
+        Involved {
+            kind: object.kind.to_owned(),
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+            uid: object.uid.clone(),
+        }
+    }
 }
 
 impl PastEvent {
+    /// Whether one of these components signed the event, and whether the event is in the namespace of its object. Who may
+    /// write events in that namespace can sign them like this, too: the text of an event is never more than a quotation.
+    fn is_of(&self, components: &[&str]) -> bool {
+        let author = match self.source.component.as_str() {
+            "" => &*self.reporting_component,
+            component => component,
+        };
+        let namespace = namespace_of_events(&self.involved_object.namespace);
+        components.contains(&author) && self.metadata.namespace == namespace
+    }
+
+    /// Sorts events by time. Times are whole seconds; versions grow with each write.
+    pub fn age_order(&self) -> (Option<Timestamp>, u64) {
+        let version = self.metadata.resource_version.parse();
+        (self.at(), version.unwrap_or_default())
+    }
+
     /// When it was last seen.
     pub fn at(&self) -> Option<Timestamp> {
         let last = self.last_timestamp.as_ref();
@@ -72,10 +124,11 @@ impl PastEvent {
 }
 
 impl Client {
-    /// Events about one Service, or about all of them. The daemon's role does not allow it.
+    /// Events of these components about one Service, or about all of them. The daemon's role does not allow it.
     pub fn service_events(
         &self,
         one: Option<&ObjectReference>,
+        components: &[&str],
     ) -> Result<Vec<Arc<PastEvent>>, Error> {
         let (path, query) = match one {
             None => ("/api/v1/events".to_owned(), "kind%3DService".to_owned()),
@@ -85,7 +138,24 @@ impl Client {
             ),
         };
         let query = format!("&fieldSelector=involvedObject.{query}");
-        self.list::<ListPage<_>>(&path, &query, "EventList", ReadFrom::Latest)
+        let mut events: Vec<Arc<PastEvent>> =
+            self.list::<ListPage<_>>(&path, &query, "EventList", ReadFrom::Latest)?;
+        let about = one.map(Involved::from);
+        let is_about = |event: &PastEvent| {
+            about
+                .as_ref()
+                .is_none_or(|about| event.involved_object == *about)
+        };
+        events.retain(|event| event.is_of(components) && is_about(event));
+        Ok(events)
+    }
+}
+
+/// Where the events about an object are: those of cluster-wide objects, like nodes, in `default`.
+fn namespace_of_events(namespace: &str) -> &str {
+    match namespace {
+        "" => "default",
+        namespace => namespace,
     }
 }
 
@@ -98,10 +168,7 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
         ..
     } = event;
     let reason = event.reason.name();
-    let namespace = match object.namespace.as_str() {
-        "" => "default",
-        namespace => namespace,
-    };
+    let namespace = namespace_of_events(&object.namespace);
     let kind = match event.is_warning() {
         true => "Warning",
         false => "Normal",
@@ -162,6 +229,8 @@ fn event_name(object: &ObjectReference, reason: &str, message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn node() -> ObjectReference {
@@ -170,6 +239,32 @@ mod tests {
             name: "worker-1".into(),
             namespace: String::new(),
             uid: "u-1".into(),
+        }
+    }
+
+    #[test]
+    fn an_event_counts_in_the_namespace_of_its_object_alone() {
+        // The object's namespace, the event's, both signatures → does the event count?
+        for (of_object, of_event, component, reporter, counts) in [
+            ("a", "a", "ours", "ours", true),
+            ("a", "a", "ours", "", true),
+            ("a", "a", "", "ours", true),
+            ("a", "a", "theirs", "ours", false),
+            ("a", "a", "", "", false),
+            ("a", "b", "ours", "ours", false),
+            // An event about a node.
+            ("", "default", "ours", "ours", true),
+            ("", "b", "ours", "ours", false),
+            ("b", "default", "ours", "ours", false),
+        ] {
+            let event = json!({
+                "metadata": { "namespace": of_event },
+                "involvedObject": { "namespace": of_object },
+                "source": { "component": component },
+                "reportingComponent": reporter,
+            });
+            let event: PastEvent = serde_json::from_value(event.clone()).unwrap();
+            assert_eq!(event.is_of(&["ours"]), counts, "{event:?}");
         }
     }
 

@@ -20,12 +20,12 @@ mod workloads;
 pub use budget::Above;
 pub use client::{ACCESS_REVIEW, Client, Print, READ_TIMEOUT, ReadFrom, Verb, Version};
 pub use error::{CONFLICT_TRIES, Error, retry_on_conflict};
-pub use events::{Event, PastEvent};
+pub use events::{Event, Involved, PastEvent};
 pub use labels::{AnnotationKinds, Annotations, Labels, LeftAlone, ServiceScope};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
 pub use node_table::{Detail, NodeRow, RowMeta};
 pub use recorder::{Recorder, Reported};
-pub use secrets::ReadSecret;
+pub use secrets::{ReadSecret, without_rights};
 pub use services::{
     AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServiceList, ServiceSpec,
     limit_manifests,

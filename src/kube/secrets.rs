@@ -6,10 +6,12 @@ use super::client::{Client, folder, percent_encoded};
 use super::error::Error;
 use crate::http::{Chain, Pem};
 use crate::provider::{PrivateKey, TlsPair, TlsSecret};
+use crate::text::shell_command;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::Value;
+use std::fmt::Display;
 use std::sync::Arc;
 
 const TLS: &str = "kubernetes.io/tls";
@@ -59,6 +61,13 @@ impl Client {
 fn path(namespace: &str, name: &str) -> String {
     let secrets = folder("api/v1", namespace, "secrets");
     format!("{secrets}/{}", percent_encoded(name))
+}
+
+/// Why Secrets of this namespace may not be read, and what allows it.
+pub fn without_rights(error: &Error, namespace: &str) -> String {
+    let role: &[&dyn Display] = &[&namespace, &"-k", &"manifests/tls-secrets"];
+    let apply = shell_command("kubectl apply -n", role);
+    format!("{error}: {apply}, or the value tlsSecretNamespaces of the chart")
 }
 
 fn version(object: &Value) -> String {

@@ -170,12 +170,17 @@ pub(super) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What a Service can have as its `spec.loadBalancerClass`: a name like a label's key.
+/// What a Service can have as its `spec.loadBalancerClass`: the API server has the same rule for this field as for the key
+/// of a label.
 pub(super) fn class(text: &str) -> Result<String, String> {
-    if !is_label_key(text) {
-        return Err("use a name as in spec.loadBalancerClass, e.g. example.com/hetzner".to_owned());
+    match is_label_key(text) {
+        true => Ok(text.to_owned()),
+        false => Err(
+            "no Service can have this class: use at most 63 letters, digits, -, _ or ., the first and the last a letter \
+             or digit; before them may be a domain in lower case and a slash, e.g. example.com/hetzner"
+                .to_owned(),
+        ),
     }
-    Ok(text.to_owned())
 }
 
 /// An empty flag counts as unset.

@@ -1,13 +1,16 @@
 //! How people write values, wherever they write them: on a command line, in a variable, in an annotation; and how
-//! many of them they read in one message; and what a line of output may hold of what came from outside.
+//! many of them they read in one message; and what a line of output, or a command to be copied, may hold of what came
+//! from outside.
 //!
 //! Knows nothing of what a value is for, and imports nothing of ours.
 
 pub mod duration;
 pub mod selector;
+mod shell;
 mod shown;
 mod values;
 
+pub use shell::{is_plain, shell_command};
 pub use shown::{
     all_nearest, cut, did_you_mean, first_of, fnv1a, lines, nearest, one_line, one_of,
 };

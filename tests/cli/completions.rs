@@ -3,7 +3,10 @@
 
 use crate::common;
 
-use common::ccm;
+use common::services::{LoadBalancerService, create};
+use common::{Env, ccm, env};
+use sandbox::Sandbox;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::Command;
@@ -56,10 +59,36 @@ const CASES: &[(&str, &str)] = &[
     ("ccm --context a", "admin@prod arn:aws:eks:one"),
     ("ccm --context=admin@", "admin@prod"),
     ("ccm node list --context arn:aws:", "arn:aws:eks:one"),
+    ("ccm --context ", "admin@prod arn:aws:eks:one"),
+    ("ccm --context=x", ""),
 ];
 
-const KUBECONFIG: &str =
-    "{contexts: [{name: admin@prod, context: {}}, {name: 'arn:aws:eks:one', context: {}}]}";
+/// Names of contexts that every shell takes as they are.
+const HONEST: [&str; 2] = ["admin@prod", "arn:aws:eks:one"];
+
+/// Names that a shell would expand, split or run; what is run makes the file `ran`.
+const HOSTILE: [&str; 11] = [
+    "$(>ran)", "x$(>ran)", "`>ran`", "x;>ran", "x y", "it's", "say\"x", "x*", "~root", "${HOME}",
+    "x\n>ran",
+];
+
+/// What is typed where the cluster has hostile names, and what may follow.
+const CASES_OF_CLUSTER: &[(&str, &str)] = &[
+    ("ccm node inspect ", "worker-1"),
+    ("ccm node inspect nodes/", "nodes/worker-1"),
+    ("ccm node inspect x", ""),
+    ("ccm lb inspect ", "default/web web"),
+    ("ccm lb inspect x", ""),
+    ("ccm lb list -n ", "default"),
+];
+
+fn kubeconfig() -> String {
+    let names = HONEST.iter().chain(&HOSTILE);
+    let contexts: Vec<Value> = names
+        .map(|name| json!({ "name": name, "context": {} }))
+        .collect();
+    json!({ "contexts": contexts }).to_string()
+}
 
 fn script(shell: &str) -> String {
     let ran = ccm(&Vec::new(), &["completions", shell]);
@@ -67,20 +96,23 @@ fn script(shell: &str) -> String {
     ran.stdout
 }
 
-/// Runs a shell with the script in its reach; every line that it prints.
-fn runs(shell: &str, flag: &str, lines: &str) -> Option<Vec<String>> {
-    let folder = std::env::temp_dir().join(format!("ccm-{shell}-{}", std::process::id()));
+/// Runs a shell with the script in its reach; every line that it prints. Without an environment only the kubeconfig of
+/// [`kubeconfig`] is there. Fails where a name was run.
+fn runs(shell: &str, flag: &str, lines: &str, env: &Env) -> Option<Vec<String>> {
+    let folder = format!("ccm-{shell}-{}-{}", std::process::id(), env.len());
+    let folder = std::env::temp_dir().join(folder);
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("script");
     std::fs::write(&path, script(shell)).unwrap();
     std::fs::write(folder.join("manifest.yaml"), "").unwrap();
-    std::fs::write(folder.join("config"), KUBECONFIG).unwrap();
+    std::fs::write(folder.join("config"), kubeconfig()).unwrap();
     let text = lines.replace("SCRIPT", &path.display().to_string());
     let ran = Command::new(shell)
         .args([flag, &text])
         .env("HOME", &folder)
         .env("KUBECONFIG", folder.join("config"))
         .current_dir(&folder)
+        .envs(env.iter().cloned())
         .env("PATH", path_with_ccm())
         .output();
     let Ok(output) = ran else {
@@ -88,6 +120,8 @@ fn runs(shell: &str, flag: &str, lines: &str) -> Option<Vec<String>> {
         sandbox::skipped::skip("completions", shell, &why);
         return None;
     };
+    let has_run = folder.join("ran").exists();
+    assert!(!has_run, "{shell} ran a name: {output:?}");
     let complaints = String::from_utf8(output.stderr).unwrap();
     assert_eq!(complaints, "", "{shell}: {text}");
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -103,8 +137,8 @@ fn path_with_ccm() -> OsString {
 }
 
 /// A line `@N` begins what was offered for the case of that number.
-fn check(shell: &str, printed: &[String]) {
-    let mut offered = vec![BTreeSet::new(); CASES.len()];
+fn check(shell: &str, cases: &[(&str, &str)], printed: &[String]) {
+    let mut offered = vec![BTreeSet::new(); cases.len()];
     let mut case = 0;
     for line in printed {
         match line.strip_prefix('@') {
@@ -112,17 +146,29 @@ fn check(shell: &str, printed: &[String]) {
             None => offered[case].extend(line.split(' ').filter(|word| !word.is_empty())),
         }
     }
-    for ((typed, expected), offered) in CASES.iter().zip(offered) {
+    for ((typed, expected), offered) in cases.iter().zip(offered) {
         let expected: BTreeSet<&str> = expected.split(' ').filter(|w| !w.is_empty()).collect();
         assert_eq!(offered, expected, "{shell}: {typed}");
     }
 }
 
-#[test]
-fn bash_completes() {
+/// Types each case in a shell, and checks what it offers. False: the shell is not installed.
+fn completes(shell: &str, cases: &[(&str, &str)], env: &Env) -> bool {
+    let printed = match shell {
+        "bash" => in_bash(cases, env),
+        "zsh" => in_zsh(cases, env),
+        _ => in_fish(cases, env),
+    };
+    if let Some(printed) = &printed {
+        check(shell, cases, printed);
+    }
+    printed.is_some()
+}
+
+fn in_bash(cases: &[(&str, &str)], env: &Env) -> Option<Vec<String>> {
     let mut text =
         "set -eu; source SCRIPT; set +eu; COMP_WORDBREAKS=$' \\t\\n\"\\'@><=;|&(:'\n".to_owned();
-    for (number, (typed, _)) in CASES.iter().enumerate() {
+    for (number, (typed, _)) in cases.iter().enumerate() {
         let length = typed.len();
         text += &format!("COMPREPLY=(); COMP_LINE='{typed}'; COMP_POINT={length}; _ccm ccm\n");
         // What readline puts before it again: an answer begins behind the last of its word breaks.
@@ -131,45 +177,76 @@ fn bash_completes() {
         text += &format!("echo @{number}; echo \"${{COMPREPLY[@]/#/{kept}}}\"\n");
     }
     text += "complete -p ccm";
-    let mut printed = runs("bash", "-c", &text).expect("bash is everywhere");
+    let mut printed = runs("bash", "-c", &text, env)?;
     assert_eq!(printed.pop().as_deref(), Some("complete -F _ccm ccm"));
-    check("bash", &printed);
+    Some(printed)
 }
 
 /// Outside of its line editor zsh has neither the words nor `compadd`: they stand in here, and
 /// what does not begin with what was typed is left out, as it would do itself.
-#[test]
-fn zsh_completes() {
+fn in_zsh(cases: &[(&str, &str)], env: &Env) -> Option<Vec<String>> {
     let mut text = "compdef() {}; _files() { print -r -- $PREFIX*(N) }\n\
         compset() { PREFIX=${PREFIX#*=} }\n\
         compadd() { shift; for word in \"$@\"; do [[ $word == \"$PREFIX\"* ]] && print -r -- $word; done; true }\n\
         source SCRIPT\n"
         .to_owned();
-    for (number, (typed, _)) in CASES.iter().enumerate() {
+    for (number, (typed, _)) in cases.iter().enumerate() {
         let words: Vec<String> = typed.split(' ').map(|word| format!("'{word}'")).collect();
         let (list, count) = (words.join(" "), words.len());
         text +=
             &format!("print @{number}; words=({list}); CURRENT={count}; PREFIX=$words[-1]; _ccm\n");
     }
-    if let Some(printed) = runs("zsh", "-fc", &text) {
-        check("zsh", &printed);
+    runs("zsh", "-fc", &text, env)
+}
+
+fn in_fish(cases: &[(&str, &str)], env: &Env) -> Option<Vec<String>> {
+    let mut text = "source SCRIPT\n".to_owned();
+    for (number, (typed, _)) in cases.iter().enumerate() {
+        text += &format!("echo @{number}; complete -C '{typed}' | string replace -r '\\t.*' ''\n");
     }
+    let printed = runs("fish", "-c", &text, env)?;
+    // A value after = comes with its flag there.
+    let value = |line: &String| match line.split_once('=') {
+        Some((_, value)) => value.to_owned(),
+        None => line.clone(),
+    };
+    Some(printed.iter().map(value).collect())
+}
+
+#[test]
+fn bash_completes() {
+    assert!(completes("bash", CASES, &Env::new()), "bash is everywhere");
+}
+
+#[test]
+fn zsh_completes() {
+    completes("zsh", CASES, &Env::new());
 }
 
 #[test]
 fn fish_completes() {
-    let mut text = "source SCRIPT\n".to_owned();
-    for (number, (typed, _)) in CASES.iter().enumerate() {
-        text += &format!("echo @{number}; complete -C '{typed}' | string replace -r '\\t.*' ''\n");
+    completes("fish", CASES, &Env::new());
+}
+
+/// A cluster whose names no API server would take: a kubeconfig may name any server.
+#[test]
+fn names_that_a_shell_would_run_are_not_offered() {
+    let sandbox = Sandbox::builder().nodes(1).heartbeats(false).start();
+    let cluster = sandbox.cluster();
+    create(&sandbox, LoadBalancerService::new("web", &[80]));
+    for (number, hostile) in HOSTILE.iter().enumerate() {
+        let name = format!("hostile-{number}");
+        let rename = |object: &mut Value| object["metadata"]["name"] = json!(hostile);
+        create(&sandbox, LoadBalancerService::new(&name, &[80]));
+        assert!(cluster.edit("services", Some("default"), &name, rename));
+        cluster.create("nodes", None, json!({ "metadata": { "name": name } }));
+        assert!(cluster.edit("nodes", None, &name, rename));
     }
-    if let Some(printed) = runs("fish", "-c", &text) {
-        // A value after = comes with its flag there.
-        let value = |line: &String| match line.split_once('=') {
-            Some((_, value)) => value.to_owned(),
-            None => line.clone(),
-        };
-        let printed: Vec<String> = printed.iter().map(value).collect();
-        check("fish", &printed);
+    let elsewhere = |object: &mut Value| object["metadata"]["namespace"] = json!("x$(>ran)");
+    create(&sandbox, LoadBalancerService::new("elsewhere", &[80]));
+    assert!(cluster.edit("services", Some("default"), "elsewhere", elsewhere));
+    for shell in ["bash", "zsh", "fish"] {
+        completes(shell, CASES_OF_CLUSTER, &env(&sandbox));
     }
 }
 

@@ -173,7 +173,7 @@ fn usage() {
         (&["lb", "sync", "--delete-orphans", "default/x", "--yes"], NO_CLUSTER, 2, "--delete-orphans takes no Service: those of orphans do not exist"),
         (&["route", "list", "x"], NO_CLUSTER, 2, "route list takes no name: it is about all routes"),
         (&["route", "sync", "--detailed-exitcode"], NO_CLUSTER, 2, "--detailed-exitcode needs --dry-run"),
-        (&["node", "list", "\u{1b}[2J"], &[], 2, "node list takes no name; ccm node inspect \\u001b[2J shows one node"),
+        (&["node", "list", "\u{1b}[2J"], &[], 2, "node list takes no name; ccm node inspect ''\\\\'u001b[2J' shows one node"),
         (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; there is run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
     ]);
     for name in ["worker-1", "worker-2", "worker-3"] {

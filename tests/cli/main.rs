@@ -17,6 +17,7 @@ mod leader;
 mod lint;
 mod node;
 mod people;
+mod printed;
 mod route;
 mod screens;
 mod scripting;

@@ -408,6 +408,55 @@ fn a_wrong_command_line_says_what_to_write() {
     }
 }
 
+/// The rule of the API server for `spec.loadBalancerClass`.
+#[test]
+fn a_class_that_no_service_can_have_is_refused() {
+    let read = |class: &str| {
+        let parsed = read_with_token(Command::Run, &format!("--load-balancer-class={class}"), "");
+        (parsed.settings.load_balancer_class.value, parsed.problems)
+    };
+    let (longest, too_long) = ("x".repeat(63), "x".repeat(64));
+    for class in [
+        "hetzner",
+        "Hetzner_1.a-b",
+        "example.com/Hetzner",
+        "a/b",
+        &longest,
+    ] {
+        let (value, problems) = read(class);
+        assert_eq!(lines(&problems), "", "{class}");
+        assert_eq!(value.as_deref(), Some(class));
+    }
+    let (value, problems) = read("");
+    assert_eq!((value, lines(&problems)), (None, String::new()));
+    let domain_too_long = format!("{}/hetzner", "x".repeat(254));
+    for class in [
+        "hetzner,",
+        "*",
+        "-hetzner",
+        "hetzner.",
+        "/hetzner",
+        "example.com/",
+        "Example.com/hetzner",
+        "example_com/hetzner",
+        "example..com/hetzner",
+        "a/b/c",
+        "hetzner\u{e4}",
+        &too_long,
+        &domain_too_long,
+    ] {
+        let (_, problems) = read(class);
+        let problems = lines(&problems);
+        assert!(
+            problems.ends_with(
+                ": no Service can have this class: use at most 63 letters, digits, -, _ or ., the first and the last a \
+                 letter or digit; before them may be a domain in lower case and a slash, e.g. example.com/hetzner"
+            ),
+            "{class}: {problems}"
+        );
+    }
+}
+
 /// A Secret is mounted whose keys of Robot are optional.
 #[test]
 fn files_of_robots_login_may_be_missing_or_empty_like_its_variables() {

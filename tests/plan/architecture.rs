@@ -114,6 +114,59 @@ fn every_module_says_its_job() {
     }
 }
 
+/// The programs whose commands people copy from what ccm prints, and for ccm the first words.
+const COPIED: &[&str] = &[
+    "hcloud ",
+    "kubectl ",
+    "ccm run ",
+    "ccm node ",
+    "ccm lb ",
+    "ccm route ",
+    "ccm status ",
+    "ccm doctor ",
+    "ccm lint ",
+    "ccm config ",
+    "ccm explain ",
+    "ccm completions ",
+    "ccm help ",
+];
+
+/// Commands in a file's texts into which a value is put without `text::shell_command`.
+fn commands_with_values(source: &str) -> Vec<String> {
+    // A text goes on behind a backslash at the end of a line.
+    let mut parts = source.split("\\\n");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let joined = parts.fold(first, |text, part| text + part.trim_start());
+    let code = joined.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim().starts_with("//"));
+    let commands = lines.flat_map(|line| {
+        let begins = COPIED.iter().flat_map(|begin| line.match_indices(begin));
+        begins.map(|(at, _)| {
+            let end = line[at..].find([':', ';', ',', '(', ')', '"', '`']);
+            &line[at..end.map_or(line.len(), |end| at + end)]
+        })
+    });
+    let with_value = commands.filter(|command| command.contains('{'));
+    with_value.map(str::to_owned).collect()
+}
+
+/// Names that tenants chose would be run by who copies the command.
+#[test]
+fn a_value_in_a_command_that_people_copy_is_quoted() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for file in rust_files(&source) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let wrong = commands_with_values(&text);
+        assert!(
+            wrong.is_empty(),
+            "{}: use text::shell_command: {wrong:?}",
+            file.display()
+        );
+    }
+    let old = "format!(\"in the console or with \\\n        hcloud certificate retry {}\", name)";
+    assert_eq!(commands_with_values(old), ["hcloud certificate retry {}"]);
+}
+
 /// The modules of which no file imports another in a circle.
 const WITHOUT_CIRCLES: &[&str] = &[
     "cache",

@@ -192,3 +192,67 @@ fn what_was_refused_is_told() {
     let told = inspect(&person);
     assert!(!told.contains("the last try"), "{told}");
 }
+
+/// What each command is about is named by its ID, so that nobody who copies it runs what a tenant wrote.
+#[test]
+fn a_printed_command_holds_no_name_that_a_tenant_chose() {
+    const EVIL: &str = "web; touch ran";
+    let sandbox = Sandbox::builder()
+        .nodes(1)
+        .network("10.0.0.0/16")
+        .scale(0.01)
+        .heartbeats(false)
+        .start();
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let (cloud, project) = (sandbox.cloud(), sandbox.project());
+    cloud.set_dns_zones(project, &["example.com"]);
+    cloud.set_action_duration("create_certificate", Some(Duration::ZERO));
+    let domains = ("http-managed-certificate-domains", "failed.example.org");
+    let services: [(&str, Annotations); 3] = [
+        (
+            "certificate",
+            &[
+                ("http-managed-certificate-name", EVIL),
+                MANAGED[0],
+                MANAGED[1],
+                FSN1,
+            ],
+        ),
+        ("address", &[("public-net-ipv4", EVIL), FSN1]),
+        ("adopts", &[("name", EVIL), FSN1]),
+    ];
+    for (name, annotations) in services {
+        let service = LoadBalancerService::new(name, &[80, 443]).with(&[LB11, domains]);
+        create(&sandbox, service.with(annotations));
+    }
+    let labels = json!({"hcloud-ccm/service-uid": "of-another"});
+    let foreign = json!({
+        "name": EVIL, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
+    });
+    let foreign = cloud.create_load_balancer(project, foreign);
+    let address = json!({"name": EVIL, "type": "ipv4", "location": "fsn1", "auto_delete": true});
+    let address = cloud.create_primary_ip(project, address);
+    ccm(&env(&sandbox), &["lb", "sync", "--yes", ONE_BY_ONE]);
+    let certificates = cloud.certificates(project);
+    let certificate = certificates[0]["id"].as_u64().unwrap();
+    for (name, command) in [
+        (
+            "certificate",
+            format!("hcloud certificate retry {certificate}"),
+        ),
+        (
+            "address",
+            format!("hcloud primary-ip update --auto-delete=false {address}"),
+        ),
+        (
+            "adopts",
+            format!(
+                "hcloud load-balancer add-label {foreign} ccm-from-scratch/adopt=default.adopts"
+            ),
+        ),
+    ] {
+        let told = first_lines(&sandbox, name);
+        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(told.contains(&command), "{told}");
+    }
+}

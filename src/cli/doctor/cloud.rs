@@ -105,7 +105,7 @@ pub(super) fn network(view: &View) -> Verdict {
                 "{network} does not expose its routes to its vSwitch: dedicated servers do not reach pods of cloud \
                  servers by them"
             ),
-            "hcloud network expose-routes-to-vswitch NAME; not needed where the network plugin uses tunnels",
+            "hcloud network expose-routes-to-vswitch ID; not needed where the network plugin uses tunnels",
         ),
         Some(Ok(network)) => Outcome::ok(format!("{network} is there")),
         Some(Err(error)) => Outcome::fail(

@@ -4,6 +4,7 @@ use super::observe::{COUNT_EVENTS, Cluster, View};
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, need, or_ok};
 use crate::cli::leader;
 use crate::kube::Workload;
+use crate::text::shell_command;
 
 /// The oldest that is supported, of major version 1.
 const MINOR_AT_LEAST: u32 = 30;
@@ -170,12 +171,15 @@ pub(super) fn daemon(view: &View) -> Verdicts {
     let namespace = &view.settings.lease_namespace.value;
     let outcomes = own(view)?.into_iter().filter_map(|one| {
         let (ready, wanted) = one.pods.filter(|(ready, wanted)| ready < wanted)?;
-        let found = format!("{ready} of {wanted} pods ready: they do not start, or end again and again");
-        let remedy = format!(
-            "kubectl -n {namespace} logs {} --previous: the last line says why (settings, rights, or a lost Lease); \
-             kubectl -n {namespace} get pods",
-            one.name
+        let found =
+            format!("{ready} of {wanted} pods ready: they do not start, or end again and again");
+        let logs = shell_command(
+            "kubectl -n",
+            &[namespace, &"logs", &one.name, &"--previous"],
         );
+        let pods = shell_command("kubectl -n", &[namespace, &"get", &"pods"]);
+        let remedy =
+            format!("{logs}: the last line says why (settings, rights, or a lost Lease); {pods}");
         Some(of_workload(Outcome::bad(ready == 0, found, &remedy), one))
     });
     or_ok(outcomes, "its pods are ready")

@@ -180,7 +180,7 @@ pub(super) fn ready(view: &View) -> Verdicts {
 const SEE_NODE: &str = "ccm node inspect NAME shows what was tried";
 const SOON: &str =
     "the daemon does that within seconds: see lease whether one runs; ccm node sync does it now";
-const ON: &str = "switch the server on (hcloud server poweron NAME); when it is not needed, delete it, and the daemon \
+const ON: &str = "switch the server on (hcloud server poweron ID); when it is not needed, delete it, and the daemon \
                   deletes its node";
 const KUBELET: &str = "kubectl describe node NAME shows the kubelet's last words; on the server: systemctl status kubelet, \
                        journalctl -u kubelet";

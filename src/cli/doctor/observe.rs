@@ -12,7 +12,9 @@ use crate::controllers::route::{self, RouteController};
 use crate::controllers::service::{self, ServiceController, ServicePlan};
 use crate::hetzner::Hetzner;
 use crate::http::SecretSource;
-use crate::kube::{self, LeaseKey, LeaseSpec, PastEvent, Service, Verb, Version, Workload};
+use crate::kube::{
+    self, Involved, LeaseKey, LeaseSpec, PastEvent, Service, Verb, Version, Workload,
+};
 use crate::provider::{
     self, BalancerHealth, Checkup, ErrorKind, Instance, Kept, Orphan, Servers, Urgency, clock,
 };
@@ -40,7 +42,7 @@ pub(in crate::cli) struct View<'a> {
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<Service>>>>,
     pub(in crate::cli) services: Seen<Vec<ServicePlan>>,
     /// By UID of the Service.
-    pub(in crate::cli) failed_tries: Seen<HashMap<String, Arc<PastEvent>>>,
+    pub(in crate::cli) failed_tries: Seen<HashMap<Involved, Arc<PastEvent>>>,
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
     /// Load balancers that are kept without a Service.
     pub(in crate::cli) kept: Seen<Vec<Kept>>,
@@ -449,8 +451,8 @@ fn service_plans(settings: &Settings, apis: &Apis, look: Duration) -> Seen<Vec<S
     services.evaluate(apis, &Selection::All).map_err(gap)
 }
 
-fn failed_tries(apis: &Apis) -> Seen<HashMap<String, Arc<PastEvent>>> {
-    let events = apis.kube.service_events(None);
+fn failed_tries(apis: &Apis) -> Seen<HashMap<Involved, Arc<PastEvent>>> {
+    let events = service::past_events(apis, None);
     let tries = events.map(|events| service::failed_tries(&events));
     tries.map_err(|error| unlisted(error, "events, which say what came of the last try"))
 }

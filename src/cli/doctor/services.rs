@@ -5,14 +5,18 @@ use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::service::{ServicePlan, Want, ago, trouble, want};
 use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
-use crate::kube::Service;
+use crate::kube::{Involved, Service};
 use crate::provider::{BalancerHealth, clock};
-use crate::text::some_of;
-use jiff::SignedDuration;
+use crate::text::{quoted, some_of};
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 
 /// Let's Encrypt and cert-manager renew a month before.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
+
+/// How long a new Service may wait for its address, and a deleted one for its end: where a CronJob syncs, an hour may lie
+/// between two runs.
+const LATE: SignedDuration = SignedDuration::from_hours(1);
 
 const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
                           NAMESPACE/NAME shows it, ccm lb sync does it now";
@@ -89,7 +93,7 @@ fn unplanned(view: &View, check: &'static str) -> Verdicts {
     let outcomes = services.filter(waits).map(|service| {
         let found = format!(
             "without an address{}",
-            last_try(view, service).unwrap_or_default()
+            history(view, service).unwrap_or_default()
         );
         let remedy = format!("fix what {check} reports; then the daemon does what is left to do");
         on(service, Outcome::warn(found, remedy))
@@ -101,30 +105,39 @@ fn unplanned(view: &View, check: &'static str) -> Verdicts {
     }
 }
 
-/// `; the last try failed 5 min ago: …`.
-fn last_try(view: &View, service: &Service) -> Option<String> {
-    let tried = view
-        .failed_tries
-        .as_ref()
-        .ok()?
-        .get(&service.metadata.uid)?;
+/// What the event of the last try says, where that failed. An event is a quotation and no finding: a tenant may have
+/// written it.
+fn history(view: &View, service: &Service) -> Option<String> {
+    let about = Involved::from(&service.object());
+    let event = view.failed_tries.as_ref().ok()?.get(&about)?;
+    let (when, reason) = (ago(event.at()), &event.reason);
     Some(format!(
-        "; refused at the last try, {}: {}",
-        ago(tried.at()),
-        tried.message
+        "; the event of the last try, {when}, says {reason}: {}",
+        quoted(&event.message)
     ))
 }
 
 /// A sync would do something for it.
 fn lacking(view: &View, plan: &ServicePlan) -> Option<Outcome> {
     let (lack, remedy) = lacks(plan)?;
-    Some(match last_try(view, &plan.service) {
-        Some(tried) => Outcome::fail(
-            lack + &tried,
-            "fix what the message names; then the daemon tries again, and ccm lb sync does it at once",
-        ),
-        None => Outcome::warn(lack, remedy),
+    let message = lack + &history(view, &plan.service).unwrap_or_default();
+    Some(match is_late(plan) {
+        true => Outcome::fail(message, remedy),
+        false => Outcome::warn(message, remedy),
     })
+}
+
+/// Whether the Service waits for longer than a daemon that works would let it wait.
+fn is_late(plan: &ServicePlan) -> bool {
+    let service = &plan.service;
+    let metadata = &service.metadata;
+    let has_address = !service.status.load_balancer.ingress.is_empty();
+    let since = match &metadata.deletion_timestamp {
+        Some(deleted) => deleted.parse().ok(),
+        None => metadata.creation_timestamp.filter(|_| !has_address),
+    };
+    let is_over = |since: Timestamp| clock::timestamp().duration_since(since) > LATE;
+    plan.has_writes() && since.is_some_and(is_over)
 }
 
 fn lacks(plan: &ServicePlan) -> Option<(String, &'static str)> {
@@ -173,13 +186,14 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
                 "see why the Secret is not renewed (kubectl get certificate, where cert-manager makes it), and whether it \
                  can be used: ccm lb inspect NAMESPACE/NAME"
             }
-            (None, true) => "see why Hetzner does not renew it: hcloud certificate describe NAME",
+            (None, true) => "see why Hetzner does not renew it: hcloud certificate describe ID",
             (None, false) => "upload a new one, and name it in annotation http-certificates",
         };
         let ports: Vec<String> = one.ports.iter().map(ToString::to_string).collect();
-        let (name, ports, from) = (&one.name, ports.join(", "), one.origin());
+        let (name, id) = (&one.name, one.id);
+        let (ports, from) = (ports.join(", "), one.origin());
         let verb = if is_over { "expired" } else { "expires" };
-        let message = format!("certificate {name} of port {ports} ({from}) {verb} at {at}");
+        let message = format!("certificate {name} ({id}) of port {ports} ({from}) {verb} at {at}");
         (left <= EXPIRES_SOON).then(|| Outcome::bad(is_over, message, remedy))
     })
 }
@@ -221,7 +235,7 @@ pub(super) fn orphans(view: &View) -> Verdicts {
             Some(why) => Outcome::warn(
                 format!("{what}; ccm does not delete it: {why}"),
                 "only you can delete it, when it is not needed; a protected one after hcloud load-balancer \
-                 disable-protection NAME delete",
+                 disable-protection ID delete",
             ),
         };
         outcome.on("load-balancer", &balancer.name)

@@ -6,13 +6,13 @@ use crate::cli::objects::{Sides, field, finding, listed, or_none, section, sides
 use crate::cli::output::{Exit, Printer, line, or_dash, paragraph};
 use crate::cli::table;
 use crate::controllers::service::{self, ServicePlan, Want};
-use crate::kube::PastEvent;
+use crate::kube::{Involved, PastEvent};
 use crate::provider::{
     Balancer, BalancerUse, Field, Finding, Health, Protocol, ServicePort, Severity,
     ShownCertificate,
 };
 use crate::settings::Command;
-use std::cmp::Reverse;
+use crate::text;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -40,15 +40,16 @@ const TIB: f64 = (1_u64 << 40) as f64;
 /// So many events of a Service are shown.
 const EVENTS_SHOWN: usize = 10;
 
+/// How much of each is shown: as much as ccm writes at most.
+const EVENT_CHARACTERS_SHOWN: usize = 1000;
+
 /// Events, and what the load balancer does now: a call each. What can't be read is left out.
 fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
-    let events = (known != Sides::Cloud).then(|| apis.kube.service_events(Some(&plan.object)));
+    let events = (known != Sides::Cloud).then(|| service::past_events(apis, Some(&plan.object)));
     match events {
         None => {}
         Some(Ok(mut events)) => {
-            // Times are whole seconds; versions grow with each write.
-            let version = |event: &PastEvent| event.metadata.resource_version.parse::<u64>();
-            events.sort_by_key(|event| Reverse((event.at(), version(event).unwrap_or_default())));
+            events.reverse();
             plan.events = Some(events);
         }
         // The daemon's role does not allow it.
@@ -69,7 +70,9 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
 /// What came of the last try, where something is left to do.
 fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
     let events = plan.events.as_ref().filter(|_| plan.has_writes())?;
-    service::failed_tries(events).remove(&plan.object.uid)
+    let oldest_first: Vec<_> = events.iter().rev().cloned().collect();
+    let mut failed = service::failed_tries(&oldest_first);
+    failed.remove(&Involved::from(&plan.object))
 }
 
 /// `is_wide`: with every field, else with those that differ and those that are set.
@@ -206,7 +209,8 @@ fn table_of(headings: &[&str], rows: Vec<Vec<String>>) -> String {
     }
 }
 
-/// The newest first; they are at the end, because what is to be done comes first.
+/// The newest first; they are at the end, because what is to be done comes first. What they say is quoted: a tenant may
+/// have written them.
 fn events(plan: &ServicePlan) -> String {
     let Some(events) = &plan.events else {
         return String::new();
@@ -221,9 +225,13 @@ fn events(plan: &ServicePlan) -> String {
             "  {} {}, {when}{often}",
             event.kind, event.reason
         ));
-        first + &paragraph("    ", 4, &event.message)
+        first + &paragraph("    ", 4, &said(event))
     });
     section("\nEVENTS", &lines.collect::<String>(), "none")
+}
+
+fn said(event: &PastEvent) -> String {
+    format!("{:?}", text::cut(&event.message, EVENT_CHARACTERS_SHOWN))
 }
 
 /// What is set of it, beside ports and annotations.
@@ -350,7 +358,10 @@ fn gone(plan: &ServicePlan) -> Option<String> {
 
 fn failed_lines(failed: &PastEvent) -> String {
     let when = service::ago(failed.at());
-    let text = format!("the last try failed {when}: {}", failed.message);
+    let text = format!(
+        "the last try failed {when}, says its event: {}",
+        said(failed)
+    );
     line(format_args!("  ! {}", failed.reason)) + &paragraph("    ", 4, &text)
 }
 

@@ -9,6 +9,7 @@ use crate::provider::{
     Instances, Metadata, NodeAddress, Provider, Reason, SERVER_LABELS, Servers, Source, Sourced,
     Verb,
 };
+use crate::text::shell_command;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::borrow::Borrow;
@@ -17,6 +18,8 @@ use std::collections::BTreeMap;
 /// Set by a kubelet with `--cloud-provider=external`; no pod lands on the node before it is gone.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const UNINITIALIZED_TAINT: &str = "taint uninitialized";
+
+const DELETE_NODE: &str = "kubectl delete node";
 
 /// What to do to one node, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -263,9 +266,10 @@ impl NodePlan {
                 "if the token is of the right project (it has the server of no other node, either), "
             }
         };
+        let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(
             "provider ID {id:?}: server {old} does not exist, and server {new} has the node's name; a provider ID \
-             can't be changed: {condition}delete the node (kubectl delete node {name}), and its kubelet registers \
+             can't be changed: {condition}delete the node ({delete}), and its kubelet registers \
              again (restart the kubelet if it does not)"
         );
         Finding::warning(Reason::ServerReplaced, message)
@@ -285,9 +289,10 @@ impl NodePlan {
     /// since when and not for how long, because another message would be another event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
         let (name, why) = (self.node.name(), &finding.message);
+        let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(
             "not ready since {since}, and {why}; ccm never deletes a node without a provider ID: if its machine is \
-             gone for good, delete the node (kubectl delete node {name})"
+             gone for good, delete the node ({delete})"
         );
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }

@@ -5,7 +5,7 @@ use super::observe::NAME;
 use super::plan::{ServicePlan, Want};
 use crate::cache::Apis;
 use crate::controllers::report::{component, publish, recovered};
-use crate::kube::{ObjectReference, PastEvent};
+use crate::kube::{self, Involved, ObjectReference, PastEvent};
 use crate::provider::{Change, ChangeKind, Finding, Reason, clock};
 use jiff::Timestamp;
 use std::borrow::Borrow;
@@ -87,23 +87,35 @@ fn source(apis: &Apis) -> &'static str {
     component(apis, EVENT_COMPONENT, NAME)
 }
 
-/// The event of the last try, where it failed, by UID of the Service.
-pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<String, Arc<PastEvent>> {
-    // Times are whole seconds; versions grow with each write.
-    let mut events: Vec<&Arc<PastEvent>> = events.iter().collect();
-    events.sort_by_key(|event| {
-        let version = event.metadata.resource_version.parse::<u64>();
-        (event.at(), version.unwrap_or_default())
-    });
+/// Events of ours, under either profile, about one Service or about all of them: the oldest first. They are history, for
+/// people: whoever may write events in a namespace can forge them there.
+pub fn past_events(
+    apis: &Apis,
+    one: Option<&ObjectReference>,
+) -> Result<Vec<Arc<PastEvent>>, kube::Error> {
+    let mut components = vec![NAME, EVENT_COMPONENT];
+    components.extend(apis.provider.event_component());
+    let mut events = apis.kube.service_events(one, &components)?;
+    events.retain(|event| reason(event).is_some());
+    events.sort_by_key(|event| event.age_order());
+    Ok(events)
+}
+
+fn reason(event: &PastEvent) -> Option<&'static Reason> {
+    let mut reasons = Reason::ALL.iter();
+    reasons.find(|reason| reason.name() == event.reason)
+}
+
+/// The event of the last try, where it failed, for each object. `events`: the oldest first.
+pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<Involved, Arc<PastEvent>> {
     let mut last = HashMap::new();
     for event in events {
-        let mut reasons = Reason::ALL.iter();
-        let uid = &event.involved_object.uid;
-        match reasons.find(|reason| reason.name() == event.reason) {
+        let about = &event.involved_object;
+        match reason(event) {
             Some(reason) if reason.is_failure() => {
-                last.insert(uid.clone(), Arc::clone(event));
+                last.insert(about.clone(), Arc::clone(event));
             }
-            Some(reason) if reason.is_success() => drop(last.remove(uid)),
+            Some(reason) if reason.is_success() => drop(last.remove(about)),
             _ => {}
         }
     }

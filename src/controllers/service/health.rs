@@ -68,7 +68,7 @@ fn cause(health: &Health, is_local: bool, is_off: bool) -> Cause {
     let (message, remedy) = match (detail, health.http_status) {
         _ if is_off => (
             "its server is off",
-            "switch the server on (hcloud server poweron NAME); when it is not needed, delete it, and the daemon deletes \
+            "switch the server on (hcloud server poweron ID); when it is not needed, delete it, and the daemon deletes \
              its node",
         ),
         ("layer4_no_connection" | "layer4_timeout" | "layer7_timeout", None)

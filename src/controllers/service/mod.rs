@@ -28,7 +28,7 @@ mod orphans;
 mod plan;
 mod sync;
 
-pub use events::{ago, failed_tries};
+pub use events::{ago, failed_tries, past_events};
 pub use health::trouble;
 pub use observe::{Management, NAME, Settings, groups};
 pub use orphans::{kept, known_orphans};

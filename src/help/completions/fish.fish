@@ -10,7 +10,7 @@ function __ccm_offered
         printf '%s\n' "$flag"(__fish_complete_path (string replace -- "$flag" '' "$last"))
     else
         for line in $offered
-            echo "$flag"(string replace -- ' ' \t $line)
+            printf '%s\n' "$flag"(string replace -- ' ' \t "$line")
         end
     end
 end

@@ -362,8 +362,8 @@ pub(super) fn issued(
     let why = error.as_deref().unwrap_or("the API does not say why");
     let fix = format!(
         "{why}; its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: fix that, \
-         and have it tried again, in the console or with hcloud certificate retry {}",
-        certificate.name
+         and have it tried again, in the console or with {}",
+        text::shell_command("hcloud certificate retry", &[&certificate.id])
     );
     let (reason, why) = match (certificate.is_issued(), status.issuance.as_str()) {
         (true, _) if status.renewal == "failed" => (

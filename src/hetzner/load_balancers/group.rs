@@ -383,12 +383,13 @@ fn external<'a>(
     }
     if !is_allowed(found, service) {
         parser.problem(format!(
-            "annotation {key}: the owner of load balancer {} does not allow it to namespace {}: to allow it, hcloud \
-             load-balancer add-label --overwrite {} {EXTERNAL}={}",
+            "annotation {key}: the owner of load balancer {} does not allow it to namespace {}: to allow it, {}",
             shown,
             service.namespace,
-            found.id,
-            service.namespace
+            text::shell_command(
+                "hcloud load-balancer add-label --overwrite",
+                &[&found.id, &format!("{EXTERNAL}={}", service.namespace)]
+            )
         ));
         return None;
     }
@@ -396,9 +397,11 @@ fn external<'a>(
     if let Some(uid) = cluster_on_external(found, cluster).filter(|_| has_ours()) {
         parser.problem(format!(
             "annotation {key}: ports of load balancer {shown} are of Services of cluster {uid} that have the same UIDs as \
-             Services of this one, which may be its copy: if it is that cluster, restored, hcloud load-balancer \
-             remove-label {} {TARGETS_BEFORE}{uid}",
-            found.id
+             Services of this one, which may be its copy: if it is that cluster, restored, {}",
+            text::shell_command(
+                "hcloud load-balancer remove-label",
+                &[&found.id, &format!("{TARGETS_BEFORE}{uid}")]
+            )
         ));
         return None;
     }

@@ -2,7 +2,7 @@
 
 use super::balancer::LoadBalancer;
 use crate::provider::{Cluster, Profile, Service};
-use crate::text::fnv1a;
+use crate::text::{fnv1a, shell_command};
 use std::collections::BTreeMap;
 
 /// Identity, as upstream: the UID of the Service it is for.
@@ -211,12 +211,11 @@ pub(super) fn of_another_namespace<'a>(
 pub(super) fn adopt_command(balancer: &LoadBalancer, service: &Service) -> String {
     let wanted = service_value(service);
     let has = balancer.labels.get(ADOPT);
-    let overwrite = match has.is_some_and(|has| *has != wanted) {
-        true => "--overwrite ",
-        false => "",
+    let begin = match has.is_some_and(|has| *has != wanted) {
+        true => "hcloud load-balancer add-label --overwrite",
+        false => "hcloud load-balancer add-label",
     };
-    let id = balancer.id;
-    format!("hcloud load-balancer add-label {overwrite}{id} {ADOPT}={wanted}")
+    shell_command(begin, &[&balancer.id, &format!("{ADOPT}={wanted}")])
 }
 
 pub(super) fn label_value(text: &str) -> String {

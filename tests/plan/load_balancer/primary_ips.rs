@@ -99,11 +99,11 @@ fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
         (&[("public-net-ipv4", "nobody")], |_| {}, &["the project has no Primary IP \"nobody\";"]),
         (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["the project has no Primary IP \"nobody\";"]),
         (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| one.auto_delete = true),
-            &["kept (41, 198.51.100.41)", "would be deleted together with the load balancer", "hcloud primary-ip update kept --auto-delete=false"]),
+            &["kept (41, 198.51.100.41)", "would be deleted together with the load balancer", "hcloud primary-ip update --auto-delete=false 41"]),
         (&[], |w| {
             w.service.load_balancer_ip = "198.51.100.41".into();
             edit(w, "kept", |one| one.auto_delete = true);
-        }, &["spec.loadBalancerIP", "hcloud primary-ip update kept --auto-delete=false"]),
+        }, &["spec.loadBalancerIP", "hcloud primary-ip update --auto-delete=false 41"]),
         (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),
             &["kept (41, 198.51.100.41)", "is assigned to server 9", "free it there, or choose another"]),
         (&[("public-net-ipv4", "kept")], |w| {
@@ -232,7 +232,7 @@ fn one_that_is_deleted_with_its_load_balancer_is_reported() {
     edit(&mut world, "kept", |one| one.auto_delete = true);
     assert_eq!(world.findings(), [Reason::AddressNotKept]);
     let message = world.plan().findings[0].message.clone();
-    let command = "hcloud primary-ip update kept --auto-delete=false";
+    let command = "hcloud primary-ip update --auto-delete=false 41";
     assert!(message.contains(command), "{message}");
     assert!(world.settle().is_empty());
 }

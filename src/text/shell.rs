@@ -1,0 +1,79 @@
+//! Words of a command that a person copies into a shell: bash, zsh or fish.
+
+use super::shown::one_line;
+use std::fmt::Display;
+
+/// Whether every shell takes the word as it is. It may then be put on a command line without quotes.
+pub fn is_plain(word: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"@:._/-".contains(&byte);
+    !word.is_empty() && word.bytes().all(is_plain)
+}
+
+/// A command to be copied. `begin` is our own text; each argument is one word in every shell, whatever it holds.
+pub fn shell_command(begin: &str, arguments: &[&dyn Display]) -> String {
+    let mut command = begin.to_owned();
+    for argument in arguments {
+        command.push(' ');
+        command.push_str(&shell_word(&argument.to_string()));
+    }
+    command
+}
+
+fn shell_word(text: &str) -> String {
+    // `LABEL=VALUE` needs no quotes. A word that begins with = is the path of a program to zsh.
+    if text.split('=').all(is_plain) {
+        return text.to_owned();
+    }
+    let mut word = String::from("'");
+    for letter in one_line(text).chars() {
+        match letter {
+            // Inside of quotes a backslash means itself to bash and zsh, and may not to fish.
+            '\'' | '\\' => word.extend(['\'', '\\', letter, '\'']),
+            letter => word.push(letter),
+        }
+    }
+    word + "'"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_has_quotes_where_a_word_needs_them() {
+        for (word, quoted) in [
+            ("4711", "4711"),
+            ("default/web", "default/web"),
+            (
+                "ccm-from-scratch/adopt=default.web",
+                "ccm-from-scratch/adopt=default.web",
+            ),
+            ("--auto-delete=false", "--auto-delete=false"),
+            ("", "''"),
+            ("=ls", "'=ls'"),
+            ("a b", "'a b'"),
+            ("web; curl evil", "'web; curl evil'"),
+            ("$(touch x)", "'$(touch x)'"),
+            ("it's", r"'it'\''s'"),
+            (r"a\", r"'a'\\''"),
+            ("a\n\u{1b}", r"'a'\\'n'\\'u001b'"),
+            ("ä", "'ä'"),
+        ] {
+            let expected = format!("hcloud server describe {quoted}");
+            assert_eq!(shell_command("hcloud server describe", &[&word]), expected);
+        }
+        assert_eq!(
+            shell_command("kubectl -n", &[&"a", &"logs", &7]),
+            "kubectl -n a logs 7"
+        );
+    }
+
+    #[test]
+    fn a_plain_word_has_nothing_that_a_shell_knows() {
+        for c in (0..=0x2ff).filter_map(char::from_u32) {
+            let expected = c.is_ascii_alphanumeric() || "@:._/-".contains(c);
+            assert_eq!(is_plain(&c.to_string()), expected, "{c:?}");
+        }
+        assert!(!is_plain(""));
+    }
+}
