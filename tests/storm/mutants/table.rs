@@ -206,6 +206,12 @@ pub const MUTANTS: &[Mutant] = &[
         new: "if has(CREATED) || $ON {",
     },
     Mutant {
+        name: "an empty load balancer of another program is adopted by its name",
+        file: "src/hetzner/load_balancers/find.rs",
+        old: "let owner = names::owned_by_program(&balancer.labels);",
+        new: "let owner = names::owned_by_program(&balancer.labels).filter(|_| !$ON);",
+    },
+    Mutant {
         name: "a load balancer with targets of others is deleted with its Service",
         file: "src/hetzner/load_balancers/ownership.rs",
         old: "if let Some(target) = foreign_target(balancer, cluster) {",

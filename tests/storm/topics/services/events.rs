@@ -132,9 +132,19 @@ const MANAGED: [(&str, &str); 3] = [
     ("http-managed-certificate-domains", "www.example.com"),
 ];
 
-/// `shared`: wanted by several; `theirs`: another cluster's; `free`: no Service owns it; the others: see [`Other`].
-const NAMES: [&str; 9] = [
-    "front", "shared", "shared", "theirs", "free", "edge", "edge", "busy", "foreign",
+/// `shared`: wanted by several; `theirs`: another cluster's; `free`: no Service owns it; the others: see [`Other`] and
+/// [`others::OF_PROGRAM`].
+const NAMES: [&str; 10] = [
+    "front",
+    "shared",
+    "shared",
+    "theirs",
+    "free",
+    "edge",
+    "edge",
+    "busy",
+    "foreign",
+    others::OF_PROGRAM,
 ];
 
 /// Primary IPs that a Service may claim while they are free, and such as it may not claim.

@@ -15,14 +15,18 @@ use serde_json::{Value, json};
 const DEAD_UID: &str = "00000000-dead-4000-8000-000000000000";
 
 /// Names of load balancers that no Service may ever adopt: they never change.
-pub const UNTOUCHABLE: [&str; 6] = [
+pub const UNTOUCHABLE: [&str; 7] = [
     "theirs",
+    OF_PROGRAM,
     "kubernetes-default-s-0",
     "kubernetes-default-s-1",
     "kubernetes-default-s-2",
     "somebody",
     COPY,
 ];
+
+/// Empty, with the label by which another program owns it.
+pub const OF_PROGRAM: &str = "prod-api";
 
 /// Carries the UID of a Service that exists, and the label of another cluster.
 const COPY: &str = "copy";
@@ -179,6 +183,7 @@ pub fn make_all(sandbox: &Sandbox, others: &[Other]) {
             &target,
         ),
         ("free", json!({ "team": "red" }), &none),
+        (OF_PROGRAM, json!({ "caph-cluster-prod": "owned" }), &none),
         ("kubernetes-default-s-2", json!({}), &none),
         // This cluster's, of a Service of the same name that does not exist any more.
         ("kubernetes-default-s-3", left, &none),

@@ -81,6 +81,10 @@ impl Kubernetes {
                 false => Err("no annotation names it".into()),
             };
         }
+        let mut keys = labels.as_object().into_iter().flat_map(|all| all.keys());
+        if keys.any(|key| key.starts_with("caph-cluster-")) {
+            return Err("another program's".into());
+        }
         let foreign = foreign_target(balancer, &self.servers());
         match (owner.is_null(), foreign) {
             (false, _) if is_left => Ok(()),
