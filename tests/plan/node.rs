@@ -391,7 +391,7 @@ fn a_server_of_another_name_that_one_provider_id_names_is_a_finding_only() {
         ..Memory::default()
     };
     let plans = plan_all(&[claimant(("other", 1, true))], &cloud);
-    // NAME
+    assert_eq!(reasons(&plans[0]), [Reason::ServerNameDiffers]);
     assert!(is_initialised_by(&plans[0]));
     let plans = plan_all(&[claimant(("other", 1, false))], &cloud);
     assert_eq!(reasons(&plans[0]), []);

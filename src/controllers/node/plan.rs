@@ -2,7 +2,7 @@
 
 use super::desired::{self, FromServer};
 use crate::controllers::controller::Proposal;
-use crate::controllers::matching::{Index, MatchedBy, Outcome};
+use crate::controllers::matching::{Index, MatchedBy, Outcome, UNINITIALIZED, is_uninitialized};
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
     self, AddressKind, Description, Error, Field, Finding, INTERNAL_IP, Instance, InstanceId,
@@ -14,8 +14,6 @@ use serde::Serialize;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-/// Set by a kubelet with `--cloud-provider=external`; no pod lands on the node before it is gone.
-pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const UNINITIALIZED_TAINT: &str = "taint uninitialized";
 
 /// What to do to one node, and why.
@@ -68,10 +66,6 @@ pub fn plan<'a, N: Borrow<Node>>(
     nodes.map(plan).collect()
 }
 
-pub fn is_uninitialized(node: &Node) -> bool {
-    node.taint(UNINITIALIZED).is_some()
-}
-
 /// The plan for one node, as it is now, among the others.
 pub(super) fn plan_node(
     node: &Node,
@@ -101,8 +95,9 @@ pub(super) fn plan_node(
         Outcome::Matched(instance, by) => {
             plan.server = Server::Matched(Box::new(instance.clone()), by);
             plan.note_match(instance, by);
-            if let Some(other) = index.claimed_by_another(instance, node) {
-                plan.claimed_twice(instance, other);
+            if let Some(finding) = index.claimed_twice(instance, node) {
+                // What the node has stays as it is.
+                plan.block_if_new(finding);
             } else if let Some(instances) = provider.instances() {
                 plan.for_server(instance, instances, index);
             }
@@ -307,18 +302,17 @@ impl NodePlan {
             self.findings
                 .push(Finding::info(Reason::MatchedByAddress, message));
         }
+        if by == MatchedBy::ProviderId
+            && instance.name != self.node.name()
+            && is_uninitialized(&self.node)
+            && instance.id.cloud().is_some()
+        {
+            let (name, id) = (&instance.name, instance.id);
+            let message = format!("the provider ID names server {name} ({id}), which has another name");
+            self.findings
+                .push(Finding::info(Reason::ServerNameDiffers, message));
+        }
         self.warn_if_not_external();
-    }
-
-    /// Two nodes with one provider ID would be one machine to every program that reads it, for good:
-    /// a provider ID can't be changed. What either node has stays as it is.
-    fn claimed_twice(&mut self, instance: &Instance, other: &str) {
-        let (name, id) = (&instance.name, instance.id);
-        let message = format!(
-            "server {name} ({id}) is named by the provider ID of node {other:?}, too; delete the node that is not its \
-             own"
-        );
-        self.block_if_new(Finding::warning(Reason::ServerClaimedTwice, message));
     }
 
     fn warn_if_not_external(&mut self) {

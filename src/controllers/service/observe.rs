@@ -3,7 +3,7 @@
 //! Ready is not asked for: the load balancer has health checks of its own, and nodes that flap must not churn targets.
 
 use crate::cache::{self, Apis, Error};
-use crate::controllers::matching::server_of;
+use crate::controllers::matching::Claims;
 use crate::kube::{AnyService, Node, Service};
 use crate::provider::{
     self, AddressKind, Cluster, ErrorKind, Groups, Instance, InstanceId, Needs, NodeAddress,
@@ -285,9 +285,13 @@ pub(super) fn cluster(
         ..Cluster::default()
     };
     let dedicated = Dedicated::of(apis);
+    let claims = Claims::new(&*apis.provider, nodes);
     for node in nodes {
-        let (name, id) = (node.name().to_owned(), &node.spec.provider_id);
-        match apis.provider.parse_provider_id(id) {
+        let id = &node.spec.provider_id;
+        let parsed = apis.provider.parse_provider_id(id);
+        let keeper = parsed.clone().ours().and_then(|id| claims.keeper(id));
+        let name = keeper.unwrap_or(node).name().to_owned();
+        match parsed {
             ProviderId::Ours(server @ InstanceId::Cloud(_)) => {
                 cluster.servers.insert(server, name);
             }
@@ -348,8 +352,9 @@ pub(super) fn candidates<'a>(
     nodes: &'a [Arc<Node>],
     provider: &'a dyn Provider,
 ) -> impl Iterator<Item = (&'a Node, InstanceId)> {
-    nodes.iter().filter_map(|node| {
-        let id = server_of(node, provider)?;
+    let claims = Claims::new(provider, nodes);
+    nodes.iter().filter_map(move |node| {
+        let id = claims.server_of(node)?;
         let is_offered = node.metadata.deletion_timestamp.is_none() && !is_excluded(node);
         is_offered.then_some((&**node, id))
     })
