@@ -3,8 +3,8 @@
 
 use crate::kube::Node;
 use crate::provider::{
-    Error, Finding, INTERNAL_IP, Instance, InstanceId, Instances, NodeAddress, Provider,
-    ProviderId, Reason, Servers, one_ip_or_two,
+    Error, Finding, INTERNAL_IP, Instance, InstanceId, Instances, NodeAddress, PROVIDED_NODE_IP,
+    Provider, ProviderId, Reason, Servers, one_ip_or_two,
 };
 use crate::text;
 use std::borrow::Borrow;
@@ -113,8 +113,8 @@ pub struct Index<'a> {
     unmatched: Vec<(&'a Node, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a Node>,
     claims: Claims<'a>,
-    /// `InternalIP`s that annotations name, with each node that names or has it.
-    internal_ips: HashMap<IpAddr, Vec<&'a str>>,
+    /// Addresses that kubelets may ask for, with each node that names or has the address.
+    asked_for: HashMap<IpAddr, Vec<&'a Node>>,
 }
 
 /// What is known about a node's server.
@@ -162,23 +162,20 @@ impl<'a> Index<'a> {
             .filter(|node| !by_name.contains_key(node.name()))
             .map(|node| (node, reported_ips(node)))
             .collect();
-        let mut internal_ips: HashMap<IpAddr, Vec<&str>> = HashMap::new();
+        let mut asked_for: HashMap<IpAddr, Vec<&Node>> = HashMap::new();
         for node in nodes() {
-            let text = node.metadata.annotations.get(INTERNAL_IP);
-            for ip in text.and_then(one_ip_or_two).into_iter().flatten() {
-                internal_ips.entry(ip).or_default().push(node.name());
+            for ip in asked_ips(node) {
+                asked_for.entry(ip).or_default();
             }
         }
         for node in nodes() {
-            for ip in reported_ips(node) {
-                internal_ips
-                    .entry(ip)
-                    .and_modify(|nodes| nodes.push(node.name()));
+            for ip in annotated_ips(node, INTERNAL_IP).chain(reported_ips(node)) {
+                asked_for.entry(ip).and_modify(|nodes| nodes.push(node));
             }
         }
         Index {
             provider,
-            internal_ips,
+            asked_for,
             servers,
             by_id: servers
                 .iter()
@@ -249,23 +246,38 @@ impl<'a> Index<'a> {
         let (name, id) = (&instance.name, instance.id);
         let message = match rival {
             Rival::Keeper(other) => format!(
-                "node {:?} has server {name} ({id}), which this node names, too: this node gets nothing of the server;                  delete the node that does not run there",
+                "node {:?} has server {name} ({id}), which this node names, too: this node gets nothing of the server; \
+                 delete the node that does not run there",
                 other.name()
             ),
             Rival::Other(other) => format!(
-                "server {name} ({id}) is named by the provider IDs of several new nodes, node {:?} among them, and none                  of these nodes has the server's name: none is initialised; delete the nodes that do not run there",
+                "server {name} ({id}) is named by the provider IDs of several new nodes, node {:?} among them, and none \
+                 of these nodes has the server's name: none is initialised; delete the nodes that do not run there",
                 other.name()
             ),
         };
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Another node that has an address that this one's annotation names, or names it, too.
-    pub fn with_internal_ip_of(&self, node: &Node) -> Option<&'a str> {
-        let text = node.metadata.annotations.get(INTERNAL_IP)?;
-        let ips = one_ip_or_two(text)?.into_iter();
-        let mut nodes = ips.filter_map(|ip| self.internal_ips.get(&ip)).flatten();
-        nodes.find(|name| **name != node.name()).copied()
+    /// The first of these addresses that another node has or names, and that node; and whether this node has the address
+    /// already, and so keeps it. What an initialised node has is not taken away by what another node's kubelet writes,
+    /// and a new node does not stand in the way of an initialised one. Two new nodes can't both name an address.
+    pub fn shared_address(
+        &self,
+        node: &Node,
+        ips: impl Iterator<Item = IpAddr>,
+    ) -> Option<SharedAddress<'a>> {
+        let is_new = is_uninitialized(node);
+        let shared = ips.filter_map(|ip| {
+            let others = self.asked_for.get(&ip)?.iter();
+            let mut others = others.filter(|other| other.name() != node.name());
+            let is_named = annotated_ips(node, INTERNAL_IP).any(|named| named == ip);
+            let counts = |other: &&&Node| !is_uninitialized(other) || (is_new && is_named);
+            let is_kept = !is_new && reported_ips(node).contains(&ip);
+            let other = others.find(counts)?.name();
+            Some(SharedAddress { ip, other, is_kept })
+        });
+        shared.min_by_key(|shared| shared.is_kept)
     }
 
     fn by_address(&self, node: &Node) -> Outcome<'a> {
@@ -344,6 +356,15 @@ impl<'a> Index<'a> {
     }
 }
 
+/// An address that a kubelet asks for, and that another node has or names.
+pub struct SharedAddress<'a> {
+    pub ip: IpAddr,
+    /// The name of the other node.
+    pub other: &'a str,
+    /// The node has the address already.
+    pub is_kept: bool,
+}
+
 /// A node that stands in the way of another one.
 enum Rival<'a> {
     /// It has what both name.
@@ -378,6 +399,26 @@ fn rival<'a>(
         }
         None => Some(Rival::Other(first)),
     }
+}
+
+/// The addresses that the kubelet of a node may ask for by what it writes: by an annotation, and a new one by what it
+/// reports. What an initialised node has already is asked for by the annotation alone.
+fn asked_ips(node: &Node) -> impl Iterator<Item = IpAddr> {
+    let reported = reported_ips(node);
+    let (known, asked) = match is_uninitialized(node) {
+        true => (Vec::new(), reported),
+        false => (reported, Vec::new()),
+    };
+    let provided = annotated_ips(node, PROVIDED_NODE_IP).filter(move |ip| !known.contains(ip));
+    annotated_ips(node, INTERNAL_IP)
+        .chain(provided)
+        .chain(asked)
+}
+
+/// The addresses that an annotation of a node names.
+fn annotated_ips(node: &Node, annotation: &str) -> impl Iterator<Item = IpAddr> {
+    let text = node.metadata.annotations.get(annotation);
+    text.and_then(one_ip_or_two).into_iter().flatten()
 }
 
 fn reported_ips(node: &Node) -> Vec<IpAddr> {

@@ -22,12 +22,19 @@ fn initialised(nodes: usize, services: usize) -> (Sandbox, Env) {
         .network("10.0.0.0/8")
         .heartbeats(false)
         .start();
-    let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
+    // What is not set in a shell is held back.
+    let settings = [
+        ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
+        ("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv4"),
+    ];
+    let env = with(env(&sandbox), &settings);
     let ran = ccm(&env, ONCE);
     assert_eq!(ran.code, 0, "{ran:?}");
     for number in 1..=nodes {
         let name = format!("worker-{number}");
-        edit(&sandbox, &name, |node| node["metadata"]["creationTimestamp"] = json!(LONG_AGO));
+        edit(&sandbox, &name, |node| {
+            node["metadata"]["creationTimestamp"] = json!(LONG_AGO)
+        });
     }
     (sandbox, env)
 }
@@ -37,7 +44,9 @@ fn edit(sandbox: &Sandbox, name: &str, edit: impl FnMut(&mut Value)) {
 }
 
 fn annotate(sandbox: &Sandbox, name: &str, key: &str, value: &str) {
-    edit(sandbox, name, |node| node["metadata"]["annotations"][key] = json!(value));
+    edit(sandbox, name, |node| {
+        node["metadata"]["annotations"][key] = json!(value)
+    });
 }
 
 fn reports(sandbox: &Sandbox, name: &str, ip: &str) {
@@ -48,12 +57,17 @@ fn reports(sandbox: &Sandbox, name: &str, ip: &str) {
 
 fn taint(sandbox: &Sandbox, name: &str) {
     let taint = json!({ "key": common::UNINITIALIZED, "value": "true", "effect": "NoSchedule" });
-    edit(sandbox, name, |node| node["spec"]["taints"] = json!([taint]));
+    edit(sandbox, name, |node| {
+        node["spec"]["taints"] = json!([taint])
+    });
 }
 
 /// A Node that names the server of another one, as who took over a worker can register it.
 fn claim(sandbox: &Sandbox, name: &str, of: &str, is_new: bool) {
-    let id = node(sandbox, of)["spec"]["providerID"].as_str().unwrap().to_owned();
+    let id = node(sandbox, of)["spec"]["providerID"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     sandbox.register_node(NodeSpec {
         name: name.into(),
         provider_id: Some(id),
@@ -79,13 +93,14 @@ fn a_second_node_with_a_provider_id_gets_nothing_and_doctor_names_that_node() {
             assert_eq!(node(&sandbox, "worker-1"), real, "{ran:?}");
             // The real node is still kept in order.
             reports(&sandbox, "worker-1", "192.0.2.1");
-            ccm(&env, &["node", "sync"]);
-            assert_eq!(addresses(&node(&sandbox, "worker-1")), addresses(&real));
+            let ran = ccm(&env, &["node", "sync"]);
+            assert_eq!(
+                addresses(&node(&sandbox, "worker-1")),
+                addresses(&real),
+                "{ran:?}"
+            );
             let doctor = ccm(&env, &["doctor"]).stdout;
-            let is_blamed = |name: &str| {
-                let mut lines = doctor.lines();
-                lines.any(|line| line.contains("servers") && line.contains(&format!("node {name}")))
-            };
+            let is_blamed = |name: &str| doctor.contains(&format!("node/{name}:"));
             assert!(is_blamed(evil) && !is_blamed("worker-1"), "{doctor}");
         }
     }
@@ -104,26 +119,38 @@ fn targets(sandbox: &Sandbox) -> Vec<u64> {
 }
 
 fn server_id(sandbox: &Sandbox, name: &str) -> u64 {
-    let id = node(sandbox, name)["spec"]["providerID"].as_str().unwrap().to_owned();
+    let id = node(sandbox, name)["spec"]["providerID"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     id.rsplit('/').next().unwrap().parse().unwrap()
 }
 
 #[test]
 fn a_second_node_with_a_provider_id_decides_nothing_about_targets() {
     let (sandbox, env) = initialised(2, 1);
-    let all = [server_id(&sandbox, "worker-1"), server_id(&sandbox, "worker-2")];
+    let all = [
+        server_id(&sandbox, "worker-1"),
+        server_id(&sandbox, "worker-2"),
+    ];
     assert_eq!(targets(&sandbox), all);
     // A node that is excluded does not come back by another Node.
     for evil in ["aa-evil", "zz-evil"] {
         claim(&sandbox, evil, "worker-1", false);
     }
-    edit(&sandbox, "worker-1", |node| node["metadata"]["labels"][EXCLUDED] = json!("true"));
+    edit(&sandbox, "worker-1", |node| {
+        node["metadata"]["labels"][EXCLUDED] = json!("true")
+    });
     ccm(&env, ONCE);
     assert_eq!(targets(&sandbox), [all[1]]);
     // A node that is offered does not go by another Node.
-    edit(&sandbox, "worker-1", |node| node["metadata"]["labels"][EXCLUDED] = json!("false"));
+    edit(&sandbox, "worker-1", |node| {
+        node["metadata"]["labels"][EXCLUDED] = json!("false")
+    });
     for evil in ["aa-evil", "zz-evil"] {
-        edit(&sandbox, evil, |node| node["metadata"]["labels"][EXCLUDED] = json!("true"));
+        edit(&sandbox, evil, |node| {
+            node["metadata"]["labels"][EXCLUDED] = json!("true")
+        });
     }
     ccm(&env, ONCE);
     assert_eq!(targets(&sandbox), all);
@@ -156,7 +183,10 @@ fn an_annotation_or_a_report_takes_no_address_from_an_initialised_node() {
     annotate(&sandbox, "worker-1", INTERNAL_IP, "100.64.0.7");
     assert_eq!(ccm(&env, ONCE).code, 0);
     let real = addresses(&node(&sandbox, "worker-1"));
-    assert!(real.contains(&"InternalIP 100.64.0.7".to_owned()), "{real:?}");
+    assert!(
+        real.contains(&"InternalIP 100.64.0.7".to_owned()),
+        "{real:?}"
+    );
     let evil = addresses(&node(&sandbox, "worker-2"));
     annotate(&sandbox, "worker-2", INTERNAL_IP, "100.64.0.7");
     let ran = ccm(&env, &["node", "sync", "worker-2"]);

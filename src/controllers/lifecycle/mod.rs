@@ -12,8 +12,8 @@ mod plan;
 pub use plan::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
 
 use super::backoff::Backoff;
-use super::matching::Claims;
 use super::controller::{Controller, Outage, Proposal, Report, Selection};
+use super::matching::Claims;
 use super::parallel::in_parallel;
 use super::report::{count_write, log_change, publish, recovered};
 use crate::cache::{Apis, Error};
@@ -158,12 +158,7 @@ impl LifecycleController {
 
     /// The nodes that are not ready or shall lose the shutdown taint, when it is their time. A node whose server another
     /// node has is neither tainted nor deleted.
-    fn due<'a>(
-        &self,
-        apis: &Apis,
-        nodes: &'a [Arc<Node>],
-        selection: &Selection,
-    ) -> Vec<&'a Node> {
+    fn due<'a>(&self, apis: &Apis, nodes: &'a [Arc<Node>], selection: &Selection) -> Vec<&'a Node> {
         let now = clock::now();
         let is_waiting = |node: &Node| match node.is_ready() {
             true => self.backoff.is_waiting(&node.metadata.uid, now),

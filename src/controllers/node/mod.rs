@@ -10,8 +10,8 @@
 mod desired;
 mod plan;
 
-pub use crate::provider::PROVIDED_NODE_IP;
 pub use super::matching::{UNINITIALIZED, is_uninitialized};
+pub use crate::provider::PROVIDED_NODE_IP;
 pub use plan::{Change, NodePlan, Server, plan};
 
 use super::backoff::Backoff;

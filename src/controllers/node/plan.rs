@@ -99,6 +99,7 @@ pub(super) fn plan_node(
                 // What the node has stays as it is.
                 plan.block_if_new(finding);
             } else if let Some(instances) = provider.instances() {
+                plan.note_other_name(instance, by);
                 plan.for_server(instance, instances, index);
             }
         }
@@ -302,17 +303,20 @@ impl NodePlan {
             self.findings
                 .push(Finding::info(Reason::MatchedByAddress, message));
         }
-        if by == MatchedBy::ProviderId
-            && instance.name != self.node.name()
-            && is_uninitialized(&self.node)
-            && instance.id.cloud().is_some()
-        {
-            let (name, id) = (&instance.name, instance.id);
-            let message = format!("the provider ID names server {name} ({id}), which has another name");
+        self.warn_if_not_external();
+    }
+
+    /// Who registers a node can give the node any provider ID. The name of a dedicated server is compared by the provider.
+    fn note_other_name(&mut self, instance: &Instance, by: MatchedBy) {
+        let (name, id) = (&instance.name, instance.id);
+        let is_other = by == MatchedBy::ProviderId && name != self.node.name();
+        if is_other && id.cloud().is_some() && is_uninitialized(&self.node) {
+            let message = format!(
+                "the provider ID of this new node names server {name} ({id}), which has another name"
+            );
             self.findings
                 .push(Finding::info(Reason::ServerNameDiffers, message));
         }
-        self.warn_if_not_external();
     }
 
     fn warn_if_not_external(&mut self) {
@@ -346,15 +350,9 @@ impl NodePlan {
         if let Some(finding) = instances.hold_back(instance, &about, &metadata) {
             return self.blocked(finding, FromServer::default());
         }
-        let wanted = match index.with_internal_ip_of(&self.node) {
+        let wanted = match self.address_of_another(&metadata, index) {
             None => desired::addresses(&self.node, instance, instances, &metadata),
-            Some(other) => Err(Finding::warning(
-                Reason::InvalidInternalIP,
-                format!(
-                    "annotation {INTERNAL_IP}: node {other:?} has such an address, too, or its annotation names it; \
-                     the addresses stay as they are"
-                ),
-            )),
+            Some(finding) => Err(finding),
         };
         match wanted {
             Ok(wanted) => self.set_addresses(wanted),
@@ -363,6 +361,34 @@ impl NodePlan {
         match is_uninitialized(&self.node) {
             true => self.initialise(&metadata, from_server),
             false => self.follow_labels(from_server),
+        }
+    }
+
+    /// Why the node does not get an address that its kubelet asks for. An address that the cloud names is the node's.
+    fn address_of_another(&mut self, metadata: &Metadata, index: &Index) -> Option<Finding> {
+        let is_asked = |one: &&Sourced<NodeAddress>| match one.source {
+            Source::Annotation(_) | Source::Kept => one.value.kind != AddressKind::Hostname,
+            _ => false,
+        };
+        let asked = metadata.addresses.iter().filter(is_asked);
+        let ips = asked.filter_map(|one| one.value.ip());
+        let shared = index.shared_address(&self.node, ips)?;
+        let (ip, other) = (shared.ip, shared.other);
+        let and_so = match shared.is_kept {
+            true => "this node keeps the address that it has",
+            false => "the addresses stay as they are",
+        };
+        let message = format!(
+            "annotation {INTERNAL_IP} or --node-ip: node {other:?} has {ip}, too, or its annotation names it; \
+             {and_so}"
+        );
+        let finding = Finding::warning(Reason::InvalidInternalIP, message);
+        match shared.is_kept {
+            true => {
+                self.findings.push(finding);
+                None
+            }
+            false => Some(finding),
         }
     }
 

@@ -443,7 +443,11 @@ fn a_second_node_with_a_provider_id_gets_no_route_and_takes_none() {
             claimant(&mut world, "secure", 1, "10.244.1.0/24");
             claimant(&mut world, evil, 9, cidr);
             let plan = world.plan();
-            assert_eq!(changes(&plan), ["+ 10.244.1.0/24 via 10.0.0.11"], "{evil} {cidr}");
+            assert_eq!(
+                changes(&plan),
+                ["+ 10.244.1.0/24 via 10.0.0.11"],
+                "{evil} {cidr}"
+            );
             assert!(node(&plan, "secure").obstacle.is_none(), "{evil} {cidr}");
             let why = &node(&plan, evil).obstacle.as_ref().unwrap().message;
             assert!(why.contains("node secure"), "{why}");
@@ -452,7 +456,11 @@ fn a_second_node_with_a_provider_id_gets_no_route_and_takes_none() {
             world.server(1, &["10.0.0.11"]);
             claimant(&mut world, "secure", 1, "10.244.1.0/24");
             claimant(&mut world, evil, 9, "10.244.9.0/24");
-            assert_eq!(changes(&world.plan()), ["+ 10.244.1.0/24 via 10.0.0.11"], "{evil}");
+            assert_eq!(
+                changes(&world.plan()),
+                ["+ 10.244.1.0/24 via 10.0.0.11"],
+                "{evil}"
+            );
         }
     }
 }
