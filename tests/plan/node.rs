@@ -406,6 +406,39 @@ fn a_server_of_another_name_that_one_provider_id_names_is_a_finding_only() {
     assert_eq!(reasons(&plans[0]), []);
 }
 
+/// A kubelet reports what it wants.
+#[test]
+fn a_reported_address_takes_no_server_from_an_initialised_node() {
+    let cloud = Memory {
+        instances: vec![server(3, "other")],
+        ..Memory::default()
+    };
+    let reports = |name: &str, extra: Value| {
+        let mut given = json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "203.0.113.4" }] } });
+        merge(&mut given, extra);
+        node(name, given)
+    };
+    let new = json!({ "spec": { "taints": [taint()] } });
+    for evil in ["aa-evil", "zz-evil"] {
+        // Another provider's node, or a node without a provider ID, has the server.
+        for real in [
+            json!({ "spec": { "providerID": "elsewhere://1" } }),
+            json!({}),
+        ] {
+            let plans = plan_all(
+                &[reports("real", real.clone()), reports(evil, new.clone())],
+                &cloud,
+            );
+            let evil = &plans[1];
+            assert!(evil.changes.is_empty(), "{evil:?}");
+            let reason = evil.obstacle.as_ref().map(|one| one.reason);
+            assert_eq!(reason, Some(Reason::InstanceLookupFailed), "{evil:?}");
+            let is_matched = matches!(&plans[0].server, Server::Matched(..));
+            assert_eq!(is_matched, real == json!({}), "{:?}", plans[0]);
+        }
+    }
+}
+
 #[test]
 fn foreign_unknown_and_dying_nodes_are_left_alone() {
     let cloud = Memory {
