@@ -310,7 +310,9 @@ fn a_server_is_given_to_one_node_only() {
 }
 
 /// A Node with a provider ID: its name, the second of its creation, and whether it is new.
-fn claimant((name, second, is_new): (&str, u32, bool)) -> Node {
+type Claimant = (&'static str, u32, bool);
+
+fn claimant((name, second, is_new): Claimant) -> Node {
     let taints = if is_new { json!([taint()]) } else { json!([]) };
     node(
         name,
@@ -327,7 +329,7 @@ fn when_several_nodes_name_one_server_their_age_and_its_name_decide_and_never_th
     let cloud = Memory { instances: vec![server(1, "secure")], ..Memory::default() };
     let (old, young) = (1, 9);
     // The Nodes; which of them has the server.
-    let cases: [(&[(&str, u32, bool)], Option<&str>); 12] = [
+    let cases: [(&[Claimant], Option<&str>); 12] = [
         (&[("secure", old, false), ("zz-evil", young, true)], Some("secure")),
         (&[("secure", old, false), ("aa-evil", young, true)], Some("secure")),
         (&[("secure", old, false), ("zz-evil", young, false)], Some("secure")),
