@@ -141,6 +141,7 @@ pub(super) fn provider(
         metadata,
         address_family: settings.address_family.clone(),
         internal_ip_from: settings.internal_ip_from.value,
+        internal_ip_ranges: settings.internal_ip_ranges.value.clone(),
         label_prefixes: settings.label_prefixes.value.clone(),
         zone_label: settings.zone_label_enabled.clone(),
         robot: robot(settings),

@@ -1,19 +1,105 @@
-//! Which server a node runs on: by provider ID, else by name, else by an address – and never by guessing.
+//! Which server a node runs on: by provider ID, else by name, else by an address – and never by guessing. And which of
+//! several nodes has what all of them name: [`keeper`].
 
 use crate::kube::Node;
 use crate::provider::{
-    Error, Finding, INTERNAL_IP, Instance, InstanceId, Instances, NodeAddress, Provider,
-    ProviderId, Reason, Servers, one_ip_or_two,
+    Error, Finding, INTERNAL_IP, Instance, InstanceId, Instances, NodeAddress, PROVIDED_NODE_IP,
+    Provider, ProviderId, Reason, Servers, one_ip_or_two,
 };
 use crate::text;
 use std::borrow::Borrow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::net::IpAddr;
 
-/// The server that a node's provider ID names.
+/// Set by a kubelet with `--cloud-provider=external`; no pod lands on the node before it is gone.
+pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+pub fn is_uninitialized(node: &Node) -> bool {
+    node.taint(UNINITIALIZED).is_some()
+}
+
+/// The server that a node's provider ID names. Another node may have that server: see [`Claims::server_of`].
 pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<InstanceId> {
     provider.parse_provider_id(&node.spec.provider_id).ours()
+}
+
+/// Returns which of these nodes has what all of them name. A kubelet writes the provider ID and the addresses of its
+/// node, so neither proves anything. The oldest node that is initialised keeps what it has; the API server sets the
+/// creation time. Among new nodes it is the one with this `name`; a new node that is alone needs no name. Where two
+/// nodes were created in the same second their UIDs decide, which nobody can choose.
+fn keeper<'a>(nodes: &[&'a Node], name: Option<&str>) -> Option<&'a Node> {
+    fn age(node: &Node) -> impl Ord {
+        let created = node.metadata.creation_timestamp;
+        (created.is_none(), created, &node.metadata.uid)
+    }
+    let initialised = nodes.iter().copied().filter(|node| !is_uninitialized(node));
+    let oldest = initialised.min_by(|one, other| age(one).cmp(&age(other)));
+    oldest.or(match nodes {
+        [alone] => Some(*alone),
+        _ => nodes.iter().copied().find(|node| Some(node.name()) == name),
+    })
+}
+
+/// The servers that the provider IDs of nodes name.
+pub(super) struct Claims<'a> {
+    provider: &'a dyn Provider,
+    /// The first node that names each server.
+    first: HashMap<InstanceId, &'a Node>,
+    /// All nodes that name a server which several nodes name.
+    several: HashMap<InstanceId, Vec<&'a Node>>,
+}
+
+impl<'a> Claims<'a> {
+    pub(super) fn new<N: Borrow<Node>>(provider: &'a dyn Provider, nodes: &'a [N]) -> Claims<'a> {
+        let (mut first, mut several) = (HashMap::new(), HashMap::new());
+        for node in nodes.iter().map(Borrow::borrow) {
+            let Some(id) = server_of(node, provider) else {
+                continue;
+            };
+            match first.entry(id) {
+                Entry::Vacant(entry) => drop(entry.insert(node)),
+                Entry::Occupied(entry) => {
+                    let all: &mut Vec<&Node> = several.entry(id).or_default();
+                    if all.is_empty() {
+                        all.push(*entry.get());
+                    }
+                    all.push(node);
+                }
+            }
+        }
+        Claims {
+            provider,
+            first,
+            several,
+        }
+    }
+
+    /// The nodes that name this server.
+    fn of(&self, id: InstanceId) -> &[&'a Node] {
+        let first = || self.first.get(&id).map(std::slice::from_ref);
+        let several = self.several.get(&id).map(Vec::as_slice);
+        several.or_else(first).unwrap_or_default()
+    }
+
+    /// The node that has this server. Returns `None` when several new nodes name it: the node controller decides which
+    /// of them is initialised.
+    pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a Node> {
+        keeper(self.of(id), None)
+    }
+
+    /// The server that the provider ID of a node names, unless another node may have that server.
+    pub(super) fn server_of(&self, node: &Node) -> Option<InstanceId> {
+        let id = server_of(node, self.provider)?;
+        let is_keeper = |keeper: &Node| keeper.name() == node.name();
+        self.keeper(id).is_some_and(is_keeper).then_some(id)
+    }
+
+    /// Whether the provider ID of a node names a server that another node may have.
+    pub(super) fn is_second(&self, node: &Node) -> bool {
+        server_of(node, self.provider).is_some() && self.server_of(node).is_none()
+    }
 }
 
 /// Nodes and servers of one view, prepared for many look-ups.
@@ -23,13 +109,12 @@ pub struct Index<'a> {
     by_id: HashMap<InstanceId, &'a Instance>,
     /// None: two servers carry that name.
     by_name: HashMap<&'a str, Option<&'a Instance>>,
-    /// Nodes without a provider ID whose name is no server's, with the addresses they report.
-    unmatched: Vec<(&'a str, Vec<IpAddr>)>,
-    node_names: HashSet<&'a str>,
-    /// Servers named by a node's provider ID, with that node's name.
-    claims: HashMap<InstanceId, &'a str>,
-    /// `InternalIP`s that annotations name, with each node that names or has it.
-    internal_ips: HashMap<IpAddr, Vec<&'a str>>,
+    /// Nodes without a provider ID of ours whose name is no server's, with the addresses they report.
+    unmatched: Vec<(&'a Node, Vec<IpAddr>)>,
+    by_node_name: HashMap<&'a str, &'a Node>,
+    claims: Claims<'a>,
+    /// Addresses that kubelets may ask for, with each node that names or has the address.
+    asked_for: HashMap<IpAddr, Vec<&'a Node>>,
 }
 
 /// What is known about a node's server.
@@ -62,9 +147,8 @@ impl<'a> Index<'a> {
         nodes: &'a [N],
         servers: Servers<'a>,
     ) -> Index<'a> {
+        let claims = Claims::new(provider, nodes);
         let nodes = || nodes.iter().map(Borrow::borrow);
-        let claims =
-            nodes().filter_map(|node: &Node| Some((server_of(node, provider)?, node.name())));
         let mut by_name: HashMap<&str, Option<&Instance>> = HashMap::new();
         for instance in servers.iter() {
             let once = |entry: &mut Option<&Instance>| *entry = None;
@@ -74,26 +158,24 @@ impl<'a> Index<'a> {
                 .or_insert(Some(instance));
         }
         let unmatched = nodes()
-            .filter(|node| node.spec.provider_id.is_empty() && !by_name.contains_key(node.name()))
-            .map(|node| (node.name(), reported_ips(node)))
+            .filter(|node: &&Node| server_of(node, provider).is_none())
+            .filter(|node| !by_name.contains_key(node.name()))
+            .map(|node| (node, reported_ips(node)))
             .collect();
-        let mut internal_ips: HashMap<IpAddr, Vec<&str>> = HashMap::new();
+        let mut asked_for: HashMap<IpAddr, Vec<&Node>> = HashMap::new();
         for node in nodes() {
-            let text = node.metadata.annotations.get(INTERNAL_IP);
-            for ip in text.and_then(one_ip_or_two).into_iter().flatten() {
-                internal_ips.entry(ip).or_default().push(node.name());
+            for ip in asked_ips(node) {
+                asked_for.entry(ip).or_default();
             }
         }
         for node in nodes() {
-            for ip in reported_ips(node) {
-                internal_ips
-                    .entry(ip)
-                    .and_modify(|nodes| nodes.push(node.name()));
+            for ip in annotated_ips(node, INTERNAL_IP).chain(reported_ips(node)) {
+                asked_for.entry(ip).and_modify(|nodes| nodes.push(node));
             }
         }
         Index {
             provider,
-            internal_ips,
+            asked_for,
             servers,
             by_id: servers
                 .iter()
@@ -101,8 +183,8 @@ impl<'a> Index<'a> {
                 .collect(),
             by_name,
             unmatched,
-            node_names: nodes().map(Node::name).collect(),
-            claims: claims.collect(),
+            by_node_name: nodes().map(|node| (node.name(), node)).collect(),
+            claims,
         }
     }
 
@@ -139,28 +221,63 @@ impl<'a> Index<'a> {
     /// The one server that has this node's name and is named by no other node's provider ID.
     pub fn named_as(&self, node: &Node) -> Option<&'a Instance> {
         let named = self.by_name.get(node.name()).copied().flatten();
-        named.filter(|instance| self.claimed_by_another(instance, node).is_none())
+        let is_of_another = |instance: &Instance| {
+            let mut claims = self.claims.of(instance.id).iter();
+            claims.any(|other| other.name() != node.name())
+        };
+        named.filter(|instance| !is_of_another(instance))
     }
 
     /// Some node's provider ID names a server of this list: the token's project is the right one.
     pub fn any_claim_exists(&self) -> bool {
-        self.claims.keys().any(|id| self.by_id.contains_key(id))
+        let mut ids = self.claims.first.keys();
+        ids.any(|id| self.by_id.contains_key(id))
     }
 
-    /// The node whose provider ID names this server, when it is another one than `node`.
-    pub fn claimed_by_another(&self, instance: &Instance, node: &Node) -> Option<&'a str> {
-        self.claims
-            .get(&instance.id)
-            .copied()
-            .filter(|name| *name != node.name())
+    /// Why this node does not have the server that was found for it: other nodes name the server, too. A new node
+    /// without a provider ID names the server of its own name.
+    pub fn claimed_twice(&self, instance: &Instance, node: &Node) -> Option<Finding> {
+        let namesake = self.by_node_name.get(instance.name.as_str()).copied();
+        let is_new = |one: &&Node| one.spec.provider_id.is_empty() && is_uninitialized(one);
+        let is_unique = self.by_name.get(instance.name.as_str()) == Some(&Some(instance));
+        let namesake = namesake.filter(is_new).filter(|_| is_unique);
+        let others = self.claims.of(instance.id).iter().copied().chain(namesake);
+        let rival = rival(others, node, Some(&instance.name))?;
+        let (name, id) = (&instance.name, instance.id);
+        let message = match rival {
+            Rival::Keeper(other) => format!(
+                "node {:?} has server {name} ({id}), which this node names, too: this node gets nothing of the server; \
+                 delete the node that does not run there",
+                other.name()
+            ),
+            Rival::Other(other) => format!(
+                "server {name} ({id}) is named by the provider IDs of several new nodes, node {:?} among them, and none \
+                 of these nodes has the server's name: none is initialised; delete the nodes that do not run there",
+                other.name()
+            ),
+        };
+        Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Another node that has an address that this one's annotation names, or names it, too.
-    pub fn with_internal_ip_of(&self, node: &Node) -> Option<&'a str> {
-        let text = node.metadata.annotations.get(INTERNAL_IP)?;
-        let ips = one_ip_or_two(text)?.into_iter();
-        let mut nodes = ips.filter_map(|ip| self.internal_ips.get(&ip)).flatten();
-        nodes.find(|name| **name != node.name()).copied()
+    /// The first of these addresses that another node has or names, and that node; and whether this node has the address
+    /// already, and so keeps it. What an initialised node has is not taken away by what another node's kubelet writes,
+    /// and a new node does not stand in the way of an initialised one. Two new nodes can't both name an address.
+    pub fn shared_address(
+        &self,
+        node: &Node,
+        ips: impl Iterator<Item = IpAddr>,
+    ) -> Option<SharedAddress<'a>> {
+        let is_new = is_uninitialized(node);
+        let shared = ips.filter_map(|ip| {
+            let others = self.asked_for.get(&ip)?.iter();
+            let mut others = others.filter(|other| other.name() != node.name());
+            let is_named = annotated_ips(node, INTERNAL_IP).any(|named| named == ip);
+            let counts = |other: &&&Node| !is_uninitialized(other) || (is_new && is_named);
+            let is_kept = !is_new && reported_ips(node).contains(&ip);
+            let other = others.find(counts)?.name();
+            Some(SharedAddress { ip, other, is_kept })
+        });
+        shared.min_by_key(|shared| shared.is_kept)
     }
 
     fn by_address(&self, node: &Node) -> Outcome<'a> {
@@ -169,7 +286,7 @@ impl<'a> Index<'a> {
         let candidates = instances.map(|instances| self.recognised(instances, &reported));
         let candidates = candidates.unwrap_or_default();
         match candidates.as_slice() {
-            [(instance, ip)] => match self.rival(instance, node) {
+            [(instance, ip)] => match self.rival_by_address(instance, node) {
                 None => Outcome::Matched(instance, MatchedBy::Address(*ip)),
                 Some(rival) => {
                     let (node, name, id) = (node.name(), &instance.name, instance.id);
@@ -185,16 +302,13 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Another node that would be matched with this server by an address, too.
-    fn rival(&self, instance: &Instance, node: &Node) -> Option<&'a str> {
+    /// Another node with an address of this server, which stands in the way of this one.
+    fn rival_by_address(&self, instance: &Instance, node: &Node) -> Option<&'a str> {
         let nets = self.provider.instances()?.recognised_by(instance);
         let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));
-        let others = self
-            .unmatched
-            .iter()
-            .filter(|(name, _)| *name != node.name());
-        let mut rivals = others.filter(|(_, ips)| has_one(ips));
-        rivals.next().map(|(name, _)| *name)
+        let all = self.unmatched.iter().filter(|(_, ips)| has_one(ips));
+        let rival = rival(all.map(|(node, _)| *node), node, None)?;
+        Some(rival.node().name())
     }
 
     /// Servers with one of these addresses that belong to no node yet.
@@ -207,8 +321,8 @@ impl<'a> Index<'a> {
             return Vec::new();
         }
         let free = |instance: &&Instance| {
-            !self.claims.contains_key(&instance.id)
-                && !self.node_names.contains(instance.name.as_str())
+            self.claims.of(instance.id).is_empty()
+                && !self.by_node_name.contains_key(instance.name.as_str())
         };
         self.servers
             .iter()
@@ -240,6 +354,71 @@ impl<'a> Index<'a> {
         let message = format!("no server is named {name:?}, and {addresses}{looked_through}");
         Finding::warning(Reason::ServerNotFound, message)
     }
+}
+
+/// An address that a kubelet asks for, and that another node has or names.
+pub struct SharedAddress<'a> {
+    pub ip: IpAddr,
+    /// The name of the other node.
+    pub other: &'a str,
+    /// The node has the address already.
+    pub is_kept: bool,
+}
+
+/// A node that stands in the way of another one.
+enum Rival<'a> {
+    /// It has what both name.
+    Keeper(&'a Node),
+    /// It is one of several new nodes, none of which can be chosen.
+    Other(&'a Node),
+}
+
+impl<'a> Rival<'a> {
+    fn node(&self) -> &'a Node {
+        match self {
+            Rival::Keeper(node) | Rival::Other(node) => node,
+        }
+    }
+}
+
+/// Returns the node that stands in the way of `node`, as `node` is now, among all that name the same; see [`keeper`].
+fn rival<'a>(
+    all: impl Iterator<Item = &'a Node>,
+    node: &Node,
+    name: Option<&str>,
+) -> Option<Rival<'a>> {
+    let others: Vec<&Node> = all.filter(|other| other.name() != node.name()).collect();
+    let first = others.first()?;
+    let claimants: Vec<&Node> = others.iter().copied().chain([node]).collect();
+    match keeper(&claimants, name) {
+        Some(keeper) if keeper.name() == node.name() => None,
+        Some(keeper) => {
+            let mut others = others.iter();
+            let keeper = others.find(|other| other.name() == keeper.name());
+            keeper.map(|keeper| Rival::Keeper(keeper))
+        }
+        None => Some(Rival::Other(first)),
+    }
+}
+
+/// The addresses that the kubelet of a node may ask for by what it writes: by an annotation, and a new one by what it
+/// reports. What an initialised node has already is asked for by the annotation alone.
+fn asked_ips(node: &Node) -> impl Iterator<Item = IpAddr> {
+    let reported = reported_ips(node);
+    let (known, asked) = match is_uninitialized(node) {
+        true => (Vec::new(), reported),
+        false => (reported, Vec::new()),
+    };
+    let provided = annotated_ips(node, PROVIDED_NODE_IP).filter(move |ip| !known.contains(ip));
+    annotated_ips(node, INTERNAL_IP)
+        .chain(provided)
+        .chain(asked)
+}
+
+/// The addresses that an annotation of a node names.
+fn annotated_ips(node: &Node, annotation: &str) -> impl Iterator<Item = IpAddr> {
+    let text = node.metadata.annotations.get(annotation);
+    text.and_then(one_ip_or_two).into_iter().flatten()
 }
 
 fn reported_ips(node: &Node) -> Vec<IpAddr> {

@@ -4,12 +4,14 @@ use crate::provider::{
     AddressFamily, AddressKind, Finding, INTERNAL_IP, Instance, InstanceId, Metadata, Node,
     NodeAddress, PROVIDED_NODE_IP, Reason, SERVER_LABELS, Source, Sourced, one_ip_or_two,
 };
+use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Names the server's IPv6 address, where the first of its network is not the one.
 pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 
 const FAMILY: &str = "HCLOUD_INSTANCES_ADDRESS_FAMILY";
+const RANGES: &str = "HCLOUD_INSTANCES_INTERNAL_IP_RANGES";
 const LABEL_PREFIXES: &str = "HCLOUD_INSTANCES_LABEL_PREFIXES";
 
 impl AddressFamily {
@@ -96,6 +98,22 @@ pub(super) fn addresses(
         findings.push(no_address(instance, &by_family, network));
     }
     Ok(addresses)
+}
+
+/// The error: the annotation `internal-ip` names an address outside of these ranges. Without ranges every address is right.
+pub(super) fn check_ranges(node: &Node, ranges: &[IpNet]) -> Result<(), Box<Finding>> {
+    let text = node.annotations.get(INTERNAL_IP).map(String::as_str);
+    let mut ips = text.and_then(one_ip_or_two).into_iter().flatten();
+    let is_outside = |ip: &IpAddr| !ranges.iter().any(|range| range.contains(ip));
+    match ips.find(is_outside).filter(|_| !ranges.is_empty()) {
+        None => Ok(()),
+        Some(ip) => {
+            let message = format!(
+                "annotation {INTERNAL_IP}: {ip} is outside of {RANGES}; fix or remove the annotation, or add the range"
+            );
+            Err(Box::new(warning(Reason::InvalidInternalIP, message)))
+        }
+    }
 }
 
 /// Those that the annotation names. The error: it is none of these, or one is an ExternalIP as well.

@@ -1,7 +1,7 @@
 //! Hetzner Cloud as the controllers see it.
 
 use super::actions;
-use super::addresses::{addresses, explain_missing, hold_back};
+use super::addresses::{addresses, check_ranges, explain_missing, hold_back};
 use super::api::{self, Api};
 use super::certificates;
 use super::load_balancers::{self, Project};
@@ -46,6 +46,8 @@ pub struct Settings {
     pub metadata: Option<String>,
     pub address_family: Sourced<AddressFamily>,
     pub internal_ip_from: InternalIpFrom,
+    /// `HCLOUD_INSTANCES_INTERNAL_IP_RANGES`: where the addresses of the annotation `internal-ip` must be. Empty: anywhere.
+    pub internal_ip_ranges: Vec<IpNet>,
     pub label_prefixes: LabelPrefixes,
     /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
     pub zone_label: Sourced<bool>,
@@ -391,6 +393,7 @@ impl Instances for Hetzner {
             InstanceId::Dedicated(_) => robot.is_some_and(|robot| robot.forward_internal_ips.value),
         };
         let (family, network) = (&self.settings.address_family, self.network_id());
+        check_ranges(node, &self.settings.internal_ip_ranges)?;
         let mut findings = Vec::new();
         let addresses = addresses(
             instance,

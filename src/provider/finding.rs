@@ -107,6 +107,8 @@ reasons! {
     UnknownProviderID: LogOnly Once;
     /// Matched by an address instead of the name.
     MatchedByAddress: LogOnly;
+    /// The provider ID of a new node names a server with another name.
+    ServerNameDiffers: LogOnly;
     /// The same server is claimed by another node's provider ID.
     ServerClaimedTwice: LogOnly;
     /// Neither provider ID nor the uninitialized taint: the kubelet runs without `--cloud-provider=external`.

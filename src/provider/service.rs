@@ -154,6 +154,9 @@ pub struct Cluster {
     /// Those of its nodes on dedicated servers, and the nodes' names. None without credentials for these servers:
     /// then nothing of them is removed.
     pub dedicated: HashMap<IpAddr, String>,
+    /// Those of `dedicated` that the cloud itself names. The others were written by kubelets, which may write any address:
+    /// no target is removed because of them.
+    pub proven: HashSet<IpAddr>,
     /// Nodes with a provider ID that is not ours, and that ID.
     pub foreign_nodes: Vec<(String, String)>,
     /// Those that the Services which are planned name.

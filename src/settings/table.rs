@@ -189,6 +189,16 @@ settings! {
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
+    // Empty: unset.
+    INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {
+        called: "internal-ip-ranges",
+        variables: &[Value("HCLOUD_INSTANCES_INTERNAL_IP_RANGES")],
+        kind: Kind::List("CIDR"),
+        help: "In which ranges the addresses must be that a node's annotation internal-ip names, because the kubelet can \
+               write the annotation. Unset: no limit.",
+        ..Setting::of(Group::Hetzner, Command::ALL)
+    }
+
     LABEL_PREFIXES label_prefixes: LabelPrefixes = parsed(values::label_prefixes) => {
         called: "label-prefixes",
         variables: &[Value("HCLOUD_INSTANCES_LABEL_PREFIXES")],

@@ -158,6 +158,17 @@ pub(super) fn ipv4_ranges(text: &str) -> Result<Vec<Ipv4Net>, String> {
     }
 }
 
+/// Ranges of IPv4 and IPv6 addresses. A list of commas alone would limit nothing, which nobody means by it.
+pub(super) fn ip_ranges(text: &str) -> Result<Vec<IpNet>, String> {
+    let ranges = items(text).into_iter().map(str::parse::<IpNet>);
+    match ranges.collect::<Result<Vec<_>, _>>() {
+        Ok(ranges) if !ranges.is_empty() || text.trim().is_empty() => {
+            Ok(ranges.iter().map(IpNet::trunc).collect())
+        }
+        _ => Err("use IP ranges, e.g. 10.0.0.0/16 or 100.64.0.0/10,fd7a::/48".to_owned()),
+    }
+}
+
 /// A factor on every wait: with a larger one some moments would lie beyond the end of the clock.
 pub(super) fn scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

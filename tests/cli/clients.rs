@@ -85,6 +85,7 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
         network,
         metadata: None,
         internal_ip_from: Default::default(),
+        internal_ip_ranges: Vec::new(),
         label_prefixes: Default::default(),
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         robot: None,

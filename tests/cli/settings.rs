@@ -487,6 +487,7 @@ fn a_wrong_environment_says_what_to_write() {
             "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token",
         ),
         ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_ADDRESS_FAMILY=ipv5", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6, dualstack or none"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_INTERNAL_IP_RANGES=10.0.0.0/8,vpn", "HCLOUD_INSTANCES_INTERNAL_IP_RANGES: \"10.0.0.0/8,vpn\": use IP ranges, e.g. 10.0.0.0/16 or 100.64.0.0/10,fd7a::/48"),
         ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_INTERNAL_IP_FROM=vpn", "HCLOUD_INSTANCES_INTERNAL_IP_FROM: \"vpn\": use network or kubelet"),
         ("HCLOUD_TOKEN=t\nHCLOUD_DEBUG=yes", "HCLOUD_DEBUG: \"yes\": use true or false"),
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=#ws+hunter2", "ROBOT_PASSWORD: not set, but ROBOT_USER is; set it or ROBOT_PASSWORD_FILE too, or neither"),

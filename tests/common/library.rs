@@ -183,6 +183,7 @@ impl Place {
             network: self.network.map(NetworkSelector::Id),
             address_family: provider::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
             internal_ip_from: InternalIpFrom::Network,
+            internal_ip_ranges: Vec::new(),
             label_prefixes: LabelPrefixes(vec!["node.example.com/".into()]),
             load_balancers,
             robot: endpoint.map(|endpoint| {

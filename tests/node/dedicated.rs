@@ -506,6 +506,41 @@ fn they_are_targets_of_load_balancers_by_their_addresses() {
     assert_eq!(written.filter(|call| !is_lease(&call.path)).count(), 0);
 }
 
+/// A kubelet can report any address.
+#[test]
+fn an_address_that_a_kubelet_reports_removes_no_target_of_an_operator() {
+    let builder = common::builder().nodes(1).robot(2).services(1);
+    let sandbox = builder.network("10.0.0.0/8").heartbeats(false).start();
+    let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
+    let ran = ccm(&env, &["run", "--once"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let (_, own) = targets(&sandbox).unwrap();
+    let others = ["198.51.100.7", "198.51.100.8"];
+    let id = sandbox.cloud().load_balancers(sandbox.project())[0]["id"].as_u64();
+    sandbox.cloud().edit_load_balancer(id.unwrap(), |balancer| {
+        let targets = balancer["targets"].as_array_mut().unwrap();
+        targets.extend(others.map(|ip| json!({ "type": "ip", "ip": { "ip": ip } })));
+    });
+    // The node is a target no more: its own address goes, and the others stay.
+    sandbox.cluster().edit("nodes", None, "metal-1", |node| {
+        node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] =
+            json!("true");
+        let kinds = ["InternalIP", "ExternalIP"].into_iter().zip(others);
+        let addresses = kinds.map(|(kind, ip)| json!({ "type": kind, "address": ip }));
+        node["status"]["addresses"] = addresses.collect();
+    });
+    let mut ran = ccm(&env, &["run", "--once", "--controllers=service"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let (_, now) = targets(&sandbox).unwrap();
+    for other in others {
+        assert!(now.contains(&other.to_owned()), "{now:?} {ran:?}");
+    }
+    ran = ccm(&env, &["run", "--once"]);
+    let (_, now) = targets(&sandbox).unwrap();
+    let stays = own.iter().filter(|ip| now.contains(ip)).count();
+    assert_eq!((now.len(), stays), (3, 1), "{now:?} {ran:?}");
+}
+
 /// Most ticks have no question about dedicated servers: they don't show that Robot is back.
 #[test]
 fn an_outage_of_robot_is_one_line_at_its_begin_and_one_at_its_end() {

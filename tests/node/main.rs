@@ -14,4 +14,5 @@ mod lifecycle;
 mod network;
 mod of_server;
 mod parallel;
+mod taken_over;
 mod view;

@@ -309,6 +309,138 @@ fn a_server_is_given_to_one_node_only() {
     }
 }
 
+/// A Node with a provider ID: its name, the second of its creation, and whether it is new.
+type Claimant = (&'static str, u32, bool);
+
+fn claimant((name, second, is_new): Claimant) -> Node {
+    let taints = if is_new { json!([taint()]) } else { json!([]) };
+    node(
+        name,
+        json!({
+            "metadata": { "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z") },
+            "spec": { "providerID": "memory://1", "taints": taints },
+        }),
+    )
+}
+
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn when_several_nodes_name_one_server_their_age_and_its_name_decide_and_never_the_order_of_names() {
+    let cloud = Memory { instances: vec![server(1, "secure")], ..Memory::default() };
+    let (old, young) = (1, 9);
+    // The Nodes; which of them has the server.
+    let cases: [(&[Claimant], Option<&str>); 12] = [
+        (&[("secure", old, false), ("zz-evil", young, true)], Some("secure")),
+        (&[("secure", old, false), ("aa-evil", young, true)], Some("secure")),
+        (&[("secure", old, false), ("zz-evil", young, false)], Some("secure")),
+        (&[("secure", old, false), ("aa-evil", young, false)], Some("secure")),
+        (&[("secure", young, false), ("zz-evil", old, true)], Some("secure")),
+        (&[("secure", young, true), ("zz-evil", old, true)], Some("secure")),
+        (&[("secure", young, true), ("aa-evil", old, true)], Some("secure")),
+        // A server may have another name than its Node.
+        (&[("real", old, false), ("secure", young, true)], Some("real")),
+        (&[("real", old, false), ("secure", young, false)], Some("real")),
+        (&[("aa", old, true), ("zz", young, true)], None),
+        (&[("aa", old, true), ("zz", old, true), ("secure", young, true)], Some("secure")),
+        (&[("alone", young, true)], Some("alone")),
+    ];
+    for (claimants, expected) in cases {
+        for is_reversed in [false, true] {
+            let mut nodes: Vec<Node> = claimants.iter().map(|one| claimant(*one)).collect();
+            if is_reversed {
+                nodes.reverse();
+            }
+            for plan in plan_all(&nodes, &cloud) {
+                let name = &plan.object.name;
+                let is_refused = reasons(&plan).contains(&Reason::ServerClaimedTwice);
+                assert_eq!(is_refused, Some(name.as_str()) != expected, "{claimants:?}: {name}");
+                assert_eq!(plan.changes.is_empty(), is_refused, "{claimants:?}: {name}");
+                let is_new = is_uninitialized(&plan.node);
+                assert_eq!(plan.obstacle.is_some(), is_refused && is_new, "{claimants:?}: {name}");
+            }
+        }
+    }
+}
+
+/// A new Node without a provider ID names the server by its own name.
+#[test]
+fn a_new_node_with_the_server_s_name_gets_it_before_another_new_one_that_names_it() {
+    let cloud = Memory {
+        instances: vec![server(1, "secure")],
+        ..Memory::default()
+    };
+    for evil in ["aa-evil", "zz-evil"] {
+        let plans = plan_all(&[new_node("secure"), claimant((evil, 1, true))], &cloud);
+        assert_eq!(plans[0].obstacle, None, "{evil}");
+        assert!(is_initialised_by(&plans[0]), "{evil}");
+        let second = plans[1].obstacle.as_ref().map(|one| one.reason);
+        assert_eq!(second, Some(Reason::ServerClaimedTwice), "{evil}");
+        // What is initialised already keeps the server.
+        let plans = plan_all(&[new_node("secure"), claimant((evil, 1, false))], &cloud);
+        assert_eq!(reasons(&plans[0]), [Reason::ServerClaimedTwice], "{evil}");
+        assert_eq!(reasons(&plans[1]), [], "{evil}");
+    }
+}
+
+fn is_initialised_by(plan: &NodePlan) -> bool {
+    let mut changes = plan.changes.iter();
+    changes.any(|change| {
+        matches!(
+            change,
+            Change::Update {
+                taints: Some(_),
+                ..
+            }
+        )
+    })
+}
+
+#[test]
+fn a_server_of_another_name_that_one_provider_id_names_is_a_finding_only() {
+    let cloud = Memory {
+        instances: vec![server(1, "secure")],
+        ..Memory::default()
+    };
+    let plans = plan_all(&[claimant(("other", 1, true))], &cloud);
+    assert_eq!(reasons(&plans[0]), [Reason::ServerNameDiffers]);
+    assert!(is_initialised_by(&plans[0]));
+    let plans = plan_all(&[claimant(("other", 1, false))], &cloud);
+    assert_eq!(reasons(&plans[0]), []);
+}
+
+/// A kubelet reports what it wants.
+#[test]
+fn a_reported_address_takes_no_server_from_an_initialised_node() {
+    let cloud = Memory {
+        instances: vec![server(3, "other")],
+        ..Memory::default()
+    };
+    let reports = |name: &str, extra: Value| {
+        let mut given = json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "203.0.113.4" }] } });
+        merge(&mut given, extra);
+        node(name, given)
+    };
+    let new = json!({ "spec": { "taints": [taint()] } });
+    for evil in ["aa-evil", "zz-evil"] {
+        // Another provider's node, or a node without a provider ID, has the server.
+        for real in [
+            json!({ "spec": { "providerID": "elsewhere://1" } }),
+            json!({}),
+        ] {
+            let plans = plan_all(
+                &[reports("real", real.clone()), reports(evil, new.clone())],
+                &cloud,
+            );
+            let evil = &plans[1];
+            assert!(evil.changes.is_empty(), "{evil:?}");
+            let reason = evil.obstacle.as_ref().map(|one| one.reason);
+            assert_eq!(reason, Some(Reason::InstanceLookupFailed), "{evil:?}");
+            let is_matched = matches!(&plans[0].server, Server::Matched(..));
+            assert_eq!(is_matched, real == json!({}), "{:?}", plans[0]);
+        }
+    }
+}
+
 #[test]
 fn foreign_unknown_and_dying_nodes_are_left_alone() {
     let cloud = Memory {
@@ -591,7 +723,7 @@ fn planning_again_after_a_successful_apply_is_empty_in_any_world() {
 }
 
 #[test]
-fn no_new_provider_id_is_one_that_another_node_has_in_any_world() {
+fn no_new_provider_id_is_one_that_another_initialised_node_has_in_any_world() {
     for seed in 0..5_000 {
         let (nodes, cloud) = random_world(&mut Random::new(seed));
         let after: Vec<Node> = plan_all(&nodes, &cloud).iter().map(applied).collect();
@@ -599,7 +731,8 @@ fn no_new_provider_id_is_one_that_another_node_has_in_any_world() {
             if before.spec.provider_id.is_empty() && !now.spec.provider_id.is_empty() {
                 let holders = after
                     .iter()
-                    .filter(|other| other.spec.provider_id == now.spec.provider_id);
+                    .filter(|other| other.spec.provider_id == now.spec.provider_id)
+                    .filter(|other| !is_uninitialized(other));
                 assert_eq!(holders.count(), 1, "seed {seed}: {}", now.spec.provider_id);
             }
         }

@@ -77,6 +77,7 @@ fn settings(family: AddressFamily) -> Settings {
             Source::Default("HCLOUD_INSTANCES_ADDRESS_FAMILY".into()),
         ),
         internal_ip_from: InternalIpFrom::Network,
+        internal_ip_ranges: Vec::new(),
         label_prefixes: LabelPrefixes::default(),
         robot: None,
         zone_label: Sourced::new(
@@ -413,6 +414,37 @@ fn private_addresses_that_the_api_does_not_know() {
             family.name()
         );
         assert_eq!(outcome(&plan), expected, "{case}");
+        stays(&node, &plan, &server, &hetzner);
+    }
+}
+
+/// Ranges; the annotation; the addresses, or the reason of a refusal.
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn ranges_limit_the_annotation_alone() {
+    let own = "H:w E:203.0.113.9";
+    let cases: [(&[&str], Option<&str>, String); 9] = [
+        (&[], Some("192.168.0.9"), format!("{own} I:192.168.0.9")),
+        (&["100.64.0.0/10"], Some("100.64.0.7"), format!("{own} I:100.64.0.7")),
+        (&["10.0.0.0/8", "100.64.0.0/10"], Some("100.64.0.7"), format!("{own} I:100.64.0.7")),
+        (&["100.64.0.0/10", "fd00::/8"], Some("100.64.0.7,fd00::7"), format!("{own} I:100.64.0.7 I:fd00::7")),
+        (&["100.64.0.0/10"], Some("100.64.0.7,fd00::7"), "!InvalidInternalIP".into()),
+        (&["100.64.0.0/10"], Some("10.0.0.9"), "!InvalidInternalIP".into()),
+        (&["fd00::/8"], Some("100.64.0.7"), "!InvalidInternalIP".into()),
+        (&["100.64.0.0/10"], Some("nonsense"), "!InvalidInternalIP".into()),
+        // Without the annotation nothing is limited.
+        (&["100.64.0.0/10"], None, own.into()),
+    ];
+    for (ranges, annotation, expected) in cases {
+        let hetzner = Hetzner::new(Settings {
+            internal_ip_ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
+            ..settings(AddressFamily::Ipv4)
+        });
+        let mut node = node(None, None);
+        node.metadata.annotations = annotation.map(|ip| (INTERNAL_IP, ip)).into_iter().collect();
+        let server = server(0, true, true);
+        let plan = plan_one(&node, &server, &hetzner);
+        assert_eq!(outcome(&plan), expected, "{ranges:?} {annotation:?}");
         stays(&node, &plan, &server, &hetzner);
     }
 }

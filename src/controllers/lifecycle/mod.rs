@@ -13,6 +13,7 @@ pub use plan::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
 
 use super::backoff::Backoff;
 use super::controller::{Controller, Outage, Proposal, Report, Selection};
+use super::matching::Claims;
 use super::parallel::in_parallel;
 use super::report::{count_write, log_change, publish, recovered};
 use crate::cache::{Apis, Error};
@@ -130,7 +131,7 @@ impl LifecycleController {
     ) -> Result<(Vec<LifecyclePlan>, Facts, Option<Error>), Error> {
         let table_max_age = self.settings.monitor_period / 2;
         let mut nodes = selection.nodes(apis, table_max_age, self.settings.node_max_age)?;
-        let due = self.due(&nodes.value, selection);
+        let due = self.due(apis, &nodes.value, selection);
         if due.is_empty() {
             return Ok((Vec::new(), Facts::new(), None));
         }
@@ -147,7 +148,7 @@ impl LifecycleController {
             nodes = apis.nodes.again(&names, table_max_age)?;
         }
         // Of a node that was made anew meanwhile there are no facts.
-        let mut due = self.due(&nodes.value, selection);
+        let mut due = self.due(apis, &nodes.value, selection);
         due.retain(|node| known.contains(&node.metadata.uid));
         let guard = self.settings.deletion_guard;
         let due = due.into_iter();
@@ -155,8 +156,9 @@ impl LifecycleController {
         Ok((plans.collect(), facts, outage))
     }
 
-    /// Those that are not ready or shall lose the shutdown taint, when it is their time.
-    fn due<'a>(&self, nodes: &'a [Arc<Node>], selection: &Selection) -> Vec<&'a Node> {
+    /// The nodes that are not ready or shall lose the shutdown taint, when it is their time. A node whose server another
+    /// node has is neither tainted nor deleted.
+    fn due<'a>(&self, apis: &Apis, nodes: &'a [Arc<Node>], selection: &Selection) -> Vec<&'a Node> {
         let now = clock::now();
         let is_waiting = |node: &Node| match node.is_ready() {
             true => self.backoff.is_waiting(&node.metadata.uid, now),
@@ -167,7 +169,13 @@ impl LifecycleController {
                 && selection.names(node.name())
                 && (selection.is_explicit() || !is_waiting(node))
         };
-        nodes.iter().map(Arc::as_ref).filter(is_due).collect()
+        let due: Vec<&Node> = nodes.iter().map(Arc::as_ref).filter(is_due).collect();
+        if due.is_empty() {
+            return due;
+        }
+        let claims = Claims::new(&*apis.provider, nodes);
+        let due = due.into_iter().filter(|node| !claims.is_second(node));
+        due.collect()
     }
 
     /// Reports what came of a node, and when it is tried again.

@@ -10,8 +10,9 @@
 mod desired;
 mod plan;
 
+pub use super::matching::{UNINITIALIZED, is_uninitialized};
 pub use crate::provider::PROVIDED_NODE_IP;
-pub use plan::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
+pub use plan::{Change, NodePlan, Server, plan};
 
 use super::backoff::Backoff;
 use super::controller::{self, Controller, Outage, Proposal, Report, Selection};

@@ -2,7 +2,7 @@
 
 use super::desired::{self, FromServer};
 use crate::controllers::controller::Proposal;
-use crate::controllers::matching::{Index, MatchedBy, Outcome};
+use crate::controllers::matching::{Index, MatchedBy, Outcome, UNINITIALIZED, is_uninitialized};
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
     self, AddressKind, Description, Error, Field, Finding, INTERNAL_IP, Instance, InstanceId,
@@ -15,8 +15,6 @@ use serde::Serialize;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-/// Set by a kubelet with `--cloud-provider=external`; no pod lands on the node before it is gone.
-pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const UNINITIALIZED_TAINT: &str = "taint uninitialized";
 
 const DELETE_NODE: &str = "kubectl delete node";
@@ -71,10 +69,6 @@ pub fn plan<'a, N: Borrow<Node>>(
     nodes.map(plan).collect()
 }
 
-pub fn is_uninitialized(node: &Node) -> bool {
-    node.taint(UNINITIALIZED).is_some()
-}
-
 /// The plan for one node, as it is now, among the others.
 pub(super) fn plan_node(
     node: &Node,
@@ -104,9 +98,11 @@ pub(super) fn plan_node(
         Outcome::Matched(instance, by) => {
             plan.server = Server::Matched(Box::new(instance.clone()), by);
             plan.note_match(instance, by);
-            if let Some(other) = index.claimed_by_another(instance, node) {
-                plan.claimed_twice(instance, other);
+            if let Some(finding) = index.claimed_twice(instance, node) {
+                // What the node has stays as it is.
+                plan.block_if_new(finding);
             } else if let Some(instances) = provider.instances() {
+                plan.note_other_name(instance, by);
                 plan.for_server(instance, instances, index);
             }
         }
@@ -315,15 +311,17 @@ impl NodePlan {
         self.warn_if_not_external();
     }
 
-    /// Two nodes with one provider ID would be one machine to every program that reads it, for good:
-    /// a provider ID can't be changed. What either node has stays as it is.
-    fn claimed_twice(&mut self, instance: &Instance, other: &str) {
+    /// Who registers a node can give the node any provider ID. The name of a dedicated server is compared by the provider.
+    fn note_other_name(&mut self, instance: &Instance, by: MatchedBy) {
         let (name, id) = (&instance.name, instance.id);
-        let message = format!(
-            "server {name} ({id}) is named by the provider ID of node {other:?}, too; delete the node that is not its \
-             own"
-        );
-        self.block_if_new(Finding::warning(Reason::ServerClaimedTwice, message));
+        let is_other = by == MatchedBy::ProviderId && name != self.node.name();
+        if is_other && id.cloud().is_some() && is_uninitialized(&self.node) {
+            let message = format!(
+                "the provider ID of this new node names server {name} ({id}), which has another name"
+            );
+            self.findings
+                .push(Finding::info(Reason::ServerNameDiffers, message));
+        }
     }
 
     fn warn_if_not_external(&mut self) {
@@ -357,15 +355,9 @@ impl NodePlan {
         if let Some(finding) = instances.hold_back(instance, &about, &metadata) {
             return self.blocked(finding, FromServer::default());
         }
-        let wanted = match index.with_internal_ip_of(&self.node) {
+        let wanted = match self.address_of_another(&metadata, index) {
             None => desired::addresses(&self.node, instance, instances, &metadata),
-            Some(other) => Err(Finding::warning(
-                Reason::InvalidInternalIP,
-                format!(
-                    "annotation {INTERNAL_IP}: node {other:?} has such an address, too, or its annotation names it; \
-                     the addresses stay as they are"
-                ),
-            )),
+            Some(finding) => Err(finding),
         };
         match wanted {
             Ok(wanted) => self.set_addresses(wanted),
@@ -374,6 +366,34 @@ impl NodePlan {
         match is_uninitialized(&self.node) {
             true => self.initialise(&metadata, from_server),
             false => self.follow_labels(from_server),
+        }
+    }
+
+    /// Why the node does not get an address that its kubelet asks for. An address that the cloud names is the node's.
+    fn address_of_another(&mut self, metadata: &Metadata, index: &Index) -> Option<Finding> {
+        let is_asked = |one: &&Sourced<NodeAddress>| match one.source {
+            Source::Annotation(_) | Source::Kept => one.value.kind != AddressKind::Hostname,
+            _ => false,
+        };
+        let asked = metadata.addresses.iter().filter(is_asked);
+        let ips = asked.filter_map(|one| one.value.ip());
+        let shared = index.shared_address(&self.node, ips)?;
+        let (ip, other) = (shared.ip, shared.other);
+        let and_so = match shared.is_kept {
+            true => "this node keeps the address that it has",
+            false => "the addresses stay as they are",
+        };
+        let message = format!(
+            "annotation {INTERNAL_IP} or --node-ip: node {other:?} has {ip}, too, or its annotation names it; \
+             {and_so}"
+        );
+        let finding = Finding::warning(Reason::InvalidInternalIP, message);
+        match shared.is_kept {
+            true => {
+                self.findings.push(finding);
+                None
+            }
+            false => Some(finding),
         }
     }
 

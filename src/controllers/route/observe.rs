@@ -5,7 +5,7 @@ use super::plan::{Inputs, plan};
 use super::types::{Plan, Row, State, Step};
 use crate::cache::{self, Apis, Error, Poll, ReadFrom};
 use crate::controllers::backoff::Backoff;
-use crate::controllers::matching::server_of;
+use crate::controllers::matching::{Claims, server_of};
 use crate::kube::Node;
 use crate::provider::{Instance, InstanceId, Network, Provider, Route, Urgency, clock};
 use ipnet::IpNet;
@@ -281,12 +281,14 @@ impl Settings {
     }
 }
 
-/// Everything that a plan depends on: of nodes all but the condition, which is our own, and the private addresses of
-/// their servers.
+/// Everything that a plan depends on: of nodes all but the condition, which is our own, whether another node has their
+/// server, and the private addresses of their servers.
 fn fingerprint(nodes: &[Arc<Node>], servers: &[Instance], provider: &dyn Provider) -> u64 {
     let by_id: HashMap<InstanceId, &Instance> = servers.iter().map(|one| (one.id, one)).collect();
+    let claims = Claims::new(provider, nodes);
     let mut hasher = DefaultHasher::new();
     for node in nodes {
+        claims.is_second(node).hash(&mut hasher);
         node.metadata.uid.hash(&mut hasher);
         node.name().hash(&mut hasher);
         node.spec.provider_id.hash(&mut hasher);

@@ -4,7 +4,7 @@
 //! route whose owner is in doubt is kept.
 
 use super::types::{NETWORK_UNAVAILABLE, NodePlan, Plan, ROUTE_CREATED, Row, State, Step};
-use crate::controllers::matching::server_of;
+use crate::controllers::matching::{Claims, server_of};
 use crate::kube::{Node, ObjectReference};
 use crate::provider::{
     Finding, Instance, InstanceId, Network, Provider, Reason, Route, RouteChange, RouteChangeKind,
@@ -35,6 +35,8 @@ pub struct Inputs<'a> {
 struct DesiredRoutes<'a> {
     node: &'a Arc<Node>,
     server: InstanceId,
+    /// The name of another node that has this server: this node gets no route that is not there yet.
+    kept_by: Option<String>,
     /// The list of servers has it.
     has_server: bool,
     /// Its server's address; none: the server is not in the network.
@@ -65,6 +67,7 @@ impl<'a> DesiredRoutes<'a> {
         let mut desired = DesiredRoutes {
             node,
             server,
+            kept_by: None,
             has_server: instance.is_some(),
             gateway: addresses.and_then(|mut all| all.next()),
             cidrs: Vec::new(),
@@ -156,13 +159,18 @@ impl<'a> Planner<'a> {
             let ips = addresses(instance, inputs.network.id);
             planner.servers.extend(ips.map(|ip| (ip, instance)));
         }
+        let claims = Claims::new(provider, inputs.nodes);
         for node in inputs.nodes {
             let server = server_of(node, provider);
             if server.is_some_and(|id| id.dedicated().is_some()) {
                 planner.dedicated.push(node.name());
             } else if let Some(server) = server {
                 let instance = by_id.get(&server).copied();
-                let desired = DesiredRoutes::new(inputs, node, server, instance);
+                let mut desired = DesiredRoutes::new(inputs, node, server, instance);
+                if claims.is_second(node) {
+                    let keeper = claims.keeper(server).map_or("another new one", Node::name);
+                    desired.kept_by = Some(keeper.to_owned());
+                }
                 planner.desired.push(desired);
                 continue;
             }
@@ -176,7 +184,8 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    /// Of nodes that want the same, one gets it: whose route is there, then who stays, then by name.
+    /// Of nodes that want the same, one gets it: whose route is there, then who has the server, then who stays, then by
+    /// name.
     fn accept(&mut self) {
         let mut wanted = Vec::new();
         for (place, desired) in self.desired.iter_mut().enumerate() {
@@ -198,12 +207,20 @@ impl<'a> Planner<'a> {
                     gateway,
                 };
                 let is_missing = !self.inputs.network.routes.contains(&route);
-                wanted.push((is_missing, is_going, place, route));
+                if let Some(keeper) = desired.kept_by.as_ref().filter(|_| is_missing) {
+                    desired.obstacle = Some(format!(
+                        "its server {} is the one of node {keeper}, whose provider ID names that server, too",
+                        desired.server
+                    ));
+                    continue;
+                }
+                let is_second = desired.kept_by.is_some();
+                wanted.push((is_missing, is_second, is_going, place, route));
             }
         }
         self.is_anchored = !wanted.is_empty();
         wanted.sort();
-        for (is_missing, _, place, route) in wanted {
+        for (is_missing, _, _, place, route) in wanted {
             match self.refusal(&route, is_missing) {
                 None => drop(self.accepted.insert(route.destination, (route, place))),
                 Some(why) => self.desired[place].obstacle = Some(why),
@@ -265,7 +282,9 @@ impl<'a> Planner<'a> {
 
     /// The node whose provider ID names this server.
     fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes<'a>> {
-        self.desired.iter().find(|one| one.server == server.id)
+        let mut all = self.desired.iter().filter(|one| one.server == server.id);
+        let first = all.clone().next();
+        all.find(|one| one.kept_by.is_none()).or(first)
     }
 
     /// Withdraws what is blocked by routes that may be another cluster's: where this cluster's servers are in another

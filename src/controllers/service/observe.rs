@@ -3,7 +3,7 @@
 //! Ready is not asked for: the load balancer has health checks of its own, and nodes that flap must not churn targets.
 
 use crate::cache::{self, Apis, Error};
-use crate::controllers::matching::server_of;
+use crate::controllers::matching::{Claims, server_of};
 use crate::kube::{AnyService, Node, Service};
 use crate::provider::{
     self, AddressKind, Cluster, ErrorKind, Groups, Instance, InstanceId, Needs, NodeAddress,
@@ -240,6 +240,26 @@ impl Dedicated {
         }
     }
 
+    /// The same, listed now where they never were: only a list proves which address is a node's.
+    fn listed(apis: &Apis, nodes: &[Arc<Node>]) -> Dedicated {
+        let mut dedicated = Dedicated::of(apis);
+        let is_on_one = |node: &Arc<Node>| {
+            server_of(node, &*apis.provider).is_some_and(|id| id.dedicated().is_some())
+        };
+        if dedicated.servers.is_none() && dedicated.is_known && nodes.iter().any(is_on_one) {
+            // While Robot does not answer, nothing is proven.
+            dedicated.servers = apis.dedicated(None, Urgency::Needed).ok();
+        }
+        dedicated
+    }
+
+    /// The address that the list has for a server, which no kubelet wrote.
+    fn proven(&self, id: InstanceId) -> Option<IpAddr> {
+        let mut servers = self.servers.iter().flat_map(|view| view.value.iter());
+        let server = servers.find(|server| server.id == id)?;
+        server.public_ipv4.map(IpAddr::from)
+    }
+
     /// The public address of a node's dedicated server. Until the servers are listed, that which its node got at its
     /// initialisation.
     fn ipv4(&self, node: &Node, id: InstanceId) -> Option<Ipv4Addr> {
@@ -284,17 +304,25 @@ pub(super) fn cluster(
         service_uids: all.iter().map(|one| one.metadata.uid.clone()).collect(),
         ..Cluster::default()
     };
-    let dedicated = Dedicated::of(apis);
+    let dedicated = Dedicated::listed(apis, nodes);
+    let claims = Claims::new(&*apis.provider, nodes);
     for node in nodes {
-        let (name, id) = (node.name().to_owned(), &node.spec.provider_id);
-        match apis.provider.parse_provider_id(id) {
+        let id = &node.spec.provider_id;
+        let parsed = apis.provider.parse_provider_id(id);
+        let keeper = parsed.clone().ours().and_then(|id| claims.keeper(id));
+        let name = keeper.unwrap_or(node).name().to_owned();
+        match parsed {
             ProviderId::Ours(server @ InstanceId::Cloud(_)) => {
                 cluster.servers.insert(server, name);
             }
             ProviderId::Ours(server) => {
-                let addresses = dedicated.addresses(node, server);
-                let named = addresses.map(|ip| (ip, name.clone()));
-                cluster.dedicated.extend(named);
+                let proven = dedicated.proven(server);
+                for ip in dedicated.addresses(node, server) {
+                    cluster.dedicated.entry(ip).or_insert_with(|| name.clone());
+                }
+                // What a kubelet reported does not give another name to the address.
+                cluster.dedicated.extend(proven.map(|ip| (ip, name)));
+                cluster.proven.extend(proven);
             }
             ProviderId::Foreign if !id.is_empty() => {
                 cluster.foreign_nodes.push((name, id.clone()));
@@ -348,8 +376,9 @@ pub(super) fn candidates<'a>(
     nodes: &'a [Arc<Node>],
     provider: &'a dyn Provider,
 ) -> impl Iterator<Item = (&'a Node, InstanceId)> {
-    nodes.iter().filter_map(|node| {
-        let id = server_of(node, provider)?;
+    let claims = Claims::new(provider, nodes);
+    nodes.iter().filter_map(move |node| {
+        let id = claims.server_of(node)?;
         let is_offered = node.metadata.deletion_timestamp.is_none() && !is_excluded(node);
         is_offered.then_some((&**node, id))
     })

@@ -157,6 +157,14 @@ impl TargetId {
         }
     }
 
+    /// Whether the cloud itself says that it is a node: a kubelet may report any address.
+    pub(super) fn is_proven(self, cluster: &Cluster) -> bool {
+        match self {
+            TargetId::Server(_) => self.node(cluster).is_some(),
+            TargetId::Address(ip) => cluster.proven.contains(&ip),
+        }
+    }
+
     /// For people: the name of its node, else what the API calls it.
     pub(super) fn shown(self, cluster: &Cluster) -> String {
         match (self.node(cluster), self) {

@@ -619,7 +619,7 @@ fn release(
     }
     for (target, _) in balancer.single_targets().filter(|_| is_last) {
         let stays = is_external && was_before(balancer, target, cluster);
-        if target.node(cluster).is_some() && !stays {
+        if target.is_proven(cluster) && !stays {
             let name = format!("target {}", target.shown(cluster));
             let removed = Description::new(Verb::Remove, name, "");
             let mut removal = part(Action::RemoveTarget, Value::Null, removed);

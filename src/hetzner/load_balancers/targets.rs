@@ -257,7 +257,7 @@ impl Diff<'_, '_> {
     /// `limit_now`: what it takes until its type is changed. True: one that stays is reached by the public interface.
     pub(super) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
-        let before = targets_of_nodes(self.context, self.desired, balancer);
+        let mut before = targets_of_nodes(self.context, self.desired, balancer);
         let mut ways = Ways::new(self.context, self.desired, balancer);
         let by_private = ways.by_private;
         let (wanted, stuck) = self.reached(&ways);
@@ -265,6 +265,15 @@ impl Diff<'_, '_> {
             .iter()
             .any(|server| ways.there.get(server) == Some(&false));
         ways.there.retain(|server, _| !stuck.contains(server));
+        // An address that only a kubelet wrote may be an operator's target.
+        let is_wanted = |target: &TargetId| wanted.iter().any(|(one, _)| one == target);
+        let is_removable = |target: &TargetId| match target {
+            TargetId::Server(_) => true,
+            TargetId::Address(_) => target.is_proven(self.context.cluster),
+        };
+        let is_ours = |target: &TargetId| is_removable(target) || is_wanted(target);
+        before.retain(|target, _| is_ours(target) || stuck.contains(target));
+        ways.there.retain(|target, _| is_ours(target));
         let foreign = self.foreign_targets(&before);
         let others = balancer.map_or(0, LoadBalancer::other_targets) + foreign + stuck.len();
         let (fit, left) = ways.share(&wanted, limit.saturating_sub(others));
@@ -464,7 +473,8 @@ impl Diff<'_, '_> {
             {
                 foreign += 1;
                 let why = format!(
-                    "target {} is the address of no node, so it is left alone: remove it by hand when it is not needed",
+                    "target {} is not an address that the cloud knows of a node, so it is left alone: remove it by hand \
+                     when it is not needed",
                     ip.ip
                 );
                 self.parser.warning(Reason::TargetIgnored, why);

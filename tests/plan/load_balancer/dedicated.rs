@@ -43,6 +43,7 @@ fn world(profile: Profile) -> World {
             world.cluster.dedicated.insert(ip.into(), name);
             world.cluster.addresses.insert(ip.into());
         }
+        world.cluster.proven.insert(public(number).into());
     }
     let subnet = |kind: &str, range: &str| Subnet {
         kind: kind.into(),
@@ -75,6 +76,7 @@ fn add_address(world: &mut World, ip: impl Into<IpAddr>) {
 /// As the controllers see it with `ROBOT_ENABLED=false`, or without credentials.
 fn turn_off(world: &mut World, is_off: bool) {
     world.cluster.dedicated.clear();
+    world.cluster.proven.clear();
     for node in &mut world.nodes {
         if let ProviderId::Ours(InstanceId::Dedicated(_)) = node.provider_id {
             node.dedicated_ipv4 = None;
@@ -143,8 +145,47 @@ fn a_node_that_is_not_offered_any_more_is_removed_and_nobody_else_s_address() {
         // Its node is gone: nothing says whose the address is.
         world.nodes.remove(1);
         world.cluster.dedicated.clear();
+        world.cluster.proven.clear();
         assert_eq!(world.settle().len(), 0);
         assert_eq!(addresses(&world), ["198.51.100.7", "203.0.113.1"]);
+    }
+}
+
+/// A kubelet in the vSwitch's subnet can report an operator's target as its own address.
+#[test]
+fn an_address_that_only_a_kubelet_knows_removes_no_target() {
+    for use_private_ip in ["true", "false"] {
+        for is_offered in [true, false] {
+            let mut world = world(Profile::CcmFromScratch);
+            world.set(&[("use-private-ip", use_private_ip)]);
+            world.settle();
+            add_address(&mut world, private(77));
+            let reported = NodeAddress::new(AddressKind::InternalIP, private(77));
+            world.nodes[2].addresses = vec![reported];
+            world
+                .cluster
+                .dedicated
+                .insert(private(77).into(), "metal-02".into());
+            if !is_offered {
+                world.nodes.remove(2);
+            }
+            world.settle();
+            let now = addresses(&world);
+            assert!(
+                now.contains(&private(77).to_string()),
+                "{use_private_ip} {is_offered}: {now:?}"
+            );
+            assert!(world.plan().changes.is_empty());
+            let removal = world.removal();
+            let lines = removal
+                .changes
+                .iter()
+                .flat_map(|change| change.description().done());
+            let lines: Vec<String> = lines.collect();
+            let is_removed =
+                |line: &String| line.starts_with("target ") && line.contains("10.0.1.77");
+            assert!(!lines.iter().any(is_removed), "{lines:?}");
+        }
     }
 }
 

@@ -35,6 +35,7 @@ static PROJECT: LazyLock<Project> = LazyLock::new(|| {
         network: None,
         metadata: None,
         internal_ip_from: Default::default(),
+        internal_ip_ranges: Vec::new(),
         label_prefixes: Default::default(),
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         robot: None,

@@ -421,3 +421,46 @@ fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
         assert!(message.contains(told), "{cidrs}: {message}");
     }
 }
+
+/// A Node on server 1 that was created in this second of a minute.
+fn claimant(world: &mut World, name: &str, second: u32, cidr: &str) {
+    world.raw_node(json!({
+        "metadata": {
+            "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
+            "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+        },
+        "spec": { "providerID": "memory://1", "podCIDRs": [cidr] },
+    }));
+}
+
+#[test]
+fn a_second_node_with_a_provider_id_gets_no_route_and_takes_none() {
+    for evil in ["aa-evil", "zz-evil"] {
+        // Its pods' range is free, or the real node's.
+        for cidr in ["10.244.9.0/24", "10.244.1.0/24"] {
+            let mut world = World::new("10.244.0.0/16", &[]);
+            world.server(1, &["10.0.0.11"]);
+            claimant(&mut world, "secure", 1, "10.244.1.0/24");
+            claimant(&mut world, evil, 9, cidr);
+            let plan = world.plan();
+            assert_eq!(
+                changes(&plan),
+                ["+ 10.244.1.0/24 via 10.0.0.11"],
+                "{evil} {cidr}"
+            );
+            assert!(node(&plan, "secure").obstacle.is_none(), "{evil} {cidr}");
+            let why = &node(&plan, evil).obstacle.as_ref().unwrap().message;
+            assert!(why.contains("node secure"), "{why}");
+            // A route that is there stays: nothing that is served ends.
+            let mut world = World::new("10.244.0.0/16", &["10.244.9.0/24 10.0.0.11"]);
+            world.server(1, &["10.0.0.11"]);
+            claimant(&mut world, "secure", 1, "10.244.1.0/24");
+            claimant(&mut world, evil, 9, "10.244.9.0/24");
+            assert_eq!(
+                changes(&world.plan()),
+                ["+ 10.244.1.0/24 via 10.0.0.11"],
+                "{evil}"
+            );
+        }
+    }
+}

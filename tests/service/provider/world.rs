@@ -236,6 +236,7 @@ pub fn hetzner_at(
         network: sandbox.network().map(NetworkSelector::Id),
         metadata: None,
         internal_ip_from: Default::default(),
+        internal_ip_ranges: Vec::new(),
         label_prefixes: Default::default(),
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         robot: None,

@@ -69,6 +69,12 @@ pub const MUTANTS: &[Mutant] = &[
         new: "if plan.needs_later_list() && plan.is_of_cloud() && !$ON {",
     },
     Mutant {
+        name: "a second node with a provider ID is initialised",
+        file: "src/controllers/node/plan.rs",
+        old: "if let Some(finding) = index.claimed_twice(instance, node) {",
+        new: "if let Some(finding) = index.claimed_twice(instance, node).filter(|_| !$ON) {",
+    },
+    Mutant {
         name: "a server's label takes the place of a person's",
         file: "src/controllers/node/desired.rs",
         old: "let is_free = have.is_none() || have == own;",

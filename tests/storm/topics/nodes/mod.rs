@@ -143,6 +143,9 @@ impl Topic for Nodes {
                 sandbox.robot().remove(number);
             }
         }
+        if self.members.len() % 2 == 1 {
+            join_second(sandbox, "anchor-1");
+        }
         sandbox.kubelets().expire();
         for member in &self.members {
             match member.kind {
@@ -248,6 +251,22 @@ impl Topic for Nodes {
     }
 }
 
+/// A new Node with the provider ID of an initialised one: nothing may ever be written to that new Node.
+const SECOND: &str = "zz-second";
+
+fn join_second(sandbox: &Sandbox, of: &str) {
+    let node = sandbox.cluster().get("nodes", None, of).unwrap();
+    let id = node["spec"]["providerID"].as_str().unwrap().to_owned();
+    sandbox.register_node(NodeSpec {
+        name: SECOND.into(),
+        provider_id: Some(id),
+        ..NodeSpec::default()
+    });
+    edit(sandbox, SECOND, |node| {
+        node["spec"]["taints"] = json!([{ "key": UNINITIALIZED, "effect": "NoSchedule" }]);
+    });
+}
+
 /// About a write to any topic's nodes. `had`: what servers had before, too.
 pub(super) fn judge(
     sandbox: &Sandbox,
@@ -258,6 +277,9 @@ pub(super) fn judge(
     let Some(name) = node_written(request).filter(|_| half == Half::Kubernetes) else {
         return Verdict::Other;
     };
+    if name == SECOND {
+        return Verdict::of(Some("another node has its server".into()));
+    }
     let node = sandbox.cluster().get("nodes", None, name);
     let mut servers = servers(sandbox);
     for had in had {
@@ -284,6 +306,10 @@ fn is_right(sandbox: &Sandbox, node: &Value, all: &harm::Servers) -> Result<(), 
         let taints = node["spec"]["taints"].as_array();
         taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == key))
     };
+    if name == SECOND {
+        let is_new = has_taint(UNINITIALIZED);
+        return is_new.then_some(()).ok_or("it is initialised".into());
+    }
     let conditions = node["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     let is_ready = conditions.any(|one| one["type"] == "Ready" && one["status"] == "True");
