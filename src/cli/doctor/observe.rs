@@ -165,6 +165,7 @@ impl<'a> Observer<'a> {
         let apis = provider(settings, unknown).map(|provider| {
             let mut apis = wire::together(settings, kube, provider);
             apis.poll_cloud_every(keep);
+            leader::heed_identity(settings, &apis);
             apis
         });
         Observer {

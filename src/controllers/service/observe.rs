@@ -4,7 +4,7 @@
 
 use crate::cache::{self, Apis, Error};
 use crate::controllers::matching::server_of;
-use crate::kube::{AnyService, Node, Service};
+use crate::kube::{AnyService, Identities, Node, Service};
 use crate::provider::{
     self, AddressKind, Cluster, ErrorKind, Groups, Instance, InstanceId, Needs, NodeAddress,
     OfferedNode, Provider, ProviderId, Reach, Snapshot, Urgency, clock,
@@ -16,8 +16,12 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "service-lb-controller";
 
-/// The Service whose UID identifies the cluster.
+/// The Service whose UID identifies the cluster, unless the Lease remembers another one.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
+
+/// Why nothing is created or deleted.
+pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes, whose UID names this cluster on its load balancers, \
+    is not there, and no Lease remembers the UID: the API server makes the Service by itself within a minute of its start";
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
@@ -264,6 +268,38 @@ impl Dedicated {
     }
 }
 
+/// The UIDs by which the cluster is known, by the list of all its Services; none where neither a Lease nor the Service
+/// says one.
+fn identities(apis: &Apis, all: &[Arc<AnyService>]) -> Result<Identities, Error> {
+    let mut services = all.iter().map(|service| &service.metadata);
+    let listed = services.find(|it| (it.namespace.as_str(), it.name.as_str()) == IDENTITY);
+    if let Some(known) = apis.identities(listed.map(|it| it.uid.as_str()))? {
+        return Ok(known);
+    }
+    // The list may be older than the Service.
+    let (namespace, name) = IDENTITY;
+    let now = apis.kube.service(namespace, name).map_err(Error::Kube)?;
+    let uid = now.as_ref().map(|service| service.metadata.uid.as_str());
+    Ok(apis.identities(uid)?.unwrap_or_default())
+}
+
+/// The same as [`cluster`], for what rests on the cluster's identity alone. An error: it is not known.
+pub(super) fn known_cluster(
+    apis: &Apis,
+    name: &str,
+    all: &[Arc<AnyService>],
+    nodes: &[Arc<Node>],
+) -> Result<Cluster, Error> {
+    let cluster = cluster(apis, name, all, nodes)?;
+    match cluster.uid.is_empty() {
+        true => {
+            let unknown = provider::Error::new(ErrorKind::Other, NO_IDENTITY);
+            Err(Error::Cloud(unknown))
+        }
+        false => Ok(cluster),
+    }
+}
+
 /// The cluster's identity, its Services and its nodes.
 pub(super) fn cluster(
     apis: &Apis,
@@ -271,15 +307,10 @@ pub(super) fn cluster(
     all: &[Arc<AnyService>],
     nodes: &[Arc<Node>],
 ) -> Result<Cluster, Error> {
-    let identity = all.iter().map(|service| &service.metadata);
-    let mut identity = identity.filter(|it| (it.namespace.as_str(), it.name.as_str()) == IDENTITY);
-    let Some(identity) = identity.next() else {
-        let why = "the Service default/kubernetes, whose UID names this cluster on its load balancers, is not \
-                   there; the API server makes it by itself within a minute of its start";
-        return Err(Error::Cloud(provider::Error::new(ErrorKind::Other, why)));
-    };
+    let known = identities(apis, all)?;
     let mut cluster = Cluster {
-        uid: identity.uid.clone(),
+        uid: known.identity,
+        former_uids: known.former,
         name: name.to_owned(),
         service_uids: all.iter().map(|one| one.metadata.uid.clone()).collect(),
         ..Cluster::default()

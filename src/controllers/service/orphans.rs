@@ -34,7 +34,7 @@ pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> 
 pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
     let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
     let all = apis.any_services(Duration::MAX)?;
-    let cluster = observe::cluster(apis, "", &all.value, &[])?;
+    let cluster = observe::known_cluster(apis, "", &all.value, &[])?;
     let kept = snapshot.value.kept(&cluster);
     Ok((cluster, kept))
 }
@@ -58,7 +58,7 @@ pub(super) fn find(
         let all = apis.any_services(age)?;
         let wanting = apis.load_balancer_services(age, ReadFrom::Latest)?;
         let nodes = seen.as_ref().map_or(&[][..], |seen| seen.value.as_slice());
-        let cluster = observe::cluster(apis, name, &all.value, nodes)?;
+        let cluster = observe::known_cluster(apis, name, &all.value, nodes)?;
         let orphans = orphans(&**snapshot.value, cluster, &all.value, &wanting.value);
         let is_certain = snapshot.asked >= begun
             && all.asked.min(wanting.asked) >= snapshot.answered
@@ -260,7 +260,7 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
     let of: Vec<_> = wanting.iter().collect();
     let snapshot = apis.load_balancers(&of, clock::since(begun), Urgency::Needed)?;
     let all = apis.any_services(Duration::ZERO)?;
-    let mut cluster = observe::cluster(apis, name, &all.value, &nodes.value)?;
+    let mut cluster = observe::known_cluster(apis, name, &all.value, &nodes.value)?;
     cluster.groups = observe::groups(&*apis.provider, services.value.iter().map(|one| &**one));
     let snapshot = &snapshot.value;
     let taken = wanting.iter().filter_map(|service| {
