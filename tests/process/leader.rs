@@ -411,6 +411,9 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
     assert_ne!(uid_of(&sandbox, "leases", "kube-system", NAME), old);
     replace_kubernetes(&sandbox);
     let second = uid_of(&sandbox, "services", "default", "kubernetes");
+    daemon.signal("-TERM");
+    assert!(daemon.ended().success(), "{}", daemon.log());
+    let daemon = start();
     wait_until("a second UID", || is_noted(&first, json!([second])));
     daemon.logs("the identity of the cluster stays");
     // No write but renewals: each is a new time.

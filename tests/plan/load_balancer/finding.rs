@@ -340,9 +340,9 @@ fn our_uid_under_a_former_identity_is_ours() {
     for profile in PROFILES {
         let mut world = in_the_way("front", &[OWN, FORMER, MADE], &[], vec![server(99)]);
         world.profile = profile;
-        assert_eq!(words(&world.removal().changes), ["delete_service"; 0]);
-        let left = world.removal().findings;
-        assert_eq!(left.len(), 0, "{left:?}");
+        let removal = world.removal();
+        assert!(!removal.changes.is_empty(), "it is released");
+        assert!(removal.findings.is_empty(), "{:?}", removal.findings);
         world.settle();
         assert_eq!(world.balancer().id, 1);
         let mut world = in_the_way("front", &[GONE, FORMER, MADE], &[], vec![server(1)]);
