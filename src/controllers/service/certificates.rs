@@ -36,7 +36,7 @@ impl Unused {
             return;
         }
         let find = || {
-            let all = apis.any_services(Duration::MAX)?;
+            let all = observe::all_services(apis, Duration::MAX)?;
             let name = &settings.cluster_name;
             let mut cluster = observe::known_cluster(apis, name, &all.value, &[])?;
             cluster.tls_secrets = wanted.clone();

@@ -2,7 +2,7 @@
 //!
 //! Ready is not asked for: the load balancer has health checks of its own, and nodes that flap must not churn targets.
 
-use crate::cache::{self, Apis, Error};
+use crate::cache::{self, Apis, Error, View};
 use crate::controllers::matching::server_of;
 use crate::kube::{AnyService, Identities, Node, Service};
 use crate::provider::{
@@ -97,7 +97,7 @@ impl Observed {
         urgency: Urgency,
     ) -> Result<bool, Error> {
         if needs.services {
-            let all = apis.any_services(clock::since(since))?;
+            let all = all_services(apis, clock::since(since))?;
             let now = cluster(apis, &self.cluster.name, &all.value, nodes)?;
             let before = std::mem::replace(&mut self.cluster, now);
             self.cluster.left_alone = before.left_alone;
@@ -211,7 +211,7 @@ pub(super) fn observe(
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
     // Which Services exist changes little, and only a take-over rests on it.
-    let all = apis.any_services(Duration::MAX)?;
+    let all = all_services(apis, Duration::MAX)?;
     let mut observed = Observed {
         cluster: cluster(apis, cluster_name, &all.value, nodes)?,
         nodes: offered(apis, nodes, servers, false),
@@ -271,16 +271,38 @@ impl Dedicated {
 /// The UIDs by which the cluster is known, by the list of all its Services; none where neither a Lease nor the Service
 /// says one.
 fn identities(apis: &Apis, all: &[Arc<AnyService>]) -> Result<Identities, Error> {
+    Ok(apis.identities(identity_in(all))?.unwrap_or_default())
+}
+
+/// The UID of the Service `default/kubernetes`, where the list has it.
+pub(super) fn identity_in(all: &[Arc<AnyService>]) -> Option<&str> {
     let mut services = all.iter().map(|service| &service.metadata);
-    let listed = services.find(|it| (it.namespace.as_str(), it.name.as_str()) == IDENTITY);
-    if let Some(known) = apis.identities(listed.map(|it| it.uid.as_str()))? {
-        return Ok(known);
-    }
-    // The list may be older than the Service.
+    let found = services.find(|it| (it.namespace.as_str(), it.name.as_str()) == IDENTITY);
+    found.map(|it| it.uid.as_str())
+}
+
+/// Every Service of any type, no older than that. A list without the Service `default/kubernetes` is right only where
+/// that Service was deleted; else the list is read again. An error: it is without that Service still, and may lack others.
+pub(super) fn all_services(
+    apis: &Apis,
+    max_age: Duration,
+) -> Result<View<Vec<Arc<AnyService>>>, Error> {
+    let is_whole = |all: &View<Vec<Arc<AnyService>>>| identity_in(&all.value).is_some();
+    let all = apis.any_services(max_age)?;
     let (namespace, name) = IDENTITY;
-    let now = apis.kube.service(namespace, name).map_err(Error::Kube)?;
-    let uid = now.as_ref().map(|service| service.metadata.uid.as_str());
-    Ok(apis.identities(uid)?.unwrap_or_default())
+    let exists = || apis.kube.service(namespace, name).map_err(Error::Kube);
+    if is_whole(&all) || exists()?.is_none() {
+        return Ok(all);
+    }
+    let all = apis.any_services(Duration::ZERO)?;
+    match is_whole(&all) {
+        true => Ok(all),
+        false => {
+            let why = "the list of all Services lacks default/kubernetes, which is there: the list may lack others, \
+                       and nothing rests on it; trying again";
+            Err(Error::Cloud(provider::Error::new(ErrorKind::Other, why)))
+        }
+    }
 }
 
 /// The same as [`cluster`], for what rests on the cluster's identity alone. An error: it is not known.
