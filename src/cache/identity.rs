@@ -3,7 +3,7 @@
 //! The daemon that leads gets what the Lease notes with its acquisition, adds what it sees, and writes it with its
 //! renewals. A command reads the Lease once. Without a Lease the UID that the Service has now is the identity.
 
-use crate::kube::{Client, Error, Identities, LeaseKey};
+use crate::kube::{Client, Error, Identities, Lease, LeaseKey};
 use crate::provider::lock;
 use std::sync::Mutex;
 
@@ -28,6 +28,11 @@ impl Identity {
         *lock(&self.0) = Memory::Unread(key);
     }
 
+    /// Takes what this Lease notes, which the process read and does not hold; none: there is no Lease.
+    pub fn heed(&self, key: &LeaseKey, lease: Option<&Lease>) {
+        *lock(&self.0) = Memory::of(key, lease);
+    }
+
     /// Remembers what the Lease notes that this process acquires.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = Memory::Kept(noted.unwrap_or_default());
@@ -50,8 +55,12 @@ impl Identity {
     ) -> Result<Option<Identities>, Error> {
         let mut memory = lock(&self.0);
         if let Memory::Unread(key) = &*memory {
-            let noted = read(kube, key)?;
-            *memory = noted.map_or(Memory::Nothing, Memory::Kept);
+            let lease = match kube.lease(key) {
+                Err(error) if error.is_forbidden() => None,
+                lease => lease?,
+            };
+            let noted = Memory::of(key, lease.as_ref());
+            *memory = noted;
         }
         let mut alone = Identities::default();
         let known = match &mut *memory {
@@ -71,15 +80,14 @@ impl Identity {
     }
 }
 
-/// What the Lease notes; none: it notes nothing, or this user may not read it.
-fn read(kube: &Client, key: &LeaseKey) -> Result<Option<Identities>, Error> {
-    let lease = match kube.lease(key) {
-        Err(error) if error.is_forbidden() => None,
-        lease => lease?,
-    };
-    let noted = lease.map_or(Ok(None), |lease| lease.identities());
-    Ok(noted.unwrap_or_else(|why| {
-        log::warn!("{key}: {why}");
-        None
-    }))
+impl Memory {
+    fn of(key: &LeaseKey, lease: Option<&Lease>) -> Memory {
+        match lease.map_or(Ok(None), Lease::identities) {
+            Ok(noted) => noted.map_or(Memory::Nothing, Memory::Kept),
+            Err(why) => {
+                log::warn!("{key}: {why}");
+                Memory::Nothing
+            }
+        }
+    }
 }
