@@ -482,7 +482,7 @@ fn is_recognised(
 /// Whether an external load balancer has no label that was written for a Service of this cluster.
 fn has_lost_labels(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
     let is_ours = |uid: &String| cluster.service_uids.contains(uid);
-    !balancer.labels.contains_key(&targets_label(cluster))
+    !has_targets_label(balancer, cluster)
         && !labelled_ports(balancer).any(|(_, uid)| is_ours(uid))
 }
 
