@@ -482,8 +482,7 @@ fn is_recognised(
 /// Whether an external load balancer has no label that was written for a Service of this cluster.
 fn has_lost_labels(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
     let is_ours = |uid: &String| cluster.service_uids.contains(uid);
-    !has_targets_label(balancer, cluster)
-        && !labelled_ports(balancer).any(|(_, uid)| is_ours(uid))
+    !has_targets_label(balancer, cluster) && !labelled_ports(balancer).any(|(_, uid)| is_ours(uid))
 }
 
 fn is_port_of(service: &Service, port: &Listener) -> bool {
