@@ -4,10 +4,12 @@
 //! decide what to do about what it shows.
 
 mod cached;
+mod identity;
 mod nodes;
 mod secrets;
 
 pub use cached::{Error, View};
+pub use identity::Identity;
 pub use nodes::{NodeCache, Nodes, Poll};
 
 use crate::kube::{self, Recorder};
@@ -96,6 +98,8 @@ pub struct Apis {
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     pub nodes: NodeCache,
+    /// Of the cluster, shared with the Lease that remembers it.
+    pub identity: Arc<Identity>,
     /// `--concurrent-node-syncs`: how many nodes are written at the same time.
     pub concurrent_nodes: usize,
     instances: Cached<Vec<Instance>>,
@@ -126,6 +130,7 @@ impl Apis {
             kube,
             provider,
             recorder: Recorder::new(time_scale),
+            identity: Arc::default(),
             concurrent_nodes: 1,
             instances: Cached::default(),
             around: Cached::default(),
@@ -178,6 +183,12 @@ impl Apis {
                 Ok(all)
             })
             .map_err(Error::Kube)
+    }
+
+    /// The identities of the cluster, where its Service `default/kubernetes` has this UID now; none: none is known.
+    pub fn identities(&self, service_uid: Option<&str>) -> Result<Option<kube::Identities>, Error> {
+        let known = self.identity.of(&self.kube, service_uid);
+        known.map_err(Error::Kube)
     }
 
     /// All load balancers, and what plans for these Services rest on, no older than that.

@@ -84,6 +84,13 @@ pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<Str
     ))
 }
 
+/// Has the identity of the cluster read from the daemon's Lease, once something rests on it.
+pub(super) fn heed_identity(settings: &Settings, apis: &Apis) {
+    if settings.leader_elect.value {
+        apis.identity.read_from(key(settings));
+    }
+}
+
 /// A line for the person whose command works beside a daemon: who leads, as far as one read
 /// shows it. Nothing depends on it, so what can't be read is not talked about.
 pub(super) fn show(settings: &Settings, apis: &Apis) {

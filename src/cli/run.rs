@@ -48,6 +48,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis: &'static Apis = Box::leak(Box::new(apis));
     if settings.dry_run.value {
         logging::show_waits();
+        leader::heed_identity(&settings, apis);
         if let Some(why) = leader::heed_refused_login(&settings, apis) {
             log::warn!("{why}");
         }
@@ -56,6 +57,9 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     }
     if let (Some(lease), Some(dedicated)) = (&lease, apis.provider.dedicated()) {
         let _ = lease.dedicated.set(dedicated);
+    }
+    if let Some(lease) = &lease {
+        let _ = lease.cluster.set(Arc::clone(&apis.identity));
     }
     daemon::stop_on_signals(stop)
         .map_err(|error| failed(format!("signals can't be watched: {error}")))?;

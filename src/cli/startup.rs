@@ -149,6 +149,7 @@ impl Started {
             self.unknown.clone(),
         );
         let apis = apis.map_err(|why| Printer::failure(&why))?;
+        leader::heed_identity(&self.settings, &apis);
         if let Some(why) = leader::heed_refused_login(&self.settings, &apis) {
             Printer::notice(why);
         }

@@ -1,7 +1,7 @@
 //! Certificates of the project, as the API says them: only the fields we read, and the list.
 
 use super::api::{Api, Reference, Resource};
-use crate::provider::{Error, Urgency};
+use crate::provider::{Cluster, Error, Urgency};
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
@@ -122,13 +122,19 @@ impl Resource for Certificate {
     }
 }
 
-/// Those with this label.
+/// Those with this label of the cluster, under any UID by which it is known.
 pub(super) fn of_cluster(
     api: &Api,
     label: &str,
-    uid: &str,
+    cluster: &Cluster,
     urgency: Urgency,
 ) -> Result<Vec<Certificate>, Error> {
     let label = label.replace('/', "%2F");
-    api.list(&format!("label_selector={label}%3D{uid}&"), urgency)
+    let uids: Vec<&str> = cluster.uids().collect();
+    let values = match uids.as_slice() {
+        [] => return Ok(Vec::new()),
+        [uid] => format!("%3D{uid}"),
+        several => format!("%20in%20({})", several.join(",")),
+    };
+    api.list(&format!("label_selector={label}{values}&"), urgency)
 }

@@ -346,15 +346,15 @@ impl LoadBalancers for Hetzner {
         &self,
         cluster: &Cluster,
     ) -> Result<Option<Vec<Box<dyn Change>>>, Error> {
-        let (label, uid) = (load_balancers::CLUSTER_UID, &cluster.uid);
-        let all = certificates::of_cluster(&self.api, label, uid, Urgency::CanWait)?;
+        let label = load_balancers::CLUSTER_UID;
+        let all = certificates::of_cluster(&self.api, label, cluster, Urgency::CanWait)?;
         let project = self.project(self.network_id());
         Ok(load_balancers::unused(&project, &all, cluster))
     }
 
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
-        let (label, uid) = (load_balancers::CLUSTER_UID, &cluster.uid);
-        let all = certificates::of_cluster(&self.api, label, uid, Urgency::Asked)?;
+        let label = load_balancers::CLUSTER_UID;
+        let all = certificates::of_cluster(&self.api, label, cluster, Urgency::Asked)?;
         Ok(load_balancers::left(&all, cluster))
     }
 

@@ -16,11 +16,42 @@ const API_VERSION: &str = "coordination.k8s.io/v1";
 /// When a login of the API of dedicated servers was refused, RFC 3339: the next process waits too.
 const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
 
+/// The UIDs by which the cluster is known, and the UID of the Lease that they are noted on, as JSON.
+const IDENTITY: &str = "ccm-from-scratch/identity";
+
+/// The longest value of that annotation that is read, in bytes: a UID and ten former ones need about half of it.
+const IDENTITY_BYTES: usize = 1024;
+
+/// How many former identities are remembered.
+const FORMER_AT_MOST: usize = 10;
+
+/// The longest UID, in characters: it becomes the value of a label.
+const UID_LENGTH: usize = 63;
+
 /// Which Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseKey {
     pub namespace: String,
     pub name: String,
+}
+
+/// The UIDs by which the cluster is known: those that the Service `default/kubernetes` had one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identities {
+    /// The first UID that was seen; empty: none was seen.
+    pub identity: String,
+    /// UIDs that the Service had since, at most [`FORMER_AT_MOST`], the newest last: who can't read the Lease takes
+    /// them for the identity.
+    pub former: Vec<String>,
+}
+
+/// The value of the annotation [`IDENTITY`].
+#[derive(Serialize, Deserialize)]
+struct IdentityNote {
+    /// UID of the Lease: a Lease that was restored in another cluster has another UID.
+    lease: String,
+    identity: String,
+    former: Vec<String>,
 }
 
 /// A Lease as it was read, with its `resourceVersion`.
@@ -69,12 +100,72 @@ impl Lease {
 
     /// When a login was refused, as [`Lease::noting`] wrote it.
     pub fn login_refused(&self) -> Option<Timestamp> {
-        let annotations = self.0.get("metadata")?.get("annotations")?;
+        let annotations = self.metadata("annotations")?;
         annotations.get(LOGIN_REFUSED)?.as_str()?.parse().ok()
     }
 
     /// The same object with that time, or without one.
-    pub fn noting(mut self, login_refused: Option<Timestamp>) -> Lease {
+    pub fn noting(self, login_refused: Option<Timestamp>) -> Lease {
+        let at = login_refused.map(|at| at.to_string());
+        self.annotated(LOGIN_REFUSED, at)
+    }
+
+    /// The identities of the cluster, as [`Lease::noting_identities`] wrote them. The error: why what is written there
+    /// does not count.
+    pub fn identities(&self) -> Result<Option<Identities>, String> {
+        let annotations = self.metadata("annotations");
+        let Some(note) = annotations.and_then(|all| all.get(IDENTITY)) else {
+            return Ok(None);
+        };
+        let ignored = |why: &str| format!("annotation {IDENTITY} is ignored: {why}");
+        let text = note.as_str().unwrap_or_default();
+        if text.len() > IDENTITY_BYTES {
+            return Err(ignored("it is too long"));
+        }
+        let note = serde_json::from_str::<IdentityNote>(text);
+        let note = note.map_err(|_| ignored("it is not what ccm writes there"))?;
+        let fits = [&note.identity, &note.lease]
+            .into_iter()
+            .chain(&note.former)
+            .all(|uid| is_uid(uid));
+        if note.former.len() > FORMER_AT_MOST || !fits {
+            return Err(ignored("it is not what ccm writes there"));
+        }
+        if self.uid() != Some(note.lease.as_str()) {
+            return Err(ignored("it was written to a Lease with another UID"));
+        }
+        Ok(Some(Identities {
+            identity: note.identity,
+            former: note.former,
+        }))
+    }
+
+    /// The same object with these identities. A Lease whose UID is not known stays as it is.
+    pub fn noting_identities(self, known: &Identities) -> Lease {
+        let Some(lease) = self.uid().map(str::to_owned) else {
+            return self;
+        };
+        let note = IdentityNote {
+            lease,
+            identity: known.identity.clone(),
+            former: known.former.clone(),
+        };
+        match serde_json::to_string(&note) {
+            Ok(text) => self.annotated(IDENTITY, Some(text)),
+            Err(_) => self,
+        }
+    }
+
+    fn metadata(&self, field: &str) -> Option<&Value> {
+        self.0.get("metadata")?.get(field)
+    }
+
+    fn uid(&self) -> Option<&str> {
+        self.metadata("uid")?.as_str()
+    }
+
+    /// The same object with this annotation, or without it.
+    fn annotated(mut self, key: &str, value: Option<String>) -> Lease {
         let metadata = self.0.entry("metadata").or_insert_with(|| json!({}));
         let annotations = metadata.as_object_mut().map(|metadata| {
             let annotations = metadata.entry("annotations").or_insert(Value::Null);
@@ -84,9 +175,9 @@ impl Lease {
             annotations
         });
         if let Some(Value::Object(annotations)) = annotations {
-            match login_refused {
-                Some(at) => annotations.insert(LOGIN_REFUSED.to_owned(), at.to_string().into()),
-                None => annotations.remove(LOGIN_REFUSED),
+            match value {
+                Some(value) => annotations.insert(key.to_owned(), value.into()),
+                None => annotations.remove(key),
             };
         }
         self
@@ -101,6 +192,31 @@ impl Lease {
         }
         Value::Object(object)
     }
+}
+
+impl Identities {
+    /// Takes note of the UID that the Service has now: the first one is the identity. Whether the UID is a new one beside
+    /// the identity.
+    pub fn see(&mut self, uid: &str) -> bool {
+        if self.identity.is_empty() {
+            uid.clone_into(&mut self.identity);
+            return false;
+        }
+        if self.identity == uid || self.former.iter().any(|one| one == uid) {
+            return false;
+        }
+        if self.former.len() >= FORMER_AT_MOST {
+            self.former.remove(0);
+        }
+        self.former.push(uid.to_owned());
+        true
+    }
+}
+
+/// Whether the text can be the value of a label, and a part of a label selector.
+fn is_uid(text: &str) -> bool {
+    let fits = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'-';
+    (1..=UID_LENGTH).contains(&text.len()) && text.bytes().all(fits)
 }
 
 impl TryFrom<Map<String, Value>> for Lease {
@@ -240,6 +356,89 @@ mod tests {
         let bare = lease(json!({ "kind": "Lease" })).unwrap();
         assert_eq!(bare.clone().noting(Some(time)).login_refused(), Some(time));
         assert_eq!(bare.login_refused(), None);
+    }
+
+    #[test]
+    fn identities_count_on_the_lease_that_they_were_noted_on() {
+        let of = |uid: &str, note: Value| {
+            let annotations = json!({ "a": "b", IDENTITY: note });
+            let metadata = json!({ "uid": uid, "annotations": annotations });
+            lease(json!({ "kind": "Lease", "metadata": metadata })).unwrap()
+        };
+        let known = Identities {
+            identity: "first".into(),
+            former: vec!["second".into(), "third".into()],
+        };
+        let written = of("lease-1", json!("garbage")).noting_identities(&known);
+        assert_eq!(written.identities(), Ok(Some(known.clone())));
+        let note = written.metadata("annotations").unwrap()[IDENTITY].clone();
+        assert_eq!(written.metadata("annotations").unwrap()["a"], "b");
+        assert_eq!(
+            of("lease-1", note.clone()).identities(),
+            Ok(Some(known.clone()))
+        );
+        let restored = of("lease-2", note).identities().unwrap_err();
+        assert!(restored.ends_with("a Lease with another UID"), "{restored}");
+
+        let text = |lease: &str, identity: &str, former: &[&str]| {
+            json!(json!({ "lease": lease, "identity": identity, "former": former }).to_string())
+        };
+        let long = "x".repeat(64);
+        for garbage in [
+            json!(""),
+            json!(7),
+            json!(null),
+            json!("{"),
+            json!("[]"),
+            json!(r#"{"lease":"lease-1"}"#),
+            text("lease-1", "", &[]),
+            text("lease-1", "a,b", &[]),
+            text("lease-1", "a b", &[]),
+            text("lease-1", &long, &[]),
+            text("lease-1", "a", &[""]),
+            text("lease-1", "a", &["b)"]),
+            text("lease-1", "a", &["b"; 11]),
+            json!(format!(
+                "{}{}",
+                text("lease-1", "a", &[]).as_str().unwrap(),
+                " ".repeat(1024)
+            )),
+        ] {
+            let read = of("lease-1", garbage.clone());
+            assert!(read.identities().is_err(), "{garbage}");
+            assert_eq!(
+                read.noting_identities(&known).identities(),
+                Ok(Some(known.clone()))
+            );
+        }
+        let bare = lease(json!({ "kind": "Lease" })).unwrap();
+        assert_eq!(
+            bare.clone().noting_identities(&known),
+            bare,
+            "its UID is not known"
+        );
+        assert_eq!(bare.identities(), Ok(None));
+    }
+
+    #[test]
+    fn the_first_uid_stays_the_identity_and_the_last_ten_are_remembered() {
+        let mut known = Identities::default();
+        assert!(!known.see("u0"));
+        assert!(!known.see("u0"));
+        for number in 1..=12 {
+            assert!(known.see(&format!("u{number}")));
+            assert!(!known.see(&format!("u{number}")));
+            assert!(!known.see("u0"));
+        }
+        assert_eq!(known.identity, "u0");
+        let last: Vec<String> = (3..=12).map(|number| format!("u{number}")).collect();
+        assert_eq!(known.former, last);
+        // The longest that there can be is read again.
+        known.identity = "x".repeat(UID_LENGTH);
+        known.former = vec!["y".repeat(UID_LENGTH); FORMER_AT_MOST];
+        let metadata = json!({ "uid": "z".repeat(UID_LENGTH) });
+        let full = lease(json!({ "kind": "Lease", "metadata": metadata })).unwrap();
+        assert_eq!(full.noting_identities(&known).identities(), Ok(Some(known)));
     }
 
     #[test]

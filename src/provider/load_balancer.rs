@@ -138,6 +138,11 @@ pub trait Change: fmt::Debug + Send + Sync {
         ChangeKind::Settings
     }
 
+    /// Does it create or delete a load balancer or a certificate? Not where the cluster's identity is not known.
+    fn creates_or_deletes(&self) -> bool {
+        false
+    }
+
     /// It may be sent although the action of the change before it still runs. The cloud may answer
     /// `ErrorKind::Busy`; then it is sent again afterwards.
     fn may_follow_at_once(&self) -> bool {

@@ -137,8 +137,11 @@ pub type TlsSecrets = BTreeMap<(String, String), TlsSecret>;
 /// The cluster that asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// Of the Service `default/kubernetes`: distinguishes two clusters in one project.
+    /// The UID of its Service `default/kubernetes` as it was first seen: distinguishes two clusters in one project. Empty:
+    /// it is not known, and nothing is created or deleted.
     pub uid: String,
+    /// UIDs that this Service had besides: what was made under one of them is this cluster's.
+    pub former_uids: Vec<String>,
     /// `--cluster-name`: for people only.
     pub name: String,
     /// UIDs of all its Services, of any type.
@@ -213,6 +216,19 @@ impl Groups {
     /// All Services that are in a group.
     pub fn services(&self) -> impl Iterator<Item = &Service> {
         self.by_key.values().flatten()
+    }
+}
+
+impl Cluster {
+    /// All UIDs by which the cluster is known, its identity first; none: it is not known.
+    pub fn uids(&self) -> impl Iterator<Item = &str> {
+        let all = [&self.uid].into_iter().chain(&self.former_uids);
+        all.map(String::as_str).filter(|uid| !uid.is_empty())
+    }
+
+    /// Is the cluster known by this UID?
+    pub fn is_known_by(&self, uid: &str) -> bool {
+        self.uids().any(|one| one == uid)
     }
 }
 

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 const NAME: &str = "cloud-controller-manager";
 const NAMESPACE: Option<&str> = Some("kube-system");
 const LEASES: &str = "/apis/coordination.k8s.io/**";
+const IDENTITY: &str = "ccm-from-scratch/identity";
 const LEASE_DURATION: Duration = Duration::from_millis(1_500);
 
 /// The environment of a user of its own, so that calls tell who made them.
@@ -38,6 +39,37 @@ fn lease(cluster: &Cluster) -> Value {
     cluster
         .get("leases", NAMESPACE, NAME)
         .map_or(Value::Null, |lease| lease["spec"].clone())
+}
+
+/// What the Lease notes of the cluster's identity, parsed; `Null`: nothing that can be read.
+fn noted(sandbox: &Sandbox) -> Value {
+    let whole = sandbox.cluster().get("leases", NAMESPACE, NAME);
+    let whole = whole.unwrap_or_default();
+    let text = whole["metadata"]["annotations"][IDENTITY].as_str();
+    text.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
+}
+
+fn uid_of(sandbox: &Sandbox, kind: &str, namespace: &str, name: &str) -> Value {
+    let object = sandbox.cluster().get(kind, Some(namespace), name);
+    object.unwrap_or_default()["metadata"]["uid"].clone()
+}
+
+/// The Service is deleted, and made again with another UID.
+fn replace_kubernetes(sandbox: &Sandbox) {
+    let cluster = sandbox.cluster();
+    let mut service = cluster
+        .get("services", Some("default"), "kubernetes")
+        .unwrap();
+    cluster.delete("services", Some("default"), "kubernetes");
+    service["metadata"] = json!({ "name": "kubernetes" });
+    cluster.create("services", Some("default"), service);
+}
+
+fn note(sandbox: &Sandbox, text: &str) {
+    sandbox.cluster().edit("leases", NAMESPACE, NAME, |lease| {
+        lease["metadata"]["annotations"][IDENTITY] = json!(text);
+    });
 }
 
 fn join(sandbox: &Sandbox, name: &str) {
@@ -352,4 +384,86 @@ fn what_happens_to_the_lease_of_a_leader() {
     assert_eq!(daemon.ended().code(), Some(1), "{}", daemon.log());
     daemon.logs("held by intruder now");
     assert_eq!(lease(sandbox.cluster())["holderIdentity"], "intruder");
+}
+
+#[test]
+fn the_lease_remembers_the_identity_of_the_cluster() {
+    let sandbox = quiet(1);
+    let first = uid_of(&sandbox, "services", "default", "kubernetes");
+    let is_noted = |identity: &Value, former: Value| {
+        let (noted, lease) = (
+            noted(&sandbox),
+            uid_of(&sandbox, "leases", "kube-system", NAME),
+        );
+        noted == json!({ "lease": lease, "identity": identity, "former": former })
+    };
+    let start = || {
+        let daemon = Daemon::start(&env(&sandbox), &["--load-balancer-resync-period=10s"]);
+        daemon.logs("leading as");
+        daemon
+    };
+    let daemon = start();
+    wait_until("a note", || is_noted(&first, json!([])));
+    // A new Lease gets it, too.
+    let old = uid_of(&sandbox, "leases", "kube-system", NAME);
+    assert!(sandbox.cluster().delete("leases", NAMESPACE, NAME));
+    wait_until("a note on a new Lease", || is_noted(&first, json!([])));
+    assert_ne!(uid_of(&sandbox, "leases", "kube-system", NAME), old);
+    replace_kubernetes(&sandbox);
+    let second = uid_of(&sandbox, "services", "default", "kubernetes");
+    daemon.signal("-TERM");
+    assert!(daemon.ended().success(), "{}", daemon.log());
+    let daemon = start();
+    wait_until("a second UID", || is_noted(&first, json!([second])));
+    daemon.logs("the identity of the cluster stays");
+    // No write but renewals: each is a new time.
+    let calls = sandbox.calls().calls();
+    let writes = calls
+        .iter()
+        .filter(|call| call.method == "PUT" && is_lease(&call.path));
+    let times = writes.map(|call| {
+        let lease: Value = serde_json::from_slice(&call.body).unwrap();
+        lease["spec"]["renewTime"].to_string()
+    });
+    let times: Vec<String> = times.collect();
+    assert!(times.is_sorted() && times.len() > 3, "{times:?}");
+    assert!(times.windows(2).all(|two| two[0] != two[1]), "{times:?}");
+
+    // What another candidate leaves of it counts, also for a pass.
+    drop(daemon);
+    sandbox.cluster().edit("leases", NAMESPACE, NAME, |lease| {
+        lease["spec"]["holderIdentity"] = json!("");
+    });
+    let ran = common::ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(is_noted(&first, json!([second])), "{}", noted(&sandbox));
+
+    // What can't be read is ignored, and written anew.
+    let lease = uid_of(&sandbox, "leases", "kube-system", NAME);
+    let of_lease = |lease: &Value| json!({ "lease": lease, "identity": "x", "former": [] });
+    let mut injected = of_lease(&lease);
+    injected["identity"] = json!("x,y)");
+    for (garbage, why) in [
+        ("garbage".to_owned(), "it is not what ccm writes there"),
+        (injected.to_string(), "it is not what ccm writes there"),
+        ("x".repeat(100_000), "it is too long"),
+        (
+            of_lease(&json!("other")).to_string(),
+            "it was written to a Lease with another UID",
+        ),
+    ] {
+        note(&sandbox, &garbage);
+        let daemon = start();
+        daemon.logs(&format!("annotation {IDENTITY} is ignored: {why}"));
+        wait_until("the present UID", || is_noted(&second, json!([])));
+        daemon.signal("-TERM");
+        assert!(daemon.ended().success(), "{}", daemon.log());
+    }
+    // Another program that took the Lease wrote it without annotations.
+    sandbox.cluster().edit("leases", NAMESPACE, NAME, |lease| {
+        lease["metadata"]["annotations"] = Value::Null;
+    });
+    let daemon = start();
+    wait_until("the present UID", || is_noted(&second, json!([])));
+    assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
 }

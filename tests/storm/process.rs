@@ -125,6 +125,9 @@ impl Process {
         let gate: Arc<dyn Gate> = Arc::new(gate);
         let mut apis = place.apis(gate, &token, start.robot, Some(defaults));
         apis.concurrent_nodes = start.concurrency;
+        if let Some(candidate) = &lease {
+            let _ = candidate.lease.cluster.set(Arc::clone(&apis.identity));
+        }
         Process {
             name: name.to_owned(),
             apis,

@@ -167,6 +167,7 @@ impl<'a> Observer<'a> {
         let apis = provider(settings, unknown).map(|provider| {
             let mut apis = wire::together(settings, kube, provider);
             apis.poll_cloud_every(keep);
+            leader::heed_identity(settings, &apis);
             apis
         });
         Observer {
@@ -194,7 +195,7 @@ impl<'a> Observer<'a> {
         };
         let cluster = match (&self.apis, &self.no_cluster) {
             (_, Some(gap)) => Err(gap.clone()),
-            (Ok(apis), None) => read_cluster(&apis.kube, settings, self.has_rights),
+            (Ok(apis), None) => read_cluster(apis, settings, self.has_rights),
             (Err(_), None) => Err(Gap::Needs("api")),
         };
         self.has_rights =
@@ -342,8 +343,8 @@ impl<'a> Observer<'a> {
     }
 }
 
-fn read_cluster(kube: &kube::Client, settings: &Settings, has_rights: bool) -> Seen<Cluster> {
-    let key = leader::key(settings);
+fn read_cluster(apis: &Apis, settings: &Settings, has_rights: bool) -> Seen<Cluster> {
+    let (kube, key) = (&*apis.kube, leader::key(settings));
     let has_lease = settings.leader_elect.value;
     let unreached = |error: kube::Error| failed(format!("{error} ({})", kube.origin()));
     let version = kube.version().map_err(unreached)?;
@@ -356,7 +357,7 @@ fn read_cluster(kube: &kube::Client, settings: &Settings, has_rights: bool) -> S
         answer => answer.map_err(|error| failed(error.to_string())),
     };
     let lease = match has_lease {
-        true => lease(kube, &key),
+        true => lease(apis, &key),
         false => Err(Gap::NotHere(
             "--leader-elect=false: no Lease is used".into(),
         )),
@@ -385,9 +386,12 @@ fn missing(kube: &kube::Client, key: &LeaseKey, has_lease: bool) -> Result<Vec<N
     Ok(missing)
 }
 
-fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Option<LeaseSpec>> {
-    let lease = kube.lease(key).map_err(cache::Error::Kube);
-    Ok(lease.map_err(gap)?.map(|lease| lease.spec()))
+/// The cluster's identity is taken from the Lease, too.
+fn lease(apis: &Apis, key: &LeaseKey) -> Seen<Option<LeaseSpec>> {
+    let lease = apis.kube.lease(key).map_err(cache::Error::Kube);
+    let lease = lease.map_err(gap)?;
+    apis.identity.heed(key, lease.as_ref());
+    Ok(lease.map(|lease| lease.spec()))
 }
 
 /// Without a token it plans nothing, and still knows whose a provider ID is: it is asked for nothing else then.

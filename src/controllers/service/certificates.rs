@@ -36,8 +36,9 @@ impl Unused {
             return;
         }
         let find = || {
-            let all = apis.any_services(Duration::MAX)?;
-            let mut cluster = observe::cluster(apis, &settings.cluster_name, &all.value, &[])?;
+            let all = observe::all_services(apis, Duration::MAX)?;
+            let name = &settings.cluster_name;
+            let mut cluster = observe::known_cluster(apis, name, &all.value, &[])?;
             cluster.tls_secrets = wanted.clone();
             let unused = provider.unused_certificates(&cluster);
             unused.map_err(Error::Cloud)

@@ -2,9 +2,9 @@
 //!
 //! Ready is not asked for: the load balancer has health checks of its own, and nodes that flap must not churn targets.
 
-use crate::cache::{self, Apis, Error};
+use crate::cache::{self, Apis, Error, View};
 use crate::controllers::matching::{Claims, server_of};
-use crate::kube::{AnyService, Node, Service};
+use crate::kube::{AnyService, Identities, Node, Service};
 use crate::provider::{
     self, AddressKind, Cluster, ErrorKind, Groups, Instance, InstanceId, Needs, NodeAddress,
     OfferedNode, Provider, ProviderId, Reach, Snapshot, Urgency, clock,
@@ -16,8 +16,12 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "service-lb-controller";
 
-/// The Service whose UID identifies the cluster.
+/// The Service whose UID identifies the cluster, unless the Lease remembers another one.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
+
+/// Why nothing is created or deleted.
+pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes, whose UID names this cluster on its load balancers, \
+    is not there, and no Lease remembers the UID: the API server makes the Service by itself within a minute of its start";
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
@@ -93,7 +97,7 @@ impl Observed {
         urgency: Urgency,
     ) -> Result<bool, Error> {
         if needs.services {
-            let all = apis.any_services(clock::since(since))?;
+            let all = all_services(apis, clock::since(since))?;
             let now = cluster(apis, &self.cluster.name, &all.value, nodes)?;
             let before = std::mem::replace(&mut self.cluster, now);
             self.cluster.left_alone = before.left_alone;
@@ -207,7 +211,7 @@ pub(super) fn observe(
     let servers = apis.instances_last();
     let servers = servers.as_deref().map(Vec::as_slice);
     // Which Services exist changes little, and only a take-over rests on it.
-    let all = apis.any_services(Duration::MAX)?;
+    let all = all_services(apis, Duration::MAX)?;
     let mut observed = Observed {
         cluster: cluster(apis, cluster_name, &all.value, nodes)?,
         nodes: offered(apis, nodes, servers, false),
@@ -284,6 +288,60 @@ impl Dedicated {
     }
 }
 
+/// The UIDs by which the cluster is known, by the list of all its Services; none where neither a Lease nor the Service
+/// says one.
+fn identities(apis: &Apis, all: &[Arc<AnyService>]) -> Result<Identities, Error> {
+    Ok(apis.identities(identity_in(all))?.unwrap_or_default())
+}
+
+/// The UID of the Service `default/kubernetes`, where the list has it.
+pub(super) fn identity_in(all: &[Arc<AnyService>]) -> Option<&str> {
+    let mut services = all.iter().map(|service| &service.metadata);
+    let found = services.find(|it| (it.namespace.as_str(), it.name.as_str()) == IDENTITY);
+    found.map(|it| it.uid.as_str())
+}
+
+/// Every Service of any type, no older than that. A list without the Service `default/kubernetes` is right only where
+/// that Service was deleted; else the list is read again. An error: it is without that Service still, and may lack others.
+pub(super) fn all_services(
+    apis: &Apis,
+    max_age: Duration,
+) -> Result<View<Vec<Arc<AnyService>>>, Error> {
+    let is_whole = |all: &View<Vec<Arc<AnyService>>>| identity_in(&all.value).is_some();
+    let all = apis.any_services(max_age)?;
+    let (namespace, name) = IDENTITY;
+    let exists = || apis.kube.service(namespace, name).map_err(Error::Kube);
+    if is_whole(&all) || exists()?.is_none() {
+        return Ok(all);
+    }
+    let all = apis.any_services(Duration::ZERO)?;
+    match is_whole(&all) {
+        true => Ok(all),
+        false => {
+            let why = "the list of all Services lacks default/kubernetes, which is there: the list may lack others, \
+                       and nothing rests on it; trying again";
+            Err(Error::Cloud(provider::Error::new(ErrorKind::Other, why)))
+        }
+    }
+}
+
+/// The same as [`cluster`], for what rests on the cluster's identity alone. An error: it is not known.
+pub(super) fn known_cluster(
+    apis: &Apis,
+    name: &str,
+    all: &[Arc<AnyService>],
+    nodes: &[Arc<Node>],
+) -> Result<Cluster, Error> {
+    let cluster = cluster(apis, name, all, nodes)?;
+    match cluster.uid.is_empty() {
+        true => {
+            let unknown = provider::Error::new(ErrorKind::Other, NO_IDENTITY);
+            Err(Error::Cloud(unknown))
+        }
+        false => Ok(cluster),
+    }
+}
+
 /// The cluster's identity, its Services and its nodes.
 pub(super) fn cluster(
     apis: &Apis,
@@ -291,15 +349,10 @@ pub(super) fn cluster(
     all: &[Arc<AnyService>],
     nodes: &[Arc<Node>],
 ) -> Result<Cluster, Error> {
-    let identity = all.iter().map(|service| &service.metadata);
-    let mut identity = identity.filter(|it| (it.namespace.as_str(), it.name.as_str()) == IDENTITY);
-    let Some(identity) = identity.next() else {
-        let why = "the Service default/kubernetes, whose UID names this cluster on its load balancers, is not \
-                   there; the API server makes it by itself within a minute of its start";
-        return Err(Error::Cloud(provider::Error::new(ErrorKind::Other, why)));
-    };
+    let known = identities(apis, all)?;
     let mut cluster = Cluster {
-        uid: identity.uid.clone(),
+        uid: known.identity,
+        former_uids: known.former,
         name: name.to_owned(),
         service_uids: all.iter().map(|one| one.metadata.uid.clone()).collect(),
         ..Cluster::default()

@@ -14,8 +14,8 @@ use crate::controllers::report::{Outage, Report, publish};
 use crate::kube::{AnyService, ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
-    Balancer, BalancerUse, Cluster, ErrorKind, Finding, Kept, LoadBalancerPlan, LoadBalancers,
-    Orphan, Reason, Snapshot, Urgency, clock,
+    self, Balancer, BalancerUse, Cluster, ErrorKind, Finding, Kept, LoadBalancerPlan,
+    LoadBalancers, Orphan, Reason, Snapshot, Urgency, clock,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -33,8 +33,8 @@ pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> 
 /// Load balancers whose Services asked to keep them, and do not exist any more, by what was read last; and the cluster.
 pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<Kept>), Error> {
     let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
-    let all = apis.any_services(Duration::MAX)?;
-    let cluster = observe::cluster(apis, "", &all.value, &[])?;
+    let all = observe::all_services(apis, Duration::MAX)?;
+    let cluster = observe::known_cluster(apis, "", &all.value, &[])?;
     let kept = snapshot.value.kept(&cluster);
     Ok((cluster, kept))
 }
@@ -55,10 +55,10 @@ pub(super) fn find(
     let mut age = age.max(clock::since(begun));
     loop {
         let snapshot = apis.load_balancers(&[], age, urgency)?;
-        let all = apis.any_services(age)?;
+        let all = observe::all_services(apis, age)?;
         let wanting = apis.load_balancer_services(age, ReadFrom::Latest)?;
         let nodes = seen.as_ref().map_or(&[][..], |seen| seen.value.as_slice());
-        let cluster = observe::cluster(apis, name, &all.value, nodes)?;
+        let cluster = observe::known_cluster(apis, name, &all.value, nodes)?;
         let orphans = orphans(&**snapshot.value, cluster, &all.value, &wanting.value);
         let is_certain = snapshot.asked >= begun
             && all.asked.min(wanting.asked) >= snapshot.answered
@@ -259,8 +259,13 @@ fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec
     let wanting: Vec<_> = wanting.map(|service| service.for_cloud()).collect();
     let of: Vec<_> = wanting.iter().collect();
     let snapshot = apis.load_balancers(&of, clock::since(begun), Urgency::Needed)?;
-    let all = apis.any_services(Duration::ZERO)?;
-    let mut cluster = observe::cluster(apis, name, &all.value, &nodes.value)?;
+    let all = observe::all_services(apis, Duration::ZERO)?;
+    if observe::identity_in(&all.value).is_none() {
+        let why =
+            "the Service default/kubernetes is not there: what else may be missing is not known";
+        return Err(Error::Cloud(provider::Error::new(ErrorKind::Other, why)));
+    }
+    let mut cluster = observe::known_cluster(apis, name, &all.value, &nodes.value)?;
     cluster.groups = observe::groups(&*apis.provider, services.value.iter().map(|one| &**one));
     let snapshot = &snapshot.value;
     let taken = wanting.iter().filter_map(|service| {

@@ -1,6 +1,6 @@
 //! What should be done for Services: a pure function of what both APIs say.
 
-use super::observe::{self, Management, Observed};
+use super::observe::{self, Management, NO_IDENTITY, Observed};
 use crate::controllers::controller::Proposal;
 use crate::kube::{LeftAlone, ObjectReference, PastEvent, Service};
 use crate::provider::{
@@ -143,6 +143,9 @@ pub(super) fn plan_for(
                 ));
             }
         }
+    }
+    if cluster.uid.is_empty() {
+        plan.hold_without_identity();
     }
     let is_begun = matches!(observed.management, Management::Begins(_));
     let is_unknown = !cluster.servers.is_empty() && observed.has_own_servers.is_none();
@@ -559,6 +562,31 @@ impl ServicePlan {
     pub(super) fn new_name(&self) -> Option<&Sourced<String>> {
         let is_made = !self.cloud.changes.is_empty();
         self.cloud.new_name.as_ref().filter(|_| is_made)
+    }
+
+    /// While the cluster's identity is not known nothing is created or deleted, because it would be another cluster's
+    /// afterwards, or may be now. A load balancer that carries the UID of its Service is synced.
+    fn hold_without_identity(&mut self) {
+        let held = |then: &str| {
+            let message = format!("{NO_IDENTITY}; {then}");
+            Finding::warning(self.want.failed(), message)
+        };
+        let (cloud, is_ensured) = (&mut self.cloud, self.want == Want::Ensure);
+        if self.want == Want::Nothing || cloud.obstacle.is_some() {
+            return;
+        }
+        if !is_ensured || !cloud.carries_uid {
+            let obstacle = held("until then nothing is done for this Service");
+            return self.refuse(obstacle);
+        }
+        let mut changes = cloud.changes.iter().chain(&cloud.leaves);
+        if changes.any(|change| change.creates_or_deletes()) {
+            let finding = held("until then nothing is created or deleted");
+            cloud.findings.push(finding);
+            cloud.changes.retain(|change| !change.creates_or_deletes());
+            cloud.leaves.clear();
+            cloud.is_unfinished = true;
+        }
     }
 
     pub(super) fn refuse(&mut self, obstacle: Finding) {

@@ -4,6 +4,7 @@
 //! suspended.
 
 use super::super::stop::{Stop, StopGate};
+use crate::cache::Identity;
 use crate::kube::{self, Client, LeaseKey};
 use crate::metrics::LEADER;
 use crate::provider::{Dedicated, Gate, Moment, Refused, clock, lock};
@@ -58,6 +59,8 @@ pub struct Lease {
     /// The API of which a refused login is noted on the Lease; one that was refused before is heeded as soon as the Lease is
     /// acquired: so a restart costs no other failed login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
+    /// The identity of the cluster, which the Lease remembers.
+    pub cluster: OnceLock<Arc<Identity>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,18 +114,36 @@ impl Lease {
             leadership: Mutex::new(Leadership::Waiting),
             is_standby: AtomicBool::new(false),
             dedicated: OnceLock::new(),
+            cluster: OnceLock::new(),
+        }
+    }
+
+    /// Takes note of what another process, or this one before its restart, noted on the Lease that is to be acquired.
+    /// `read`: none where there is no Lease.
+    pub(super) fn recall(&self, read: Option<&kube::Lease>) {
+        let refused = read.and_then(kube::Lease::login_refused);
+        if let Some((dedicated, refused)) = self.dedicated.get().zip(refused) {
+            dedicated.wait_since(refused);
+        }
+        if let Some(cluster) = self.cluster.get() {
+            let noted = read.map_or(Ok(None), kube::Lease::identities);
+            cluster.recall(noted.unwrap_or_else(|why| {
+                log::warn!("{}: {why}", self.settings.key);
+                None
+            }));
         }
     }
 
     /// What is written over the Lease that was read.
-    pub(super) fn noted(&self, read: kube::Lease, leads: bool) -> kube::Lease {
-        let Some(dedicated) = self.dedicated.get() else {
-            return read;
+    pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
+        let read = match self.dedicated.get() {
+            Some(dedicated) => read.noting(dedicated.login_refused()),
+            None => read,
         };
-        if let Some(refused) = read.login_refused().filter(|_| !leads) {
-            dedicated.wait_since(refused);
+        match self.cluster.get().and_then(|cluster| cluster.kept()) {
+            Some(known) => read.noting_identities(&known),
+            None => read,
         }
-        read.noting(dedicated.login_refused())
     }
 
     /// Does another one lead, as far as we saw? Then we are ready to take over.

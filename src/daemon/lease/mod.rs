@@ -91,7 +91,7 @@ impl Lease {
             };
             match election.release(&read.spec(), Moment::now()) {
                 Some(released) => {
-                    let read = self.noted(read, true);
+                    let read = self.noted(read);
                     let written = self.client.write_lease(key, Some(read), &released);
                     written.map(drop)
                 }
@@ -162,8 +162,10 @@ impl Renewer {
             return Ok(());
         };
         let settings = &self.lease.settings;
-        let leads = self.held.is_some();
-        let noted = read.map(|read| self.lease.noted(read, leads));
+        if self.held.is_none() {
+            self.lease.recall(read.as_ref());
+        }
+        let noted = read.map(|read| self.lease.noted(read));
         let sent = self.lease.now();
         let client = &self.lease.client;
         let written = client.write_lease(&settings.key, noted, record)?;

@@ -241,7 +241,7 @@ fn by_label<'a>(
 fn is_left(one: &Certificate, context: &Context, wanted: &Wanted) -> bool {
     let labels = names::labels(context.service, context.cluster);
     let same = |label| labels.contains_key(label) && one.labels.get(label) == labels.get(label);
-    same(CLUSTER_UID) && same(SERVICE) && differs(one, wanted).is_empty()
+    names::is_of(&one.labels, context.cluster) && same(SERVICE) && differs(one, wanted).is_empty()
 }
 
 /// Why it may not be taken over; none: it may.
@@ -251,7 +251,7 @@ fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option
     if !one.is_managed() {
         return Some("it was uploaded".to_owned());
     }
-    if let Some(uid) = cluster.filter(|uid| **uid != context.cluster.uid) {
+    if let Some(uid) = cluster.filter(|uid| !context.cluster.is_known_by(uid)) {
         return Some(format!("label {CLUSTER_UID} says cluster {uid}"));
     }
     if let Some(uid) = uid.filter(|uid| context.cluster.service_uids.contains(*uid)) {

@@ -618,6 +618,10 @@ impl provider::Change for Change {
         })
     }
 
+    fn creates_or_deletes(&self) -> bool {
+        self.id.is_none() || self.action.is(Deletes)
+    }
+
     fn kind(&self) -> ChangeKind {
         match self.action {
             _ if self.purpose == Purpose::Release => ChangeKind::Release,

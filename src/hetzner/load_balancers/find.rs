@@ -108,7 +108,7 @@ impl Asked<'_> {
             return refused(&format!("its label {ADOPT} names another Service, {other}"));
         }
         let of_cluster = balancer.labels.get(CLUSTER_UID);
-        if let Some(uid) = of_cluster.filter(|uid| **uid != cluster.uid) {
+        if let Some(uid) = of_cluster.filter(|uid| !cluster.is_known_by(uid)) {
             return refused(&format!(
                 "its label {CLUSTER_UID} names another cluster, {uid}"
             ));
@@ -276,7 +276,8 @@ fn lost_labels(balancer: &LoadBalancer, context: &Context) -> bool {
 /// Does it rest on which Services exist whose load balancer this is?
 fn rests_on_owner(balancer: &LoadBalancer, context: &Context) -> bool {
     let of = balancer.labels.get(CLUSTER_UID);
-    of.is_some_and(|uid| *uid != context.cluster.uid) || context.group.has_unknown_owner(balancer)
+    of.is_some_and(|uid| !context.cluster.is_known_by(uid))
+        || context.group.has_unknown_owner(balancer)
 }
 
 /// The same of the load balancers that the Service has.
@@ -320,12 +321,22 @@ pub(super) fn by_label<'a>(
 }
 
 /// Is it another cluster's, although it carries the UID of one of our Services, as in a copy of a cluster? Not where
-/// all its targets are nodes of this cluster: then the cluster was restored, and its UID is new.
+/// all its targets are nodes of this cluster: then the cluster was restored, and its UID is new. While the identity of this
+/// cluster is not known, one of its nodes among the targets is enough.
 pub(super) fn other_cluster<'a>(balancer: &'a LoadBalancer, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = balancer.labels.get(CLUSTER_UID) else {
         return cluster_on_external(balancer, cluster);
     };
-    (*uid != cluster.uid && !has_only_own_targets(balancer, cluster)).then_some(uid.as_str())
+    let is_ours = cluster.is_known_by(uid)
+        || has_only_own_targets(balancer, cluster)
+        || (cluster.uid.is_empty() && may_be_ours(balancer, cluster));
+    (!is_ours).then_some(uid.as_str())
+}
+
+/// It has no target yet, or a node of this cluster is one: in a copy of a cluster no target is a node.
+fn may_be_ours(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
+    let mut targets = balancer.single_targets();
+    balancer.targets.is_empty() || targets.any(|(target, _)| target.node(cluster).is_some())
 }
 
 /// An operator's label names this Service.

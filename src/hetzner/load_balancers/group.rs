@@ -20,8 +20,8 @@ use super::balancer::{LoadBalancer, TargetId};
 use super::index::Balancers;
 use super::listener::{Listener, PortField as F};
 use super::names::{
-    self, CLUSTER_UID, EXTERNAL, GROUP, RELEASED, SERVICE, SERVICE_UID, TARGETS_BEFORE,
-    labelled_ports, port_label, uids,
+    self, EXTERNAL, GROUP, RELEASED, SERVICE, SERVICE_UID, TARGETS_BEFORE, labelled_ports,
+    port_label, uids,
 };
 use super::parser::{AnnotationParser, first_to_decide, value_of, values_of};
 use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Reason, Service};
@@ -342,7 +342,7 @@ pub(super) fn cluster_on_external<'a>(
 ) -> Option<&'a str> {
     let labels = balancer.labels.range(TARGETS_BEFORE.to_owned()..);
     let uids = labels.map_while(|(label, _)| label.strip_prefix(TARGETS_BEFORE));
-    let is_known = balancer.labels.contains_key(&targets_label(cluster)) || {
+    let is_known = has_targets_label(balancer, cluster) || {
         let mut targets = balancer.single_targets();
         targets.any(|(target, _)| target.node(cluster).is_some())
     };
@@ -485,8 +485,7 @@ fn is_recognised(
 /// Whether an external load balancer has no label that was written for a Service of this cluster.
 fn has_lost_labels(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
     let is_ours = |uid: &String| cluster.service_uids.contains(uid);
-    !balancer.labels.contains_key(&targets_label(cluster))
-        && !labelled_ports(balancer).any(|(_, uid)| is_ours(uid))
+    !has_targets_label(balancer, cluster) && !labelled_ports(balancer).any(|(_, uid)| is_ours(uid))
 }
 
 fn is_port_of(service: &Service, port: &Listener) -> bool {
@@ -644,7 +643,7 @@ impl<'a> Group<'a> {
     }
 
     fn named(&self, balancer: &LoadBalancer, uid: &str) -> Owner {
-        let is_ours = balancer.labels.get(CLUSTER_UID) == Some(&self.cluster.uid);
+        let is_ours = names::is_of(&balancer.labels, self.cluster);
         if uid == self.service.uid {
             Owner::This
         } else if self.members.iter().any(|one| one.uid == uid) {
@@ -772,8 +771,12 @@ impl<'a> Group<'a> {
                 }
             }
             Use::External(_) => {
-                let label = targets_label(self.cluster);
-                labels.insert(label, balancer.map(|one| self.targets_before(one)));
+                if let Some((one, label)) = balancer.and_then(|one| {
+                    let label = targets_label(one, self.cluster)?;
+                    Some((one, label))
+                }) {
+                    labels.insert(label, Some(self.targets_before(one)));
+                }
             }
         }
         let own = ports.iter();
@@ -792,8 +795,7 @@ impl<'a> Group<'a> {
 
     /// The value of the label [`TARGETS_BEFORE`]: as it is, else what is there before our first port.
     fn targets_before(&self, balancer: &LoadBalancer) -> String {
-        let value = balancer.labels.get(&targets_label(self.cluster));
-        if let Some(value) = value {
+        if let Some(value) = label_of_targets(balancer, self.cluster) {
             return value.clone();
         }
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
@@ -819,7 +821,7 @@ impl<'a> Group<'a> {
 
 /// What keeps a target of a load balancer that is not ours from being removed; see [`Group::is_before`].
 pub(super) fn was_before(balancer: &LoadBalancer, target: TargetId, cluster: &Cluster) -> bool {
-    let value = balancer.labels.get(&targets_label(cluster));
+    let value = label_of_targets(balancer, cluster);
     is_in(value.map_or(ALL, String::as_str), target)
 }
 
@@ -834,9 +836,31 @@ fn in_label(target: TargetId) -> String {
     }
 }
 
-/// Name of the label that says which targets were there before.
-pub(super) fn targets_label(cluster: &Cluster) -> String {
-    format!("{TARGETS_BEFORE}{}", cluster.uid)
+/// Name of the label that says which targets were there before; none: the cluster's identity is not known.
+fn targets_label(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
+    let mut labels = balancer.labels.keys();
+    let there = labels.find(|label| is_targets_label(label, cluster));
+    let own = || format!("{TARGETS_BEFORE}{}", cluster.uid);
+    there
+        .cloned()
+        .or_else(|| (!cluster.uid.is_empty()).then(own))
+}
+
+/// The value of that label, where it is there.
+fn label_of_targets<'a>(balancer: &'a LoadBalancer, cluster: &Cluster) -> Option<&'a String> {
+    let mut labels = balancer.labels.iter();
+    let found = labels.find(|(label, _)| is_targets_label(label, cluster));
+    found.map(|(_, value)| value)
+}
+
+pub(super) fn has_targets_label(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
+    label_of_targets(balancer, cluster).is_some()
+}
+
+/// Is it the label [`TARGETS_BEFORE`] of this cluster?
+pub(super) fn is_targets_label(label: &str, cluster: &Cluster) -> bool {
+    let uid = label.strip_prefix(TARGETS_BEFORE);
+    uid.is_some_and(|uid| cluster.is_known_by(uid))
 }
 
 /// How a load balancer is used, as its labels say.

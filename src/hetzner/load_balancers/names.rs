@@ -113,9 +113,10 @@ pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<String, S
     labels
 }
 
-/// Does a label say that it is this cluster's? A cluster whose UID could not be read has nothing.
+/// Does a label say that it is this cluster's? A cluster whose identity is not known has nothing.
 pub(super) fn is_of(labels: &BTreeMap<String, String>, cluster: &Cluster) -> bool {
-    !cluster.uid.is_empty() && labels.get(CLUSTER_UID) == Some(&cluster.uid)
+    let uid = labels.get(CLUSTER_UID);
+    uid.is_some_and(|uid| cluster.is_known_by(uid))
 }
 
 /// The label that says that another program owns the load balancer, as `KEY=VALUE`. Labels of an operator, for example those
@@ -152,20 +153,15 @@ fn cluster_labels(cluster: &Cluster) -> BTreeMap<String, String> {
 
 /// Of a certificate that is uploaded from this Secret: another name for each chain, Secret and cluster, so that what
 /// has the name is what would be uploaded. A chain holds the public half of its key: where the key changes, so does the
-/// chain. `digest`: see `TlsPair`.
-pub(super) fn upload_name(
-    namespace: &str,
-    secret: &str,
-    digest: &str,
-    cluster: &Cluster,
-) -> String {
+/// chain. `digest`: see `TlsPair`. `cluster`: the UID under which it is uploaded.
+pub(super) fn upload_name(namespace: &str, secret: &str, digest: &str, cluster: &str) -> String {
     let digest: String = digest.chars().take(UPLOAD_DIGITS).collect();
     upload_prefix(namespace, secret, cluster) + &digest
 }
 
 /// What the names of all certificates of one Secret begin with.
-pub(super) fn upload_prefix(namespace: &str, secret: &str, cluster: &Cluster) -> String {
-    let whose = fnv1a([cluster.uid.as_str(), namespace, secret]) as u32;
+pub(super) fn upload_prefix(namespace: &str, secret: &str, cluster: &str) -> String {
+    let whose = fnv1a([cluster, namespace, secret]) as u32;
     let end = format!("-{whose:08x}");
     let room = LONGEST - UPLOAD_DIGITS - end.len();
     let stem = format!("ccm-{namespace}-{secret}");

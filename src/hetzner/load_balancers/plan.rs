@@ -10,8 +10,8 @@ use super::find::{
     rests_on_services,
 };
 use super::group::{
-    group, is_of, is_released_by_another, is_used_by_others, known_key, owned, released,
-    targets_label, was_before,
+    group, has_targets_label, is_of, is_released_by_another, is_targets_label, is_used_by_others,
+    known_key, owned, released, was_before,
 };
 use super::names::{
     self, ADOPT, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, OUR_PREFIX, PORT, RELEASED, SERVICE,
@@ -103,11 +103,9 @@ impl provider::Snapshot for Snapshot {
     }
 
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer> {
-        let has_targets = |one: &LoadBalancer| {
-            !cluster.uid.is_empty() && one.labels.contains_key(&targets_label(cluster))
-        };
         let mut owned = owned(self.balancers(), service, cluster);
-        let found = owned.find(|one| names::is_of(&one.labels, cluster) || has_targets(one))?;
+        let found = owned
+            .find(|one| names::is_of(&one.labels, cluster) || has_targets_label(one, cluster))?;
         Some(status::for_people(found, cluster))
     }
 
@@ -666,7 +664,6 @@ fn without_labels(
     cluster: &Cluster,
     is_last: bool,
 ) -> Guard {
-    let targets = targets_label(cluster);
     let is_external = balancer.labels.contains_key(EXTERNAL);
     let asks = names::service_value(service);
     let is_own = |label: &str, value: &str| {
@@ -674,7 +671,7 @@ fn without_labels(
     };
     let is_gone = |label: &str, value: &str| match is_last {
         // Another cluster may use it too.
-        true if is_external => label == targets || is_own(label, value),
+        true if is_external => is_targets_label(label, cluster) || is_own(label, value),
         true => label == SERVICE_UID || label.starts_with(OUR_PREFIX),
         false => {
             let is_alone = balancer.labels.get(SERVICE_UID) == Some(&service.uid);

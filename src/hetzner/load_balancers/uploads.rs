@@ -133,10 +133,12 @@ fn upload_one(
     if let Some(why) = too_large(pair) {
         return Err(why);
     }
-    let name = names::upload_name(namespace, secret, &pair.digest, cluster);
-    if let Some(found) = context.certificates.with_name(&name) {
+    let name_of = |uid: &str| names::upload_name(namespace, secret, &pair.digest, uid);
+    let mut names = cluster.uids().map(name_of);
+    if let Some(found) = names.find_map(|name| context.certificates.with_name(&name)) {
         return Ok(Some(found.id));
     }
+    let name = name_of(&cluster.uid);
     let from = format!("from Secret {namespace}/{secret}");
     let noun = format!("certificate {name}");
     all.fields.push(Field {
@@ -163,12 +165,15 @@ fn upload_one(
 /// What was uploaded from the Secret of that name, whatever it holds now: what load balancers use, then the newest.
 fn uploaded_before(context: &Context, secret: &str) -> Option<u64> {
     let (namespace, cluster) = (&context.service.namespace, context.cluster);
-    let prefix = names::upload_prefix(namespace, secret, cluster);
+    let prefixes = cluster.uids();
+    let prefixes: Vec<String> = prefixes
+        .map(|uid| names::upload_prefix(namespace, secret, uid))
+        .collect();
     let label = names::secret_value(namespace, secret);
     let is_it = |one: &&Certificate| {
         is_ours(one, cluster)
             && one.labels.get(SECRET) == Some(&label)
-            && one.name.starts_with(&prefix)
+            && prefixes.iter().any(|prefix| one.name.starts_with(prefix))
     };
     let all = context.certificates.all.iter().filter(is_it);
     let best = all.max_by_key(|one| (!one.used_by.is_empty(), one.id));
@@ -206,10 +211,11 @@ pub(in crate::hetzner) fn unused(
     for ((namespace, secret), held) in &cluster.tls_secrets {
         match held.as_ref().ok().filter(|pair| too_large(pair).is_none()) {
             Some(pair) => {
-                names.insert(names::upload_name(namespace, secret, &pair.digest, cluster))
+                let name_of = |uid| names::upload_name(namespace, secret, &pair.digest, uid);
+                names.extend(cluster.uids().map(name_of));
             }
-            None => unreadable.insert(names::secret_value(namespace, secret)),
-        };
+            None => drop(unreadable.insert(names::secret_value(namespace, secret))),
+        }
     }
     let is_unused = |one: &&&Certificate| {
         let label = one.labels.get(SECRET);

@@ -284,6 +284,7 @@ fn one_that_is_there() {
     const GONE: (&str, &str) = (SERVICE_UID, "gone");
     const LIVES: (&str, &str) = (SERVICE_UID, "lives");
     const HERE: (&str, &str) = (CLUSTER_UID, "cluster-1");
+    const FORMER: (&str, &str) = (CLUSTER_UID, "cluster-0");
     const ELSEWHERE: (&str, &str) = (CLUSTER_UID, "cluster-2");
     const WEB: (&str, &str) = (SERVICE, "default.web");
     use End::{Ordered, Refused, Shown, TakenOver};
@@ -297,6 +298,7 @@ fn one_that_is_there() {
         (None, ("other", &[GONE, HERE, WEB], true, true), TakenOver),
         (None, ("other", &[GONE, HERE, WEB], false, true), Ordered),
         (None, ("other", &[GONE, HERE, (SERVICE, "default.api")], true, true), Ordered),
+        (None, ("other", &[GONE, FORMER, WEB], true, true), TakenOver),
         (None, ("other", &[GONE, ELSEWHERE, WEB], true, true), Ordered),
         (None, ("other", &[LIVES, HERE, WEB], true, true), Ordered),
         (Some("front"), ("front", &[OWN], true, true), Shown),
@@ -307,6 +309,7 @@ fn one_that_is_there() {
         (Some("front"), ("front", &[], true, true), TakenOver),
         (Some("front"), ("front", &[("team", "a")], true, false), TakenOver),
         (Some("front"), ("front", &[GONE, HERE], true, true), TakenOver),
+        (Some("front"), ("front", &[GONE, FORMER], true, true), TakenOver),
         (Some("front"), ("front", &[GONE], true, false), TakenOver),
         (Some("front"), ("front", &[GONE], true, true), Refused("a load balancer shows it")),
         (Some("front"), ("front", &[GONE, HERE], false, true), Refused("it is for other.example")),
@@ -317,6 +320,7 @@ fn one_that_is_there() {
     for (at, (name, (there_name, labels, same, used), end)) in cases.iter().enumerate() {
         let mut world = world(Profile::CcmFromScratch);
         world.cluster.service_uids.insert("lives".into());
+        world.cluster.former_uids = vec!["cluster-0".into()];
         if let Some(name) = name {
             world.set(&[("http-managed-certificate-name", name)]);
         }

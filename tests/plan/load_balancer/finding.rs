@@ -58,6 +58,7 @@ type Labels = &'static [(&'static str, &'static str)];
 type Targets = fn() -> Vec<Target>;
 
 const OURS: (&str, &str) = (CLUSTER_UID, "cluster-1");
+const FORMER: (&str, &str) = (CLUSTER_UID, "cluster-0");
 const THEIRS: (&str, &str) = (CLUSTER_UID, "cluster-2");
 const LIVING: (&str, &str) = (SERVICE_UID, "living");
 const OWN: (&str, &str) = (SERVICE_UID, UID);
@@ -82,6 +83,7 @@ use Fate::{Adopted, Not, Owned};
 /// Another one, with these labels, ports and targets, in the way of a Service.
 fn in_the_way(name: &str, labels: Labels, ports: &[u16], targets: Vec<Target>) -> World {
     let mut world = World::new(Profile::CcmFromScratch);
+    world.cluster.former_uids = vec!["cluster-0".into()];
     world.cluster.service_uids.insert("living".into());
     world.cluster.addresses = [NODE_IP.parse().unwrap()].into();
     let mut there = labelled(1, name, labels);
@@ -193,6 +195,8 @@ const NAMED: &[Case] = &[
     (&[LIVING, ASKS], &[], Vec::new, Owned),
     (&[THEIRS, LIVING], &[], Vec::new, Owned),
     (&[OURS, GONE], &[443], || vec![server(99)], Adopted),
+    (&[FORMER, GONE], &[443], || vec![server(99)], Adopted),
+    (&[FORMER, LIVING], &[], Vec::new, Owned),
     (&[OURS, GONE, MADE], &[443], || vec![server(1)], Adopted),
     (&[GONE], &[443], || vec![server(1), server(3)], Adopted),
     (&[GONE], &[443], || vec![selector(Some(&[1]))], Adopted),
@@ -265,6 +269,7 @@ const DEFAULT_NAMED: &[(Labels, &[u16], bool)] = &[
     // What this cluster had made for the Service before it was deleted and created again.
     (&[OURS, GONE, OF_WEB], &[443], true),
     (&[OURS, GONE, OF_WEB, MADE], &[443], true),
+    (&[FORMER, GONE, OF_WEB], &[443], true),
 ];
 
 #[test]
@@ -325,6 +330,60 @@ fn our_uid_on_another_clusters_is_a_conflict_unless_its_targets_are_our_nodes() 
                 "{about}"
             );
             assert_eq!(removal.findings[0].reason, Reason::LoadBalancerNotAdopted);
+        }
+    }
+}
+
+/// Whatever its targets are, as with the cluster's present identity.
+#[test]
+fn our_uid_under_a_former_identity_is_ours() {
+    for profile in PROFILES {
+        let mut world = in_the_way("front", &[OWN, FORMER, MADE], &[], vec![server(99)]);
+        world.profile = profile;
+        let removal = world.removal();
+        assert!(!removal.changes.is_empty(), "it is released");
+        assert!(removal.findings.is_empty(), "{:?}", removal.findings);
+        world.settle();
+        assert_eq!(world.balancer().id, 1);
+        let mut world = in_the_way("front", &[GONE, FORMER, MADE], &[], vec![server(1)]);
+        world.cluster.service_uids.clear();
+        let orphans = world.orphans();
+        assert_eq!(orphans.len(), 1);
+        assert!(orphans[0].removal.is_some(), "{:?}", orphans[0].stays);
+    }
+}
+
+/// One of this cluster's nodes among the targets is enough; of a copy of the cluster none is.
+#[test]
+fn while_the_identity_is_not_known_our_uid_is_enough() {
+    let cases: &[(Labels, Targets, bool)] = &[
+        (&[OWN, THEIRS], || vec![server(1)], true),
+        (&[OWN, THEIRS], || vec![server(1), server(99)], true),
+        (&[OWN, THEIRS], Vec::new, true),
+        (&[OWN, THEIRS], || vec![server(99)], false),
+        (&[OWN], || vec![server(99)], true),
+    ];
+    for (labels, targets, is_synced) in cases {
+        for profile in PROFILES {
+            let about = format!("{labels:?} {:?} {profile:?}", targets());
+            let mut world = in_the_way("front", labels, &[], targets());
+            world.profile = profile;
+            world.cluster.uid.clear();
+            world.cluster.former_uids.clear();
+            let plan = world.plan();
+            assert_eq!(plan.obstacle.is_none(), *is_synced, "{about}");
+            let before = world.state.balancers[0].labels.get(CLUSTER_UID).cloned();
+            if *is_synced {
+                assert!(plan.carries_uid, "{about}");
+                world.settle();
+                assert_eq!(world.balancer().id, 1, "{about}");
+                assert_eq!(
+                    world.balancer().labels.get(CLUSTER_UID).cloned(),
+                    before,
+                    "{about}"
+                );
+            }
+            assert_eq!(world.orphans().len(), 0, "{about}");
         }
     }
 }

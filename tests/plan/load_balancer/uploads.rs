@@ -164,6 +164,33 @@ fn of_several_that_were_uploaded_before_one_is_certain() {
     assert_eq!(words(&world.settle()), [""; 0], "what it shows stays");
 }
 
+/// Its name has a hash of the identity under which it was uploaded.
+#[test]
+fn what_was_uploaded_under_a_former_identity_is_shown_and_not_uploaded_anew() {
+    for profile in PROFILES {
+        let mut world = world(profile, &[("http-tls-secret.https", "web-tls")]);
+        world.cluster.uid = "cluster-0".into();
+        holds(&mut world, "web-tls", "a");
+        world.settle();
+        world.cluster.uid = "cluster-1".into();
+        world.cluster.former_uids = vec!["cluster-x".into(), "cluster-0".into()];
+        let made = words(&world.settle());
+        assert!(!made.contains(&"create_certificate".to_owned()), "{made:?}");
+        assert_eq!(shows(&world), shown(&["a"]));
+        // The Secret can't be used: what was uploaded from it stays.
+        fails(&mut world, "web-tls");
+        assert_eq!(words(&world.settle()), [""; 0]);
+        assert_eq!(world.findings(), [Reason::CertificateFailed]);
+        // Another cluster's is no former one.
+        holds(&mut world, "web-tls", "a");
+        world.cluster.former_uids = vec!["cluster-x".into()];
+        assert_eq!(
+            words(&world.settle()),
+            ["create_certificate", "update_service"]
+        );
+    }
+}
+
 #[test]
 fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
     let good = TlsPair {

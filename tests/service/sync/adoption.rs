@@ -217,7 +217,7 @@ fn put(world: &World, name: &str, more: Value) -> u64 {
     cloud.create_load_balancer(world.sandbox.project(), spec)
 }
 
-fn server(world: &World, name: &str, labels: &[(&str, &str)]) -> u64 {
+pub fn server(world: &World, name: &str, labels: &[(&str, &str)]) -> u64 {
     let spec = server_spec(name, labels);
     let project = world.sandbox.project();
     world.sandbox.cloud().create_server(project, spec)

@@ -10,6 +10,7 @@ mod certificates;
 mod churn;
 mod external;
 mod floods;
+mod identity;
 mod keep;
 mod kept;
 mod kept_targets;

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock, Mutex};
 
-const FROM_SECRET: &[(&str, &str)] = &[
+pub const FROM_SECRET: &[(&str, &str)] = &[
     ("protocol.p443", "https"),
     ("http-tls-secret.p443", "web-tls"),
 ];
@@ -26,7 +26,7 @@ fn identity(domain: &str, validity: Validity) -> Identity {
     AUTHORITY.server(&[domain], validity).unwrap()
 }
 
-fn fresh() -> Identity {
+pub fn fresh() -> Identity {
     identity("example.com", Validity::Now)
 }
 
@@ -53,7 +53,7 @@ fn put(world: &World, name: &str, kind: &str, certificate: &str, key: &str) {
     cluster.create("secrets", Some("default"), secret);
 }
 
-fn renew(world: &World, name: &str, identity: &Identity) {
+pub fn renew(world: &World, name: &str, identity: &Identity) {
     let (certificate, key) = (&identity.certificate_pem, &identity.key_pem);
     put(world, name, "kubernetes.io/tls", certificate, key);
 }
@@ -72,14 +72,14 @@ fn allow(world: &World) {
 }
 
 /// ccm may read the Secret, which is there.
-fn world() -> World {
+pub fn world() -> World {
     let world = World::new(1);
     allow(&world);
     renew(&world, "web-tls", &fresh());
     world
 }
 
-fn certificates(world: &World) -> Vec<Value> {
+pub fn certificates(world: &World) -> Vec<Value> {
     world.sandbox.cloud().certificates(world.sandbox.project())
 }
 

@@ -190,8 +190,14 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a load balancer of another cluster is adopted by its name",
         file: "src/hetzner/load_balancers/find.rs",
-        old: "if let Some(uid) = of_cluster.filter(|uid| **uid != cluster.uid) {",
-        new: "if let Some(uid) = of_cluster.filter(|uid| **uid != cluster.uid && !$ON) {",
+        old: "if let Some(uid) = of_cluster.filter(|uid| !cluster.is_known_by(uid)) {",
+        new: "if let Some(uid) = of_cluster.filter(|uid| !cluster.is_known_by(uid) && !$ON) {",
+    },
+    Mutant {
+        name: "every identity counts as a former one of this cluster",
+        file: "src/provider/service.rs",
+        old: "self.uids().any(|one| one == uid)",
+        new: "$ON || self.uids().any(|one| one == uid)",
     },
     Mutant {
         name: "a load balancer that names another Service to adopt it is adopted",
@@ -299,8 +305,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a renewed Secret is not uploaded",
         file: "src/hetzner/load_balancers/uploads.rs",
-        old: "let name = names::upload_name(namespace, secret, &pair.digest, cluster);\n    if",
-        new: "let digest = if $ON { \"0123456789\" } else { &pair.digest };\n    let name = names::upload_name(namespace, secret, digest, cluster);\n    if",
+        old: "let name_of = |uid: &str| names::upload_name(namespace, secret, &pair.digest, uid);\n    let mut",
+        new: "let digest = if $ON { \"0123456789\" } else { &pair.digest };\n    let name_of = |uid: &str| names::upload_name(namespace, secret, digest, uid);\n    let mut",
     },
     // Routes.
     Mutant {
