@@ -1,0 +1,296 @@
+//! Which changes of Services are taken up, and who pays for their calls: each namespace has a share of the project's.
+//!
+//! A change is taken up while its namespace has calls left. A Service whose change waits is planned as it was before: what
+//! nodes, Secrets, comparisons and other Services ask for is done all the same. A new Service waits as a whole. Deletions
+//! never wait, and the Services that are there at the first look after a start pay nothing for it.
+
+use super::due::Due;
+use super::observe;
+use super::plan::{Want, want};
+use crate::controllers::share::{Payer, Share};
+use crate::kube::Service;
+use crate::provider::{Provider, clock};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// As many calls as most changes need: a list, one or two writes, and the questions whether they have ended. A change is
+/// taken up when a share has so many left.
+const CALLS_OF_A_CHANGE: f64 = 5.0;
+
+pub(super) struct Admission {
+    /// Multiplies the time until a call comes back; 1 outside of tests.
+    time_scale: f64,
+    /// By namespace. One that is full again is dropped.
+    shares: HashMap<String, Arc<Share>>,
+    /// By UID: Services that want a load balancer, without new ones that wait.
+    admitted: HashMap<String, Admitted>,
+    /// By UID: Services of which something waits, and since when.
+    waiting: HashMap<String, Instant>,
+    has_looked: bool,
+}
+
+struct Admitted {
+    /// As it may be planned. Where a change waits, annotations and spec are those before the change.
+    service: Arc<Service>,
+    /// Who pays until the Service is in order. `None`: it was in order since its last change, or was there at the start.
+    payer: Option<Payer>,
+}
+
+impl Admission {
+    pub(super) fn new(time_scale: f64) -> Admission {
+        Admission {
+            time_scale,
+            shares: HashMap::new(),
+            admitted: HashMap::new(),
+            waiting: HashMap::new(),
+            has_looked: false,
+        }
+    }
+
+    /// The Services that were listed, as they may be planned now; and those of which something begins to wait. `busy`: who
+    /// pays for the changes that are being made.
+    pub(super) fn look(
+        &mut self,
+        listed: &[Arc<Service>],
+        due: &Due,
+        busy: &[Payer],
+    ) -> (Vec<Arc<Service>>, Vec<Arc<Service>>) {
+        let now = clock::now();
+        self.forget(listed, now);
+        let is_first = !std::mem::replace(&mut self.has_looked, true);
+        let places = 0..listed.len();
+        let mut changed: Vec<usize> = places
+            .filter(|place| self.is_changed(&listed[*place], due))
+            .collect();
+        // Those that have waited longest come first.
+        changed.sort_by_key(|place| {
+            let since = self.waiting.get(&listed[*place].metadata.uid);
+            since.copied().unwrap_or(now)
+        });
+        let mut rooms = HashMap::new();
+        let mut shown: Vec<Option<Arc<Service>>> = listed.iter().cloned().map(Some).collect();
+        for place in changed {
+            let service = &listed[place];
+            let namespace = service.metadata.namespace.as_str();
+            if is_first {
+                self.take(service, None);
+                continue;
+            }
+            let room = rooms
+                .entry(namespace)
+                .or_insert_with(|| self.room(namespace, busy));
+            shown[place] = self.admit(service, due, *room > 0);
+            *room = room.saturating_sub(1);
+        }
+        let mut begin_to_wait = Vec::new();
+        for (service, shown) in listed.iter().zip(&shown) {
+            let uid = &service.metadata.uid;
+            let is_new = shown.is_none();
+            let is_older = shown
+                .as_ref()
+                .is_some_and(|shown| asks_otherwise(shown, service));
+            if !is_new && !is_older && !self.is_held_back(uid) {
+                self.waiting.remove(uid);
+            } else if !self.waiting.contains_key(uid) {
+                self.waiting.insert(uid.clone(), now);
+                begin_to_wait.push(Arc::clone(service));
+            }
+        }
+        (shown.into_iter().flatten().collect(), begin_to_wait)
+    }
+
+    /// The Service, read again, as it may be planned now. `None`: it has come since the last look, and waits for the next.
+    pub(super) fn again(&mut self, service: Arc<Service>, due: &Due) -> Option<Arc<Service>> {
+        if !self.has_looked || want(&service) != Want::Ensure {
+            return Some(service);
+        }
+        if !self.is_changed(&service, due) {
+            return Some(service);
+        }
+        let namespace = &service.metadata.namespace;
+        let room = self.room(namespace, &[]);
+        self.admit(&service, due, room > 0)
+    }
+
+    /// Who pays for what is planned for it now: whoever changed it, or changed another Service on its load balancer.
+    pub(super) fn payer(
+        &self,
+        service: &Service,
+        of_groups: &HashMap<String, Payer>,
+        provider: &dyn Provider,
+    ) -> Option<Payer> {
+        let own = self.own_payer(&service.metadata.uid);
+        own.or_else(|| {
+            let share = &of_groups.get(&observe::group(provider, service)?)?.share;
+            let own = self.shares.get(&service.metadata.namespace);
+            Some(Payer {
+                share: Arc::clone(share),
+                can_stop: own.is_some_and(|own| Arc::ptr_eq(own, share)),
+            })
+        })
+    }
+
+    /// By group of Services: who pays for the change of one of them.
+    pub(super) fn payers_of_groups(&self, provider: &dyn Provider) -> HashMap<String, Payer> {
+        let changed = self
+            .admitted
+            .values()
+            .filter_map(|one| Some((&one.service, one.payer.clone()?)));
+        let own = changed.filter(|(_, payer)| payer.can_stop);
+        own.filter_map(|(service, payer)| Some((observe::group(provider, service)?, payer)))
+            .collect()
+    }
+
+    pub(super) fn own_payer(&self, uid: &str) -> Option<Payer> {
+        self.admitted.get(uid)?.payer.clone()
+    }
+
+    /// Its own change was begun or failed, and there are no calls left to go on with it.
+    pub(super) fn is_held_back(&self, uid: &str) -> bool {
+        let payer = self.admitted.get(uid).and_then(|one| one.payer.as_ref());
+        payer.is_some_and(|payer| payer.can_stop && !has_room(&payer.share))
+    }
+
+    /// UIDs of those of these Services that are here as they were before a change.
+    pub(super) fn waiting_of(&self, services: &[Arc<Service>]) -> HashSet<String> {
+        let uids = services.iter().map(|one| &one.metadata.uid);
+        let waiting = uids.filter(|uid| self.waiting.contains_key(*uid));
+        waiting.cloned().collect()
+    }
+
+    pub(super) fn is_anything_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Changes of it were stopped. True: that is news.
+    pub(super) fn stopped(&mut self, uid: &str) -> bool {
+        self.waiting.insert(uid.to_owned(), clock::now()).is_none()
+    }
+
+    /// What was planned for the Service has ended. `unfinished`: it is tried again, and this one pays.
+    pub(super) fn ended(&mut self, service: &Arc<Service>, unfinished: Option<Payer>) {
+        let admitted = self.admitted.get_mut(&service.metadata.uid);
+        if let Some(admitted) = admitted.filter(|one| !asks_otherwise(&one.service, service)) {
+            admitted.payer = unfinished;
+        }
+    }
+
+    /// Services that are not there any more, or want no load balancer any more, and shares that nobody uses.
+    fn forget(&mut self, listed: &[Arc<Service>], now: Instant) {
+        let wanting = listed.iter().filter(|one| want(one) == Want::Ensure);
+        let uids: HashSet<&str> = wanting.map(|one| &*one.metadata.uid).collect();
+        self.admitted.retain(|uid, _| uids.contains(uid.as_str()));
+        self.waiting.retain(|uid, _| uids.contains(uid.as_str()));
+        self.shares
+            .retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
+    }
+
+    /// Whether it asks for something else than what was admitted. Else it is what is known of the Service from now on.
+    fn is_changed(&mut self, service: &Arc<Service>, due: &Due) -> bool {
+        if want(service) != Want::Ensure || due.is_superseded(service) {
+            return false;
+        }
+        let Some(known) = self.admitted.get_mut(&service.metadata.uid) else {
+            return true;
+        };
+        if Arc::ptr_eq(&known.service, service) {
+            return false;
+        }
+        if asks_otherwise(&known.service, service) || due.is_touched(service) {
+            return true;
+        }
+        known.service = Arc::clone(service);
+        false
+    }
+
+    /// Takes the change up where there is room; else the Service as it was before. `None`: it is new, and waits.
+    fn admit(&mut self, service: &Arc<Service>, due: &Due, has_room: bool) -> Option<Arc<Service>> {
+        let own = Payer {
+            share: self.share(&service.metadata.namespace),
+            can_stop: true,
+        };
+        if has_room {
+            self.take(service, Some(own));
+            return Some(Arc::clone(service));
+        }
+        let known = self.admitted.get_mut(&service.metadata.uid)?;
+        known.service = as_before(service, &known.service);
+        // What was changed besides, e.g. its finalizer, would be written again and again.
+        if due.is_touched(&known.service) {
+            known.payer = Some(own);
+        }
+        Some(Arc::clone(&known.service))
+    }
+
+    fn take(&mut self, service: &Arc<Service>, payer: Option<Payer>) {
+        let admitted = Admitted {
+            service: Arc::clone(service),
+            payer,
+        };
+        let uid = service.metadata.uid.clone();
+        self.admitted.insert(uid, admitted);
+    }
+
+    fn share(&mut self, namespace: &str) -> Arc<Share> {
+        if let Some(share) = self.shares.get(namespace) {
+            return Arc::clone(share);
+        }
+        let share = Arc::new(Share::full(self.time_scale, clock::now()));
+        self.shares.insert(namespace.to_owned(), Arc::clone(&share));
+        share
+    }
+
+    /// How many changes more may be made at the same time.
+    fn room(&mut self, namespace: &str, busy: &[Payer]) -> usize {
+        let share = self.share(namespace);
+        let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
+        let being_made = busy.iter().filter(is_own).count();
+        let left = share.left_after_reads(clock::now()) / CALLS_OF_A_CHANGE;
+        (left.max(0.0) as usize).saturating_sub(being_made)
+    }
+}
+
+/// Each share once.
+pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
+    let mut different: Vec<Payer> = Vec::new();
+    for payer in payers {
+        let is_same = |one: &Payer| Arc::ptr_eq(&one.share, &payer.share);
+        if !different.iter().any(is_same) {
+            different.push(payer);
+        }
+    }
+    different
+}
+
+/// Charges each of them for these calls: alone it would have caused them, too.
+pub(super) fn charge(payers: &[Payer], calls: u64) {
+    for payer in payers {
+        payer.share.charge(calls as f64, clock::now());
+    }
+}
+
+fn has_room(share: &Share) -> bool {
+    share.left_after_reads(clock::now()) >= CALLS_OF_A_CHANGE
+}
+
+/// What an owner of the Service may change, and what costs calls.
+fn asks_otherwise(one: &Arc<Service>, other: &Arc<Service>) -> bool {
+    !Arc::ptr_eq(one, other)
+        && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
+}
+
+/// The Service as it is, but for the change that waits.
+fn as_before(now: &Arc<Service>, before: &Arc<Service>) -> Arc<Service> {
+    if before.metadata.resource_version == now.metadata.resource_version {
+        return Arc::clone(before);
+    }
+    let mut service = before.as_ref().clone();
+    let metadata = &mut service.metadata;
+    metadata
+        .resource_version
+        .clone_from(&now.metadata.resource_version);
+    metadata.finalizers.clone_from(&now.metadata.finalizers);
+    service.status.clone_from(&now.status);
+    Arc::new(service)
+}
