@@ -7,6 +7,8 @@ use crate::random::Random;
 use crate::story::INTERVAL;
 use ccm::controllers::Selection;
 use ccm::provider::clock;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -21,6 +23,9 @@ const SHARE: usize = 900;
 const OTHERS: usize = 60;
 
 const HALF_AN_HOUR: Duration = Duration::from_secs(1800);
+
+/// Of the event that says that a change waits.
+const REASON: &str = "CallLimitReached";
 
 const NOISY: &str = "noisy";
 const CALM: &str = "calm";
@@ -223,11 +228,195 @@ fn a_namespace_that_changes_all_the_time_leaves_calls_to_others() {
     assert!(calls >= SHARE, "{calls}: the share is to be had");
     assert_eq!(late, 0, "changes of another namespace were late");
     // Each says so, and not at every look.
-    let events = world.events(NOISY, "CallLimitReached");
+    let events = world.events(NOISY, REASON);
     assert_eq!(events.len(), 30, "{events:?}");
     let counts = events
         .iter()
         .map(|event| event["count"].as_u64().unwrap_or(1));
     assert!(counts.sum::<u64>() <= 30 * 10, "{events:?}");
-    assert_eq!(world.events(CALM, "CallLimitReached"), Vec::<Value>::new());
+    assert_eq!(world.events(CALM, REASON), Vec::<Value>::new());
+}
+
+/// The calls of the noisy namespace are used up.
+fn used_up() -> World {
+    let mut world = noisy_and_calm();
+    let end = world.machine.passed() + HALF_AN_HOUR;
+    while world.events(NOISY, REASON).is_empty() {
+        assert!(world.machine.passed() < end);
+        change_all_the_time(&mut world, INTERVAL, |_| ());
+    }
+    change_all_the_time(&mut world, INTERVAL * 4, |_| ());
+    world
+}
+
+#[test]
+fn what_waits_is_served_as_before_and_comes_by_itself() {
+    let mut world = used_up();
+    let all_have =
+        |world: &World, targets: usize| (0..30).all(|n| world.targets(NOISY, &name(n)) == targets);
+    assert!(all_have(&world, 2));
+    for n in 0..30 {
+        world.annotate(NOISY, &name(n), "health-check-interval", "40s");
+    }
+    world.tick();
+    let has_change = |world: &World, n| world.interval_of(NOISY, &name(n)) == Some(40);
+    let waiting: Vec<usize> = (0..30).filter(|n| !has_change(&world, *n)).collect();
+    assert!(waiting.len() > 20, "{waiting:?}");
+    // A node, a deletion, and a Service of another namespace do not wait; a new Service does.
+    world.sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
+    let deleted = name(*waiting.last().unwrap());
+    world
+        .sandbox
+        .cluster()
+        .delete("services", Some(NOISY), &deleted);
+    world.create(NOISY, "new", &[], 80);
+    world.create(CALM, "other", &[], 80);
+    let minute = Duration::from_secs(60);
+    world.until(minute, "targets, a deletion and a Service", |world| {
+        let mut there = (0..30).filter(|n| name(*n) != deleted);
+        there.all(|n| world.targets(NOISY, &name(n)) == 3)
+            && world
+                .sandbox
+                .cluster()
+                .get("services", Some(NOISY), &deleted)
+                .is_none()
+            && world.targets(CALM, "other") == 3
+    });
+    let still: Vec<usize> = (0..30).filter(|n| !has_change(&world, *n)).collect();
+    assert!(still.len() > 15, "{still:?}");
+    assert!(world.balancer_of(NOISY, "new").is_none(), "it waits");
+    let told = world.events(NOISY, REASON);
+    let told: Vec<&Value> = told
+        .iter()
+        .filter(|one| one["involvedObject"]["name"] == "new")
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    let message = told[0]["message"].as_str().unwrap();
+    assert!(
+        message.contains("namespace noisy") && message.contains("900 an hour"),
+        "{message}"
+    );
+    // Five calls come back in 20 s.
+    let took = world.until(minute * 15, "what waited", |world| {
+        let mut there = (0..30).filter(|n| name(*n) != deleted);
+        there.all(|n| has_change(world, n)) && world.balancer_of(NOISY, "new").is_some()
+    });
+    assert!(took > minute * 2, "{took:?}");
+}
+
+#[test]
+fn a_hundred_services_of_a_namespace_that_come_at_once_do_not_wait() {
+    let mut world = World::new();
+    world.create(CALM, "web", &[], 80);
+    world.ticks(Duration::from_secs(60));
+    let mark = world.sandbox.calls().mark();
+    for n in 0..100 {
+        world.create(NOISY, &name(n), &[], 80);
+    }
+    let minutes = Duration::from_secs(300);
+    world.until(minutes, "addresses", |world| world.have_addresses(NOISY));
+    assert_eq!(world.events(NOISY, REASON), Vec::<Value>::new());
+    let calls = world.calls(mark);
+    assert!(calls < SHARE / 2, "{calls} calls");
+}
+
+/// Answers that refuse a change are paid, and so are tries again.
+#[test]
+fn refused_changes_count() {
+    let mut world = noisy_and_calm();
+    let refused = Effect::hetzner_error(422, "invalid_input", "invalid input in some field");
+    let refused = Rule::new(refused)
+        .half(Half::Hetzner)
+        .method("POST")
+        .path("/actions/update_service");
+    world.sandbox.faults().add(refused);
+    let mark = world.sandbox.calls().mark();
+    change_all_the_time(&mut world, HALF_AN_HOUR, |_| ());
+    let calls = world.calls(mark);
+    let at_most = SHARE + SHARE / 2 + OTHERS;
+    assert!(
+        calls <= at_most,
+        "{calls} calls in half an hour, not {at_most}"
+    );
+    assert!(!world.events(NOISY, REASON).is_empty());
+}
+
+/// Whoever may write Services may remove our finalizer, and it is added again.
+#[test]
+fn a_finalizer_that_is_removed_all_the_time_is_limited() {
+    let mut world = noisy_and_calm();
+    let mark = world.sandbox.calls().mark();
+    let end = world.machine.passed() + HALF_AN_HOUR * 3;
+    while world.machine.passed() < end {
+        for n in 0..30 {
+            world
+                .sandbox
+                .cluster()
+                .edit("services", Some(NOISY), &name(n), |one| {
+                    one["metadata"]["finalizers"] = json!([]);
+                });
+        }
+        world.tick();
+    }
+    let calls = world.calls(mark);
+    let at_most = SHARE + SHARE * 3 / 2 + OTHERS * 3;
+    assert!(
+        calls <= at_most,
+        "{calls} calls in 90 minutes, not {at_most}"
+    );
+}
+
+/// Services of both namespaces use one load balancer, and one of them changes it all the time.
+#[test]
+fn who_changes_a_shared_load_balancer_pays_for_all_its_services() {
+    let mut world = World::new();
+    let share = [("share", "noisy/front")];
+    for n in 0..10 {
+        world.create(NOISY, &name(n), &share, 80 + n as u16);
+    }
+    world.create(CALM, "web", &share, 443);
+    world.create(CALM, "alone", &[], 80);
+    let minutes = Duration::from_secs(300);
+    world.until(minutes, "addresses", |world| {
+        world.have_addresses(NOISY) && world.have_addresses(CALM)
+    });
+    world.ticks(minutes);
+    let mark = world.sandbox.calls().mark();
+    let end = world.machine.passed() + HALF_AN_HOUR;
+    for turn in 0.. {
+        if world.machine.passed() >= end {
+            break;
+        }
+        let algorithm = ["least_connections", "round_robin"][turn % 2];
+        world.annotate(NOISY, &name(0), "algorithm-type", algorithm);
+        for n in 1..10 {
+            let interval = ["20s", "25s"][turn % 2];
+            world.annotate(NOISY, &name(n), "health-check-interval", interval);
+        }
+        world.tick();
+    }
+    let calls = world.calls(mark);
+    let at_most = SHARE + SHARE / 2 + OTHERS;
+    assert!(
+        calls <= at_most,
+        "{calls} calls in half an hour, not {at_most}"
+    );
+    assert!(!world.events(NOISY, REASON).is_empty());
+    assert_eq!(world.events(CALM, REASON), Vec::<Value>::new());
+    // The other namespace changes what is its own on that load balancer.
+    world.annotate(CALM, "web", "health-check-interval", "50s");
+    let shared = |world: &World| {
+        let all = world
+            .sandbox
+            .cloud()
+            .load_balancers(world.sandbox.project());
+        let mut ports = all
+            .iter()
+            .flat_map(|one| one["services"].as_array().unwrap().clone());
+        ports.any(|port| port["health_check"]["interval"] == 50)
+    };
+    world.until(Duration::from_secs(60), "its port", shared);
 }

@@ -35,6 +35,8 @@ struct Admitted {
     service: Arc<Service>,
     /// Who pays until the Service is in order. `None`: it was in order since its last change, or was there at the start.
     payer: Option<Payer>,
+    /// As it was before the change that is paid for: it may have left other Services on a load balancer.
+    before: Option<Arc<Service>>,
 }
 
 impl Admission {
@@ -133,13 +135,16 @@ impl Admission {
 
     /// By group of Services: who pays for the change of one of them.
     pub(super) fn payers_of_groups(&self, provider: &dyn Provider) -> HashMap<String, Payer> {
-        let changed = self
-            .admitted
-            .values()
-            .filter_map(|one| Some((&one.service, one.payer.clone()?)));
-        let own = changed.filter(|(_, payer)| payer.can_stop);
-        own.filter_map(|(service, payer)| Some((observe::group(provider, service)?, payer)))
-            .collect()
+        let mut payers = HashMap::new();
+        for admitted in self.admitted.values() {
+            let Some(payer) = admitted.payer.as_ref().filter(|payer| payer.can_stop) else {
+                continue;
+            };
+            let services = admitted.before.iter().chain([&admitted.service]);
+            let groups = services.filter_map(|one| observe::group(provider, one));
+            payers.extend(groups.map(|group| (group, payer.clone())));
+        }
+        payers
     }
 
     pub(super) fn own_payer(&self, uid: &str) -> Option<Payer> {
@@ -173,6 +178,7 @@ impl Admission {
         let admitted = self.admitted.get_mut(&service.metadata.uid);
         if let Some(admitted) = admitted.filter(|one| !asks_otherwise(&one.service, service)) {
             admitted.payer = unfinished;
+            admitted.before = None;
         }
     }
 
@@ -224,12 +230,14 @@ impl Admission {
     }
 
     fn take(&mut self, service: &Arc<Service>, payer: Option<Payer>) {
+        let uid = &service.metadata.uid;
+        let before = self.admitted.remove(uid).map(|known| known.service);
         let admitted = Admitted {
             service: Arc::clone(service),
             payer,
+            before,
         };
-        let uid = service.metadata.uid.clone();
-        self.admitted.insert(uid, admitted);
+        self.admitted.insert(uid.clone(), admitted);
     }
 
     fn share(&mut self, namespace: &str) -> Arc<Share> {
