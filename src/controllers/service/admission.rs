@@ -302,3 +302,126 @@ fn as_before(now: &Arc<Service>, before: &Arc<Service>) -> Arc<Service> {
     service.status.clone_from(&now.status);
     Arc::new(service)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Of namespace `a`.
+    fn service(uid: &str, version: &str, ip: &str) -> Arc<Service> {
+        let mut service = Service::default();
+        service.metadata.namespace = "a".into();
+        service.metadata.uid = uid.into();
+        service.metadata.resource_version = version.into();
+        service.spec.kind = "LoadBalancer".into();
+        service.spec.load_balancer_ip = ip.into();
+        Arc::new(service)
+    }
+
+    /// What was shown of these Services, and how many begin to wait.
+    fn look(admission: &mut Admission, due: &Due, listed: &[Arc<Service>]) -> (String, usize) {
+        let (shown, begin_to_wait) = admission.look(listed, due, &[]);
+        let shown = shown.iter().map(|one| {
+            let meta = &one.metadata;
+            let (uid, version) = (&meta.uid, &meta.resource_version);
+            format!("{uid} {version} {}", one.spec.load_balancer_ip)
+        });
+        (shown.collect::<Vec<_>>().join(", "), begin_to_wait.len())
+    }
+
+    fn use_up(admission: &mut Admission) {
+        admission.share("a").charge(1000.0, clock::now());
+    }
+
+    #[test]
+    fn a_change_without_calls_waits_and_everything_else_goes_on() {
+        let (mut admission, due) = (Admission::new(1.0), Due::new(1.0));
+        let first = [service("one", "1", "x"), service("two", "1", "x")];
+        let seen = look(&mut admission, &due, &first);
+        assert_eq!(seen, ("one 1 x, two 1 x".into(), 0));
+        assert!(
+            admission.own_payer("one").is_none(),
+            "the first look is free"
+        );
+
+        let changed = [service("one", "2", "y"), service("two", "1", "x")];
+        assert_eq!(
+            look(&mut admission, &due, &changed),
+            ("one 2 y, two 1 x".into(), 0)
+        );
+        assert!(admission.own_payer("one").is_some(), "it changed");
+        assert!(admission.own_payer("two").is_none(), "it did not");
+        admission.ended(&changed[0], None);
+        assert!(admission.own_payer("one").is_none(), "it is in order");
+
+        use_up(&mut admission);
+        let all = [
+            service("one", "3", "z"),
+            service("two", "2", "x"),
+            service("new", "1", "x"),
+        ];
+        let as_before = "one 3 y, two 2 x".to_owned();
+        assert_eq!(look(&mut admission, &due, &all), (as_before.clone(), 2));
+        assert_eq!(look(&mut admission, &due, &all), (as_before, 0), "no news");
+        let again = admission.again(service("one", "4", "zz"), &due).unwrap();
+        assert_eq!(
+            (
+                &*again.spec.load_balancer_ip,
+                &*again.metadata.resource_version
+            ),
+            ("y", "4")
+        );
+        assert!(admission.again(all[2].clone(), &due).is_none());
+
+        let mut leaving = all[0].as_ref().clone();
+        leaving.metadata.deletion_timestamp = Some("now".into());
+        let leaving = [Arc::new(leaving), service("two", "3", "x")];
+        assert_eq!(
+            look(&mut admission, &due, &leaving),
+            ("one 3 z, two 3 x".into(), 0)
+        );
+        assert!(!admission.is_anything_waiting());
+    }
+
+    #[test]
+    fn what_failed_waits_with_its_namespace_and_the_oldest_wait_is_the_first_to_end() {
+        let (mut admission, due) = (Admission::new(1.0), Due::new(1.0));
+        look(&mut admission, &due, &[]);
+        let failing = [service("failing", "1", "x")];
+        look(&mut admission, &due, &failing);
+        let payer = admission.own_payer("failing");
+        admission.ended(&failing[0], payer);
+        assert!(!admission.is_held_back("failing"));
+        use_up(&mut admission);
+        assert!(admission.is_held_back("failing"));
+        assert_eq!(look(&mut admission, &due, &failing).1, 1);
+
+        let late = [service("b", "1", "x"), failing[0].clone()];
+        assert_eq!(look(&mut admission, &due, &late).1, 1);
+        let later = [service("a", "1", "x"), late[0].clone(), late[1].clone()];
+        assert_eq!(look(&mut admission, &due, &later).1, 1);
+        // Calls for one change.
+        admission.share("a").charge(-107.0, clock::now());
+        let (shown, _) = look(&mut admission, &due, &later);
+        assert_eq!(shown, "b 1 x, failing 1 x");
+        assert!(!admission.is_held_back("failing"));
+    }
+
+    #[test]
+    fn what_is_not_used_is_forgotten() {
+        let (mut admission, due) = (Admission::new(1.0), Due::new(1.0));
+        look(&mut admission, &due, &[]);
+        let one = service("one", "1", "x");
+        look(&mut admission, &due, &[Arc::clone(&one)]);
+        assert_eq!(admission.shares.len(), 1);
+        admission.ended(&one, None);
+        look(&mut admission, &due, &[]);
+        let sizes = (
+            admission.shares.len(),
+            admission.admitted.len(),
+            admission.waiting.len(),
+        );
+        assert_eq!(sizes, (0, 0, 0));
+    }
+}
