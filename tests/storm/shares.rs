@@ -246,7 +246,7 @@ fn used_up() -> World {
         assert!(world.machine.passed() < end);
         change_all_the_time(&mut world, INTERVAL, |_| ());
     }
-    change_all_the_time(&mut world, INTERVAL * 4, |_| ());
+    change_all_the_time(&mut world, INTERVAL * 24, |_| ());
     world
 }
 
@@ -287,7 +287,7 @@ fn what_waits_is_served_as_before_and_comes_by_itself() {
             && world.targets(CALM, "other") == 3
     });
     let still: Vec<usize> = (0..30).filter(|n| !has_change(&world, *n)).collect();
-    assert!(still.len() > 15, "{still:?}");
+    assert!(still.len() > 5, "{still:?}");
     assert!(world.balancer_of(NOISY, "new").is_none(), "it waits");
     let told = world.events(NOISY, REASON);
     let told: Vec<&Value> = told
@@ -305,7 +305,7 @@ fn what_waits_is_served_as_before_and_comes_by_itself() {
         let mut there = (0..30).filter(|n| name(*n) != deleted);
         there.all(|n| has_change(world, n)) && world.balancer_of(NOISY, "new").is_some()
     });
-    assert!(took > minute * 2, "{took:?}");
+    assert!(took > minute, "{took:?}");
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub(super) struct Admission {
     admitted: HashMap<String, Admitted>,
     /// By UID: Services of which something waits, and since when.
     waiting: HashMap<String, Instant>,
+    /// By namespace: how many changes more may be taken up until the next look.
+    rooms: HashMap<String, usize>,
     has_looked: bool,
 }
 
@@ -46,6 +48,7 @@ impl Admission {
             shares: HashMap::new(),
             admitted: HashMap::new(),
             waiting: HashMap::new(),
+            rooms: HashMap::new(),
             has_looked: false,
         }
     }
@@ -70,20 +73,16 @@ impl Admission {
             let since = self.waiting.get(&listed[*place].metadata.uid);
             since.copied().unwrap_or(now)
         });
-        let mut rooms = HashMap::new();
+        self.rooms.clear();
         let mut shown: Vec<Option<Arc<Service>>> = listed.iter().cloned().map(Some).collect();
         for place in changed {
             let service = &listed[place];
-            let namespace = service.metadata.namespace.as_str();
             if is_first {
                 self.take(service, None);
                 continue;
             }
-            let room = rooms
-                .entry(namespace)
-                .or_insert_with(|| self.room(namespace, busy));
-            shown[place] = self.admit(service, due, *room > 0);
-            *room = room.saturating_sub(1);
+            let has_room = self.enter(&service.metadata.namespace, busy);
+            shown[place] = self.admit(service, due, has_room);
         }
         let mut begin_to_wait = Vec::new();
         for (service, shown) in listed.iter().zip(&shown) {
@@ -110,9 +109,9 @@ impl Admission {
         if !self.is_changed(&service, due) {
             return Some(service);
         }
-        let namespace = &service.metadata.namespace;
-        let room = self.room(namespace, &[]);
-        self.admit(&service, due, room > 0)
+        let meta = &service.metadata;
+        let has_room = !self.waiting.contains_key(&meta.uid) && self.enter(&meta.namespace, &[]);
+        self.admit(&service, due, has_room)
     }
 
     /// Who pays for what is planned for it now: whoever changed it, or changed another Service on its load balancer.
@@ -168,8 +167,14 @@ impl Admission {
         !self.waiting.is_empty()
     }
 
-    /// Changes of it were stopped. True: that is news.
-    pub(super) fn stopped(&mut self, uid: &str) -> bool {
+    /// Changes of it were stopped. `has_begun`: some were made, so that it can't be as it was before. True: that is news.
+    pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) -> bool {
+        if let Some(admitted) = self.admitted.get_mut(uid)
+            && let Some(before) = admitted.before.take_if(|_| !has_begun)
+        {
+            admitted.service = before;
+            admitted.payer = None;
+        }
         self.waiting.insert(uid.to_owned(), clock::now()).is_none()
     }
 
@@ -247,6 +252,15 @@ impl Admission {
         let share = Arc::new(Share::full(self.time_scale, clock::now()));
         self.shares.insert(namespace.to_owned(), Arc::clone(&share));
         share
+    }
+
+    /// Takes one of the places that a namespace has in this look. False: there is none.
+    fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
+        let room = self.rooms.get(namespace).copied();
+        let room = room.unwrap_or_else(|| self.room(namespace, busy));
+        self.rooms
+            .insert(namespace.to_owned(), room.saturating_sub(1));
+        room > 0
     }
 
     /// How many changes more may be made at the same time.

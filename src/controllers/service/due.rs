@@ -144,6 +144,11 @@ impl Due {
         listed.filter(is_other).cloned()
     }
 
+    /// Nothing is known of its last plan, of which nothing was made: the Service may be planned as it was before.
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.planned.remove(uid);
+    }
+
     /// What was planned for it was not begun: it is due at once, although the Service itself did not change.
     pub(super) fn missed(&mut self, uid: &str) {
         if let Some(planned) = self.planned.get_mut(uid) {

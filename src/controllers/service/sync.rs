@@ -223,8 +223,12 @@ impl Sync<'_> {
         let must_stop = |task: &Task| task.payer.as_ref().is_some_and(|one| one.must_stop(now));
         let (stopped, others) = tasks.into_iter().partition::<Vec<_>, _>(must_stop);
         for task in stopped {
-            self.state.due.missed(task.uid());
-            if self.state.admission.stopped(task.uid()) {
+            match task.has_changed {
+                true => self.state.due.missed(task.uid()),
+                false => self.state.due.forget(task.uid()),
+            }
+            let is_news = self.state.admission.stopped(task.uid(), task.has_changed);
+            if is_news {
                 events::waits(self.apis, &task.service);
             }
         }
