@@ -202,6 +202,12 @@ impl Admission {
         if want(service) != Want::Ensure || due.is_superseded(service) {
             return false;
         }
+        // Too little is known of it: it stays as it is, which costs nothing.
+        if service.above.is_some() {
+            self.admitted.remove(&service.metadata.uid);
+            self.take(service, None);
+            return false;
+        }
         let Some(known) = self.admitted.get_mut(&service.metadata.uid) else {
             return true;
         };

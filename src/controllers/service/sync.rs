@@ -579,7 +579,7 @@ impl Sync<'_> {
         self.state.due.planned(&plan.service);
         events::findings(self.apis, &plan);
         if let Some(obstacle) = plan.cloud.obstacle.clone() {
-            let task = Task::new(Arc::clone(&plan.service), begun);
+            let task = Task::new(Arc::clone(&plan.service), None, begun);
             self.fail(task, plan, obstacle.message, Some(obstacle.reason));
         }
     }
