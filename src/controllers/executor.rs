@@ -9,9 +9,10 @@
 //! executions are made in turn: see [`Executor::in_turn`].
 
 use super::report::{count_change, log_change};
+use super::share::Payer;
 use crate::provider::{
     ActionId, Actions, Applied, Change, ChangeKind, Error, ErrorKind, Snapshot, Tasks, Waiting,
-    clock, heartbeat, waiting_for,
+    calls::counted, clock, heartbeat, waiting_for,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -61,6 +62,8 @@ pub(super) struct Execution<T> {
     pub(super) id: u64,
     /// What the changes are for.
     pub(super) subject: T,
+    /// Who is charged for its calls; it is stopped when that share is used up. `None`: nobody.
+    pub(super) payer: Option<Payer>,
     controller: &'static str,
     /// E.g. `service/default/web`.
     object: String,
@@ -124,10 +127,10 @@ pub(super) struct Requests<'scope, 'env> {
 }
 
 enum Response {
-    /// To a change of the execution with this ID.
-    Change(u64, Box<dyn Change>, Result<Applied, Error>),
-    /// Of these actions, those that have ended.
-    Ended(Vec<ActionId>, Result<Ended, Error>),
+    /// To a change of the execution with this ID, and the calls that were made for it.
+    Change(u64, Box<dyn Change>, (Result<Applied, Error>, u64)),
+    /// Of these actions, those that have ended, and the calls that were made to ask.
+    Ended(Vec<ActionId>, (Result<Ended, Error>, u64)),
 }
 
 type Ended = HashMap<ActionId, Result<(), Error>>;
@@ -157,17 +160,20 @@ impl<T> Executor<T> {
     }
 
     /// `begins_by`: it is stopped when its first change was not sent by then, because what it rests on is too old.
+    /// Returns the execution, which nobody pays for yet.
     pub(super) fn begin(
         &mut self,
         object: String,
         changes: Vec<Box<dyn Change>>,
         subject: T,
         begins_by: Option<Instant>,
-    ) {
+    ) -> &mut Execution<T> {
         self.last_id += 1;
+        let place = self.executions.len();
         self.executions.push(Execution {
             id: self.last_id,
             subject,
+            payer: None,
             controller: self.controller,
             object,
             queue: changes.into(),
@@ -183,6 +189,7 @@ impl<T> Executor<T> {
             end: End::AllMade,
             is_stopped: false,
         });
+        &mut self.executions[place]
     }
 
     pub(super) fn executions(&self) -> &[Execution<T>] {
@@ -272,6 +279,10 @@ impl<T> Executor<T> {
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
         self.stop(|one| one.begins_by.is_some_and(|moment| moment < now) && !one.has_begun());
+        self.stop(|one| {
+            let must_stop = one.payer.as_ref().is_some_and(|payer| payer.must_stop(now));
+            must_stop && !one.queue.is_empty()
+        });
         if self.is_in_turn && self.executions.iter().any(|one| one.fails_for_all()) {
             self.stop(|_| true);
         }
@@ -336,16 +347,30 @@ impl<T> Executor<T> {
 
     fn handle(&mut self, response: Response) {
         match response {
-            Response::Change(id, change, applied) => {
+            Response::Change(id, change, (applied, calls)) => {
                 let is_busy = |error: &Error| error.kind == ErrorKind::Busy;
                 self.was_busy |= applied.as_ref().is_err_and(is_busy);
                 let pause = self.scaled(FIRST_PAUSE);
                 let mut executions = self.executions.iter_mut();
                 if let Some(execution) = executions.find(|one| one.id == id) {
+                    execution.charge(calls as f64);
                     execution.answered(change, applied, pause);
                 }
             }
-            Response::Ended(actions, ended) => self.handle_ended(&actions, ended),
+            Response::Ended(actions, (ended, calls)) => {
+                self.share_out(&actions, calls);
+                self.handle_ended(&actions, ended);
+            }
+        }
+    }
+
+    /// Charges each execution for its part of a question about these actions.
+    fn share_out(&self, actions: &[ActionId], calls: u64) {
+        let each = calls as f64 / actions.len().max(1) as f64;
+        for execution in &self.executions {
+            let running = execution.running.iter();
+            let asked = running.filter(|running| actions.contains(&running.action));
+            execution.charge(each * asked.count() as f64);
         }
     }
 
@@ -405,6 +430,12 @@ impl<T> Execution<T> {
             ChangeKind::Removal | ChangeKind::Release => true,
             ChangeKind::Settings => false,
         })
+    }
+
+    fn charge(&self, calls: f64) {
+        if let Some(payer) = &self.payer {
+            payer.share.charge(calls, clock::now());
+        }
     }
 
     /// Was one of its changes sent, and not answered "busy"?
@@ -619,7 +650,7 @@ impl<'scope, 'env> Requests<'scope, 'env> {
 
     fn send(&mut self, id: u64, change: Box<dyn Change>) {
         self.tasks.begin(move || {
-            let applied = change.apply();
+            let applied = counted(|| change.apply());
             Response::Change(id, change, applied)
         });
     }
@@ -628,7 +659,7 @@ impl<'scope, 'env> Requests<'scope, 'env> {
         self.is_asking = true;
         let cloud = self.actions;
         self.tasks.begin(move || {
-            let ended = cloud.ended(&actions);
+            let ended = counted(|| cloud.ended(&actions));
             Response::Ended(actions, ended)
         });
     }

@@ -14,6 +14,7 @@ mod parallel;
 mod report;
 pub mod route;
 pub mod service;
+mod share;
 
 pub use controller::{Controller, Failure, Outage, Proposal, Report, Selection};
 pub use matching::MatchedBy;

@@ -5,7 +5,7 @@ pub(super) use super::error::Failed;
 use super::pages::{self, PER_PAGE, Pagination};
 use crate::http::{self, Method, Secret, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
-use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, clock, lock};
+use crate::provider::{self, ErrorKind, Gate, Permission, Urgency, calls, clock, lock};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -293,7 +293,10 @@ pub(super) fn permission(api: &Api) -> Permission {
 pub(super) fn watch(method: Method, path: &str, stage: Stage) {
     let method = &method.lower_name();
     match stage {
-        Stage::Begun => HCLOUD_IN_FLIGHT.add(&[], 1.0),
+        Stage::Begun => {
+            calls::note_call();
+            HCLOUD_IN_FLIGHT.add(&[], 1.0);
+        }
         Stage::Ended(outcome, took) => {
             HCLOUD_IN_FLIGHT.add(&[], -1.0);
             match outcome {

@@ -141,6 +141,8 @@ reasons! {
     SyncLoadBalancerFailed: WarningEvent Failure;
     /// A load balancer can't be removed.
     DeleteLoadBalancerFailed: WarningEvent Failure;
+    /// A Service's change waits, because Services of its namespace have used up their share of the project's calls.
+    CallLimitReached: WarningEvent Failure;
     /// An existing load balancer has become a Service's.
     LoadBalancerAdopted: NormalEvent;
     /// An existing load balancer does not become a Service's, although that asks for it.

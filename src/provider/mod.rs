@@ -4,6 +4,7 @@
 //! What annotations, addresses and labels mean belongs to the provider behind the contract;
 //! taints, provided node IPs and guards belong to the controllers in front of it.
 
+pub mod calls;
 pub mod clock;
 mod description;
 mod error;

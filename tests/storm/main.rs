@@ -11,6 +11,7 @@ mod machine;
 mod mutants;
 mod process;
 mod program;
+mod shares;
 mod story;
 mod topics;
 mod weather;

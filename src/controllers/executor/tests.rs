@@ -522,3 +522,23 @@ fn changes_in_turn_share_questions() {
         "{asked} questions in {intervals} intervals"
     );
 }
+
+/// What is being made when a share is used up goes on; what was not sent yet is dropped, unless another namespace asked.
+#[test]
+fn an_execution_stops_when_its_share_is_used_up() {
+    use crate::controllers::share::{Payer, Share};
+    use Answer::Done;
+    for (can_stop, expected) in [(true, &["free"][..]), (false, &["free", "paid"])] {
+        let fake = Fake::default();
+        let mut executor = fake.executor(Vec::new());
+        let share = Arc::new(Share::full(1.0, clock::now()));
+        share.charge(1000.0, clock::now());
+        for (name, payer) in [("free", None), ("paid", Some(Payer { share, can_stop }))] {
+            let changes = fake.changes(vec![step(name, &[Done])]);
+            executor.begin(name.into(), changes, 0, None).payer = payer;
+        }
+        let over = executor.run(&fake, 1);
+        assert_eq!(fake.sent(), expected);
+        assert_eq!(over[1].is_stopped, can_stop);
+    }
+}

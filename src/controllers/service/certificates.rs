@@ -3,11 +3,13 @@
 //! They are left by a renewal, by a Service or an annotation that was removed, and by a process that was killed between
 //! two writes. The provider reads each again just before its deletion.
 
+use super::admission;
 use super::observe::{self, NAME, Settings};
 use crate::cache::{Apis, Error};
 use crate::controllers::executor::Executor;
 use crate::controllers::report::Report;
-use crate::provider::{LoadBalancers, TlsSecrets};
+use crate::controllers::share::Payer;
+use crate::provider::{LoadBalancers, TlsSecrets, calls::counted};
 use std::time::Duration;
 
 /// In reports, where others name a Service.
@@ -23,13 +25,15 @@ pub(super) struct Unused {
 }
 
 impl Unused {
-    /// Where no changes of load balancers are being made. `wanted`: of all Services.
+    /// Where no changes of load balancers are being made. `wanted`: of all Services. `payers`: whose changes were made since
+    /// the last search.
     pub(super) fn delete(
         &mut self,
         apis: &Apis,
         provider: &dyn LoadBalancers,
         settings: &Settings,
         wanted: &TlsSecrets,
+        payers: &[Payer],
         report: &mut Report,
     ) {
         if !std::mem::take(&mut self.is_due) || self.none_exist {
@@ -43,7 +47,9 @@ impl Unused {
             let unused = provider.unused_certificates(&cluster);
             unused.map_err(Error::Cloud)
         };
-        let unused = match find() {
+        let (found, calls) = counted(find);
+        admission::charge(payers, calls);
+        let unused = match found {
             Ok(unused) => unused,
             // The next comparison of all Services finds them.
             Err(error) => return log::debug!("unused certificates: {error}"),
@@ -54,7 +60,8 @@ impl Unused {
             return;
         }
         let mut executor = Executor::new(NAME, settings.time_scale);
-        executor.begin(OBJECT.to_owned(), unused, (), None);
+        let execution = executor.begin(OBJECT.to_owned(), unused, (), None);
+        execution.payer = payers.first().map(Payer::of_another);
         for over in executor.run(provider, 1) {
             let lines = over
                 .lines

@@ -85,6 +85,18 @@ impl Due {
         })
     }
 
+    /// The list that shows it so is older than what was planned.
+    pub(super) fn is_superseded(&self, service: &Service) -> bool {
+        let planned = self.planned.get(&service.metadata.uid);
+        let superseded = planned.and_then(|planned| planned.superseded.as_ref());
+        superseded == Some(&service.metadata.resource_version)
+    }
+
+    /// It was planned, and the Service itself is another one since.
+    pub(super) fn is_touched(&self, service: &Service) -> bool {
+        self.planned.contains_key(&service.metadata.uid) && self.is_changed(service)
+    }
+
     pub(super) fn is_resync_due(&self, period: Duration, now: Instant) -> bool {
         self.last_resync
             .is_none_or(|last| now.duration_since(last) >= period)
@@ -132,9 +144,16 @@ impl Due {
         listed.filter(is_other).cloned()
     }
 
-    /// What was planned for it was not begun: it is due at once.
-    pub(super) fn missed(&mut self, uid: &str) {
+    /// Nothing is known of its last plan, of which nothing was made: the Service may be planned as it was before.
+    pub(super) fn forget(&mut self, uid: &str) {
         self.planned.remove(uid);
+    }
+
+    /// What was planned for it was not begun: it is due at once, although the Service itself did not change.
+    pub(super) fn missed(&mut self, uid: &str) {
+        if let Some(planned) = self.planned.get_mut(uid) {
+            planned.dependencies = !planned.dependencies;
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 //! say of the last try.
 
 use super::observe::NAME;
-use super::plan::{ServicePlan, Want};
+use super::plan::{self, ServicePlan, Want};
 use crate::cache::Apis;
 use crate::controllers::report::{component, publish, recovered};
-use crate::kube::{self, Involved, ObjectReference, PastEvent};
+use crate::kube::{self, Involved, ObjectReference, PastEvent, Service};
 use crate::provider::{Change, ChangeKind, Finding, Reason, clock};
 use jiff::Timestamp;
 use std::borrow::Borrow;
@@ -64,6 +64,15 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
 pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why: &str) {
     let finding = Finding::warning(reason, why);
     report(apis, object, [finding]);
+}
+
+/// A change of the Service waits for calls.
+pub(super) fn waits(apis: &Apis, service: &Service) {
+    report(
+        apis,
+        &service.object(),
+        [plan::waiting(&service.metadata.namespace)],
+    );
 }
 
 /// The reason of a failure.

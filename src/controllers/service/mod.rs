@@ -7,6 +7,7 @@
 //! | file | its one job |
 //! |---|---|
 //! | `due` | when a Service is planned |
+//! | `admission` | which changes are taken up, and who pays for their calls |
 //! | `certificates` | those from Secrets that nothing uses any more |
 //! | `observe` | what both APIs say, as new as a write demands |
 //! | `plan` | what should be done: pure |
@@ -19,6 +20,7 @@
 //! asks: finalizer before anything is created, status after, nothing on an old view, and no
 //! Service waits for another one's changes.
 
+mod admission;
 mod certificates;
 mod due;
 mod events;
@@ -45,8 +47,9 @@ use crate::metrics::{
 };
 use crate::provider::{
     Balancer, BalancerHealth, BalancerUse, Cluster, Kept, LoadBalancerPlan, LoadBalancers,
-    Snapshot, TlsSecrets, Urgency, clock,
+    Snapshot, TlsSecrets, Urgency, calls::counted, clock,
 };
+use admission::Admission;
 use certificates::Unused;
 use due::{Dependencies, Due, Seen};
 use jiff::Timestamp;
@@ -62,6 +65,19 @@ const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
 /// How late a label that changes which nodes are targets may be seen.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
+
+/// The Services that Kubernetes shows at one moment.
+struct Listed {
+    /// As the API server listed those of type LoadBalancer.
+    list: Arc<Vec<Arc<Service>>>,
+    /// Every Service that we may have to do with, by name.
+    services: Vec<Arc<Service>>,
+    /// All Services are compared.
+    is_resync: bool,
+    /// How old a list may be.
+    age: Duration,
+    from: ReadFrom,
+}
 
 /// What Kubernetes shows at one moment.
 struct Polled {
@@ -114,6 +130,7 @@ impl ServiceController {
             state: State {
                 management: Management::Usual,
                 due: Due::new(settings.time_scale),
+                admission: Admission::new(settings.time_scale),
                 executor: Executor::new(NAME, settings.time_scale),
                 queued: Vec::new(),
                 ended: HashSet::new(),
@@ -142,7 +159,8 @@ impl ServiceController {
             return Ok(Vec::new());
         }
         let begun = clock::now();
-        let polled = self.state.poll(apis, selection, begun)?;
+        let listed = self.state.list(apis, selection, begun)?;
+        let polled = self.state.poll(apis, selection, listed)?;
         let dependencies = polled.dependencies(apis);
         let observed = self
             .state
@@ -168,7 +186,9 @@ impl ServiceController {
         apis: &Apis,
         manifests: &dyn Snapshot,
     ) -> Result<Vec<ServicePlan>, Error> {
-        let polled = self.state.poll(apis, &Selection::All, clock::now())?;
+        let (state, selection) = (&self.state, &Selection::All);
+        let listed = state.list(apis, selection, clock::now())?;
+        let polled = state.poll(apis, selection, listed)?;
         let services = polled.services.iter();
         let cluster = Cluster {
             groups: groups(&*apis.provider, services.clone().map(|one| &**one)),
@@ -223,6 +243,8 @@ impl ServiceController {
             state: &mut self.state,
             apis,
             for_people,
+            is_limited: !for_people && !selection.is_explicit(),
+            payers: Vec::new(),
             report: Report::default(),
             plans: Vec::new(),
             is_closed: false,
@@ -230,6 +252,7 @@ impl ServiceController {
         };
         let compared = sync.run(provider, selection);
         let (has_written, is_closed) = (sync.has_written, sync.is_closed);
+        let payers = sync.payers;
         let (mut report, mut plans) = (sync.report, sync.plans);
         if for_people {
             // In whatever order they ended: the lines of one Service stand together.
@@ -248,7 +271,7 @@ impl ServiceController {
             let state = &mut self.state;
             let (settings, wanted) = (&state.settings, &state.tls_secrets);
             let unused = &mut state.unused_certificates;
-            unused.delete(apis, provider, settings, wanted, &mut report);
+            unused.delete(apis, provider, settings, wanted, &payers, &mut report);
         }
         (report, plans)
     }
@@ -341,12 +364,12 @@ impl Sync<'_> {
         begun: Instant,
         requests: &mut Requests,
     ) -> Result<bool, Outage> {
-        let (apis, state) = (self.apis, &mut *self.state);
-        let mut polled = state.poll(apis, selection, begun).map_err(|error| {
+        let mut polled = self.poll(selection, begun).map_err(|error| {
             // Whether it still fits is not known.
-            state.executor.stop(Execution::takes_away);
+            self.state.executor.stop(Execution::takes_away);
             Outage::new(error, String::new())
         })?;
+        let (apis, state) = (self.apis, &mut *self.state);
         if !selection.is_explicit() && state.has_seen(&polled, begun) {
             return Ok(false);
         }
@@ -384,9 +407,8 @@ impl Sync<'_> {
         }
         self.report.planned += to_do.iter().map(ServicePlan::writes).sum::<usize>();
         // Nothing was written for them since `begun`: what was listed for the proposal serves the first plan.
-        let tasks = to_do.into_iter();
-        let tasks = tasks.map(|plan| Task::new(plan.service, begun));
-        let planned = self.plan_and_begin(tasks.collect());
+        let tasks = self.tasks(to_do, begun);
+        let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);
         for plan in in_order {
             self.in_order(plan);
@@ -398,12 +420,39 @@ impl Sync<'_> {
         }
         Ok(is_compared)
     }
+
+    /// Services and nodes, without the changes of Services that wait for calls.
+    fn poll(&mut self, selection: &Selection, now: Instant) -> Result<Polled, Error> {
+        let (apis, state) = (self.apis, &mut *self.state);
+        let mut listed = state.list(apis, selection, now)?;
+        if self.is_limited {
+            let busy = state.payers();
+            let (services, begin_to_wait) =
+                state.admission.look(&listed.services, &state.due, &busy);
+            listed.services = services;
+            for service in begin_to_wait {
+                events::waits(apis, &service);
+            }
+        }
+        state.poll(apis, selection, listed)
+    }
+
+    /// Each with who pays for it.
+    fn tasks(&self, plans: Vec<ServicePlan>, begun: Instant) -> Vec<Task> {
+        let (admission, provider) = (&self.state.admission, &*self.apis.provider);
+        let of_groups = admission.payers_of_groups(provider);
+        let task = |plan: ServicePlan| {
+            let payer = admission.payer(&plan.service, &of_groups, provider);
+            let payer = payer.filter(|_| self.is_limited);
+            Task::new(plan.service, payer, begun)
+        };
+        plans.into_iter().map(task).collect()
+    }
 }
 
 impl State {
-    /// Services and nodes, by Kubernetes alone. A Service that was known and is not in the list any more may be of
-    /// another type now.
-    fn poll(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Polled, Error> {
+    /// Services, by Kubernetes alone. One that was known and is not in the list any more may be of another type now.
+    fn list(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Listed, Error> {
         let settings = &self.settings;
         let period = apis.resync_period(settings.resync_period);
         let is_resync = self.due.is_resync_due(period, now);
@@ -435,6 +484,25 @@ impl State {
             );
         }
         services.sort_by_cached_key(|service| service.full_name());
+        Ok(Listed {
+            list: listed.value,
+            services,
+            is_resync,
+            age,
+            from,
+        })
+    }
+
+    /// And nodes.
+    fn poll(&self, apis: &Apis, selection: &Selection, listed: Listed) -> Result<Polled, Error> {
+        let Listed {
+            services,
+            is_resync,
+            age,
+            from,
+            ..
+        } = listed;
+        let settings = &self.settings;
         let mut tls_secrets = TlsSecrets::new();
         if selection.is_of_all() {
             let names = observe::tls_secret_names(&*apis.provider, &services);
@@ -447,14 +515,14 @@ impl State {
             whole_max_age: settings.resync_period * 2,
             metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(settings.time_scale)),
         };
-        let nodes = match (is_explicit, services.is_empty()) {
+        let nodes = match (selection.is_explicit(), services.is_empty()) {
             (true, _) => apis.nodes.whole(age, from)?.value,
             // Without Services the nodes are not needed.
             (false, true) => Arc::default(),
             (false, false) => apis.nodes.poll(poll)?.value,
         };
         let seen = Seen {
-            services: Arc::downgrade(&listed.value),
+            services: Arc::downgrade(&listed.list),
             nodes: Arc::downgrade(&nodes),
         };
         Ok(Polled {
@@ -473,6 +541,7 @@ impl State {
         old.services.ptr_eq(&new.services)
             && old.nodes.ptr_eq(&new.nodes)
             && !polled.is_resync
+            && !self.admission.is_anything_waiting()
             // Those are read apart from these lists.
             && polled.tls_secrets.is_empty()
             && polled.services.len() == new.services.upgrade().map_or(0, |listed| listed.len())
@@ -501,6 +570,7 @@ impl State {
         let is_due = |service: &&Arc<Service>| {
             (want(service) != Want::Nothing || (shows_all && service.left_alone.is_some()))
                 && (explicit || !self.ended.contains(&service.metadata.uid))
+                && (explicit || !self.admission.is_held_back(&service.metadata.uid))
                 && selection.names(&service.full_name())
                 && !busy.contains(service.metadata.uid.as_str())
                 && (explicit || is_compared(service) || is_changed(service))
@@ -523,8 +593,15 @@ impl State {
         };
         let (name, age) = (&self.settings.cluster_name, age.min(since_write));
         let (listed, nodes) = (&polled.services, &polled.nodes);
-        let mut observed = observe::observe(apis, name, due, listed, nodes, age, urgency)?;
+        let payers = due.iter().filter(|_| !explicit);
+        let payers = payers.filter_map(|one| self.admission.own_payer(&one.metadata.uid));
+        let payers = admission::different(payers);
+        let (observed, calls) =
+            counted(|| observe::observe(apis, name, due, listed, nodes, age, urgency));
+        admission::charge(&payers, calls);
+        let mut observed = observed?;
         observed.management = self.management;
+        observed.waiting = self.admission.waiting_of(&observed.services);
         Ok(Some(observed))
     }
 

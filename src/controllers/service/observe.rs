@@ -65,6 +65,8 @@ pub(super) struct Observed {
     /// them? None: it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
+    /// UIDs of Services that are here as they were before a change, which waits.
+    pub(super) waiting: HashSet<String>,
 }
 
 /// What a person asks for, besides what the Services do.
@@ -220,6 +222,7 @@ pub(super) fn observe(
         answered: snapshot.answered,
         has_own_servers: None,
         management: Management::Usual,
+        waiting: HashSet::new(),
     };
     observed.cluster.left_alone = left_alone;
     observed.set_groups(groups);

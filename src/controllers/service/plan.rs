@@ -93,6 +93,9 @@ pub(super) fn plan_for(
         want => want,
     };
     let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want, cloud);
+    if observed.waiting.contains(&service.metadata.uid) {
+        plan.findings.push(waiting(&service.metadata.namespace));
+    }
     if let Some(left) = service.left_alone.filter(|_| !is_end) {
         plan.leave_alone(snapshot, left, &observed.cluster);
     }
@@ -161,6 +164,16 @@ pub(super) fn plan_for(
         }
     }
     plan
+}
+
+/// About a Service of which a change waits for calls.
+pub(super) fn waiting(namespace: &str) -> Finding {
+    let message = format!(
+        "the change waits, because Services of namespace {namespace} have used up their share of the project's calls, \
+         which is 900 at once and 900 an hour; it is made when calls are back. Does a program change Services of this \
+         namespace all the time?"
+    );
+    Finding::warning(Reason::CallLimitReached, message)
 }
 
 /// The plan by which the Service gets this load balancer.

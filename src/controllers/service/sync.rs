@@ -4,6 +4,7 @@
 //! A Service is taken up, planned, executed and ended by itself: it waits for no other one, except for the one that
 //! already works on the load balancer or takes the name that it wants.
 
+use super::admission::{self, Admission};
 use super::certificates::Unused;
 use super::due::{self, Dependencies, Due, Seen};
 use super::events;
@@ -12,9 +13,11 @@ use super::plan::{self, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
+use crate::controllers::share::Payer;
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
 use crate::provider::{
-    ChangeKind, Claim, ErrorKind, Reason, TlsSecrets, Urgency, clock, without_correlations,
+    ChangeKind, Claim, ErrorKind, Reason, TlsSecrets, Urgency, calls::counted, clock,
+    without_correlations,
 };
 use crate::text;
 use serde_json::{Value, json};
@@ -34,6 +37,7 @@ pub(super) struct State {
     pub(super) settings: Settings,
     pub(super) management: Management,
     pub(super) due: Due,
+    pub(super) admission: Admission,
     /// Services whose load balancers are being changed; they are continued in the next tick.
     pub(super) executor: Executor<Work>,
     /// Services that wait for the end of such an execution.
@@ -60,6 +64,10 @@ pub(super) struct Sync<'a> {
     pub(super) apis: &'a Apis,
     /// See `plan::plan`; then the plans that were made last are kept.
     pub(super) for_people: bool,
+    /// Changes of Services may wait for calls: nobody asked for this tick.
+    pub(super) is_limited: bool,
+    /// Whose changes were made in this tick.
+    pub(super) payers: Vec<Payer>,
     pub(super) report: Report,
     pub(super) plans: Vec<ServicePlan>,
     /// The gate refused a write: no other one is tried.
@@ -72,6 +80,8 @@ pub(super) struct Sync<'a> {
 pub(super) struct Task {
     /// As it was read or written last.
     pub(super) service: Arc<Service>,
+    /// Who is charged for its calls. `None`: no change of a Service asked for it.
+    payer: Option<Payer>,
     /// A plan must rest on a list of load balancers that was requested since then: before it, its own changes were
     /// being made.
     since: Instant,
@@ -116,6 +126,14 @@ impl State {
         let executed = executions.map(|one| one.subject.task.uid());
         let queued = self.queued.iter().map(|one| one.task.uid());
         executed.chain(queued).collect()
+    }
+
+    /// Who pays for them.
+    pub(super) fn payers(&self) -> Vec<Payer> {
+        let executions = self.executor.executions().iter();
+        let tasks = executions.map(|one| &one.subject.task);
+        let tasks = tasks.chain(self.queued.iter().map(|one| &one.task));
+        tasks.filter_map(|task| task.payer.clone()).collect()
     }
 
     /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that takes something
@@ -175,11 +193,17 @@ impl Sync<'_> {
                 .into_iter()
                 .partition::<Vec<_>, _>(|task| task.plans < PLANS_AT_MOST && !self.is_closed);
             self.leave_or_fail(left);
+            now = self.without_stopped(now);
             if now.is_empty() {
                 return Ok(());
             }
             now.iter_mut().for_each(|task| task.plans += 1);
-            tasks = match self.plan(&now) {
+            let (planned, calls) = counted(|| self.plan(&mut now));
+            let payers = now.iter().filter_map(|task| task.payer.clone());
+            for payer in admission::different(payers) {
+                payer.share.charge_reads(calls, clock::now());
+            }
+            tasks = match planned {
                 Ok(Some((observed, plans))) => self.begin(now, &observed, plans),
                 Ok(None) => {
                     now.iter().for_each(Task::warn_of_leftover);
@@ -191,6 +215,24 @@ impl Sync<'_> {
                 }
             };
         }
+    }
+
+    /// Without those whose namespace has no calls left: they go on when some are back.
+    fn without_stopped(&mut self, tasks: Vec<Task>) -> Vec<Task> {
+        let now = clock::now();
+        let must_stop = |task: &Task| task.payer.as_ref().is_some_and(|one| one.must_stop(now));
+        let (stopped, others) = tasks.into_iter().partition::<Vec<_>, _>(must_stop);
+        for task in stopped {
+            match task.has_changed {
+                true => self.state.due.missed(task.uid()),
+                false => self.state.due.forget(task.uid()),
+            }
+            let is_news = self.state.admission.stopped(task.uid(), task.has_changed);
+            if is_news {
+                events::waits(self.apis, &task.service);
+            }
+        }
+        others
     }
 
     /// They are due at once. Else what a comparison of all Services found would wait for the next one.
@@ -230,14 +272,17 @@ impl Sync<'_> {
 
     /// Both APIs as they are now, and what should be done. A Service that does not exist any more has no plan; none:
     /// all of them.
-    fn plan(&self, tasks: &[Task]) -> Result<Option<Plans>, Error> {
+    fn plan(&mut self, tasks: &mut [Task]) -> Result<Option<Plans>, Error> {
         let begun = clock::now();
         let mut services = Vec::new();
-        for task in tasks {
+        for task in tasks.iter_mut() {
             let meta = &task.service.metadata;
             let now = self.apis.kube.service(&meta.namespace, &meta.name)?;
             // Another one that came to carry its name is planned in the next tick.
             let now = now.filter(|now| now.metadata.uid == meta.uid);
+            let now = now.and_then(|now| self.admitted(now));
+            let own = self.state.admission.own_payer(&meta.uid);
+            task.payer = own.filter(|_| self.is_limited).or(task.payer.take());
             // One that did not change is kept once: its annotations may have 32 kB.
             services.extend(now.map(|now| match now == task.service {
                 true => Arc::clone(&task.service),
@@ -252,7 +297,6 @@ impl Sync<'_> {
         let nodes = nodes?.value;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let max_age = clock::since(listed_since).min(LIST_MAX_AGE);
-        let name = &self.state.settings.cluster_name;
         let urgency = match self.for_people {
             true => Urgency::Needed,
             false => Urgency::Changed,
@@ -263,13 +307,17 @@ impl Sync<'_> {
                 let listed = self
                     .apis
                     .load_balancer_services(clock::since(begun), ReadFrom::Latest);
-                listed?.value
+                let listed = listed?.value;
+                let listed = listed.iter().cloned();
+                listed.filter_map(|one| self.admitted(one)).collect()
             }
-            false => Arc::default(),
+            false => Vec::new(),
         };
+        let name = &self.state.settings.cluster_name;
         let mut observed =
             observe::observe(self.apis, name, services, &listed, &nodes, max_age, urgency)?;
         observed.management = self.state.management;
+        observed.waiting = self.state.admission.waiting_of(&observed.services);
         let mut plans = plan::plan(&observed, self.for_people);
         let mut needs = plan::needs(&plans);
         needs.servers |= tasks.iter().any(|task| task.refused > 0);
@@ -277,6 +325,15 @@ impl Sync<'_> {
             plans = plan::plan(&observed, self.for_people);
         }
         Ok(Some((Arc::new(observed), plans)))
+    }
+
+    /// The Service, which was read again, without a change that waits for calls.
+    fn admitted(&mut self, service: Arc<Service>) -> Option<Arc<Service>> {
+        let state = &mut *self.state;
+        match self.is_limited {
+            true => state.admission.again(service, &state.due),
+            false => Some(service),
+        }
     }
 
     /// Begins what was planned; the Services that have to be planned again.
@@ -358,7 +415,9 @@ impl Sync<'_> {
                 }
             }
         }
-        self.state.executor.begin(name, changes, work, None);
+        let payer = work.task.payer.clone();
+        let execution = self.state.executor.begin(name, changes, work, None);
+        execution.payer = payer;
         None
     }
 
@@ -366,6 +425,7 @@ impl Sync<'_> {
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
         let (observed, mut plan) = (over.subject.observed, over.subject.plan);
         let mut task = over.subject.task;
+        self.payers.extend(task.payer.clone());
         task.since = clock::now();
         let name = plan.name();
         task.has_changed |= !over.made.is_empty();
@@ -449,7 +509,7 @@ impl Sync<'_> {
         }
         self.report.changed += usize::from(task.has_changed);
         self.report.unchanged += usize::from(!task.has_changed);
-        self.ended(task.made, plan, false);
+        self.ended(task.made, plan, task.payer, false);
         None
     }
 
@@ -519,7 +579,7 @@ impl Sync<'_> {
         self.state.due.planned(&plan.service);
         events::findings(self.apis, &plan);
         if let Some(obstacle) = plan.cloud.obstacle.clone() {
-            let task = Task::new(Arc::clone(&plan.service), begun);
+            let task = Task::new(Arc::clone(&plan.service), None, begun);
             self.fail(task, plan, obstacle.message, Some(obstacle.reason));
         }
     }
@@ -529,7 +589,7 @@ impl Sync<'_> {
         events::findings(self.apis, &plan);
         self.report.unchanged += 1;
         self.state.due.planned(&plan.service);
-        self.ended(Vec::new(), plan, false);
+        self.ended(Vec::new(), plan, None, false);
     }
 
     fn failed_on_kubernetes(
@@ -560,17 +620,26 @@ impl Sync<'_> {
 
     fn fail(&mut self, task: Task, plan: ServicePlan, why: String, finding: Option<Reason>) {
         self.report.fail(plan.name(), why, finding);
-        self.ended(task.made, plan, true);
+        self.ended(task.made, plan, task.payer, true);
     }
 
     /// The end of a Service in this tick. One that failed, or that something in the cloud keeps unfinished, is taken
-    /// up again by the back-off.
-    fn ended(&mut self, made: Vec<Value>, mut plan: ServicePlan, has_failed: bool) {
+    /// up again by the back-off, and the same one pays for that.
+    fn ended(
+        &mut self,
+        made: Vec<Value>,
+        mut plan: ServicePlan,
+        payer: Option<Payer>,
+        has_failed: bool,
+    ) {
         let (uid, backoff) = (&plan.object.uid, &mut self.state.due.backoff);
-        match has_failed || plan.cloud.is_unfinished {
+        let is_tried_again = has_failed || plan.cloud.is_unfinished;
+        match is_tried_again {
             true => backoff.failed(uid, clock::now()),
             false => backoff.succeeded(uid),
         }
+        let payer = payer.filter(|_| is_tried_again);
+        self.state.admission.ended(&plan.service, payer);
         if self.for_people {
             plan.made = made;
             self.plans.push(plan);
@@ -602,9 +671,10 @@ fn patch(service: &Service, write: &ServiceWrite) -> Value {
 }
 
 impl Task {
-    pub(super) fn new(service: Arc<Service>, since: Instant) -> Task {
+    pub(super) fn new(service: Arc<Service>, payer: Option<Payer>, since: Instant) -> Task {
         Task {
             service,
+            payer,
             since,
             plans: 0,
             refused: 0,

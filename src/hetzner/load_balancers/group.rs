@@ -23,7 +23,7 @@ use super::names::{
     self, EXTERNAL, GROUP, RELEASED, SERVICE, SERVICE_UID, TARGETS_BEFORE, labelled_ports,
     port_label, uids,
 };
-use super::parser::{AnnotationParser, first_to_decide, value_of, values_of};
+use super::parser::{AnnotationParser, Deciders, first_to_decide, value_of, values_of};
 use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Reason, Service};
 use crate::text;
 use serde_json::Value;
@@ -244,7 +244,12 @@ pub(super) fn group<'a>(
         let asking = cluster.groups.of_key(&share.label());
         group.is_of_several_namespaces = is_of_several_namespaces(&group, share, asking, balancers);
     }
-    parser.join(&group);
+    parser.join(&Deciders {
+        deciders: &group.deciders,
+        is_shared: group.members.iter().any(|one| one.uid != service.uid),
+        is_external: group.is_external(),
+        why_others_do_not: group.why_it_does_not_decide(),
+    });
     group
 }
 

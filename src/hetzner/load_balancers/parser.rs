@@ -4,7 +4,6 @@
 //! `kube`); what is reported of it is bounded here.
 
 use super::annotations::{self as a, Annotation, PREFIX, Scope, TABLE};
-use super::group::Group;
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
 use crate::text::{self, nearest};
 use std::borrow::Cow;
@@ -32,6 +31,17 @@ pub(super) struct AnnotationParser<'a> {
     is_shared: bool,
     /// What is wrong with what they want of the whole of it.
     pub(super) whole_problems: Vec<String>,
+}
+
+/// Who decides about the whole load balancer.
+pub(super) struct Deciders<'a, 'b> {
+    /// The Services that decide, the oldest first.
+    pub(super) deciders: &'b [&'a Service],
+    /// Whether other Services use the load balancer, too.
+    pub(super) is_shared: bool,
+    pub(super) is_external: bool,
+    /// Why the annotation of a Service that does not decide has no effect.
+    pub(super) why_others_do_not: String,
 }
 
 /// Name of an annotation, and the listen port that it is about alone; always a TCP one.
@@ -101,18 +111,18 @@ impl<'a> AnnotationParser<'a> {
 
     /// Replaces what the Service says about the whole load balancer by the word of the oldest Service that may decide and
     /// says something. Which nodes are targets of an external load balancer each of its Services says for itself.
-    pub(super) fn join(&mut self, group: &Group<'a>) {
+    pub(super) fn join(&mut self, whole: &Deciders<'a, '_>) {
         let service = self.service;
-        self.is_shared = group.members.iter().any(|one| one.uid != service.uid);
+        self.is_shared = whole.is_shared;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name];
         let of_whole = TABLE.iter().filter(|one| one.scope == Scope::Whole);
         for annotation in of_whole.copied() {
-            if group.is_external() && of_targets.contains(&annotation.name) {
+            if whole.is_external && of_targets.contains(&annotation.name) {
                 continue;
             }
             let place = (annotation.name, None);
             let own = self.set.get(&place).map(|own| own.value);
-            let first = group.deciders.iter().find(|one| has(one, annotation));
+            let first = whole.deciders.iter().find(|one| has(one, annotation));
             let is_own = first.map_or(own.is_none(), |first| first.uid == service.uid);
             if is_own {
                 continue;
@@ -126,7 +136,7 @@ impl<'a> AnnotationParser<'a> {
                         first_to_decide(one),
                         text::quoted(value)
                     ),
-                    None => group.why_it_does_not_decide(),
+                    None => whole.why_others_do_not.clone(),
                 };
                 let key = annotation.key();
                 let why = format!("annotation {key} has no effect: {why}");

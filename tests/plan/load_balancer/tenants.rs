@@ -1,6 +1,6 @@
 //! What a tenant who may edit Services in one namespace can do to the Services of others on the same load balancer.
 
-use crate::load_balancer::group::{Cluster, SHARED, external, listener, owned, reasons};
+use crate::load_balancer::group::{Cluster, SHARED, external, listener, reasons};
 use crate::load_balancer::support::words;
 use ccm::hetzner::load_balancers::{EXTERNAL, LoadBalancer, PORT, SERVICE_UID};
 use ccm::provider::{LoadBalancerPlan, Reason};
@@ -83,7 +83,7 @@ fn a_port_without_labels_is_a_service_s_only_when_its_status_shows_the_load_bala
         let mut cluster = Cluster::new();
         cluster.add("a", 3, &[OWNERS], &[("external", "7")]);
         cluster.add("b", 2, &[80], &[("external", "7")]);
-        for (name, value) in hostname {
+        if let Some((name, value)) = hostname {
             cluster.set("a", name, Some(value));
         }
         let node_port = cluster.services["a"].service.ports[0].node_port.unwrap();

@@ -1,0 +1,447 @@
+//! Which changes of Services are taken up, and who pays for their calls: each namespace has a share of the project's.
+//!
+//! A change is taken up while its namespace has calls left. A Service whose change waits is planned as it was before: what
+//! nodes, Secrets, comparisons and other Services ask for is done all the same. A new Service waits as a whole. Deletions
+//! never wait, and the Services that are there at the first look after a start pay nothing for it.
+
+use super::due::Due;
+use super::observe;
+use super::plan::{Want, want};
+use crate::controllers::share::{Payer, Share};
+use crate::kube::Service;
+use crate::provider::{Provider, clock};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// As many calls as most changes need: a list, one or two writes, and the questions whether they have ended. A change is
+/// taken up when a share has so many left.
+const CALLS_OF_A_CHANGE: f64 = 5.0;
+
+pub(super) struct Admission {
+    /// Multiplies the time until a call comes back; 1 outside of tests.
+    time_scale: f64,
+    /// By namespace. One that is full again is dropped.
+    shares: HashMap<String, Arc<Share>>,
+    /// By UID: Services that want a load balancer, without new ones that wait.
+    admitted: HashMap<String, Admitted>,
+    /// By UID: Services of which something waits, and since when.
+    waiting: HashMap<String, Instant>,
+    /// By namespace: how many changes more may be taken up until the next look.
+    rooms: HashMap<String, usize>,
+    has_looked: bool,
+}
+
+struct Admitted {
+    /// As it may be planned. Where a change waits, annotations and spec are those before the change.
+    service: Arc<Service>,
+    /// Who pays until the Service is in order. `None`: it was in order since its last change, or was there at the start.
+    payer: Option<Payer>,
+    /// As it was before the change that is paid for: it may have left other Services on a load balancer.
+    before: Option<Arc<Service>>,
+}
+
+impl Admission {
+    pub(super) fn new(time_scale: f64) -> Admission {
+        Admission {
+            time_scale,
+            shares: HashMap::new(),
+            admitted: HashMap::new(),
+            waiting: HashMap::new(),
+            rooms: HashMap::new(),
+            has_looked: false,
+        }
+    }
+
+    /// The Services that were listed, as they may be planned now; and those of which something begins to wait. `busy`: who
+    /// pays for the changes that are being made.
+    pub(super) fn look(
+        &mut self,
+        listed: &[Arc<Service>],
+        due: &Due,
+        busy: &[Payer],
+    ) -> (Vec<Arc<Service>>, Vec<Arc<Service>>) {
+        let now = clock::now();
+        self.forget(listed, now);
+        let is_first = !std::mem::replace(&mut self.has_looked, true);
+        let places = 0..listed.len();
+        let mut changed: Vec<usize> = places
+            .filter(|place| self.is_changed(&listed[*place], due))
+            .collect();
+        // Those that have waited longest come first.
+        changed.sort_by_key(|place| {
+            let since = self.waiting.get(&listed[*place].metadata.uid);
+            since.copied().unwrap_or(now)
+        });
+        self.rooms.clear();
+        let mut shown: Vec<Option<Arc<Service>>> = listed.iter().cloned().map(Some).collect();
+        for place in changed {
+            let service = &listed[place];
+            if is_first {
+                self.take(service, None);
+                continue;
+            }
+            let has_room = self.enter(&service.metadata.namespace, busy);
+            shown[place] = self.admit(service, due, has_room);
+        }
+        let mut begin_to_wait = Vec::new();
+        for (service, shown) in listed.iter().zip(&shown) {
+            let uid = &service.metadata.uid;
+            let is_new = shown.is_none();
+            let is_older = shown
+                .as_ref()
+                .is_some_and(|shown| asks_otherwise(shown, service));
+            if !is_new && !is_older && !self.is_held_back(uid) {
+                self.waiting.remove(uid);
+            } else if !self.waiting.contains_key(uid) {
+                self.waiting.insert(uid.clone(), now);
+                begin_to_wait.push(Arc::clone(service));
+            }
+        }
+        (shown.into_iter().flatten().collect(), begin_to_wait)
+    }
+
+    /// The Service, read again, as it may be planned now. `None`: it has come since the last look, and waits for the next.
+    pub(super) fn again(&mut self, service: Arc<Service>, due: &Due) -> Option<Arc<Service>> {
+        if !self.has_looked || want(&service) != Want::Ensure {
+            return Some(service);
+        }
+        if !self.is_changed(&service, due) {
+            return Some(service);
+        }
+        let meta = &service.metadata;
+        let has_room = !self.waiting.contains_key(&meta.uid) && self.enter(&meta.namespace, &[]);
+        self.admit(&service, due, has_room)
+    }
+
+    /// Who pays for what is planned for it now: whoever changed it, or changed another Service on its load balancer.
+    pub(super) fn payer(
+        &self,
+        service: &Service,
+        of_groups: &HashMap<String, Payer>,
+        provider: &dyn Provider,
+    ) -> Option<Payer> {
+        let own = self.own_payer(&service.metadata.uid);
+        own.or_else(|| {
+            let share = &of_groups.get(&observe::group(provider, service)?)?.share;
+            let own = self.shares.get(&service.metadata.namespace);
+            Some(Payer {
+                share: Arc::clone(share),
+                can_stop: own.is_some_and(|own| Arc::ptr_eq(own, share)),
+            })
+        })
+    }
+
+    /// By group of Services: who pays for the change of one of them.
+    pub(super) fn payers_of_groups(&self, provider: &dyn Provider) -> HashMap<String, Payer> {
+        let mut payers = HashMap::new();
+        for admitted in self.admitted.values() {
+            let Some(payer) = admitted.payer.as_ref().filter(|payer| payer.can_stop) else {
+                continue;
+            };
+            let services = admitted.before.iter().chain([&admitted.service]);
+            let groups = services.filter_map(|one| observe::group(provider, one));
+            payers.extend(groups.map(|group| (group, payer.clone())));
+        }
+        payers
+    }
+
+    pub(super) fn own_payer(&self, uid: &str) -> Option<Payer> {
+        self.admitted.get(uid)?.payer.clone()
+    }
+
+    /// Its own change was begun or failed, and there are no calls left to go on with it.
+    pub(super) fn is_held_back(&self, uid: &str) -> bool {
+        let payer = self.admitted.get(uid).and_then(|one| one.payer.as_ref());
+        payer.is_some_and(|payer| payer.can_stop && !has_room(&payer.share))
+    }
+
+    /// UIDs of those of these Services that are here as they were before a change.
+    pub(super) fn waiting_of(&self, services: &[Arc<Service>]) -> HashSet<String> {
+        let uids = services.iter().map(|one| &one.metadata.uid);
+        let waiting = uids.filter(|uid| self.waiting.contains_key(*uid));
+        waiting.cloned().collect()
+    }
+
+    pub(super) fn is_anything_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Changes of it were stopped. `has_begun`: some were made, so that it can't be as it was before. True: that is news.
+    pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) -> bool {
+        if let Some(admitted) = self.admitted.get_mut(uid)
+            && let Some(before) = admitted.before.take_if(|_| !has_begun)
+        {
+            admitted.service = before;
+            admitted.payer = None;
+        }
+        self.waiting.insert(uid.to_owned(), clock::now()).is_none()
+    }
+
+    /// What was planned for the Service has ended. `unfinished`: it is tried again, and this one pays.
+    pub(super) fn ended(&mut self, service: &Arc<Service>, unfinished: Option<Payer>) {
+        let admitted = self.admitted.get_mut(&service.metadata.uid);
+        if let Some(admitted) = admitted.filter(|one| !asks_otherwise(&one.service, service)) {
+            admitted.payer = unfinished;
+            admitted.before = None;
+        }
+    }
+
+    /// Services that are not there any more, or want no load balancer any more, and shares that nobody uses.
+    fn forget(&mut self, listed: &[Arc<Service>], now: Instant) {
+        let wanting = listed.iter().filter(|one| want(one) == Want::Ensure);
+        let uids: HashSet<&str> = wanting.map(|one| &*one.metadata.uid).collect();
+        self.admitted.retain(|uid, _| uids.contains(uid.as_str()));
+        self.waiting.retain(|uid, _| uids.contains(uid.as_str()));
+        self.shares
+            .retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
+    }
+
+    /// Whether it asks for something else than what was admitted. Else it is what is known of the Service from now on.
+    fn is_changed(&mut self, service: &Arc<Service>, due: &Due) -> bool {
+        if want(service) != Want::Ensure || due.is_superseded(service) {
+            return false;
+        }
+        // Too little is known of it: it stays as it is, which costs nothing.
+        if service.above.is_some() {
+            self.admitted.remove(&service.metadata.uid);
+            self.take(service, None);
+            return false;
+        }
+        let Some(known) = self.admitted.get_mut(&service.metadata.uid) else {
+            return true;
+        };
+        if Arc::ptr_eq(&known.service, service) {
+            return false;
+        }
+        if asks_otherwise(&known.service, service) || due.is_touched(service) {
+            return true;
+        }
+        known.service = Arc::clone(service);
+        false
+    }
+
+    /// Takes the change up where there is room; else the Service as it was before. `None`: it is new, and waits.
+    fn admit(&mut self, service: &Arc<Service>, due: &Due, has_room: bool) -> Option<Arc<Service>> {
+        let own = Payer {
+            share: self.share(&service.metadata.namespace),
+            can_stop: true,
+        };
+        if has_room {
+            self.take(service, Some(own));
+            return Some(Arc::clone(service));
+        }
+        let known = self.admitted.get_mut(&service.metadata.uid)?;
+        known.service = as_before(service, &known.service);
+        // What was changed besides, e.g. its finalizer, would be written again and again.
+        if due.is_touched(&known.service) {
+            known.payer = Some(own);
+        }
+        Some(Arc::clone(&known.service))
+    }
+
+    fn take(&mut self, service: &Arc<Service>, payer: Option<Payer>) {
+        let uid = &service.metadata.uid;
+        let before = self.admitted.remove(uid).map(|known| known.service);
+        let admitted = Admitted {
+            service: Arc::clone(service),
+            payer,
+            before,
+        };
+        self.admitted.insert(uid.clone(), admitted);
+    }
+
+    fn share(&mut self, namespace: &str) -> Arc<Share> {
+        if let Some(share) = self.shares.get(namespace) {
+            return Arc::clone(share);
+        }
+        let share = Arc::new(Share::full(self.time_scale, clock::now()));
+        self.shares.insert(namespace.to_owned(), Arc::clone(&share));
+        share
+    }
+
+    /// Takes one of the places that a namespace has in this look. False: there is none.
+    fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
+        let room = self.rooms.get(namespace).copied();
+        let room = room.unwrap_or_else(|| self.room(namespace, busy));
+        self.rooms
+            .insert(namespace.to_owned(), room.saturating_sub(1));
+        room > 0
+    }
+
+    /// How many changes more may be made at the same time.
+    fn room(&mut self, namespace: &str, busy: &[Payer]) -> usize {
+        let share = self.share(namespace);
+        let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
+        let being_made = busy.iter().filter(is_own).count();
+        let left = share.left_after_reads(clock::now()) / CALLS_OF_A_CHANGE;
+        (left.max(0.0) as usize).saturating_sub(being_made)
+    }
+}
+
+/// Each share once.
+pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
+    let mut different: Vec<Payer> = Vec::new();
+    for payer in payers {
+        let is_same = |one: &Payer| Arc::ptr_eq(&one.share, &payer.share);
+        if !different.iter().any(is_same) {
+            different.push(payer);
+        }
+    }
+    different
+}
+
+/// Charges each of them for these calls: alone it would have caused them, too.
+pub(super) fn charge(payers: &[Payer], calls: u64) {
+    for payer in payers {
+        payer.share.charge(calls as f64, clock::now());
+    }
+}
+
+fn has_room(share: &Share) -> bool {
+    share.left_after_reads(clock::now()) >= CALLS_OF_A_CHANGE
+}
+
+/// What an owner of the Service may change, and what costs calls.
+fn asks_otherwise(one: &Arc<Service>, other: &Arc<Service>) -> bool {
+    !Arc::ptr_eq(one, other)
+        && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
+}
+
+/// The Service as it is, but for the change that waits.
+fn as_before(now: &Arc<Service>, before: &Arc<Service>) -> Arc<Service> {
+    if before.metadata.resource_version == now.metadata.resource_version {
+        return Arc::clone(before);
+    }
+    let mut service = before.as_ref().clone();
+    let metadata = &mut service.metadata;
+    metadata
+        .resource_version
+        .clone_from(&now.metadata.resource_version);
+    metadata.finalizers.clone_from(&now.metadata.finalizers);
+    service.status.clone_from(&now.status);
+    Arc::new(service)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Of namespace `a`.
+    fn service(uid: &str, version: &str, ip: &str) -> Arc<Service> {
+        let mut service = Service::default();
+        service.metadata.namespace = "a".into();
+        service.metadata.uid = uid.into();
+        service.metadata.resource_version = version.into();
+        service.spec.kind = "LoadBalancer".into();
+        service.spec.load_balancer_ip = ip.into();
+        Arc::new(service)
+    }
+
+    /// What was shown of these Services, and how many begin to wait.
+    fn look(admission: &mut Admission, due: &Due, listed: &[Arc<Service>]) -> (String, usize) {
+        let (shown, begin_to_wait) = admission.look(listed, due, &[]);
+        let shown = shown.iter().map(|one| {
+            let meta = &one.metadata;
+            let (uid, version) = (&meta.uid, &meta.resource_version);
+            format!("{uid} {version} {}", one.spec.load_balancer_ip)
+        });
+        (shown.collect::<Vec<_>>().join(", "), begin_to_wait.len())
+    }
+
+    fn use_up(admission: &mut Admission) {
+        admission.share("a").charge(1000.0, clock::now());
+    }
+
+    #[test]
+    fn a_change_without_calls_waits_and_everything_else_goes_on() {
+        let (mut admission, due) = (Admission::new(1.0), Due::new(1.0));
+        let first = [service("one", "1", "x"), service("two", "1", "x")];
+        let seen = look(&mut admission, &due, &first);
+        assert_eq!(seen, ("one 1 x, two 1 x".into(), 0));
+        assert!(
+            admission.own_payer("one").is_none(),
+            "the first look is free"
+        );
+
+        let changed = [service("one", "2", "y"), service("two", "1", "x")];
+        assert_eq!(
+            look(&mut admission, &due, &changed),
+            ("one 2 y, two 1 x".into(), 0)
+        );
+        assert!(admission.own_payer("one").is_some(), "it changed");
+        assert!(admission.own_payer("two").is_none(), "it did not");
+        admission.ended(&changed[0], None);
+        assert!(admission.own_payer("one").is_none(), "it is in order");
+
+        use_up(&mut admission);
+        let all = [
+            service("one", "3", "z"),
+            service("two", "2", "x"),
+            service("new", "1", "x"),
+        ];
+        let as_before = "one 3 y, two 2 x".to_owned();
+        assert_eq!(look(&mut admission, &due, &all), (as_before.clone(), 2));
+        assert_eq!(look(&mut admission, &due, &all), (as_before, 0), "no news");
+        let again = admission.again(service("one", "4", "zz"), &due).unwrap();
+        assert_eq!(
+            (
+                &*again.spec.load_balancer_ip,
+                &*again.metadata.resource_version
+            ),
+            ("y", "4")
+        );
+        assert!(admission.again(all[2].clone(), &due).is_none());
+
+        let mut leaving = all[0].as_ref().clone();
+        leaving.metadata.deletion_timestamp = Some("now".into());
+        let leaving = [Arc::new(leaving), service("two", "3", "x")];
+        assert_eq!(
+            look(&mut admission, &due, &leaving),
+            ("one 3 z, two 3 x".into(), 0)
+        );
+        assert!(!admission.is_anything_waiting());
+    }
+
+    #[test]
+    fn what_failed_waits_with_its_namespace_and_the_oldest_wait_is_the_first_to_end() {
+        let (mut admission, due) = (Admission::new(1.0), Due::new(1.0));
+        look(&mut admission, &due, &[]);
+        let failing = [service("failing", "1", "x")];
+        look(&mut admission, &due, &failing);
+        let payer = admission.own_payer("failing");
+        admission.ended(&failing[0], payer);
+        assert!(!admission.is_held_back("failing"));
+        use_up(&mut admission);
+        assert!(admission.is_held_back("failing"));
+        assert_eq!(look(&mut admission, &due, &failing).1, 1);
+
+        let late = [service("b", "1", "x"), failing[0].clone()];
+        assert_eq!(look(&mut admission, &due, &late).1, 1);
+        let later = [service("a", "1", "x"), late[0].clone(), late[1].clone()];
+        assert_eq!(look(&mut admission, &due, &later).1, 1);
+        // Calls for one change.
+        admission.share("a").charge(-107.0, clock::now());
+        let (shown, _) = look(&mut admission, &due, &later);
+        assert_eq!(shown, "b 1 x, failing 1 x");
+        assert!(!admission.is_held_back("failing"));
+    }
+
+    #[test]
+    fn what_is_not_used_is_forgotten() {
+        let (mut admission, due) = (Admission::new(1.0), Due::new(1.0));
+        look(&mut admission, &due, &[]);
+        let one = service("one", "1", "x");
+        look(&mut admission, &due, &[Arc::clone(&one)]);
+        assert_eq!(admission.shares.len(), 1);
+        admission.ended(&one, None);
+        look(&mut admission, &due, &[]);
+        let sizes = (
+            admission.shares.len(),
+            admission.admitted.len(),
+            admission.waiting.len(),
+        );
+        assert_eq!(sizes, (0, 0, 0));
+    }
+}

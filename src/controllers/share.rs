@@ -1,0 +1,172 @@
+//! A share of the project's calls: what may be used at once, and what comes back with time.
+
+use crate::provider::lock;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How many calls a namespace may use at once for changes of its Services. A project has 3,600 an hour for all programs.
+const AT_ONCE: u32 = 900;
+
+/// One call comes back in this time: 900 an hour.
+const REFILL: Duration = Duration::from_secs(4);
+
+/// The calls that the reads of one plan need are taken into account up to this part of a share. Else a project of many
+/// thousand servers would leave nothing for the changes.
+const READS_AT_MOST: f64 = 0.5;
+
+/// What one namespace may still use.
+#[derive(Debug)]
+pub(super) struct Share {
+    bucket: Mutex<Bucket>,
+    refill: Duration,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    /// Below zero after calls that were under way when the share was used up.
+    left: f64,
+    at: Instant,
+    /// What the last reads cost that a plan rested on.
+    reads: f64,
+}
+
+/// Whose calls an execution makes.
+#[derive(Clone, Debug)]
+pub(super) struct Payer {
+    pub(super) share: Arc<Share>,
+    /// The execution stops when the share is used up. That of an object in another namespace goes on, because that
+    /// namespace has changed nothing.
+    pub(super) can_stop: bool,
+}
+
+impl Share {
+    /// A full one. `time_scale` multiplies the time until a call comes back; 1 outside of tests.
+    pub(super) fn full(time_scale: f64, now: Instant) -> Share {
+        Share {
+            bucket: Mutex::new(Bucket {
+                left: AT_ONCE.into(),
+                at: now,
+                reads: 0.0,
+            }),
+            refill: REFILL.mul_f64(time_scale),
+        }
+    }
+
+    /// Takes note of calls that were made.
+    pub(super) fn charge(&self, calls: f64, now: Instant) {
+        self.at(now, |bucket| bucket.left -= calls);
+    }
+
+    /// The same of the reads that a plan rests on: the next plan costs about as many.
+    pub(super) fn charge_reads(&self, calls: u64, now: Instant) {
+        let calls = calls as f64;
+        self.at(now, |bucket| {
+            bucket.left -= calls;
+            bucket.reads = calls.min(f64::from(AT_ONCE) * READS_AT_MOST);
+        });
+    }
+
+    /// How many calls are left for changes, once a plan was made.
+    pub(super) fn left_after_reads(&self, now: Instant) -> f64 {
+        self.at(now, |bucket| bucket.left - bucket.reads)
+    }
+
+    pub(super) fn is_used_up(&self, now: Instant) -> bool {
+        self.at(now, |bucket| bucket.left <= 0.0)
+    }
+
+    pub(super) fn is_full(&self, now: Instant) -> bool {
+        self.at(now, |bucket| bucket.left >= AT_ONCE.into())
+    }
+
+    /// What came back until now is in the bucket.
+    fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut Bucket) -> T) -> T {
+        let mut bucket = lock(&self.bucket);
+        let passed = now.saturating_duration_since(bucket.at);
+        let back = passed.as_secs_f64() / self.refill.as_secs_f64();
+        bucket.left = (bucket.left + back).min(AT_ONCE.into());
+        bucket.at = bucket.at.max(now);
+        ask(&mut bucket)
+    }
+}
+
+impl Payer {
+    /// Charges the same share for something that is not stopped by that.
+    pub(super) fn of_another(&self) -> Payer {
+        Payer {
+            share: Arc::clone(&self.share),
+            can_stop: false,
+        }
+    }
+
+    /// Whether the execution must not go on.
+    pub(super) fn must_stop(&self, now: Instant) -> bool {
+        self.can_stop && self.share.is_used_up(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nine_hundred_calls_at_once_and_nine_hundred_an_hour() {
+        let start = Instant::now();
+        let share = Share::full(1.0, start);
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        // Calls that are made at each second, and how many of them there were in an hour.
+        for (each_second, expected) in [(1, 900 + 900), (7, 900 + 900), (100, 900 + 900)] {
+            let share = Share::full(1.0, start);
+            let mut made = 0;
+            for second in 0..3600 {
+                for _ in 0..each_second {
+                    if !share.is_used_up(at(second)) {
+                        share.charge(1.0, at(second));
+                        made += 1;
+                    }
+                }
+            }
+            assert!((expected - 1..=expected + 1).contains(&made), "{made}");
+            assert!(!share.is_full(at(3600)));
+            assert!(share.is_full(at(3600 + 3605)), "an hour of rest");
+        }
+        share.charge(1000.0, start);
+        assert!(share.is_used_up(at(399)), "what was too much comes first");
+        assert!(!share.is_used_up(at(405)));
+        share.charge_reads(10, at(405));
+        let left = share.left_after_reads(at(405));
+        assert!((-19.0..-18.0).contains(&left), "{left}");
+        // A moment that another thread had before is no time that passed.
+        share.charge(1.0, start);
+        assert!(!share.is_full(at(3600)));
+    }
+
+    /// Whatever is charged and when, no more is used in any time than the share and what came back, and the last charge.
+    #[test]
+    fn never_more_than_the_share_and_what_came_back() {
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for _ in 0..200 {
+            let start = Instant::now();
+            let share = Share::full(1.0, start);
+            let (mut now, mut made, mut largest) = (Duration::ZERO, 0_u64, 0);
+            for _ in 0..300 {
+                now += Duration::from_millis(random(60_000));
+                let calls = 1 + random(40);
+                if !share.is_used_up(start + now) {
+                    share.charge(calls as f64, start + now);
+                    made += calls;
+                    largest = largest.max(calls);
+                }
+                let back = now.as_secs() / 4 + 1;
+                assert!(
+                    made <= u64::from(AT_ONCE) + back + largest,
+                    "{made} in {now:?}"
+                );
+            }
+        }
+    }
+}

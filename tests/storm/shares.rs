@@ -1,0 +1,398 @@
+//! What changes of Services of one namespace take of the project's calls, on the simulated clock.
+
+use crate::library::Place;
+use crate::machine::Machine;
+use crate::process::{Process, Start};
+use crate::random::Random;
+use crate::story::INTERVAL;
+use ccm::controllers::Selection;
+use ccm::provider::clock;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use sandbox::{Half, Sandbox};
+use serde_json::{Value, json};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a namespace may use at once, and in each hour.
+const SHARE: usize = 900;
+
+/// Calls that nodes and comparisons of all Services cost in half an hour, and those that were under way when the share was
+/// used up.
+const OTHERS: usize = 60;
+
+const HALF_AN_HOUR: Duration = Duration::from_secs(1800);
+
+/// Of the event that says that a change waits.
+const REASON: &str = "CallLimitReached";
+
+const NOISY: &str = "noisy";
+const CALM: &str = "calm";
+
+/// A cluster with two nodes, and a daemon.
+struct World {
+    machine: Rc<Machine>,
+    sandbox: Arc<Sandbox>,
+    process: Process,
+    random: Random,
+    /// How often Services of the noisy namespace have changed.
+    turn: usize,
+    _simulated: (clock::Simulated, sandbox::time::Simulated),
+}
+
+impl World {
+    fn new() -> World {
+        let machine = Machine::new(1, false);
+        let of_apis = sandbox::time::simulate(machine.time());
+        let simulated = (clock::simulate(machine.clone()), of_apis);
+        let builder = Sandbox::builder().nodes(2).heartbeats(false);
+        let sandbox = Arc::new(builder.in_memory().start());
+        machine.connect(&sandbox);
+        for name in [NOISY, CALM] {
+            let namespace =
+                json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+            sandbox.cluster().create("namespaces", None, namespace);
+        }
+        let start = Start {
+            resyncs: false,
+            ..Start::default()
+        };
+        World {
+            process: Process::new("ccm", &Place::in_memory(&sandbox), &start),
+            random: Random::new(1),
+            turn: 0,
+            machine,
+            sandbox,
+            _simulated: simulated,
+        }
+    }
+
+    fn create(&self, namespace: &str, name: &str, annotations: &[(&str, &str)], port: u16) {
+        let key = |name: &str| format!("load-balancer.hetzner.cloud/{name}");
+        let annotations = annotations.iter();
+        let annotations: serde_json::Map<String, Value> = annotations
+            .map(|(name, value)| (key(name), json!(value)))
+            .collect();
+        let service = json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": { "name": name, "namespace": namespace, "annotations": annotations },
+            "spec": { "type": "LoadBalancer", "selector": { "app": name }, "ports": [{ "port": port }] },
+        });
+        let cluster = self.sandbox.cluster();
+        cluster.create("services", Some(namespace), service);
+    }
+
+    fn annotate(&self, namespace: &str, name: &str, annotation: &str, value: &str) {
+        let key = format!("load-balancer.hetzner.cloud/{annotation}");
+        let edited = self
+            .sandbox
+            .cluster()
+            .edit("services", Some(namespace), name, |one| {
+                one["metadata"]["annotations"][&key] = json!(value);
+            });
+        assert!(edited, "{namespace}/{name}");
+    }
+
+    /// One look of all controllers, and the time until the next.
+    fn tick(&mut self) {
+        self.process.tick(&Selection::Due, &mut self.random);
+        self.machine.pass(INTERVAL);
+    }
+
+    fn ticks(&mut self, time: Duration) {
+        let end = self.machine.passed() + time;
+        while self.machine.passed() < end {
+            self.tick();
+        }
+    }
+
+    /// Until this is so; how long that took.
+    fn until(&mut self, at_most: Duration, what: &str, is_so: impl Fn(&World) -> bool) -> Duration {
+        let begun = self.machine.passed();
+        while !is_so(self) {
+            let took = self.machine.passed() - begun;
+            assert!(took <= at_most, "{what}: not in {took:?}");
+            self.tick();
+        }
+        self.machine.passed() - begun
+    }
+
+    fn services(&self, namespace: &str) -> Vec<Value> {
+        self.sandbox.cluster().list("services", Some(namespace))
+    }
+
+    fn balancer_of(&self, namespace: &str, name: &str) -> Option<Value> {
+        let service = self
+            .sandbox
+            .cluster()
+            .get("services", Some(namespace), name)?;
+        let uid = &service["metadata"]["uid"];
+        let all = self.sandbox.cloud().load_balancers(self.sandbox.project());
+        all.into_iter()
+            .find(|one| one["labels"]["hcloud-ccm/service-uid"] == *uid)
+    }
+
+    fn interval_of(&self, namespace: &str, name: &str) -> Option<u64> {
+        let balancer = self.balancer_of(namespace, name)?;
+        balancer["services"][0]["health_check"]["interval"].as_u64()
+    }
+
+    fn have_addresses(&self, namespace: &str) -> bool {
+        let has = |one: &Value| one["status"]["loadBalancer"]["ingress"].is_array();
+        self.services(namespace).iter().all(has)
+    }
+
+    fn targets(&self, namespace: &str, name: &str) -> usize {
+        let balancer = self.balancer_of(namespace, name);
+        balancer.map_or(0, |one| one["targets"].as_array().map_or(0, Vec::len))
+    }
+
+    /// Calls to the cloud since then.
+    fn calls(&self, mark: u64) -> usize {
+        let calls = self.sandbox.calls().calls_since(mark);
+        let of_cloud = calls.iter().filter(|call| call.half == Half::Hetzner);
+        of_cloud.count()
+    }
+
+    /// Events of this reason about Services of this namespace.
+    fn events(&self, namespace: &str, reason: &str) -> Vec<Value> {
+        let mut events = self.sandbox.cluster().list("events", Some(namespace));
+        events.retain(|event| event["reason"] == reason);
+        events
+    }
+}
+
+fn name(n: usize) -> String {
+    format!("web-{n}")
+}
+
+/// Thirty Services of one namespace and one of another, all as they should be.
+fn noisy_and_calm() -> World {
+    let mut world = World::new();
+    for n in 0..30 {
+        world.create(NOISY, &name(n), &[], 80);
+    }
+    world.create(CALM, "web", &[], 80);
+    let minutes = Duration::from_secs(300);
+    world.until(minutes, "addresses", |world| {
+        world.have_addresses(NOISY) && world.have_addresses(CALM)
+    });
+    world.ticks(minutes);
+    world
+}
+
+/// Each Service of the noisy namespace changes before each look at it; `meanwhile` is called before each.
+fn change_all_the_time(world: &mut World, time: Duration, mut meanwhile: impl FnMut(&mut World)) {
+    let end = world.machine.passed() + time;
+    while world.machine.passed() < end {
+        world.turn += 1;
+        let interval = ["20s", "25s"][world.turn % 2];
+        for n in 0..30 {
+            world.annotate(NOISY, &name(n), "health-check-interval", interval);
+        }
+        meanwhile(world);
+        world.tick();
+    }
+}
+
+#[test]
+fn a_namespace_that_changes_all_the_time_leaves_calls_to_others() {
+    let mut world = noisy_and_calm();
+    let mark = world.sandbox.calls().mark();
+    let mut turn = 0;
+    let mut late = 0;
+    change_all_the_time(&mut world, HALF_AN_HOUR, |world| {
+        // The calm one changes once in two minutes, and has that at the next look but one.
+        turn += 1;
+        let interval = 30 + turn / 24 % 2;
+        match turn % 24 {
+            0 => world.annotate(
+                CALM,
+                "web",
+                "health-check-interval",
+                &format!("{interval}s"),
+            ),
+            3 if turn > 24 => {
+                late += usize::from(world.interval_of(CALM, "web") != Some(interval));
+            }
+            _ => {}
+        }
+    });
+    let calls = world.calls(mark);
+    let at_most = SHARE + SHARE / 2 + OTHERS + 15 * 4;
+    assert!(
+        calls <= at_most,
+        "{calls} calls in half an hour, not {at_most}"
+    );
+    assert!(calls >= SHARE, "{calls}: the share is to be had");
+    assert_eq!(late, 0, "changes of another namespace were late");
+    // Each says so, and not at every look.
+    let events = world.events(NOISY, REASON);
+    assert_eq!(events.len(), 30, "{events:?}");
+    let counts = events
+        .iter()
+        .map(|event| event["count"].as_u64().unwrap_or(1));
+    assert!(counts.sum::<u64>() <= 30 * 10, "{events:?}");
+    assert_eq!(world.events(CALM, REASON), Vec::<Value>::new());
+}
+
+/// The calls of the noisy namespace are used up.
+fn used_up() -> World {
+    let mut world = noisy_and_calm();
+    let end = world.machine.passed() + HALF_AN_HOUR;
+    while world.events(NOISY, REASON).is_empty() {
+        assert!(world.machine.passed() < end);
+        change_all_the_time(&mut world, INTERVAL, |_| ());
+    }
+    change_all_the_time(&mut world, INTERVAL * 24, |_| ());
+    world
+}
+
+#[test]
+fn what_waits_is_served_as_before_and_comes_by_itself() {
+    let mut world = used_up();
+    let all_have =
+        |world: &World, targets: usize| (0..30).all(|n| world.targets(NOISY, &name(n)) == targets);
+    assert!(all_have(&world, 2));
+    for n in 0..30 {
+        world.annotate(NOISY, &name(n), "health-check-interval", "40s");
+    }
+    world.tick();
+    let has_change = |world: &World, n| world.interval_of(NOISY, &name(n)) == Some(40);
+    let waiting: Vec<usize> = (0..30).filter(|n| !has_change(&world, *n)).collect();
+    assert!(waiting.len() > 20, "{waiting:?}");
+    // A node, a deletion, and a Service of another namespace do not wait; a new Service does.
+    world.sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
+    let deleted = name(*waiting.last().unwrap());
+    world
+        .sandbox
+        .cluster()
+        .delete("services", Some(NOISY), &deleted);
+    world.create(NOISY, "new", &[], 80);
+    world.create(CALM, "other", &[], 80);
+    let minute = Duration::from_secs(60);
+    world.until(minute, "targets, a deletion and a Service", |world| {
+        let mut there = (0..30).filter(|n| name(*n) != deleted);
+        there.all(|n| world.targets(NOISY, &name(n)) == 3)
+            && world
+                .sandbox
+                .cluster()
+                .get("services", Some(NOISY), &deleted)
+                .is_none()
+            && world.targets(CALM, "other") == 3
+    });
+    let still: Vec<usize> = (0..30).filter(|n| !has_change(&world, *n)).collect();
+    assert!(still.len() > 5, "{still:?}");
+    assert!(world.balancer_of(NOISY, "new").is_none(), "it waits");
+    let told = world.events(NOISY, REASON);
+    let told: Vec<&Value> = told
+        .iter()
+        .filter(|one| one["involvedObject"]["name"] == "new")
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    let message = told[0]["message"].as_str().unwrap();
+    assert!(
+        message.contains("namespace noisy") && message.contains("900 an hour"),
+        "{message}"
+    );
+    // Five calls come back in 20 s.
+    let took = world.until(minute * 15, "what waited", |world| {
+        let mut there = (0..30).filter(|n| name(*n) != deleted);
+        there.all(|n| has_change(world, n)) && world.balancer_of(NOISY, "new").is_some()
+    });
+    assert!(took > minute, "{took:?}");
+}
+
+#[test]
+fn a_hundred_services_of_a_namespace_that_come_at_once_do_not_wait() {
+    let mut world = World::new();
+    world.create(CALM, "web", &[], 80);
+    world.ticks(Duration::from_secs(60));
+    let mark = world.sandbox.calls().mark();
+    for n in 0..100 {
+        world.create(NOISY, &name(n), &[], 80);
+    }
+    let minutes = Duration::from_secs(300);
+    world.until(minutes, "addresses", |world| world.have_addresses(NOISY));
+    assert_eq!(world.events(NOISY, REASON), Vec::<Value>::new());
+    let calls = world.calls(mark);
+    assert!(calls < SHARE / 2, "{calls} calls");
+}
+
+/// Answers that refuse a change are paid, and so are tries again.
+#[test]
+fn refused_changes_count() {
+    let mut world = noisy_and_calm();
+    let refused = Effect::hetzner_error(422, "invalid_input", "invalid input in some field");
+    let refused = Rule::new(refused)
+        .half(Half::Hetzner)
+        .method("POST")
+        .path("/actions/update_service");
+    world.sandbox.faults().add(refused);
+    let mark = world.sandbox.calls().mark();
+    change_all_the_time(&mut world, HALF_AN_HOUR / 2, |_| ());
+    let calls = world.calls(mark);
+    let at_most = SHARE + SHARE / 4 + OTHERS;
+    assert!(
+        calls <= at_most,
+        "{calls} calls in a quarter of an hour, not {at_most}"
+    );
+    assert!(!world.events(NOISY, REASON).is_empty());
+}
+
+/// Services of both namespaces use one load balancer, and one of them changes it all the time.
+#[test]
+fn who_changes_a_shared_load_balancer_pays_for_all_its_services() {
+    let mut world = World::new();
+    let share = [("share", "noisy/front"), ("share-namespaces", CALM)];
+    for n in 0..4 {
+        world.create(NOISY, &name(n), &share, 80 + n as u16);
+    }
+    world.create(CALM, "web", &share[..1], 443);
+    world.create(CALM, "alone", &[], 80);
+    let minutes = Duration::from_secs(300);
+    world.until(minutes, "addresses", |world| {
+        world.have_addresses(NOISY) && world.have_addresses(CALM)
+    });
+    world.ticks(minutes);
+    let mark = world.sandbox.calls().mark();
+    let end = world.machine.passed() + HALF_AN_HOUR;
+    for turn in 0.. {
+        if world.machine.passed() >= end {
+            break;
+        }
+        let algorithm = ["least_connections", "round_robin"][turn % 2];
+        world.annotate(NOISY, &name(0), "algorithm-type", algorithm);
+        for n in 1..4 {
+            let interval = ["20s", "25s"][turn % 2];
+            world.annotate(NOISY, &name(n), "health-check-interval", interval);
+        }
+        world.tick();
+    }
+    let calls = world.calls(mark);
+    let at_most = SHARE + SHARE / 2 + OTHERS;
+    assert!(
+        calls <= at_most,
+        "{calls} calls in half an hour, not {at_most}"
+    );
+    assert!(!world.events(NOISY, REASON).is_empty());
+    assert_eq!(world.events(CALM, REASON), Vec::<Value>::new());
+    // The other namespace changes what is its own on that load balancer.
+    world.annotate(CALM, "web", "health-check-interval", "50s");
+    let shared = |world: &World| {
+        let all = world
+            .sandbox
+            .cloud()
+            .load_balancers(world.sandbox.project());
+        let mut ports = all
+            .iter()
+            .flat_map(|one| one["services"].as_array().unwrap().clone());
+        ports.any(|port| port["health_check"]["interval"] == 50)
+    };
+    world.until(Duration::from_secs(60), "its port", shared);
+}
