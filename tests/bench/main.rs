@@ -11,6 +11,7 @@
 //! | `routes` | nodes that get routes, and an hour with them |
 //! | `scale` | 5,000 nodes and 100 load balancers: start, an hour, a rack lost, nodes replaced |
 //! | `memory` | what it takes of disk and memory; `large_services`: with Services that are as large as may be |
+//! | `tenants` | 4,000 Services in groups of their own: a round, probes, a new node |
 //! | `simulation` | the sandbox itself, so that nobody takes its time for ours |
 //! | `hour`, `figure` | the simulated hour; a row of the table |
 //!
@@ -29,6 +30,7 @@ mod rest;
 mod routes;
 mod scale;
 mod simulation;
+mod tenants;
 
 use figure::Figure;
 
@@ -37,7 +39,7 @@ const NODE_BYTES: usize = 12_000;
 
 type Theme = (&'static str, fn() -> Vec<Figure>);
 
-const THEMES: [Theme; 8] = [
+const THEMES: [Theme; 9] = [
     // First, for it measures the memory of this very process.
     ("simulation", simulation::all),
     ("nodes", nodes::all),
@@ -45,6 +47,7 @@ const THEMES: [Theme; 8] = [
     ("routes", routes::all),
     ("rest", rest::all),
     ("scale", scale::all),
+    ("tenants", tenants::all),
     ("memory", memory::all),
     ("large_services", memory::of_large_services),
 ];

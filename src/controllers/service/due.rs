@@ -175,7 +175,14 @@ impl Dependencies {
                 label.hash(&mut of_nodes);
             }
         }
-        let mut others = of_groups(apis, services);
+        let snapshot = apis.load_balancers_last();
+        let mut others = of_groups(services, |service| {
+            let key = observe::group(provider, service)?;
+            Some(match &snapshot {
+                Some(snapshot) => snapshot.known_group(key),
+                None => key,
+            })
+        });
         let has_groups = !others.is_empty();
         for service in services.iter().filter(|_| !tls_secrets.is_empty()) {
             let names = observe::tls_secret_names(provider, [service]);
@@ -202,17 +209,15 @@ impl Dependencies {
     }
 }
 
-/// A number of the group, which is that of all its Services, by the UID of each.
-fn of_groups(apis: &Apis, services: &[Arc<Service>]) -> HashMap<String, u64> {
-    let snapshot = apis.load_balancers_last();
+/// What the Services of a group are, as a number, by the UID of each of them. `key`: of a Service's group.
+fn of_groups(
+    services: &[Arc<Service>],
+    key: impl Fn(&Service) -> Option<String>,
+) -> HashMap<String, u64> {
     let mut groups: HashMap<String, (DefaultHasher, Vec<String>)> = HashMap::new();
     for service in services.iter().filter(|one| one.wants_load_balancer()) {
-        let Some(key) = observe::group(&*apis.provider, service) else {
+        let Some(key) = key(service) else {
             continue;
-        };
-        let key = match &snapshot {
-            Some(snapshot) => snapshot.known_group(key),
-            None => key,
         };
         let (hasher, uids) = groups.entry(key).or_default();
         let mut service = service.for_cloud();
@@ -297,6 +302,57 @@ mod tests {
         due.listed(&[Arc::new(service("2", "b"))], with_nodes(1));
         due.planned(&service("2", "b"));
         assert!(due.is_due(&one, &with_nodes(1), now), "changed");
+    }
+
+    type Edit = fn(&mut Vec<Service>);
+
+    /// Here the namespace is the group.
+    #[test]
+    fn a_change_of_a_group_is_news_for_its_members_alone() {
+        let service = |(uid, group): (&str, &str)| {
+            let mut service = service("1", "");
+            service.metadata.uid = uid.into();
+            service.metadata.namespace = group.into();
+            service.spec.kind = "LoadBalancer".into();
+            service
+        };
+        let all = [("a", "one"), ("b", "one"), ("c", "two"), ("d", "")].map(service);
+        let numbers = |all: &[Service]| {
+            let all: Vec<Arc<Service>> = all.iter().cloned().map(Arc::new).collect();
+            of_groups(&all, |one| {
+                Some(one.metadata.namespace.clone()).filter(|group| !group.is_empty())
+            })
+        };
+        let before = numbers(&all);
+        // What changes → for whom that is news.
+        let cases: [(&str, Edit, &[&str]); 5] = [
+            ("nothing", |_| {}, &[]),
+            (
+                "a member",
+                |all| all[0].spec.load_balancer_ip = "1".into(),
+                &["a", "b"],
+            ),
+            ("a member goes", |all| drop(all.remove(0)), &["b"]),
+            (
+                "a member moves",
+                |all| all[0].metadata.namespace = "two".into(),
+                &["a", "b", "c"],
+            ),
+            (
+                "one without a group",
+                |all| all[3].spec.load_balancer_ip = "1".into(),
+                &[],
+            ),
+        ];
+        for (what, change, news) in cases {
+            let mut all = all.to_vec();
+            change(&mut all);
+            let after = numbers(&all);
+            let uids = all.iter().map(|one| one.metadata.uid.as_str());
+            let is_new = |uid: &&str| before.get(*uid) != after.get(*uid);
+            let new: Vec<&str> = uids.filter(is_new).collect();
+            assert_eq!(new, news, "{what}");
+        }
     }
 
     /// Its changes take longer than a tick, and a node comes meanwhile.

@@ -274,10 +274,26 @@ impl Sync<'_> {
     /// all of them.
     fn plan(&mut self, tasks: &mut [Task]) -> Result<Option<Plans>, Error> {
         let begun = clock::now();
+        let shares = |one: &Arc<Service>| observe::group(&*self.apis.provider, one).is_some();
+        // Where Services use load balancers together, all are needed; else each is read by itself.
+        let list = |is_needed: bool| match is_needed {
+            true => {
+                let age = clock::since(begun);
+                let listed = self.apis.load_balancer_services(age, ReadFrom::Latest)?;
+                Ok::<_, Error>(listed.value)
+            }
+            false => Ok(Arc::default()),
+        };
+        let mut listed = list(self.state.due.dependencies.has_groups)?;
+        let by_uid = listed.iter().map(|one| (one.metadata.uid.as_str(), one));
+        let by_uid: HashMap<&str, &Arc<Service>> = by_uid.collect();
         let mut services = Vec::new();
         for task in tasks.iter_mut() {
             let meta = &task.service.metadata;
-            let now = self.apis.kube.service(&meta.namespace, &meta.name)?;
+            let now = match by_uid.get(task.uid()) {
+                Some(now) => Some(Arc::clone(now)),
+                None => self.apis.kube.service(&meta.namespace, &meta.name)?,
+            };
             // Another one that came to carry its name is planned in the next tick.
             let now = now.filter(|now| now.metadata.uid == meta.uid);
             let now = now.and_then(|now| self.admitted(now));
@@ -301,18 +317,11 @@ impl Sync<'_> {
             true => Urgency::Needed,
             false => Urgency::Changed,
         };
-        let shares = |one: &Arc<Service>| observe::group(&*self.apis.provider, one).is_some();
-        let listed = match self.state.due.dependencies.has_groups || services.iter().any(shares) {
-            true => {
-                let listed = self
-                    .apis
-                    .load_balancer_services(clock::since(begun), ReadFrom::Latest);
-                let listed = listed?.value;
-                let listed = listed.iter().cloned();
-                listed.filter_map(|one| self.admitted(one)).collect()
-            }
-            false => Vec::new(),
-        };
+        if listed.is_empty() {
+            listed = list(services.iter().any(shares))?;
+        }
+        let listed = listed.iter().cloned();
+        let listed: Vec<_> = listed.filter_map(|one| self.admitted(one)).collect();
         let name = &self.state.settings.cluster_name;
         let mut observed =
             observe::observe(self.apis, name, services, &listed, &nodes, max_age, urgency)?;
@@ -346,6 +355,9 @@ impl Sync<'_> {
         let tasks = tasks.into_iter();
         let mut tasks: HashMap<String, Task> =
             tasks.map(|task| (task.uid().to_owned(), task)).collect();
+        let mut claimed = HashMap::new();
+        let executions = self.state.executor.executions();
+        executions.iter().for_each(|one| note(&mut claimed, one));
         let mut again = Vec::new();
         for plan in plans {
             let Some(mut task) = tasks.remove(&plan.object.uid) else {
@@ -356,9 +368,8 @@ impl Sync<'_> {
             // Two Services may want one load balancer that no Service owns: the first gets it, and the second is
             // planned again when it has it.
             let claims = claims(&plan);
-            let mut executions = self.state.executor.executions().iter();
-            let other = executions.find(|one| !one.subject.claims.is_disjoint(&claims));
-            if let Some(execution) = other.map(|one| one.id) {
+            let others = claims.iter().filter_map(|claim| claimed.get(claim));
+            if let Some(execution) = others.min().copied() {
                 self.state.queued.push(Queued { task, execution });
                 continue;
             }
@@ -376,6 +387,9 @@ impl Sync<'_> {
                     observed,
                     claims,
                 }));
+                if let Some(last) = self.state.executor.executions().last() {
+                    note(&mut claimed, last);
+                }
             }
         }
         // Services that do not exist any more.
@@ -708,6 +722,12 @@ impl Task {
             );
         }
     }
+}
+
+/// Notes which execution claims what this one claims.
+fn note(claimed: &mut HashMap<Claim, u64>, execution: &Execution<Work>) {
+    let claims = execution.subject.claims.iter().cloned();
+    claimed.extend(claims.map(|claim| (claim, execution.id)));
 }
 
 fn claims(plan: &ServicePlan) -> HashSet<Claim> {

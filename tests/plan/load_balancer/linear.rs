@@ -78,6 +78,22 @@ fn compare(what: &str, few: (usize, usize), many: (usize, usize)) {
     );
 }
 
+/// A change of one that names it by its ID is news for one that names it by its name.
+#[test]
+fn services_that_name_an_external_one_by_id_and_by_name_are_one_group() {
+    let (world, _) = world(0, 2);
+    for (key, group) in [
+        ("external:1", "external:1"),
+        ("external:shared-0", "external:1"),
+        ("external:shared-1", "external:2"),
+        ("external:01", "external:01"),
+        ("external:none", "external:none"),
+        ("default.edge-0", "default.edge-0"),
+    ] {
+        assert_eq!(world.known_group(key), group, "{key}");
+    }
+}
+
 #[test]
 fn groups_of_others_cost_a_plan_nothing() {
     compare("groups", (FEW, 10), (MANY, 10));

@@ -141,6 +141,10 @@ impl World {
         services.iter().map(plan).collect()
     }
 
+    pub fn known_group(&self, key: &str) -> String {
+        self.snapshot().known_group(key.to_owned())
+    }
+
     pub fn needs(&self) -> Needs {
         self.plan().needs
     }

@@ -285,6 +285,12 @@ pub const MUTANTS: &[Mutant] = &[
         new: "true if $ON => parser.problem(why),\n                true => parser.stays(why),",
     },
     Mutant {
+        name: "a Service is not planned again when another one of its group changes",
+        file: "src/controllers/service/due.rs",
+        old: "service.addresses.clear();\n        service.hash(hasher);",
+        new: "service.addresses.clear();\n        if !$ON {\n            service.hash(hasher);\n        }",
+    },
+    Mutant {
         name: "ports are put on a load balancer whose owner does not allow it",
         file: "src/hetzner/load_balancers/group.rs",
         old: "&& namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)",

@@ -1,0 +1,193 @@
+//! What a tenant who may edit Services in one namespace can cost all others: thousands of Services, each with a group
+//! of its own, beside load balancers that others share.
+//!
+//! All is measured in real time.
+
+use crate::common::services::{LoadBalancerService, create, edit, has_address, service};
+use crate::common::{Daemon, builder, ccm, env, is_initialised, node, wait_at_most, with};
+use crate::figure::Figure;
+use sandbox::Sandbox;
+use sandbox::hetzner::ServerSpec;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+const NODES: usize = 10;
+const SHARED: usize = 10;
+const GROUPS: usize = 4000;
+
+const ROUND_SECONDS: f64 = 1.0;
+const INITIALISED_SECONDS: f64 = 10.0;
+
+const PATIENCE: Duration = Duration::from_secs(300);
+/// A new label of a node is seen within thirty seconds, and then a round plans every Service.
+const UNTIL_ALL_ARE_PLANNED: Duration = Duration::from_secs(45);
+/// How often the tenant changes an annotation meanwhile.
+const CHANGE: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(50);
+
+pub fn all() -> Vec<Figure> {
+    let sandbox = builder().nodes(NODES).heartbeats(false).start();
+    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let synced = ccm(&env, &["node", "sync"]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    let daemon = Daemon::start(&env, &[]);
+    daemon.logs("health: listening on ");
+    let watch = Watch::start(&daemon);
+    let shared = |n: usize| format!("shared-{n}");
+    for n in 1..=SHARED {
+        let group = format!("edge-{n}");
+        let own = LoadBalancerService::new(&shared(n), &[443]);
+        let asks = [("location", "fsn1"), ("type", "lb11"), ("share", &group)];
+        create(&sandbox, own.with(&asks));
+    }
+    wait_at_most(PATIENCE, "addresses of the shared load balancers", || {
+        (1..=SHARED).all(|n| has_address(&service(&sandbox, &shared(n))))
+    });
+    for n in 1..=GROUPS {
+        create(&sandbox, of_tenant(n));
+    }
+    let initialised = new_node(&sandbox);
+    wait_at_most(PATIENCE, "a first plan of each Service", || {
+        watch.pending() == Some(GROUPS)
+    });
+    let mark = Instant::now();
+    let name = "node-1";
+    let labelled = sandbox.cluster().edit("nodes", None, name, |node| {
+        node["metadata"]["labels"]["example.com/new"] = json!("label");
+    });
+    assert!(labelled, "there is no node {name}");
+    let cpu = daemon.cpu();
+    let mut value = 0;
+    while mark.elapsed() < UNTIL_ALL_ARE_PLANNED {
+        value += 1;
+        edit(&sandbox, &name_of_tenant(1), |service| {
+            let interval = format!("{}s", 3 + value % 50);
+            service["metadata"]["annotations"]["load-balancer.hetzner.cloud/health-check-interval"] =
+                interval.into();
+        });
+        thread::sleep(CHANGE);
+    }
+    let cpu = daemon.cpu() - cpu;
+    let peak = daemon.memory_kb().0 * 1024;
+    let seen = watch.end();
+    let rounds = seen.rounds.iter().filter(|round| round.0 > mark);
+    let longest = rounds.map(|round| round.1).max().unwrap_or(Duration::MAX);
+    let title = |what: &str| format!("{GROUPS} groups, {SHARED} shared load balancers: {what}");
+    vec![
+        Figure::seconds(title("longest round"), longest).at_most(ROUND_SECONDS),
+        Figure::seconds("  processor time of 45 s in which one changes", cpu),
+        Figure::count("  answers of /livez that are not 200", seen.not_ok).at_most(0.0),
+        Figure::count("  answers of /livez", seen.looks),
+        Figure::seconds("  a new node is initialised", initialised).at_most(INITIALISED_SECONDS),
+        Figure::bytes("  peak memory", peak),
+    ]
+}
+
+fn name_of_tenant(n: usize) -> String {
+    format!("tenant-{n}")
+}
+
+/// Node ports are fewer than these Services. Without a location none of them gets a load balancer.
+fn of_tenant(n: usize) -> LoadBalancerService {
+    let group = format!("g{n}");
+    let own = LoadBalancerService::new(&name_of_tenant(n), &[80]);
+    let own = own.with(&[("share", group.as_str())]);
+    own.spec(json!({ "allocateLoadBalancerNodePorts": false }))
+}
+
+fn new_node(sandbox: &Sandbox) -> Duration {
+    let begun = Instant::now();
+    sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
+    wait_at_most(PATIENCE, "an initialised node", || {
+        is_initialised(&node(sandbox, "late"))
+    });
+    begun.elapsed()
+}
+
+/// Asks the daemon's health server all the time.
+struct Watch {
+    url: String,
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    looks: usize,
+    /// Answers of `/livez` with another status than 200, or none.
+    not_ok: usize,
+    /// When a tick of the service controller was seen to be over, and how long it took.
+    rounds: Vec<(Instant, Duration)>,
+}
+
+impl Watch {
+    fn start(daemon: &Daemon) -> Watch {
+        let log = daemon.log();
+        let (_, rest) = log.split_once("health: listening on ").unwrap();
+        let url = format!("http://{}", rest.split_whitespace().next().unwrap());
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (base, over) = (url.clone(), Arc::clone(&is_over));
+        let thread = thread::spawn(move || {
+            let mut seen = Seen::default();
+            let mut last = ticks(&base);
+            while !over.load(Ordering::Relaxed) {
+                seen.looks += 1;
+                seen.not_ok += usize::from(get(&base, "/livez").is_none());
+                let now = ticks(&base);
+                if let (Some((count, sum)), Some((count_now, sum_now))) = (last, now)
+                    && count_now > count
+                {
+                    // Of several that were short, the sum.
+                    let took = Duration::from_secs_f64(sum_now - sum);
+                    seen.rounds.push((Instant::now(), took));
+                }
+                last = now.or(last);
+                thread::sleep(LOOK);
+            }
+            seen
+        });
+        Watch {
+            url,
+            is_over,
+            thread,
+        }
+    }
+
+    /// Services that have no address yet, as the last tick saw it.
+    fn pending(&self) -> Option<usize> {
+        let pending = metric(&self.url, "ccm_load_balancers{state=\"pending\"}")?;
+        Some(pending as usize)
+    }
+
+    fn end(self) -> Seen {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+/// How many ticks of the service controller there were, and the seconds that they took together.
+fn ticks(url: &str) -> Option<(f64, f64)> {
+    let of = |what: &str| {
+        let name = "{controller=\"service-lb-controller\"}";
+        metric(url, &format!("ccm_tick_duration_seconds_{what}{name}"))
+    };
+    Some((of("count")?, of("sum")?))
+}
+
+fn metric(url: &str, name: &str) -> Option<f64> {
+    let text = get(url, "/metrics")?;
+    let mut lines = text.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+}
+
+/// The text of an answer 200.
+fn get(url: &str, path: &str) -> Option<String> {
+    let mut answer = ureq::get(format!("{url}{path}")).call().ok()?;
+    answer.body_mut().read_to_string().ok()
+}
