@@ -5,11 +5,10 @@
 //! never wait, and the Services that are there at the first look after a start pay nothing for it.
 
 use super::due::Due;
-use super::observe;
 use super::plan::{Want, want};
 use crate::controllers::share::{Payer, Share};
 use crate::kube::Service;
-use crate::provider::{Provider, clock};
+use crate::provider::clock;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -114,16 +113,17 @@ impl Admission {
         self.admit(&service, due, has_room)
     }
 
-    /// Who pays for what is planned for it now: whoever changed it, or changed another Service on its load balancer.
+    /// Who pays for what is planned for it now: whoever changed it, or another Service of its group. `of_groups`: see
+    /// [`Admission::payers_of_groups`].
     pub(super) fn payer(
         &self,
         service: &Service,
+        group: Option<String>,
         of_groups: &HashMap<String, Payer>,
-        provider: &dyn Provider,
     ) -> Option<Payer> {
         let own = self.own_payer(&service.metadata.uid);
         own.or_else(|| {
-            let share = &of_groups.get(&observe::group(provider, service)?)?.share;
+            let share = &of_groups.get(&group?)?.share;
             let own = self.shares.get(&service.metadata.namespace);
             Some(Payer {
                 share: Arc::clone(share),
@@ -133,14 +133,17 @@ impl Admission {
     }
 
     /// By group of Services: who pays for the change of one of them.
-    pub(super) fn payers_of_groups(&self, provider: &dyn Provider) -> HashMap<String, Payer> {
+    pub(super) fn payers_of_groups(
+        &self,
+        group: impl Fn(&Service) -> Option<String>,
+    ) -> HashMap<String, Payer> {
         let mut payers = HashMap::new();
         for admitted in self.admitted.values() {
             let Some(payer) = admitted.payer.as_ref().filter(|payer| payer.can_stop) else {
                 continue;
             };
             let services = admitted.before.iter().chain([&admitted.service]);
-            let groups = services.filter_map(|one| observe::group(provider, one));
+            let groups = services.filter_map(|one| group(one));
             payers.extend(groups.map(|group| (group, payer.clone())));
         }
         payers

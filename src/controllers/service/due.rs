@@ -6,7 +6,7 @@ use super::plan::want;
 use crate::cache::Apis;
 use crate::controllers::backoff::Backoff;
 use crate::kube::{Node, Service};
-use crate::provider::TlsSecrets;
+use crate::provider::{Snapshot, TlsSecrets};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
@@ -176,13 +176,8 @@ impl Dependencies {
             }
         }
         let snapshot = apis.load_balancers_last();
-        let mut others = of_groups(services, |service| {
-            let key = observe::group(provider, service)?;
-            Some(match &snapshot {
-                Some(snapshot) => snapshot.known_group(key),
-                None => key,
-            })
-        });
+        let snapshot = snapshot.as_deref();
+        let mut others = of_groups(services, |service| group(apis, snapshot, service));
         let has_groups = !others.is_empty();
         for service in services.iter().filter(|_| !tls_secrets.is_empty()) {
             let names = observe::tls_secret_names(provider, [service]);
@@ -207,6 +202,19 @@ impl Dependencies {
         let others = self.others.get(&service.metadata.uid);
         self.nodes ^ others.copied().unwrap_or_default()
     }
+}
+
+/// What names the group of the Service: the load balancer, where it is known.
+pub(super) fn group(
+    apis: &Apis,
+    snapshot: Option<&dyn Snapshot>,
+    service: &Service,
+) -> Option<String> {
+    let key = observe::group(&*apis.provider, service)?;
+    Some(match snapshot {
+        Some(snapshot) => snapshot.known_group(key),
+        None => key,
+    })
 }
 
 /// What the Services of a group are, as a number, by the UID of each of them. `key`: of a Service's group.

@@ -364,7 +364,7 @@ impl Sync<'_> {
         begun: Instant,
         requests: &mut Requests,
     ) -> Result<bool, Outage> {
-        let mut polled = self.poll(selection, begun).map_err(|error| {
+        let mut polled = self.poll_admitted(selection, begun).map_err(|error| {
             // Whether it still fits is not known.
             self.state.executor.stop(Execution::takes_away);
             Outage::new(error, String::new())
@@ -422,7 +422,7 @@ impl Sync<'_> {
     }
 
     /// Services and nodes, without the changes of Services that wait for calls.
-    fn poll(&mut self, selection: &Selection, now: Instant) -> Result<Polled, Error> {
+    fn poll_admitted(&mut self, selection: &Selection, now: Instant) -> Result<Polled, Error> {
         let (apis, state) = (self.apis, &mut *self.state);
         let mut listed = state.list(apis, selection, now)?;
         if self.is_limited {
@@ -439,10 +439,13 @@ impl Sync<'_> {
 
     /// Each with who pays for it.
     fn tasks(&self, plans: Vec<ServicePlan>, begun: Instant) -> Vec<Task> {
-        let (admission, provider) = (&self.state.admission, &*self.apis.provider);
-        let of_groups = admission.payers_of_groups(provider);
+        let admission = &self.state.admission;
+        let snapshot = self.apis.load_balancers_last();
+        let snapshot = snapshot.as_deref();
+        let group = |service: &Service| due::group(self.apis, snapshot, service);
+        let of_groups = admission.payers_of_groups(group);
         let task = |plan: ServicePlan| {
-            let payer = admission.payer(&plan.service, &of_groups, provider);
+            let payer = admission.payer(&plan.service, group(&plan.service), &of_groups);
             let payer = payer.filter(|_| self.is_limited);
             Task::new(plan.service, payer, begun)
         };
