@@ -1,12 +1,12 @@
 //! What Secrets hold: in memory only, and read whole only when they changed.
 
 use crate::kube::{self, ReadSecret};
-use crate::provider::{TlsSecrets, clock, heartbeat};
+use crate::provider::{TlsSecret, TlsSecrets, clock, heartbeat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Of one namespace, and of all: each may have 130 kB of PEM, and mostly has 6.
+/// How many Secrets are watched of one namespace, and how many of all: each may have 130 kB of PEM, and mostly has 6.
 const OF_NAMESPACE: usize = 50;
 const OF_ALL: usize = 200;
 
@@ -15,14 +15,25 @@ const MAX_AGE: Duration = Duration::from_secs(60);
 
 type Name = (String, String);
 
-/// By namespace and name, and when each was checked last.
+/// Secrets of type `kubernetes.io/tls`, by namespace and name.
 pub(super) struct Secrets {
-    known: Mutex<BTreeMap<Name, (Instant, Known)>>,
+    known: Mutex<Known>,
     max_age: Duration,
 }
 
-/// The error: why it was not read, for people.
-type Known = Result<ReadSecret, String>;
+/// What is known of Secrets, in two parts with the same limits: a Secret that can't be used takes no place of one that
+/// can. It is read once a minute all the same, so there is a limit to these, too.
+#[derive(Default)]
+struct Known {
+    usable: BTreeMap<Name, Checked>,
+    others: BTreeMap<Name, Checked>,
+}
+
+/// When a Secret was checked last, and what it held.
+type Checked = (Instant, Held);
+
+/// The error says for people why the Secret can't be used.
+type Held = Result<ReadSecret, String>;
 
 impl Secrets {
     pub(super) fn new(time_scale: f64) -> Secrets {
@@ -40,45 +51,107 @@ impl Secrets {
     ) -> Result<TlsSecrets, kube::Error> {
         let mut known = heartbeat::turn(&self.known);
         let mut all = TlsSecrets::new();
+        let mut full = BTreeSet::new();
         for name in names {
-            let of_namespace = known.keys().filter(|other| other.0 == name.0).count();
-            let is_full = of_namespace >= OF_NAMESPACE || known.len() >= OF_ALL;
-            let (checked, secret) = match known.remove(name) {
-                None if is_full => {
-                    let why = format!(
-                        "it is not read: of one namespace {OF_NAMESPACE} Secrets are, and of all {OF_ALL}"
-                    );
-                    all.insert(name.clone(), Err(why));
-                    continue;
-                }
-                Some((checked, secret)) if clock::since(checked) <= self.max_age => {
-                    (checked, secret)
-                }
-                before => {
-                    let before = before.map(|(_, secret)| secret);
-                    (clock::now(), read(kube, name, before)?)
-                }
-            };
-            let pair = secret.as_ref().map_err(Clone::clone);
-            let pair = pair.and_then(|secret| secret.at(clock::timestamp()));
-            all.insert(name.clone(), pair);
-            known.insert(name.clone(), (checked, secret));
+            let fresh = known.get(name);
+            let fresh = fresh.filter(|(checked, _)| clock::since(*checked) <= self.max_age);
+            if let Some((_, held)) = fresh {
+                all.insert(name.clone(), shown(held));
+                continue;
+            }
+            let before = known.remove(name).map(|(_, held)| held);
+            let namespace = name.0.as_str();
+            // What it holds is not known yet: it may be one that can't be used.
+            let mut has_room =
+                || !full.contains(namespace) && make_room(&mut known.others, namespace);
+            if before.is_none() && !has_room() {
+                full.insert(namespace);
+                all.insert(name.clone(), Err(too_many()));
+                continue;
+            }
+            let held = read(kube, name, before)?;
+            all.insert(name.clone(), known.put(name, held));
         }
         Ok(all)
     }
 
     /// All others are forgotten.
     pub(super) fn keep(&self, names: &BTreeSet<Name>) {
-        heartbeat::turn(&self.known).retain(|name, _| names.contains(name));
+        let mut known = heartbeat::turn(&self.known);
+        let Known { usable, others } = &mut *known;
+        for part in [usable, others] {
+            part.retain(|name, _| names.contains(name));
+        }
     }
+}
+
+impl Known {
+    fn get(&self, name: &Name) -> Option<&Checked> {
+        self.usable.get(name).or_else(|| self.others.get(name))
+    }
+
+    fn remove(&mut self, name: &Name) -> Option<Checked> {
+        let usable = self.usable.remove(name);
+        usable.or_else(|| self.others.remove(name))
+    }
+
+    /// Notes what was read just now. Returns what can be shown of it.
+    fn put(&mut self, name: &Name, held: Held) -> TlsSecret {
+        let pair = shown(&held);
+        let pair = pair.and_then(|pair| match make_room(&mut self.usable, &name.0) {
+            true => Ok(pair),
+            false => Err(too_many()),
+        });
+        let (part, held) = match &pair {
+            Ok(_) => (&mut self.usable, held),
+            // A pair that is not shown is not kept in memory.
+            Err(why) if held.as_ref().is_ok_and(ReadSecret::has_pair) => {
+                (&mut self.others, Err(why.clone()))
+            }
+            Err(_) => (&mut self.others, held),
+        };
+        part.insert(name.clone(), (clock::now(), held));
+        pair
+    }
+}
+
+/// What can be shown of a Secret now.
+fn shown(held: &Held) -> TlsSecret {
+    let held = held.as_ref().map_err(Clone::clone);
+    held.and_then(|held| held.at(clock::timestamp()))
+}
+
+/// Whether one more Secret of this namespace may be noted. When there is room for no more, the namespace gets a place of
+/// the namespace that has the most, until both have equally many.
+fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
+    let own = places.keys().filter(|name| name.0 == namespace).count();
+    if own >= OF_NAMESPACE || places.len() < OF_ALL {
+        return own < OF_NAMESPACE;
+    }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (namespace, _) in places.keys() {
+        *counts.entry(namespace).or_default() += 1;
+    }
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    let most = most.filter(|(_, count)| *count > own + 1);
+    let is_of_most = |name: &&Name| most.is_some_and(|(namespace, _)| name.0 == namespace);
+    let last = places.keys().rfind(is_of_most).cloned();
+    last.is_some_and(|last| places.remove(&last).is_some())
+}
+
+fn too_many() -> String {
+    format!(
+        "it is not watched: {OF_NAMESPACE} Secrets of a namespace are, and {OF_ALL} in all, of which each namespace has \
+         its share"
+    )
 }
 
 /// Whole only where it is not as it was.
 fn read(
     kube: &kube::Client,
     (namespace, name): &Name,
-    before: Option<Known>,
-) -> Result<Known, kube::Error> {
+    before: Option<Held>,
+) -> Result<Held, kube::Error> {
     let version = kube.secret_version(namespace, name);
     let secret = match (version, before) {
         (Ok(version), Some(Ok(before))) if version == before.version => Ok(before),
@@ -93,5 +166,43 @@ fn read(
             Ok(Err(error.to_string()))
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many places each namespace has after each asked for one of so many names in turn, several times.
+    fn places(asked: &[(&str, usize)]) -> Vec<usize> {
+        let mut places = BTreeMap::new();
+        for _ in 0..3 {
+            for (namespace, count) in asked {
+                for number in 0..*count {
+                    let name = ((*namespace).to_owned(), format!("{number:04}"));
+                    if !places.contains_key(&name) && make_room(&mut places, namespace) {
+                        places.insert(name, ());
+                    }
+                }
+            }
+        }
+        let of = |namespace: &str| places.keys().filter(|name| name.0 == namespace).count();
+        asked.iter().map(|(namespace, _)| of(namespace)).collect()
+    }
+
+    #[rustfmt::skip] // A case is a line.
+    #[test]
+    fn each_namespace_has_its_share_of_the_places() {
+        type Asked = &'static [(&'static str, usize)];
+        let cases: &[(Asked, &[usize])] = &[
+            (&[("a", 3), ("b", 49)], &[3, 49]),
+            (&[("a", 1000)], &[50]),
+            (&[("a", 50), ("b", 50), ("c", 50), ("d", 50), ("e", 1)], &[50, 50, 50, 49, 1]),
+            (&[("a", 1000), ("b", 1000), ("c", 1000), ("d", 1000), ("e", 1000)], &[40; 5]),
+            (&[("e", 7), ("a", 1000), ("b", 1000), ("c", 1000), ("d", 1000)], &[7, 49, 48, 48, 48]),
+        ];
+        for (asked, expected) in cases {
+            assert_eq!(places(asked), *expected, "{asked:?}");
+        }
     }
 }

@@ -108,10 +108,6 @@ impl<'a> Certificates<'a> {
         let place = self.index.by_name.get(name)?;
         self.all.get(*place)
     }
-
-    pub(super) fn names(&self) -> impl Iterator<Item = &'a str> {
-        self.all.iter().map(|one| one.name.as_str())
-    }
 }
 
 impl Resource for Certificate {

@@ -76,6 +76,11 @@ fn version(object: &Value) -> String {
 }
 
 impl ReadSecret {
+    /// Whether it holds a certificate with its key, valid or not.
+    pub fn has_pair(&self) -> bool {
+        self.pair.is_ok()
+    }
+
     /// Its pair, where the certificate is valid at this time.
     pub fn at(&self, now: Timestamp) -> TlsSecret {
         match &self.pair {

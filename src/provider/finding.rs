@@ -179,7 +179,7 @@ reasons! {
     FieldIgnored: LogOnly;
     /// A port waits for a certificate that is being issued.
     CertificatePending: WarningEvent;
-    /// A certificate can't be issued or renewed.
+    /// A certificate can't be issued or renewed, or the Service may not use it.
     CertificateFailed: WarningEvent;
     /// An address that was chosen to be kept is deleted with the load balancer.
     AddressNotKept: WarningEvent;

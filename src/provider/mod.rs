@@ -40,8 +40,8 @@ pub use load_balancer::{
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{
-    AddressFamily, Algorithm, HealthCheck, InternalIpFrom, LabelPrefixes, Labels,
-    LoadBalancerDefaults, NetworkSelector, Profile, is_kubernetes_label,
+    AddressFamily, Algorithm, CertificateDomains, HealthCheck, InternalIpFrom, LabelPrefixes,
+    Labels, LoadBalancerDefaults, NetworkSelector, Profile, is_kubernetes_label,
 };
 pub use route::{Network, Route, RouteChange, RouteChangeKind, Routes};
 pub use service::{

@@ -2,7 +2,7 @@
 
 use super::source::Sourced;
 use crate::text::selector::Selector;
-use crate::text::{is_label_key, is_label_value, named, quoted};
+use crate::text::{is_label_key, is_label_value, is_subdomain, named, quoted};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -146,6 +146,41 @@ impl Labels {
     }
 }
 
+/// The domains for which Services may have managed certificates; each covers its subdomains. Empty: none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateDomains(pub Vec<String>);
+
+impl CertificateDomains {
+    /// `example.com,example.org`, or `none`. The error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<CertificateDomains, String> {
+        if text.eq_ignore_ascii_case("none") {
+            return Ok(CertificateDomains::default());
+        }
+        let items = text.split(',').map(|item| item.trim().to_ascii_lowercase());
+        let domains: Vec<String> = items.filter(|item| !item.is_empty()).collect();
+        let is_domain = |domain: &String| domain.contains('.') && is_subdomain(domain);
+        match domains.iter().find(|domain| !is_domain(domain)) {
+            None if !domains.is_empty() => Ok(CertificateDomains(domains)),
+            wrong => Err(format!(
+                "{} is no domain; use none, or e.g. example.com,example.org, which cover their subdomains",
+                quoted(wrong.map_or(text, String::as_str))
+            )),
+        }
+    }
+
+    /// `domain`: also one with `*` as its first part.
+    pub fn covers(&self, domain: &str) -> bool {
+        let name = domain
+            .strip_prefix("*.")
+            .unwrap_or(domain)
+            .to_ascii_lowercase();
+        self.0.iter().any(|allowed| {
+            let parent = name.strip_suffix(allowed.as_str());
+            parent.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        })
+    }
+}
+
 /// Defaults for Services without the annotation: `HCLOUD_LOAD_BALANCERS_*`. None: unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerDefaults {
@@ -186,6 +221,11 @@ pub struct LoadBalancerDefaults {
     pub labels: Option<Sourced<Labels>>,
     /// `…_PRIMARY_IP_SELECTOR`: labels of the Primary IPs that Services may claim. None: they may claim all.
     pub primary_ip_selector: Option<Sourced<Selector>>,
+    /// `…_CERTIFICATE_SELECTOR`: labels of the certificates that Services may name, besides those of their own namespace.
+    /// None: they may name all that are not another namespace's.
+    pub certificate_selector: Option<Sourced<Selector>>,
+    /// `…_CERTIFICATE_DOMAINS`. None: Services may have managed certificates for all domains.
+    pub certificate_domains: Option<Sourced<CertificateDomains>>,
     /// Variables, and flags with their dashes, that are unset here and may be set for the daemon: they are held back.
     /// Always empty in the daemon.
     pub unknown: Vec<String>,

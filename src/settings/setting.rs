@@ -109,11 +109,12 @@ named! {
 }
 
 /// Of what a text names.
-const EXAMPLES: [(&str, &str); 13] = [
+const EXAMPLES: [(&str, &str); 14] = [
     ("CIDR", "10.244.0.0/16"),
     ("CLASS", "hetzner"),
     ("COLUMN", "name"),
     ("CONTEXT", "production"),
+    ("DOMAIN", "example.com"),
     ("FILE", "service.yaml"),
     ("ID|NAME", "cluster-network"),
     ("LOCATION", "fsn1"),

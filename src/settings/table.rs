@@ -10,8 +10,8 @@ use super::setting::{Command, Group, Kind, Setting};
 use super::values::{self, Color, Controller, LogFormat, Output, WorkloadName, unless_empty};
 use crate::http::SecretSource;
 use crate::provider::{
-    AddressFamily, InternalIpFrom, LabelPrefixes, Labels, LoadBalancerDefaults, NetworkSelector,
-    Profile, Sourced,
+    AddressFamily, CertificateDomains, InternalIpFrom, LabelPrefixes, Labels, LoadBalancerDefaults,
+    NetworkSelector, Profile, Sourced,
 };
 use crate::text::duration::{duration, interval, whole_seconds};
 use crate::text::selector::Selector;
@@ -409,6 +409,20 @@ settings! {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR")],
         kind: Kind::Text("SELECTOR"),
         help: "Labels of the Primary IPs that Services may claim, e.g. use=services; written like a selector of kubectl -l. Unset: they may claim any free one of the project.",
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
+    }
+
+    LB_CERTIFICATE_SELECTOR [certificate_selector = parsed(Selector::parse)] => {
+        variables: &[Value("HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR")],
+        kind: Kind::Text("SELECTOR"),
+        help: "Labels of the certificates of the project that Services may use besides those of their own namespace, e.g. use=services; written like a selector of kubectl -l. Unset: they may use all that are not another namespace's or cluster's.",
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
+    }
+
+    LB_CERTIFICATE_DOMAINS [certificate_domains = parsed(CertificateDomains::parse)] => {
+        variables: &[Value("HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS")],
+        kind: Kind::List("DOMAIN"),
+        help: "Domains for which Services may have managed certificates, e.g. example.com, each with its subdomains. none: managed certificates are turned off. Unset: all domains.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 

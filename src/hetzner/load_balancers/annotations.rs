@@ -151,13 +151,13 @@ table! {
     CERTIFICATE_TYPE = of(Port, "certificate-type", "`uploaded` or `managed`")
         .meaning("Certificates of `https` ports: `uploaded` are those of `http-certificates`; `managed` is the Service's own, which is ordered when it does not exist.");
     HTTP_CERTIFICATES = of(Port, "http-certificates", "IDs or names, with commas, e.g. `web,shop`").long()
-        .meaning("Certificates of the project for `https` ports.");
+        .meaning("Certificates of the project for `https` ports. None that was uploaded from a Secret of another namespace, and only those that match `HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR` or that a Service of the namespace made.");
     HTTP_TLS_SECRET = of(Port, "http-tls-secret", "names, with commas, e.g. `web-tls`").long()
         .meaning("Secrets of type `kubernetes.io/tls` in the namespace of the Service, for `https` ports. Their certificates are uploaded, renewed when the Secret changes, and deleted when nothing uses them. Needs the right to read the Secret (`ccm help services`). Not together with `http-certificates` or `managed` on one port.");
     HTTP_MANAGED_CERTIFICATE_NAME = of(Port, "http-managed-certificate-name", "text, e.g. `web`")
         .meaning("Name of the managed certificate. Unset: `ccm-managed-certificate-` and the UID of the Service. An existing one of this name is reused when its domains are the same and no existing Service owns it. None is ever deleted.");
     HTTP_MANAGED_CERTIFICATE_DOMAINS = of(Port, "http-managed-certificate-domains", "names, with commas, e.g. `example.com,www.example.com`").long()
-        .meaning("Domains of the managed certificate. They must be in DNS zones of this project. An existing certificate keeps its domains: for other domains choose another name.");
+        .meaning("Domains of the managed certificate. They must be in DNS zones of this project, and `HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS` must allow them. An existing certificate keeps its domains: for other domains choose another name.");
     HTTP_MANAGED_CERTIFICATE_ACME_STAGING = of(Port, "http-managed-certificate-acme-staging", BOOLEAN)
         .meaning("Order it from the test service of Let's Encrypt, which no browser trusts.");
     HEALTH_CHECK = of(Port, "health-check", "`kube-proxy`")

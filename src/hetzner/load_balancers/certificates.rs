@@ -6,6 +6,7 @@ use super::change::{Action, Change, Guard};
 use super::context::Context;
 use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::parser::AnnotationParser;
+use super::permitted::{self, PORTS_STAY, Permission};
 use super::values as v;
 use crate::hetzner::certificates::Certificate;
 use crate::provider::{
@@ -26,6 +27,8 @@ pub(super) struct CertificatePlan {
     /// Before any port is touched.
     pub(super) changes: Vec<Change>,
     pub(super) fields: Vec<Field>,
+    /// Certificates that this shell does not order, because it does not know the setting that limits them.
+    pub(super) held_back: Vec<Field>,
     /// Those that are taken over, and those that are uploaded.
     pub(super) claims: Vec<Claim>,
     /// See `Needs::services`.
@@ -37,6 +40,18 @@ pub(super) struct PortCertificates {
     pub(super) ids: Sourced<Vec<u64>>,
     /// One is still to be issued or uploaded.
     pub(super) waits: bool,
+    /// The certificate that it may not show: it stays where the port shows it already.
+    pub(super) refused: Option<u64>,
+}
+
+impl PortCertificates {
+    pub(super) fn new(ids: Sourced<Vec<u64>>, waits: bool) -> PortCertificates {
+        PortCertificates {
+            ids,
+            waits,
+            refused: None,
+        }
+    }
 }
 
 /// One certificate that ports ask for.
@@ -57,17 +72,47 @@ pub(super) fn certificates(parser: &mut AnnotationParser, context: &Context) -> 
     let names: Vec<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
     let mut all = CertificatePlan::default();
     for one in &wanted {
-        let id = choose(parser, context, one, &names, &mut all)
-            .and_then(|found| issued(parser, &shown(&one.ports), found));
+        let mut source = one.source.clone();
+        let (mut id, mut refused) = (None, None);
+        if let Some(found) = choose(parser, context, one, &names, &mut all) {
+            match may_show(context, found) {
+                Permission::Given => id = issued(parser, &shown(&one.ports), found),
+                Permission::Refused(why) => {
+                    refuse(parser, one, &format!("certificate {}", found.shown()), &why);
+                    refused = Some(found.id);
+                }
+                Permission::Unknown(setting) => {
+                    id = issued(parser, &shown(&one.ports), found);
+                    source = setting;
+                }
+            }
+        }
         for port in &one.ports {
+            let ids = Sourced::new(id.into_iter().collect(), source.clone());
             let shows = PortCertificates {
-                ids: Sourced::new(id.into_iter().collect(), one.source.clone()),
-                waits: id.is_none(),
+                refused,
+                ..PortCertificates::new(ids, id.is_none() && refused.is_none())
             };
             all.ports.insert(*port, shows);
         }
     }
     all
+}
+
+/// Whether ports of the Service may show this managed certificate.
+fn may_show(context: &Context, found: &Certificate) -> Permission {
+    match permitted::may_use(context, found) {
+        Permission::Given => permitted::may_have(context, &found.domain_names),
+        other => other,
+    }
+}
+
+fn refuse(parser: &mut AnnotationParser, wanted: &Wanted, what: &str, why: &str) {
+    let (source, ports) = (&wanted.source, shown(&wanted.ports));
+    parser.warning(
+        Reason::CertificateFailed,
+        format!("{source}: port {ports} can't have {what}: {why}; {PORTS_STAY}"),
+    );
 }
 
 /// Each once, however many ports show it.
@@ -164,6 +209,21 @@ fn choose<'a>(
         ));
         return None;
     }
+    let certificate = format!(
+        "a managed certificate for {}",
+        text::some_of(&wanted.domains)
+    );
+    match permitted::may_have(context, &wanted.domains) {
+        Permission::Given => {}
+        Permission::Refused(why) => {
+            refuse(parser, wanted, &certificate, &why);
+            return None;
+        }
+        Permission::Unknown(setting) => {
+            hold_back(wanted, setting, all);
+            return None;
+        }
+    }
     let named = context.certificates.with_name(&wanted.name);
     // A Service that was created again has another default name, and what it left is as good.
     let others = context.certificates.all.iter();
@@ -172,7 +232,15 @@ fn choose<'a>(
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= one.labels.contains_key(SERVICE_UID);
         let Some(why) = why_not_free(one, context, wanted) else {
-            take_over(context, one, all);
+            match permitted::may_use(context, one) {
+                Permission::Given => take_over(context, one, all),
+                // The caller asks, too, and reports it.
+                Permission::Refused(_) => {}
+                Permission::Unknown(setting) => {
+                    hold_back(wanted, setting, all);
+                    return None;
+                }
+            }
             return Some(one);
         };
         if named.is_some() {
@@ -251,7 +319,8 @@ fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option
     if !one.is_managed() {
         return Some("it was uploaded".to_owned());
     }
-    if let Some(uid) = cluster.filter(|uid| !context.cluster.is_known_by(uid)) {
+    let is_of_another = names::is_of_another(&one.labels, context.cluster);
+    if let Some(uid) = cluster.filter(|_| is_of_another) {
         return Some(format!("label {CLUSTER_UID} says cluster {uid}"));
     }
     if let Some(uid) = uid.filter(|uid| context.cluster.service_uids.contains(*uid)) {
@@ -299,6 +368,23 @@ fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
     other.into_iter().chain(test).collect()
 }
 
+/// The difference that there is until the certificate is the Service's.
+fn field(wanted: &Wanted, source: Source) -> Field {
+    Field {
+        field: format!("certificate {}", wanted.name),
+        have: None,
+        want: Some(format!("managed, for {}", text::some_of(&wanted.domains))),
+        source,
+    }
+}
+
+/// `setting`: the source of what this shell does not know.
+fn hold_back(wanted: &Wanted, setting: Source, all: &mut CertificatePlan) {
+    let field = field(wanted, setting);
+    all.fields.push(field.clone());
+    all.held_back.push(field);
+}
+
 fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
     let mut labels = names::labels(context.service, context.cluster);
     if wanted.is_staging {
@@ -306,12 +392,7 @@ fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
     }
     let domains = text::some_of(&wanted.domains);
     let name = format!("certificate {}", wanted.name);
-    all.fields.push(Field {
-        field: name.clone(),
-        have: None,
-        want: Some(format!("managed, for {domains}")),
-        source: wanted.source.clone(),
-    });
+    all.fields.push(field(wanted, wanted.source.clone()));
     let body = json!({
         "name": wanted.name,
         "type": "managed",

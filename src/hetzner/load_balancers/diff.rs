@@ -493,6 +493,20 @@ impl Diff<'_, '_> {
         }
         let project = self.context.project;
         let is_held = |source: &Source| project.holds_back(source);
+        let certificates = port.sources.get(&PortField::Certificates);
+        let is_shown = there.is_some_and(Listener::is_https);
+        if let Some(source) = certificates.filter(|source| is_held(source) && !is_shown) {
+            // The daemon may know that Services may not use them, and would leave them where they are.
+            let held_back = Field {
+                field: format!("port {number}"),
+                have: there.map(|found| found.protocol().to_owned()),
+                want: Some(port.listener.protocol().to_owned()),
+                source: source.clone(),
+            };
+            self.plan.held_back.push(held_back.clone());
+            self.plan.fields.push(held_back);
+            return None;
+        }
         let merged = port.merged(there, is_held);
         let whole = port.merged(there, |_| false);
         let mut parts = Vec::new();

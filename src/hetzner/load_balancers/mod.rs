@@ -12,6 +12,7 @@
 //! | `context` | what a plan rests on: settings, what was read, what is held back in a shell |
 //! | `desired`, `ports` | what a Service wants: the whole; each port with its health check |
 //! | `certificates` | managed certificates: found, taken over, ordered |
+//! | `permitted` | which certificates a Service may use, and which managed ones it may have |
 //! | `uploads` | certificates from Secrets: uploaded, chosen, deleted when unused |
 //! | `primary_ips` | the Primary IPs of a new one, and what is reported about those of the others |
 //! | `names` | names and labels |
@@ -47,6 +48,7 @@ mod names;
 mod observe;
 mod ownership;
 mod parser;
+mod permitted;
 mod plan;
 mod ports;
 mod primary_ips;

@@ -143,6 +143,17 @@ pub(super) fn is_of_program(key: &str) -> bool {
         || domain.ends_with(".kubernetes.io")
 }
 
+/// Whether a label says that another cluster made it.
+pub(super) fn is_of_another(labels: &BTreeMap<String, String>, cluster: &Cluster) -> bool {
+    labels.contains_key(CLUSTER_UID) && !is_of(labels, cluster)
+}
+
+/// The namespace of what a label names by `namespace.name`. A namespace has no dot; `None` means that the label was cut
+/// inside the namespace, so that several namespaces may be meant.
+pub(super) fn namespace_of(value: &str) -> Option<&str> {
+    value.split_once('.').map(|(namespace, _)| namespace)
+}
+
 fn cluster_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let name = (!cluster.name.is_empty()).then(|| label_value(&cluster.name));
     let uid = (!cluster.uid.is_empty()).then(|| cluster.uid.clone());
@@ -151,21 +162,46 @@ fn cluster_labels(cluster: &Cluster) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Of a certificate that is uploaded from this Secret: another name for each chain, Secret and cluster, so that what
-/// has the name is what would be uploaded. A chain holds the public half of its key: where the key changes, so does the
-/// chain. `digest`: see `TlsPair`. `cluster`: the UID under which it is uploaded.
-pub(super) fn upload_name(namespace: &str, secret: &str, digest: &str, cluster: &str) -> String {
+/// The name of a certificate that is uploaded from this Secret: another one for each chain, Secret and cluster. A chain
+/// holds the public half of its key: where the key changes, so does the chain. `digest`: see `TlsPair`. `taken_by`: the ID
+/// of another certificate that has the name which this one would get.
+pub(super) fn upload_name(
+    namespace: &str,
+    secret: &str,
+    digest: &str,
+    cluster: &Cluster,
+    taken_by: Option<u64>,
+) -> String {
+    let whose = upload_whose(&cluster.uid, namespace, secret);
+    let beside = taken_by.map(|id| format!("-{:08x}", fnv1a([id.to_string().as_str()]) as u32));
+    let beside = beside.unwrap_or_default();
+    let room = LONGEST - UPLOAD_DIGITS - whose.len() - beside.len();
+    let stem = format!("ccm-{namespace}-{secret}");
+    let stem: String = stem.chars().take(room).collect();
     let digest: String = digest.chars().take(UPLOAD_DIGITS).collect();
-    upload_prefix(namespace, secret, cluster) + &digest
+    stem + &beside + &whose + &digest
 }
 
-/// What the names of all certificates of one Secret begin with.
-pub(super) fn upload_prefix(namespace: &str, secret: &str, cluster: &str) -> String {
-    let whose = fnv1a([cluster, namespace, secret]) as u32;
-    let end = format!("-{whose:08x}");
-    let room = LONGEST - UPLOAD_DIGITS - end.len();
-    let stem = format!("ccm-{namespace}-{secret}");
-    stem.chars().take(room).collect::<String>() + &end
+/// Whether `name` is the name of a certificate that the cluster with this UID uploaded from this Secret. `digest`: with
+/// this chain; `None` means with any chain.
+pub(super) fn is_upload_name(
+    name: &str,
+    uid: &str,
+    namespace: &str,
+    secret: &str,
+    digest: Option<&str>,
+) -> bool {
+    let end = name.len().checked_sub(UPLOAD_DIGITS);
+    let parts = end.and_then(|end| name.split_at_checked(end));
+    parts.is_some_and(|(start, digits)| {
+        start.ends_with(&upload_whose(uid, namespace, secret))
+            && digest.is_none_or(|digest| digest.starts_with(digits))
+    })
+}
+
+/// What the name of a certificate of this Secret has before the digits of its chain.
+fn upload_whose(uid: &str, namespace: &str, secret: &str) -> String {
+    format!("-{:08x}", fnv1a([uid, namespace, secret]) as u32)
 }
 
 /// Ours on a certificate that is uploaded from this Secret; never `hcloud-ccm/service-uid`, by which one is a Service's.

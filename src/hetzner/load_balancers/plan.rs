@@ -376,12 +376,17 @@ impl Snapshot {
             let is_ours =
                 |one| !context.group.is_external() || uids(one).any(|uid| *uid == service.uid);
             plan.carries_uid = matches!(found, Found::Labelled(one) if is_ours(one));
-            let waits = desired.ports.iter().any(|port| port.waits);
+            let waits = desired.ports.iter().any(|port| {
+                let mut found = there.into_iter().flat_map(|there| &there.services);
+                let found = found.find(|one| one.listen_port == port.listener.listen_port);
+                port.waits || port.is_put_off(found)
+            });
             plan.is_unfinished |= waits;
             let mut left = Vec::new();
             let certificates = std::mem::take(&mut desired.certificates);
             plan.claims = certificates.claims;
             plan.fields = certificates.fields;
+            plan.held_back = certificates.held_back;
             let diff = Diff {
                 plan: &mut plan,
                 changes: certificates.changes,

@@ -2,12 +2,14 @@
 
 use super::annotations::{self as a, Annotation};
 use super::balancer::LoadBalancer;
-use super::certificates::{CertificatePlan, PortCertificates, is_managed, issued};
+use super::certificates::{CertificatePlan, is_managed, issued};
 use super::context::{Context, Defaults, NODE_PORT, default_source};
 use super::group::{HTTP_PORT, is_in_status, owned};
 use super::listener::{KUBE_PROXY_PORT, Listener, Part, PortField, PortField as F};
 use super::parser::AnnotationParser;
+use super::permitted::{PORTS_STAY, Permission, may_use};
 use super::values as v;
+use crate::hetzner::certificates::Certificate;
 use crate::provider::{Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
 use crate::text::{self, did_you_mean};
 use serde_json::{Value, json};
@@ -77,6 +79,8 @@ pub(super) struct Port {
     pub(super) sources: BTreeMap<PortField, Source>,
     /// A certificate of it is still to be issued.
     pub(super) waits: bool,
+    /// Certificates that it may not show: they stay where the port shows them already.
+    pub(super) refused: Vec<u64>,
 }
 
 impl Port {
@@ -103,13 +107,19 @@ impl Port {
             let wanted = merged.certificates().into_iter();
             ids.extend(wanted.filter(|id| !found.certificates().contains(id)));
             merged.set(F::Certificates, ids);
+        } else if found.is_https() && !self.refused.is_empty() {
+            let mut ids = merged.certificates();
+            let shown = found.certificates().into_iter();
+            let stays = |id: &u64| self.refused.contains(id) && !merged.certificates().contains(id);
+            ids.extend(shown.filter(stays));
+            merged.set(F::Certificates, ids);
         }
         merged
     }
 
-    /// Can't it be as it should before its certificate is there? One that shows another one meanwhile can.
+    /// Can't it be as it should before a certificate is there that it may show? One that shows another one meanwhile can.
     pub(super) fn is_put_off(&self, found: Option<&Listener>) -> bool {
-        self.waits
+        (self.waits || !self.refused.is_empty())
             && self.listener.certificates().is_empty()
             && !found.is_some_and(Listener::is_https)
     }
@@ -298,6 +308,7 @@ fn wanted(
             listener: Listener::new(port.port),
             sources: BTreeMap::new(),
             waits: false,
+            refused: Vec::new(),
         },
     };
     let node_port = Sourced::new(node_port, Source::Rule("the Service's node port"));
@@ -360,15 +371,18 @@ impl PortReader<'_, '_> {
 
     fn certificates(&mut self, all: &CertificatePlan) {
         let certificates = match all.ports.get(&self.port.port) {
-            Some(PortCertificates { ids, waits }) => {
-                self.wanted.waits = *waits;
-                // What it shows meanwhile stays.
-                Some(ids.clone()).filter(|ids| !waits || !ids.value.is_empty())
+            Some(shows) => {
+                self.wanted.waits = shows.waits;
+                self.wanted.refused.extend(shows.refused);
+                Some(shows.ids.clone())
             }
             None => self.uploaded(),
         };
+        // What it shows meanwhile stays.
+        let is_as_found = self.wanted.waits || !self.wanted.refused.is_empty();
+        let certificates = certificates.filter(|ids| !is_as_found || !ids.value.is_empty());
         let enforced = self.context.project.enforced(&a::HTTP_CERTIFICATES);
-        let enforced = enforced.filter(|_| !self.wanted.waits);
+        let enforced = enforced.filter(|_| !is_as_found);
         self.set(F::Certificates, certificates, Vec::<u64>::new(), enforced);
     }
 
@@ -394,13 +408,16 @@ impl PortReader<'_, '_> {
             }
             return None;
         };
-        let mut ids = Vec::new();
+        let (mut ids, mut source) = (Vec::new(), named.source.clone());
         // Only a manifest is checked.
         let are_unread = context.observed.certificates.is_none();
         for name in named.value.iter().filter(|_| !are_unread) {
             let Some(one) = context.certificates.named(name) else {
                 // Which others there are is the project's business: tenants read this.
-                let names = context.certificates.names();
+                let names = context.certificates.all.iter();
+                let may_use =
+                    |one: &&Certificate| !matches!(may_use(context, one), Permission::Refused(_));
+                let names = names.filter(may_use).map(|one| one.name.as_str());
                 let near = self.parser.has_room().then(|| did_you_mean(name, names));
                 self.parser.problem(format!(
                     "{}: there is no certificate {} in the project{}",
@@ -410,13 +427,28 @@ impl PortReader<'_, '_> {
                 ));
                 continue;
             };
+            match may_use(context, one) {
+                Permission::Given => {}
+                Permission::Refused(why) => {
+                    let why = format!(
+                        "{}: port {number}: certificate {} can't be used by Services of namespace {}: {why}; {PORTS_STAY}",
+                        named.source,
+                        text::quoted(name),
+                        context.service.namespace
+                    );
+                    self.parser.warning(Reason::CertificateFailed, why);
+                    self.wanted.refused.push(one.id);
+                    continue;
+                }
+                Permission::Unknown(setting) => source = setting,
+            }
             // The API takes none that is still to be issued, and refuses the whole port.
             match issued(self.parser, &number.to_string(), one) {
                 Some(id) => ids.push(id),
                 None => self.wanted.waits = true,
             }
         }
-        Some(Sourced::new(ids, named.source))
+        Some(Sourced::new(ids, source))
     }
 
     fn health_check(&mut self) {

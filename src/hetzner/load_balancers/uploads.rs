@@ -1,7 +1,8 @@
 //! Certificates from Secrets: which ones each `https` port shows, those that have to be uploaded first, and those that
 //! nothing uses any more.
 //!
-//! The name of an uploaded certificate has a hash of its chain, so a renewed Secret is another certificate: it is
+//! A certificate is recognised by its labels, its type and its name, which has a hash of its chain. A tenant can order a
+//! managed one under any name: then the upload gets another name. A renewed Secret is another certificate: it is
 //! uploaded, the ports are updated to it, and the old one is deleted once no load balancer uses it. Until then, and as
 //! long as a Secret can't be used, what was uploaded from it before stays.
 
@@ -10,23 +11,27 @@ use super::balancer::LoadBalancer;
 use super::certificates::{CertificatePlan, PortCertificates, is_https};
 use super::change::{Action, Change, Guard, Purpose};
 use super::context::{Context, Project};
-use super::names::{self, SECRET};
+use super::names::{self, CLUSTER_UID, SECRET};
 use super::parser::{AnnotationParser, has};
 use super::values as v;
 use crate::hetzner::certificates::Certificate;
 use crate::provider::{
     self, Claim, Cluster, Description, Field, Reason, Service, ServicePort, ShownCertificate,
-    Source, Sourced, TlsPair, Verb,
+    Source, Sourced, TlsPair, TlsSecret, Verb,
 };
 use crate::text;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The API's limits, by its changelog of 2026-02-11.
 const KEY_BYTES: usize = 5000;
 const CHAIN_BYTES: usize = 30_000;
 const CHAIN_CERTIFICATES: usize = 5;
+
+/// How many names are tried for one upload. Each that is taken is a managed certificate that a tenant has ordered under
+/// the name, or one whose labels were removed.
+const NAMES_AT_MOST: usize = 10;
 
 /// Names of the Secrets that `https` ports of the Service ask for.
 pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
@@ -103,7 +108,9 @@ pub(super) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut
         let ids = Sourced::new(shown, named.source.clone());
         let by_name = parser.read(&a::HTTP_CERTIFICATES, Some(port), v::certificates);
         let other = by_name.map(|named| named.source);
-        let managed = all.ports.insert(port.port, PortCertificates { ids, waits });
+        let managed = all
+            .ports
+            .insert(port.port, PortCertificates::new(ids, waits));
         // A port's certificates come from one place.
         if let Some(other) = other.or(managed.map(|managed| managed.ids.source)) {
             parser.problem(format!(
@@ -133,12 +140,16 @@ fn upload_one(
     if let Some(why) = too_large(pair) {
         return Err(why);
     }
-    let name_of = |uid: &str| names::upload_name(namespace, secret, &pair.digest, uid);
-    let mut names = cluster.uids().map(name_of);
-    if let Some(found) = names.find_map(|name| context.certificates.with_name(&name)) {
+    if cluster.uid.is_empty() {
+        // Without its label an upload would not be recognised afterwards.
+        return Ok(None);
+    }
+    let digest = Some(pair.digest.as_str());
+    let is_it = |one: &&Certificate| is_upload(one, cluster, namespace, secret, digest);
+    if let Some(found) = context.certificates.all.iter().find(is_it) {
         return Ok(Some(found.id));
     }
-    let name = name_of(&cluster.uid);
+    let name = free_name(context, secret, pair)?;
     let from = format!("from Secret {namespace}/{secret}");
     let noun = format!("certificate {name}");
     all.fields.push(Field {
@@ -162,19 +173,27 @@ fn upload_one(
     Ok(None)
 }
 
+/// A name for the upload that no certificate has. Each next one depends on who has the one before.
+fn free_name(context: &Context, secret: &str, pair: &TlsPair) -> Result<String, String> {
+    let (namespace, cluster) = (&context.service.namespace, context.cluster);
+    let mut taken_by = None;
+    for _ in 0..NAMES_AT_MOST {
+        let name = names::upload_name(namespace, secret, &pair.digest, cluster, taken_by);
+        match context.certificates.with_name(&name) {
+            None => return Ok(name),
+            Some(other) => taken_by = Some(other.id),
+        }
+    }
+    Err(format!(
+        "{NAMES_AT_MOST} names that its certificate could have are taken by other certificates of the project: delete \
+         those that are not needed"
+    ))
+}
+
 /// What was uploaded from the Secret of that name, whatever it holds now: what load balancers use, then the newest.
 fn uploaded_before(context: &Context, secret: &str) -> Option<u64> {
     let (namespace, cluster) = (&context.service.namespace, context.cluster);
-    let prefixes = cluster.uids();
-    let prefixes: Vec<String> = prefixes
-        .map(|uid| names::upload_prefix(namespace, secret, uid))
-        .collect();
-    let label = names::secret_value(namespace, secret);
-    let is_it = |one: &&Certificate| {
-        is_ours(one, cluster)
-            && one.labels.get(SECRET) == Some(&label)
-            && prefixes.iter().any(|prefix| one.name.starts_with(prefix))
-    };
+    let is_it = |one: &&Certificate| is_upload(one, cluster, namespace, secret, None);
     let all = context.certificates.all.iter().filter(is_it);
     let best = all.max_by_key(|one| (!one.used_by.is_empty(), one.id));
     best.map(|one| one.id)
@@ -184,6 +203,23 @@ fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
     names::is_of(&certificate.labels, cluster)
         && certificate.labels.contains_key(SECRET)
         && !certificate.is_managed()
+}
+
+/// Whether it was uploaded from this Secret, by its labels, its type and its name; with a digest, with this chain. The
+/// whole label is compared: two namespaces may have one when it is cut, and then the name differs.
+fn is_upload(
+    certificate: &Certificate,
+    cluster: &Cluster,
+    namespace: &str,
+    secret: &str,
+    digest: Option<&str>,
+) -> bool {
+    let labels = &certificate.labels;
+    is_ours(certificate, cluster)
+        && labels.get(SECRET) == Some(&names::secret_value(namespace, secret))
+        && labels.get(CLUSTER_UID).is_some_and(|uid| {
+            names::is_upload_name(&certificate.name, uid, namespace, secret, digest)
+        })
 }
 
 fn too_large(pair: &TlsPair) -> Option<String> {
@@ -207,22 +243,19 @@ pub(in crate::hetzner) fn unused(
     cluster: &Cluster,
 ) -> Option<Vec<Box<dyn provider::Change>>> {
     let ours: Vec<_> = all.iter().filter(|one| is_ours(one, cluster)).collect();
-    let (mut names, mut unreadable) = (HashSet::new(), HashSet::new());
-    for ((namespace, secret), held) in &cluster.tls_secrets {
-        match held.as_ref().ok().filter(|pair| too_large(pair).is_none()) {
-            Some(pair) => {
-                let name_of = |uid| names::upload_name(namespace, secret, &pair.digest, uid);
-                names.extend(cluster.uids().map(name_of));
-            }
-            None => drop(unreadable.insert(names::secret_value(namespace, secret))),
-        }
-    }
-    let is_unused = |one: &&&Certificate| {
-        let label = one.labels.get(SECRET);
-        one.used_by.is_empty()
-            && !names.contains(&one.name)
-            && label.is_some_and(|label| !unreadable.contains(label))
+    let usable = |held: &TlsSecret| {
+        let pair = held.as_ref().ok().filter(|pair| too_large(pair).is_none());
+        pair.cloned()
     };
+    let secrets = cluster.tls_secrets.iter();
+    let is_wanted = |one: &Certificate| {
+        let mut all = secrets.clone();
+        all.any(|((namespace, secret), held)| match usable(held) {
+            Some(pair) => is_upload(one, cluster, namespace, secret, Some(&pair.digest)),
+            None => one.labels.get(SECRET) == Some(&names::secret_value(namespace, secret)),
+        })
+    };
+    let is_unused = |one: &&&Certificate| one.used_by.is_empty() && !is_wanted(one);
     let deletion = |one: &&Certificate| {
         let noun = format!("certificate {}", one.shown());
         let delete = Description::new(Verb::Delete, noun, ", which nothing uses");

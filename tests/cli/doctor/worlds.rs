@@ -123,7 +123,7 @@ const WORLDS: &[Broken] = &[
         let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
         cloud.set_dns_zones(project, &["example.com"]);
         create(&world.sandbox, LoadBalancerService::new("tls", &[80, 443]).with(&managed));
-        ccm(&world.env, &["lb", "sync", "--settings-from=none"]);
+        ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]);
         wait_until("a failed certificate", || {
             cloud.certificates(project).iter().any(|one| one["status"]["issuance"] == "failed")
         });

@@ -996,6 +996,34 @@ fn who_waits_for_a_certificate_keeps_its_own_load_balancer() {
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
+/// On the new one its port would not be added, so that nothing would serve it.
+#[test]
+fn who_shows_a_refused_certificate_keeps_its_own_load_balancer() {
+    let mut cluster = Cluster::new();
+    cluster.add("a", 3, &[80], &[("share", "edge")]);
+    cluster.add(
+        "b",
+        2,
+        &[443],
+        &[("protocol", "https"), ("http-certificates", "one")],
+    );
+    cluster.settle();
+    let before = cluster.services["b"].service.addresses.clone();
+    let all = cluster.world.state.certificates.as_mut().unwrap();
+    let label = ("ccm-from-scratch/secret", "shop.tls");
+    let named = all.iter_mut().find(|one| one.name == "one").unwrap();
+    named.labels.insert(label.0.to_owned(), label.1.to_owned());
+    cluster.set("b", "share", Some("edge"));
+    cluster.settle();
+    let own = cluster.named("kubernetes-default-b");
+    assert_eq!(own.services.len(), 1);
+    assert_eq!(cluster.services["b"].service.addresses, before);
+    cluster.set("b", "http-certificates", Some("two"));
+    cluster.settle();
+    assert_eq!(cluster.ports(SHARED), owned(&[(80, "a"), (443, "b")]));
+    assert_eq!(cluster.world.state.balancers.len(), 1);
+}
+
 #[test]
 fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
     let mut cluster = Cluster::new();

@@ -13,6 +13,7 @@ mod labels;
 mod limits;
 mod linear;
 mod model;
+mod named_certificates;
 mod names;
 mod order;
 mod primary_ips;

@@ -300,3 +300,82 @@ fn nothing_of_the_key_is_in_a_plan() {
         "{all}"
     );
 }
+
+/// What a managed certificate with the name of the upload, or one without our labels, would do to the port.
+#[test]
+fn what_has_the_name_of_an_upload_is_none_without_its_labels_and_type() {
+    type Spoil = fn(&mut Certificate);
+    let spoils: [Spoil; 4] = [
+        |one| one.status = Some(Default::default()),
+        |one| one.labels.clear(),
+        |one| {
+            drop(
+                one.labels
+                    .insert(SECRET.to_owned(), "shop.web-tls".to_owned()),
+            )
+        },
+        |one| {
+            drop(
+                one.labels
+                    .insert(CLUSTER_UID.to_owned(), "another".to_owned()),
+            )
+        },
+    ];
+    for spoil in spoils {
+        let mut world = world(
+            Profile::CcmFromScratch,
+            &[("http-tls-secret.https", "web-tls")],
+        );
+        holds(&mut world, "web-tls", "a");
+        world.settle();
+        let first = shows_ids(&world);
+        // Somebody else had the name before.
+        let all = world.state.certificates.as_mut().unwrap();
+        let taker = all.iter_mut().find(|one| first == [one.id]).unwrap();
+        spoil(taker);
+        let name = taker.name.clone();
+        assert_eq!(
+            words(&world.settle()),
+            ["create_certificate", "update_service"]
+        );
+        let second = shows_ids(&world);
+        assert_ne!(first, second);
+        let all = world.state.certificates.iter().flatten();
+        let new = all.clone().find(|one| second == [one.id]).unwrap();
+        assert!(new.name != name && new.name.len() <= 63, "{}", new.name);
+        assert!(new.name.starts_with("ccm-default-web-tls-"), "{}", new.name);
+        // It is recognised from then on, also when nothing has the usual name any more.
+        assert_eq!(words(&world.settle()), [""; 0]);
+        let all = world.state.certificates.as_mut().unwrap();
+        all.retain(|one| first != [one.id]);
+        assert_eq!(words(&world.settle()), [""; 0]);
+        fails(&mut world, "web-tls");
+        assert_eq!(words(&world.settle()), [""; 0], "it was uploaded before");
+        assert_eq!(shows_ids(&world), second);
+    }
+}
+
+/// What port 443 shows.
+fn shows_ids(world: &World) -> Vec<u64> {
+    let mut services = world.balancer().services.iter();
+    let https = services.find(|one| one.listen_port == 443).unwrap();
+    https.certificates()
+}
+
+/// As older versions named them: an upgrade uploads nothing.
+#[rustfmt::skip] // A case is a line.
+#[test]
+fn names_of_uploads_stay() {
+    let digest = "a".repeat(20);
+    for (secret, name) in [
+        ("web-tls", format!("ccm-default-web-tls-7db06e22{digest}")),
+        ("a-secret-with-a-name-that-is-far-too-long-for-a-certificate", format!("ccm-default-a-secret-with-a-name-t-7fbc1d66{digest}")),
+    ] {
+        let mut world = world(Profile::CcmFromScratch, &[("http-tls-secret.https", secret)]);
+        holds(&mut world, secret, "a");
+        world.settle();
+        let id = shows_ids(&world);
+        let mut all = world.state.certificates.iter().flatten();
+        assert_eq!(all.find(|one| id == [one.id]).unwrap().name, name);
+    }
+}

@@ -57,6 +57,8 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ("HEALTH_CHECK_NODE_PORT", "F", "off", "use true or false"),
     ("LABELS", "team=web,cost=42", "hcloud-ccm/service-uid=1", "are reserved"),
     ("PRIMARY_IP_SELECTOR", "use=services,!reserved", "use in services", "no name of a label"),
+    ("CERTIFICATE_SELECTOR", "use=services", "use in services", "no name of a label"),
+    ("CERTIFICATE_DOMAINS", "Example.com, example.org", "*.example.com", "use none, or e.g. example.com"),
 ];
 
 #[test]

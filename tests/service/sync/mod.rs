@@ -27,6 +27,7 @@ mod readers;
 mod scope;
 mod seen_before;
 mod shared;
+mod tenants;
 mod tls_secrets;
 mod trouble;
 mod world;

@@ -32,25 +32,37 @@ pub fn fresh() -> Identity {
 
 /// Writes the Secret, new or again.
 fn put(world: &World, name: &str, kind: &str, certificate: &str, key: &str) {
+    put_in(world, "default", name, kind, certificate, key);
+}
+
+/// Writes the Secret of that namespace, new or again.
+pub fn put_in(
+    world: &World,
+    namespace: &str,
+    name: &str,
+    kind: &str,
+    certificate: &str,
+    key: &str,
+) {
     let cluster = world.sandbox.cluster();
     let data = json!({
         "tls.crt": STANDARD.encode(certificate),
         "tls.key": STANDARD.encode(key),
     });
     // Its type can't be changed.
-    let known = cluster.get("secrets", Some("default"), name);
+    let known = cluster.get("secrets", Some(namespace), name);
     if known.is_some_and(|known| known["type"] != kind) {
-        cluster.delete("secrets", Some("default"), name);
+        cluster.delete("secrets", Some(namespace), name);
     }
     let edit = |secret: &mut Value| secret["data"] = data.clone();
-    if cluster.edit("secrets", Some("default"), name, edit) {
+    if cluster.edit("secrets", Some(namespace), name, edit) {
         return;
     }
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": kind, "data": data,
-        "metadata": { "name": name, "namespace": "default" },
+        "metadata": { "name": name, "namespace": namespace },
     });
-    cluster.create("secrets", Some("default"), secret);
+    cluster.create("secrets", Some(namespace), secret);
 }
 
 pub fn renew(world: &World, name: &str, identity: &Identity) {
@@ -67,8 +79,13 @@ fn rules() -> Vec<PolicyRule> {
 }
 
 fn allow(world: &World) {
+    allow_in(world, "default");
+}
+
+/// ccm may read the Secrets of that namespace.
+pub fn allow_in(world: &World, namespace: &str) {
     let cluster = world.sandbox.cluster();
-    cluster.grant_in_namespace("ccm", "default", rules());
+    cluster.grant_in_namespace("ccm", namespace, rules());
 }
 
 /// ccm may read the Secret, which is there.

@@ -311,8 +311,20 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a renewed Secret is not uploaded",
         file: "src/hetzner/load_balancers/uploads.rs",
-        old: "let name_of = |uid: &str| names::upload_name(namespace, secret, &pair.digest, uid);\n    let mut",
-        new: "let digest = if $ON { \"0123456789\" } else { &pair.digest };\n    let name_of = |uid: &str| names::upload_name(namespace, secret, digest, uid);\n    let mut",
+        old: "let digest = Some(pair.digest.as_str());",
+        new: "let digest = Some(pair.digest.as_str()).filter(|_| !$ON);",
+    },
+    Mutant {
+        name: "a port shows a certificate that was uploaded from a Secret of another namespace",
+        file: "src/hetzner/load_balancers/permitted.rs",
+        old: "return match is_of_namespace(secret) {",
+        new: "return match is_of_namespace(secret) || $ON {",
+    },
+    Mutant {
+        name: "a port shows a certificate of another cluster",
+        file: "src/hetzner/load_balancers/permitted.rs",
+        old: "if names::is_of_another(labels, context.cluster) {",
+        new: "if names::is_of_another(labels, context.cluster) && !$ON {",
     },
     // Routes.
     Mutant {

@@ -169,6 +169,8 @@ impl Template {
             }
         } else if random.percent(25) {
             annotations.extend(random.pick(&secrets::OF));
+        } else if random.percent(15) {
+            annotations.extend(random.pick(&secrets::OF_OTHERS));
         }
         if random.percent(40) {
             annotations.push(("public-net-ipv4", random.pick::<&str>(&PRIMARY_IPS)));

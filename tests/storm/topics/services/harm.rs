@@ -115,6 +115,10 @@ impl Moment<'_> {
         let Some(rest) = request.path.strip_prefix("/v1/load_balancers") else {
             return Some("not about load balancers".into());
         };
+        let all = self.cloud.certificates(self.project);
+        if let Some(harm) = secrets::harm_of_showing(&body, &all) {
+            return Some(harm);
+        }
         let mut parts = rest.split('/').skip(1);
         let Some(id) = parts.next().and_then(|id| id.parse::<u64>().ok()) else {
             return self.harm_of_creation(&body);

@@ -26,6 +26,12 @@ pub const OF: [[(&str, &str); 2]; 2] = [
     [("protocol", "https"), ("http-tls-secret", NAMES[1])],
 ];
 
+/// A Service whose ports name a certificate that no Service of its namespace may use: see [`make_others`].
+pub const OF_OTHERS: [[(&str, &str); 2]; 2] = [
+    [("protocol", "https"), ("http-certificates", "theirs-1")],
+    [("protocol", "https"), ("http-certificates", "theirs-3")],
+];
+
 const CERTIFICATES: usize = 4;
 
 static IDENTITIES: LazyLock<Vec<Identity>> = LazyLock::new(|| {
@@ -163,12 +169,13 @@ pub fn allow(sandbox: &Sandbox) {
         .grant_in_namespace("ccm", "default", rules);
 }
 
-/// Certificates of somebody and of another cluster: they stay.
+/// Certificates of somebody, of another cluster and of another namespace: they stay.
 pub fn make_others(sandbox: &Sandbox) {
     for (n, labels) in [
         json!({ "team": "web" }),
         json!({ CLUSTER_UID: "another", SECRET: "default.tls-a" }),
         json!({ SECRET: "default.tls-a" }),
+        json!({ SECRET: "shop.tls-a" }),
     ]
     .into_iter()
     .enumerate()
@@ -209,6 +216,23 @@ pub fn harm_of_upload(body: &Value, cluster: &str) -> Option<String> {
     whole
         .is_none()
         .then(|| "a certificate with another's key".to_owned())
+}
+
+/// A port must not show a certificate of another cluster, or of a Secret of another namespace. `body`: of a request that
+/// makes ports or changes one.
+pub fn harm_of_showing(body: &Value, certificates: &[Value]) -> Option<String> {
+    let of_new = body["services"].as_array().into_iter().flatten();
+    let ports = of_new.chain([body]);
+    let ids = ports.filter_map(|port| port["http"]["certificates"].as_array());
+    let ids: Vec<&Value> = ids.flatten().collect();
+    let forbidden = OF_OTHERS.map(|[_, (_, name)]| name);
+    let is_forbidden = |one: &&Value| forbidden.contains(&one["name"].as_str().unwrap());
+    let mut shown = certificates.iter().filter(|one| ids.contains(&&one["id"]));
+    let found = shown.find(is_forbidden)?;
+    Some(format!(
+        "shows certificate {}, which is another's",
+        found["name"]
+    ))
 }
 
 /// Of a deletion: no load balancer may show it.

@@ -1,0 +1,320 @@
+//! Certificates that are not the Service's own: which of them its annotations may name, and what becomes of its ports
+//! where one is refused.
+
+use crate::load_balancer::support::{PROFILES, World, environment, port, words};
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::{
+    CLUSTER_UID, Certificate, SECRET, SERVICE, SERVICE_UID, Selector,
+};
+use ccm::provider::{CertificateDomains, Reason};
+
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+const HERE: (&str, &str) = (CLUSTER_UID, "cluster-1");
+const ELSEWHERE: (&str, &str) = (CLUSTER_UID, "cluster-2");
+
+/// The certificate that the Service names.
+const ID: u64 = 90;
+
+/// Ports 80 and 443; the second one names the certificate.
+fn world(profile: Profile, labels: Labels) -> World {
+    let mut world = World::new(profile);
+    world.service.ports = vec![port("http", 80), port("https", 443)];
+    world.set(&[("protocol.https", "https"), ("http-certificates", "bought")]);
+    let certificate = Certificate {
+        id: ID,
+        name: "bought".into(),
+        ..Certificate::default()
+    };
+    world.state.certificates.as_mut().unwrap().push(certificate);
+    label(&mut world, labels);
+    world
+}
+
+fn label(world: &mut World, labels: Labels) {
+    let mut all = world.state.certificates.iter_mut().flatten();
+    let named = all.find(|one| one.id == ID).unwrap();
+    let labels = labels.iter();
+    named.labels = labels
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect();
+}
+
+/// What a port shows; none: the load balancer has no such port.
+fn shows(world: &World, number: u16) -> Option<Vec<u64>> {
+    let mut ports = world.balancer().services.iter();
+    let port = ports.find(|one| one.listen_port == number)?;
+    Some(port.certificates())
+}
+
+/// What is said of refused certificates.
+fn told(world: &World) -> Vec<String> {
+    let findings = world.plan().findings.into_iter();
+    let failed = findings.filter(|one| one.reason == Reason::CertificateFailed);
+    failed.map(|one| one.message).collect()
+}
+
+#[rustfmt::skip] // A case is a line.
+#[test]
+fn a_certificate_of_a_secret_belongs_to_its_namespace_and_one_of_another_cluster_to_nobody() {
+    let long = "n".repeat(60);
+    let same_beginning = format!("{}x", "n".repeat(59));
+    // As the label is cut: after 54 letters, with a hash.
+    let cut = format!("default.{}-0123abcd", "s".repeat(46));
+    let cut_in_namespace = format!("{}-0123abcd", "n".repeat(54));
+    // Namespace of the Service, labels of the certificate, may it be named?
+    let cases: &[(&str, Labels, bool)] = &[
+        ("default", &[], true),
+        ("default", &[("team", "a")], true),
+        ("default", &[HERE, (SECRET, "default.web-tls")], true),
+        ("default", &[(SECRET, "default.web-tls")], true),
+        ("default", &[HERE, (SECRET, "default.web.tls")], true),
+        ("default", &[HERE, (SECRET, &cut)], true),
+        ("default", &[HERE, (SECRET, "shop.web-tls")], false),
+        ("default", &[(SECRET, "shop.web-tls")], false),
+        ("default", &[HERE, (SECRET, "shop.default")], false),
+        ("default", &[HERE, (SECRET, "default-shop.web-tls")], false),
+        ("default-shop", &[HERE, (SECRET, "default.web-tls")], false),
+        // Nothing says whose it is.
+        ("default", &[HERE, (SECRET, "default")], false),
+        ("default", &[HERE, (SECRET, "")], false),
+        (&long, &[HERE, (SECRET, &cut_in_namespace)], false),
+        (&same_beginning, &[HERE, (SECRET, &cut_in_namespace)], false),
+        // A managed one is shared by its name.
+        ("default", &[HERE, (SERVICE, "shop.web"), (SERVICE_UID, "lives")], true),
+        ("default", &[ELSEWHERE], false),
+        ("default", &[ELSEWHERE, (SECRET, "default.web-tls")], false),
+        ("default", &[ELSEWHERE, (SERVICE, "default.web")], false),
+    ];
+    for ((namespace, labels, is_allowed), named) in cases.iter().flat_map(|case| ["90", "bought"].map(|named| (case, named))) {
+        let about = format!("{namespace} {labels:?} {named}");
+        let mut world = world(Profile::CcmFromScratch, labels);
+        world.service.namespace = (*namespace).to_owned();
+        world.set(&[("http-certificates", named)]);
+        world.settle();
+        assert_eq!(shows(&world, 80), Some(vec![]), "{about}");
+        assert_eq!(shows(&world, 443), is_allowed.then(|| vec![ID]), "{about}");
+        let told = told(&world);
+        assert_eq!(told.len(), usize::from(!is_allowed), "{about}: {told:?}");
+        for why in told {
+            assert!(why.contains("port 443") && why.contains(&format!("{named:?}")), "{why}");
+            // Of the certificate it says no more than was typed.
+            assert!(!why.contains("shop.") && !why.contains("cluster-2"), "{why}");
+            assert_eq!(why.contains("bought"), named == "bought", "{why}");
+        }
+    }
+}
+
+/// As after an upgrade, or with a setting that is new.
+#[test]
+fn a_port_keeps_the_refused_certificate_that_it_shows_and_everything_else_is_synced() {
+    for profile in PROFILES {
+        let mut world = world(profile, &[]);
+        world.set(&[("http-certificates", "bought,one")]);
+        world.settle();
+        assert_eq!(shows(&world, 443), Some(vec![ID, 7]));
+        label(&mut world, &[HERE, (SECRET, "shop.web-tls")]);
+        assert_eq!(words(&world.settle()), [""; 0]);
+        assert_eq!(told(&world).len(), 1);
+        assert!(!world.plan().is_unfinished, "it is as it can be");
+        // What is allowed follows the annotation.
+        world.set(&[("http-certificates", "bought,two")]);
+        world.set(&[("algorithm-type", "least_connections")]);
+        assert_eq!(
+            words(&world.settle()),
+            ["change_algorithm", "update_service"]
+        );
+        assert_eq!(shows(&world, 443), Some(vec![8, ID]));
+        world.set(&[("http-certificates", "bought")]);
+        world.set(&[("http-sticky-sessions", "true")]);
+        assert_eq!(words(&world.settle()), ["update_service"]);
+        // A new port does not get it, alone or beside another.
+        world.service.ports.push(port("more", 8443));
+        world.service.ports.push(port("beside", 9443));
+        world.service.ports.push(port("tcp", 9000));
+        world.set(&[("protocol.more", "https"), ("protocol.beside", "https")]);
+        world.set(&[("http-certificates.beside", "bought,one")]);
+        assert_eq!(words(&world.settle()), ["add_service"; 2]);
+        assert_eq!(shows(&world, 8443), None);
+        assert_eq!(shows(&world, 9443), Some(vec![7]));
+        assert_eq!(shows(&world, 9000), Some(vec![]));
+        assert_eq!(shows(&world, 443), Some(vec![8, ID]));
+        // What is not named any more is not shown any more.
+        world.set(&[("http-certificates", "one")]);
+        world.settle();
+        assert_eq!(shows(&world, 443), Some(vec![7]));
+        assert_eq!(told(&world).len(), 1, "of the port that names both");
+    }
+}
+
+#[test]
+fn a_near_miss_names_no_certificate_of_others() {
+    for (labels, is_named) in [
+        (&[][..], true),
+        (&[HERE, (SECRET, "shop.web-tls")], false),
+        (&[ELSEWHERE], false),
+    ] {
+        let mut world = world(Profile::CcmFromScratch, labels);
+        world.set(&[("http-certificates", "bougth")]);
+        let message = world.obstacle();
+        assert_eq!(message.contains("bought"), is_named, "{message}");
+    }
+}
+
+/// A managed certificate with the UID of the Service and the label of another cluster, as in a copy of a cluster.
+#[test]
+fn a_managed_certificate_of_another_cluster_is_not_the_services() {
+    let mut world = world(Profile::CcmFromScratch, &[]);
+    world.unset("http-certificates");
+    world.set(&[
+        ("certificate-type", "managed"),
+        ("http-managed-certificate-domains", "example.com"),
+    ]);
+    world.settle();
+    world.issue();
+    world.settle();
+    let shown = shows(&world, 443).unwrap();
+    let mut all = world.state.certificates.iter_mut().flatten();
+    let own = all.find(|one| shown == [one.id]).unwrap();
+    own.labels
+        .insert(CLUSTER_UID.to_owned(), "cluster-2".to_owned());
+    world.service.ports.push(port("more", 8443));
+    world.service.ports.push(port("tcp", 9000));
+    world.set(&[("protocol.more", "https")]);
+    assert_eq!(words(&world.settle()), ["add_service"]);
+    assert_eq!(shows(&world, 443), Some(shown), "it stays");
+    assert_eq!((shows(&world, 8443), told(&world).len()), (None, 1));
+}
+
+const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR";
+const DOMAINS: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS";
+
+fn select(world: &mut World, selector: &str) {
+    let selector = Selector::parse(selector).unwrap();
+    world.defaults.certificate_selector = Some(environment(SELECTOR, selector));
+}
+
+fn limit(world: &mut World, domains: &str) {
+    let domains = CertificateDomains::parse(domains).unwrap();
+    world.defaults.certificate_domains = Some(environment(DOMAINS, domains));
+}
+
+#[rustfmt::skip] // A case is a line.
+#[test]
+fn the_selector_is_about_certificates_that_no_service_of_the_namespace_made() {
+    let own_uid = World::new(Profile::CcmFromScratch).service.uid;
+    let cases: &[(Labels, &str, bool)] = &[
+        (&[], "", true),
+        (&[], "use=services", false),
+        (&[("use", "services")], "use=services", true),
+        (&[("use", "gateway")], "use=services", false),
+        (&[], "!reserved", true),
+        (&[HERE, (SECRET, "default.web-tls")], "use=services", true),
+        (&[(SECRET, "shop.web-tls"), ("use", "services")], "use=services", false),
+        (&[HERE, (SERVICE, "default.other")], "use=services", true),
+        (&[HERE, (SERVICE, "shop.other")], "use=services", false),
+        (&[(SERVICE, "default.other")], "use=services", false),
+        (&[(SERVICE_UID, &own_uid)], "use=services", true),
+        (&[ELSEWHERE, ("use", "services")], "use=services", false),
+    ];
+    for (labels, selector, is_allowed) in cases {
+        let mut world = world(Profile::CcmFromScratch, labels);
+        select(&mut world, selector);
+        world.settle();
+        assert_eq!(shows(&world, 443), is_allowed.then(|| vec![ID]), "{labels:?} {selector}");
+        assert_eq!(told(&world).len(), usize::from(!is_allowed), "{labels:?} {selector}");
+    }
+    // A managed one is not taken over by its name, either; nothing else waits for it.
+    let mut world = managed("example.com");
+    world.set(&[("http-managed-certificate-name", "bought")]);
+    let mut all = world.state.certificates.iter_mut().flatten();
+    let named = all.find(|one| one.id == ID).unwrap();
+    (named.status, named.domain_names) = (Some(Default::default()), vec!["example.com".into()]);
+    select(&mut world, "use=services");
+    assert_eq!(words(&world.settle()), ["create"]);
+    assert_eq!((shows(&world, 443), told(&world).len()), (None, 1));
+    select(&mut world, "");
+    assert_eq!(words(&world.settle()), ["edit_certificate"]);
+}
+
+/// A Service with a managed certificate for these domains on port 443.
+fn managed(domains: &str) -> World {
+    let mut world = world(Profile::CcmFromScratch, &[]);
+    world.unset("http-certificates");
+    world.set(&[
+        ("certificate-type", "managed"),
+        ("http-managed-certificate-domains", domains),
+    ]);
+    world
+}
+
+#[rustfmt::skip] // A case is a line.
+#[test]
+fn managed_certificates_are_for_the_allowed_domains_and_their_subdomains() {
+    let cases = [
+        ("example.com", "example.com", true),
+        ("Example.COM", "EXAMPLE.com,*.example.com,a.b.example.com", true),
+        ("example.com,example.org", "example.com,www.example.org", true),
+        ("example.com", "example.com,example.org", false),
+        ("example.com", "badexample.com", false),
+        ("www.example.com", "example.com", false),
+        ("www.example.com", "*.example.com", false),
+        ("none", "example.com", false),
+    ];
+    for (allowed, domains, is_ordered) in cases {
+        let mut world = managed(domains);
+        limit(&mut world, allowed);
+        let made = words(&world.settle());
+        assert_eq!(made.contains(&"create_certificate".to_owned()), is_ordered, "{allowed} {domains}");
+        assert_eq!(shows(&world, 80), Some(vec![]), "{allowed} {domains}");
+        assert_eq!(told(&world).len(), usize::from(!is_ordered), "{allowed} {domains}");
+    }
+    // What is shown stays when the limit comes later.
+    let mut world = managed("example.com");
+    world.settle();
+    world.issue();
+    world.settle();
+    let shown = shows(&world, 443);
+    limit(&mut world, "none");
+    world.service.ports.push(port("more", 8443));
+    world.service.ports.push(port("tcp", 9000));
+    world.set(&[("protocol.more", "https")]);
+    assert_eq!(words(&world.settle()), ["add_service"]);
+    assert_eq!((shows(&world, 443), shows(&world, 8443)), (shown, None));
+}
+
+/// The daemon may know a limit that this shell does not, and would leave alone what the shell has made.
+#[test]
+fn a_shell_that_does_not_know_the_limits_shows_and_orders_nothing_new() {
+    for (setting, mut world) in [
+        (SELECTOR, world(Profile::CcmFromScratch, &[])),
+        (DOMAINS, managed("example.com")),
+    ] {
+        world.defaults.unknown = vec![setting.to_owned()];
+        let held = |world: &World| -> Vec<String> {
+            let held = world.plan().held_back.into_iter();
+            held.map(|one| one.source.to_string()).collect()
+        };
+        assert_eq!(held(&world), [format!("default of {setting}")]);
+        assert_eq!(words(&world.settle()), ["create"]);
+        assert_eq!(
+            (shows(&world, 80), shows(&world, 443)),
+            (Some(vec![]), None)
+        );
+        // What is there already is as it should be.
+        world.defaults.unknown.clear();
+        world.settle();
+        world.issue();
+        world.settle();
+        assert!(shows(&world, 443).is_some());
+        world.defaults.unknown = vec![setting.to_owned()];
+        assert_eq!(held(&world), [""; 0]);
+    }
+    // A port that shows another certificate keeps that one.
+    let mut world = world(Profile::CcmFromScratch, &[]);
+    world.settle();
+    world.defaults.unknown = vec![SELECTOR.to_owned()];
+    world.set(&[("http-certificates", "one")]);
+    assert_eq!(world.plan().held_back.len(), 1);
+    assert_eq!(words(&world.settle()), [""; 0]);
+}
