@@ -146,9 +146,10 @@ impl fmt::Display for Kind {
                 write!(f, "not sent: {why}")
             }
             Kind::Unreachable(why) | Kind::Malformed(why) => f.write_str(why),
-            Kind::TooLarge(limit) => {
-                write!(f, "the answer is longer than {} MiB", limit >> 20)
-            }
+            Kind::TooLarge(limit) => match limit >> 20 {
+                0 => write!(f, "the answer is longer than {limit} bytes"),
+                mib => write!(f, "the answer is longer than {mib} MiB"),
+            },
             Kind::TimedOut(after) => {
                 write!(f, "no complete answer within {} s", after.as_secs_f32())
             }

@@ -45,10 +45,10 @@ const EXAMPLES: &[Example] = &[
     Example { file: "kept-address.yaml", before: primary_ip, status: ADDRESSES, is: &[
         ("/public_net/ipv4/ip", "203.0.113.4"), ("/location/name", "fsn1"),
     ] },
-    Example { file: "shared.yaml", before: shop, status: ADDRESSES, is: &[
+    Example { file: "shared.yaml", before: shop, status: "Proxy Proxy Proxy", is: &[
         ("/services/0/listen_port", "443"), ("/services/1/listen_port", "8883"), ("/labels/ccm-from-scratch~1group", "default.edge"),
     ] },
-    Example { file: "external.yaml", before: of_terraform, status: "VIP VIP", is: &[
+    Example { file: "external.yaml", before: of_terraform, status: "Proxy Proxy", is: &[
         ("/name", "edge-lb"), ("/services/0/listen_port", "1883"), ("/labels/ccm-from-scratch~1external", "default"),
     ] },
 ];

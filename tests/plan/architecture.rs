@@ -302,6 +302,7 @@ fn no_test_sleeps() {
         "bench/hour.rs",
         "bench/nodes.rs",
         "bench/scale.rs",
+        "bench/tenants.rs",
         "storm/machine.rs",
         "plan/architecture.rs",
     ];

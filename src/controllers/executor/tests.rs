@@ -179,14 +179,15 @@ fn one_question_is_asked_for_all_that_runs() {
 fn what_may_follow_at_once_does_and_a_removal_waits() {
     let fake = Fake::default();
     fake.run(vec![vec![
-        target("add 1", &[Answer::Runs(60)]),
-        target("add 2", &[Answer::Runs(60)]),
+        target("add 1", &[Answer::Runs(600)]),
+        target("add 2", &[Answer::Runs(600)]),
         step("remove 3", &[Answer::Done]),
     ]]);
     let log = fake.log();
-    let asked = log.iter().position(|line| line.starts_with("ask")).unwrap();
-    assert_eq!(log[..asked], ["add 1", "add 2"]);
-    assert_eq!(log.last().map(String::as_str), Some("remove 3"));
+    // Both run at the same time. On a busy machine the second one may be sent after the first question.
+    assert!(log.contains(&"ask 2".to_owned()), "{log:?}");
+    let made = log.iter().filter(|line| !line.starts_with("ask"));
+    assert_eq!(made.collect::<Vec<_>>(), ["add 1", "add 2", "remove 3"]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use ccm::provider::{
 };
 use serde_json::Value;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const PROFILES: [Profile; 2] = [Profile::CcmFromScratch, Profile::Hcloud];
 
@@ -134,11 +134,13 @@ impl World {
         snapshot.plan(&self.service, &self.nodes, &self.all_nodes())
     }
 
-    /// Those of several Services, by one snapshot.
-    pub fn plans(&self, services: &[Service]) -> Vec<LoadBalancerPlan> {
+    /// The plans of several Services by one snapshot, and how long they took without the snapshot.
+    pub fn plans(&self, services: &[Service]) -> (Vec<LoadBalancerPlan>, Duration) {
         let (snapshot, cluster) = (self.snapshot(), self.all_nodes());
         let plan = |service| snapshot.plan(service, &self.nodes, &cluster);
-        services.iter().map(plan).collect()
+        let begun = Instant::now();
+        let plans = services.iter().map(plan).collect();
+        (plans, begun.elapsed())
     }
 
     pub fn known_group(&self, key: &str) -> String {

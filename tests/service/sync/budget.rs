@@ -5,14 +5,23 @@ use crate::common::{self, Daemon, wait_at_most};
 use crate::sync::world::{NO_RESYNC, World, key, len, service};
 use sandbox::calls::Call;
 use serde_json::{Value, json};
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const GREEDY: &str = "greedy";
 /// As long as the limit is 4 MiB, so many Services with 30 kB each are within it.
 const FIT: usize = 130;
 const MORE: usize = 30;
 const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Waits until the wall clock shows another second: what is created then is younger.
+fn next_second() {
+    let seconds = || {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        since.unwrap().as_secs()
+    };
+    let now = seconds();
+    common::wait_until("another second", || seconds() > now);
+}
 
 /// Names with commas, some 15 kB of them.
 fn names() -> String {
@@ -81,7 +90,7 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
         (0..FIT).all(|n| has_address(&world, GREEDY, &name(n)))
     });
     // Ages are in whole seconds.
-    thread::sleep(Duration::from_millis(1100));
+    next_second();
     for n in FIT..FIT + MORE {
         create(&world, large(GREEDY, &name(n)));
     }
@@ -93,7 +102,7 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     wait_at_most(PATIENCE, "an address in another namespace", || {
         has_address(&world, "default", "honest")
     });
-    world.ticks(3);
+    world.ticks_within(PATIENCE, 3);
     assert!((0..FIT).all(|n| !is_above(n)), "{}", daemon.log());
     for n in FIT..FIT + MORE {
         let served = has_address(&world, GREEDY, &name(n));
@@ -101,7 +110,7 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     }
     // The youngest are served while they are small. Later one of two that share a load balancer asks for more, and
     // nothing of it changes.
-    thread::sleep(Duration::from_millis(1100));
+    next_second();
     let share = |name: &str, port: u16| {
         let mut small = service(name, &[("share", "edge")], &[port]);
         small["metadata"]["namespace"] = json!(GREEDY);
@@ -130,7 +139,7 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     wait_at_most(PATIENCE, "what is said of the small one", || {
         reported(&daemon, "small")
     });
-    world.ticks(3);
+    world.ticks_within(PATIENCE, 3);
     assert_eq!(of_both(), before, "{}", daemon.log());
     let orphans = common::ccm(&world.env, &["lb", "list", "-o", "json"]);
     let all = orphans.json();
@@ -185,9 +194,9 @@ fn a_list_that_is_long_because_of_foreign_annotations_ends_no_sync() {
                 .delete("services", Some("default"), &name(n))
         );
     }
-    world.ticks(3);
+    world.ticks_within(PATIENCE, 3);
     let before = pages();
-    world.ticks(3);
+    world.ticks_within(PATIENCE, 3);
     assert_eq!(pages(), before, "{}", daemon.log());
     assert_eq!(common::ccm(&world.env, &["lb", "sync"]).code, 0);
 }

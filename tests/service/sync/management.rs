@@ -336,6 +336,7 @@ fn one_of_others_is_released_with_our_ports_on_it() {
         (&before["services"], &before["targets"])
     );
     assert_eq!(after["labels"][RELEASED], json!(uid));
-    assert_eq!(ports(&after), owned(&[(80, ""), (6443, "")]));
+    // By its label the port is known when the Service is adopted again.
+    assert_eq!(ports(&after), owned(&[(80, &uid), (6443, "")]));
     the_daemon_leaves_it(&world, "web");
 }

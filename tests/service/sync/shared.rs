@@ -470,7 +470,7 @@ fn who_stays_gets_what_its_ports_need_where_it_is() {
         let algorithm = ("algorithm-type", "least_connections");
         let shares = old.map(|old| ("share", old));
         let annotations: Vec<_> = shares.into_iter().chain([algorithm]).collect();
-        world.create("b", &annotations, &[80, 81]);
+        let uid = world.create("b", &annotations, &[80, 81]);
         if let Some(old) = old {
             world.create("c", &[("share", old)], &[82]);
             world.all_up(&["c"]);
@@ -513,6 +513,13 @@ fn who_stays_gets_what_its_ports_need_where_it_is() {
         // It can have its port.
         world.delete("a");
         wait_until("the other address", || world.addresses("b") != address);
+        wait_until("the end on the one that it leaves", || {
+            let has_uid = |one: &Value| {
+                let mut labels = one["labels"].as_object().unwrap().values();
+                labels.any(|value| *value == uid)
+            };
+            world.balancers().iter().filter(|one| has_uid(one)).count() == 1
+        });
         world.is_at_rest();
         served.always();
     }

@@ -1,10 +1,11 @@
 //! A cluster with Services, as its admin and the cloud's console see it.
 
-use crate::common::{self, Daemon, Env, is_initialised, wait_until};
+use crate::common::{self, Daemon, Env, is_initialised, wait_at_most, wait_until};
 use sandbox::calls::Call;
 use sandbox::exchange::{Handler, Request};
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
@@ -170,6 +171,11 @@ impl World {
 
     /// Waits until ccm has looked at all Services so often more.
     pub fn ticks(&self, times: usize) {
+        self.ticks_within(common::LIMIT, times);
+    }
+
+    /// The same where one look takes long.
+    pub fn ticks_within(&self, limit: Duration, times: usize) {
         let looks = || {
             let is_look = |call: &Call| {
                 call.duration.is_some()
@@ -180,7 +186,7 @@ impl World {
         };
         // One may be under way that began before what the test did last.
         let enough = looks() + times + 1;
-        wait_until("looks at Services", || looks() >= enough);
+        wait_at_most(limit, "looks at Services", || looks() >= enough);
     }
 
     /// Calls of ccm to the cloud since a mark.
