@@ -389,7 +389,7 @@ fn an_answer_that_is_too_long_or_elsewhere_is_an_error() {
     let small = plain(&sandbox, token(), 10_000);
     let error = small.get::<Value>("/servers?per_page=50").unwrap_err();
     assert!(
-        matches!(error.kind, Kind::Malformed(_)) && error.to_string().contains("longer than"),
+        matches!(error.kind, Kind::TooLarge(10_000)) && error.to_string().contains("longer than"),
         "{error}"
     );
 

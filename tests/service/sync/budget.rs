@@ -1,12 +1,11 @@
 //! Annotations of all Services together: a limit for each namespace and one in total, within which the oldest Services
 //! come first. And lists that are long because of what other programs keep on Services.
 
-use crate::common::{self, Daemon, wait_at_most};
+use crate::common::{self, Daemon, wait_at_most, wait_until};
 use crate::sync::world::{NO_RESYNC, World, key, len, service};
 use sandbox::calls::Call;
 use serde_json::{Value, json};
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const GREEDY: &str = "greedy";
 /// As long as the limit is 4 MiB, so many Services with 30 kB each are within it.
@@ -56,6 +55,12 @@ fn has_address(world: &World, namespace: &str, name: &str) -> bool {
     ingress.as_array().is_some_and(|list| !list.is_empty())
 }
 
+/// What is created from now on is younger: ages are in whole seconds.
+fn next_second() {
+    let begun = Instant::now();
+    wait_until("a younger second", || begun.elapsed() > Duration::from_millis(1100));
+}
+
 fn name(n: usize) -> String {
     format!("svc-{n:04}")
 }
@@ -80,8 +85,7 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     wait_at_most(PATIENCE, "addresses of the oldest", || {
         (0..FIT).all(|n| has_address(&world, GREEDY, &name(n)))
     });
-    // Ages are in whole seconds.
-    thread::sleep(Duration::from_millis(1100));
+    next_second();
     for n in FIT..FIT + MORE {
         create(&world, large(GREEDY, &name(n)));
     }
@@ -101,7 +105,7 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     }
     // The youngest are served while they are small. Later one of two that share a load balancer asks for more, and
     // nothing of it changes.
-    thread::sleep(Duration::from_millis(1100));
+    next_second();
     let share = |name: &str, port: u16| {
         let mut small = service(name, &[("share", "edge")], &[port]);
         small["metadata"]["namespace"] = json!(GREEDY);
