@@ -58,7 +58,9 @@ fn has_address(world: &World, namespace: &str, name: &str) -> bool {
 /// What is created from now on is younger: ages are in whole seconds.
 fn next_second() {
     let begun = Instant::now();
-    wait_until("a younger second", || begun.elapsed() > Duration::from_millis(1100));
+    wait_until("a younger second", || {
+        begun.elapsed() > Duration::from_millis(1100)
+    });
 }
 
 fn name(n: usize) -> String {
