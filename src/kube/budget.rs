@@ -16,8 +16,8 @@ const ALWAYS_KEPT: usize = 1 << 10;
 const OF_NAMESPACE: usize = 4 << 20;
 
 /// What all Services together may have besides, in bytes. The shipped limit of the Pod is 64 MiB, and a Service that is
-/// planned needs its annotations twice.
-const IN_TOTAL: usize = 12 << 20;
+/// planned needs its annotations up to three times.
+const IN_TOTAL: usize = 8 << 20;
 
 /// Which limit a Service is above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use crate::text::{self, selector::Selector};
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
+use std::sync::Arc;
 
 /// A longer value of a label is cut, and marked, so that no cut value reads as a valid one. None that is read here is
 /// that long (a label's has 63 characters at most), and other programs keep kilobytes in annotations.
@@ -132,7 +133,8 @@ type Pair = (Box<str>, Box<str>);
 /// Those of a Service that the provider reads. Of one that has more than is read none is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
-    pairs: Box<[Pair]>,
+    /// Shared by the versions of a Service that have the same.
+    pairs: Arc<[Pair]>,
     is_too_large: bool,
     /// How many unknown names there are besides those that are kept.
     more_unknown: usize,
@@ -148,6 +150,13 @@ impl Annotations {
         self.more_unknown
     }
 
+    /// Takes no room of their own where another version of the Service has the same.
+    pub fn share(&mut self, other: &Annotations) {
+        if self == other {
+            self.pairs = Arc::clone(&other.pairs);
+        }
+    }
+
     /// Bytes of all keys and values.
     pub(super) fn bytes(&self) -> usize {
         self.iter()
@@ -159,8 +168,8 @@ impl Annotations {
     fn select(&mut self, kind_of: fn(&str) -> AnnotationKind) {
         let (mut bytes, mut unknown) = (0, 0);
         let mut kept: Vec<Pair> = Vec::new();
-        for (key, value) in std::mem::take(&mut self.pairs) {
-            let value = match kind_of(&key) {
+        for (key, value) in self.pairs.iter() {
+            let value = match kind_of(key) {
                 AnnotationKind::Foreign => continue,
                 AnnotationKind::Unknown => {
                     unknown += 1;
@@ -169,16 +178,17 @@ impl Annotations {
                     }
                     Box::default()
                 }
-                AnnotationKind::Known => value,
+                AnnotationKind::Known => value.clone(),
             };
             bytes += key.len() + value.len();
-            kept.push((key, value));
+            kept.push((key.clone(), value));
         }
         self.more_unknown = unknown.saturating_sub(UNKNOWN_AT_MOST);
         self.is_too_large |= bytes > BYTES_AT_MOST || kept.len() > COUNT_AT_MOST;
-        if !self.is_too_large {
-            self.pairs = kept.into();
+        if self.is_too_large {
+            kept.clear();
         }
+        self.pairs = kept.into();
     }
 
     /// What is wrong, when there is more than is read.

@@ -210,6 +210,12 @@ impl Service {
         }
     }
 
+    /// Keeps the annotations once where another version of the Service has the same.
+    pub fn share_annotations(&mut self, other: &Service) {
+        let annotations = &mut self.metadata.annotations;
+        annotations.share(&other.metadata.annotations);
+    }
+
     fn is_to_end(&self) -> bool {
         self.has_our_finalizer() && !self.wants_load_balancer()
     }
@@ -330,9 +336,12 @@ impl Collected<'_> {
 
     fn share(&mut self, place: usize) {
         let service = &mut self.services[place];
-        let known = self.known.get(service.metadata.uid.as_str());
-        if let Some(known) = known.filter(|known| ***known == *service) {
-            *service = Arc::clone(known);
+        let Some(known) = self.known.get(service.metadata.uid.as_str()) else {
+            return;
+        };
+        match ***known == **service {
+            true => *service = Arc::clone(known),
+            false => Arc::make_mut(service).share_annotations(known),
         }
     }
 

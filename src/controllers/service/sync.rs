@@ -300,9 +300,12 @@ impl Sync<'_> {
             let own = self.state.admission.own_payer(&meta.uid);
             task.payer = own.filter(|_| self.is_limited).or(task.payer.take());
             // One that did not change is kept once: its annotations may have 32 kB.
-            services.extend(now.map(|now| match now == task.service {
+            services.extend(now.map(|mut now| match now == task.service {
                 true => Arc::clone(&task.service),
-                false => now,
+                false => {
+                    Arc::make_mut(&mut now).share_annotations(&task.service);
+                    now
+                }
             }));
         }
         if services.is_empty() {
@@ -568,7 +571,10 @@ impl Sync<'_> {
                 {
                     Ok(Some(service))
                 }
-                written => written.map(|service| Some(Arc::new(service))),
+                written => written.map(|mut written| {
+                    written.share_annotations(&service);
+                    Some(Arc::new(written))
+                }),
             }
         })?;
         let Some(service) = written else {

@@ -1,27 +1,17 @@
 //! Annotations of all Services together: a limit for each namespace and one in total, within which the oldest Services
 //! come first. And lists that are long because of what other programs keep on Services.
 
-use crate::common::{self, Daemon, wait_at_most};
+use crate::common::{self, Daemon, wait_at_most, wait_until};
 use crate::sync::world::{NO_RESYNC, World, key, len, service};
 use sandbox::calls::Call;
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 const GREEDY: &str = "greedy";
 /// As long as the limit is 4 MiB, so many Services with 30 kB each are within it.
 const FIT: usize = 130;
 const MORE: usize = 30;
 const PATIENCE: Duration = Duration::from_secs(240);
-
-/// Waits until the wall clock shows another second: what is created then is younger.
-fn next_second() {
-    let seconds = || {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        since.unwrap().as_secs()
-    };
-    let now = seconds();
-    common::wait_until("another second", || seconds() > now);
-}
 
 /// Names with commas, some 15 kB of them.
 fn names() -> String {
@@ -65,6 +55,14 @@ fn has_address(world: &World, namespace: &str, name: &str) -> bool {
     ingress.as_array().is_some_and(|list| !list.is_empty())
 }
 
+/// What is created from now on is younger: ages are in whole seconds.
+fn next_second() {
+    let begun = Instant::now();
+    wait_until("a younger second", || {
+        begun.elapsed() > Duration::from_millis(1100)
+    });
+}
+
 fn name(n: usize) -> String {
     format!("svc-{n:04}")
 }
@@ -89,7 +87,6 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     wait_at_most(PATIENCE, "addresses of the oldest", || {
         (0..FIT).all(|n| has_address(&world, GREEDY, &name(n)))
     });
-    // Ages are in whole seconds.
     next_second();
     for n in FIT..FIT + MORE {
         create(&world, large(GREEDY, &name(n)));
