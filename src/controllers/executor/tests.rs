@@ -179,8 +179,8 @@ fn one_question_is_asked_for_all_that_runs() {
 fn what_may_follow_at_once_does_and_a_removal_waits() {
     let fake = Fake::default();
     fake.run(vec![vec![
-        target("add 1", &[Answer::Runs(600)]),
-        target("add 2", &[Answer::Runs(600)]),
+        target("add 1", &[Answer::Runs(150)]),
+        target("add 2", &[Answer::Runs(150)]),
         step("remove 3", &[Answer::Done]),
     ]]);
     let log = fake.log();
