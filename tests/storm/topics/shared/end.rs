@@ -5,7 +5,7 @@ use super::harm::Seen;
 use super::hostile;
 use super::{CLOSED, OPEN, THEIR_PORT, both_numbers, is_of_others, number, owner, served, shows};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
-use ccm::hetzner::load_balancers::{CREATED, GROUP, PORT, SERVICE_UID};
+use ccm::hetzner::load_balancers::{CREATED, EXTERNAL, GROUP, PORT, SERVICE_UID};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -132,8 +132,8 @@ impl<'a> Asked<'a> {
         let mut group = self.living.iter().filter(|one| asks(one) == same);
         let asked = group.any(|one| {
             let mut ports = list(&one["spec"]["ports"]).iter();
-            let may_have =
-                !is_hostile(one) || is_older(one, self.service) && is_allowed(one, self.living);
+            let may_have = !is_hostile(one)
+                || is_older(one, self.service) && is_allowed(one, self.living, self.wanted);
             is_other(one) && may_have && ports.any(|own| own["port"] == port)
         });
         let is_there = self.wanted.is_some_and(|wanted| {
@@ -180,19 +180,21 @@ fn is_older(service: &Value, than: &Value) -> bool {
     age(service) < age(than)
 }
 
-/// Whether a hostile Service may use the load balancer that it asks for.
-fn is_allowed(service: &Value, living: &[&Value]) -> bool {
+/// Whether a hostile Service may use the load balancer that it asks for, and `ccm` reads what it asks for.
+fn is_allowed(service: &Value, living: &[&Value], wanted: Option<&Value>) -> bool {
     let (share, external) = asks(service);
-    let lists = living
-        .iter()
-        .filter(|one| !is_hostile(one) && asks(one).0 == share);
-    let mut namespaces = lists
-        .filter_map(|one| annotation(one, "share-namespaces"))
-        .flat_map(|list| list.split(',').map(str::trim));
-    match share {
-        Some(_) => namespaces.any(|one| one == "*" || one == "hostile"),
-        None => external.is_some(),
-    }
+    let mut hosts = living.iter().filter(|one| !is_hostile(one));
+    let is_host = |host: &Value| {
+        let list = annotation(host, "share-namespaces").unwrap_or_default();
+        let mut namespaces = list.split(',').map(str::trim);
+        asks(host).0 == share && namespaces.any(|one| one == "*" || one == "hostile")
+    };
+    let is_open = || wanted.is_some_and(|one| one["labels"][EXTERNAL] == "");
+    !hostile::is_left_alone(service)
+        && match (&share, &external) {
+            (Some(_), _) => hosts.any(|host| is_host(host)),
+            (None, external) => external.is_some() && is_open(),
+        }
 }
 
 /// Whether each address in the status has this `ipMode`.
@@ -259,7 +261,7 @@ fn mode_is_right(
         let uid = &one["metadata"]["uid"];
         let mut labels = at["labels"].as_object().unwrap().iter();
         let has_port = labels.any(|(label, of)| label.starts_with(PORT) && of == uid);
-        has_port || asks(one) == asks(service) && is_allowed(one, living)
+        has_port || asks(one) == asks(service) && is_allowed(one, living, Some(at))
     });
     match is_of_others(at) || is_shared || missing > 0 {
         true => mode_is(service, "Proxy"),

@@ -3,7 +3,7 @@
 
 use super::cluster::{has_finalizer, is_ours, list, wants};
 use super::end::mode_is;
-use super::events::{self, CLOSED, Choice, OPEN, PORTS};
+use super::events::{self, CLOSED, Choice, Event, OPEN, PORTS};
 use super::{THEIR_NODE_PORT, THEIR_PORT, shows};
 use crate::random::Random;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
@@ -18,6 +18,9 @@ pub const NAMESPACE: Option<&str> = Some("hostile");
 /// How many Services the tenant has at most.
 const SERVICES: u64 = 3;
 
+/// How often the tenant acts before the story begins.
+const ACTS: usize = 10;
+
 /// The Service that asks for the port of an owner with the owner's node port. No two Services have one node port.
 const CLAIMANT: &str = "h-0";
 
@@ -27,8 +30,11 @@ const FINALIZER: &str = "example.org/hold";
 /// A label that the tenant wants on every load balancer.
 pub const LABEL: &str = "hostile";
 
-/// The size of a huge annotation, in bytes.
-const HUGE: usize = 30_000;
+/// Sizes of an annotation in bytes: the first is read, and the second is more than is read of one Service.
+const HUGE: [usize; 2] = [15_000, 40_000];
+
+/// The annotation that is huge.
+const LONG: &str = "http-certificates";
 
 #[derive(Debug)]
 pub enum Act {
@@ -37,8 +43,8 @@ pub enum Act {
     Choose(String, Choice),
     Ports(String, Vec<u64>),
     Annotate(String, &'static str, &'static str),
-    /// Huge annotations, one of a known name and one of an unknown name.
-    Huge(String),
+    /// Gives one of the sizes [`HUGE`] to an annotation whose name is known.
+    Huge(String, usize),
     /// Away from LoadBalancer, or back.
     Turn(String),
     /// Adds a finalizer, or removes it.
@@ -95,6 +101,15 @@ fn ports(random: &mut Random) -> Vec<u64> {
     }
 }
 
+/// What happens before the story begins: one or two honest Services allow the tenant to share what they have.
+pub fn before(random: &mut Random) -> Vec<Event> {
+    let mut events: Vec<Event> = (0..1 + random.below(2))
+        .map(|n| Event::Allow(events::name(n), "hostile"))
+        .collect();
+    events.extend((0..ACTS).map(|_| Event::Hostile(Act::of(random))));
+    events
+}
+
 impl Act {
     pub fn of(random: &mut Random) -> Act {
         let service = format!("h-{}", random.below(SERVICES));
@@ -107,7 +122,7 @@ impl Act {
                 let (key, value) = *random.pick(&ANNOTATIONS);
                 Act::Annotate(service, key, value)
             }
-            13 => Act::Huge(service),
+            13 => Act::Huge(service, *random.pick(&HUGE)),
             14 => Act::Turn(service),
             _ => Act::Hold(service, random.percent(50)),
         }
@@ -152,10 +167,9 @@ impl Act {
                 edit(name, &|one| one["spec"]["ports"] = spec_ports(name, ports));
             }
             Act::Annotate(name, key, value) => edit(name, &|one| annotate(one, key, value)),
-            Act::Huge(name) => edit(name, &|one| {
-                annotate(one, "http-certificates", &"x,".repeat(HUGE / 2));
-                annotate(one, "nothing", &"x".repeat(HUGE));
-            }),
+            Act::Huge(name, size) => {
+                edit(name, &|one| annotate(one, LONG, &"x,".repeat(size / 2)));
+            }
             Act::Turn(name) => edit(name, &|one| {
                 let spec = &mut one["spec"];
                 let away = spec["type"] == "LoadBalancer";
@@ -179,6 +193,12 @@ impl Act {
             }
         }
     }
+}
+
+/// Whether its annotations are too large to be read, so that it is reported and left as it is.
+pub fn is_left_alone(service: &Value) -> bool {
+    let long = service["metadata"]["annotations"][format!("{PREFIX}{LONG}")].as_str();
+    long.is_some_and(|value| value.len() == HUGE[1])
 }
 
 fn annotate(service: &mut Value, key: &str, value: &str) {
@@ -212,6 +232,13 @@ pub fn flood(sandbox: &Sandbox) {
     });
     let faults = sandbox.faults();
     faults.add(Rule::new(change).half(Half::Hetzner).writes());
+}
+
+/// Makes the namespace.
+pub fn begin(sandbox: &Sandbox) {
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "hostile" } });
+    sandbox.cluster().create("namespaces", None, namespace);
 }
 
 pub fn services(sandbox: &Sandbox) -> Vec<Value> {

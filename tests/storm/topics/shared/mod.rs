@@ -38,6 +38,8 @@ pub struct Shared {
     two_at_once: bool,
     /// A hostile tenant takes part.
     has_tenant: bool,
+    /// What was done by the tenant, and for it, before the story begins.
+    of_tenant: Vec<Event>,
     seen: Mutex<Seen>,
     /// [`OPEN`] and [`CLOSED`] at the beginning.
     before: Mutex<[Value; 2]>,
@@ -52,13 +54,19 @@ impl Shared {
             let (choice, ports) = (events::choice(random), events::ports(random));
             (events::name(n), choice, ports)
         };
+        let services = (0..count).map(&mut service).collect();
+        let has_tenant = random.percent(50);
         Shared {
             nodes,
             allowed_to,
-            services: (0..count).map(&mut service).collect(),
+            services,
             wrong_tokens: random.percent(50),
             two_at_once,
-            has_tenant: random.percent(50),
+            has_tenant,
+            of_tenant: match has_tenant {
+                true => hostile::before(random),
+                false => Vec::new(),
+            },
             seen: Mutex::default(),
             before: Mutex::default(),
         }
@@ -82,8 +90,12 @@ impl Topic for Shared {
             cluster::join(sandbox, cluster::STAYS);
         }
         events::make_others(sandbox, self.allowed_to);
+        hostile::begin(sandbox);
         for (name, choice, ports) in &self.services {
             Event::Add(name.clone(), *choice, ports.clone()).happen(sandbox);
+        }
+        for event in &self.of_tenant {
+            event.happen(sandbox);
         }
         *self.before.lock().unwrap() = [OPEN, CLOSED].map(|name| end::as_it_is(sandbox, name));
     }
