@@ -111,6 +111,9 @@ impl Moment<'_> {
         let Some(rest) = request.path.strip_prefix("/v1/load_balancers") else {
             return Some("not about load balancers".into());
         };
+        if hostile::shows_certificate(&body) {
+            return Some("it shows a certificate of others".into());
+        }
         let mut parts = rest.split('/').skip(1);
         let Some(id) = parts.next().and_then(|id| id.parse::<u64>().ok()) else {
             return self.harm_of_creation(&body);

@@ -6,6 +6,7 @@ use super::end::mode_is;
 use super::events::{self, CLOSED, Choice, Event, OPEN, PORTS};
 use super::{THEIR_NODE_PORT, THEIR_PORT, shows};
 use crate::random::Random;
+use ccm::hetzner::load_balancers::SECRET;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
@@ -33,8 +34,11 @@ pub const LABEL: &str = "hostile";
 /// Sizes of an annotation in bytes: the first is read, and the second is more than is read of one Service.
 const HUGE: [usize; 2] = [15_000, 40_000];
 
-/// The annotation that is huge.
+/// An annotation that may be long, and is huge sometimes.
 const LONG: &str = "http-certificates";
+
+/// The name of a certificate from a Secret of another namespace.
+const CERTIFICATE: &str = "of-default";
 
 #[derive(Debug)]
 pub enum Act {
@@ -45,6 +49,8 @@ pub enum Act {
     Annotate(String, &'static str, &'static str),
     /// Gives one of the sizes [`HUGE`] to an annotation whose name is known.
     Huge(String, usize),
+    /// Names the certificate that was uploaded for a namespace of others.
+    Certify(String),
     /// Away from LoadBalancer, or back.
     Turn(String),
     /// Adds a finalizer, or removes it.
@@ -118,10 +124,11 @@ impl Act {
             5 => Act::Delete(service),
             6 | 7 => Act::Choose(service, choice(random)),
             8 | 9 => Act::Ports(service, ports(random)),
-            10..=12 => {
+            10 | 11 => {
                 let (key, value) = *random.pick(&ANNOTATIONS);
                 Act::Annotate(service, key, value)
             }
+            12 => Act::Certify(service),
             13 => Act::Huge(service, *random.pick(&HUGE)),
             14 => Act::Turn(service),
             _ => Act::Hold(service, random.percent(50)),
@@ -170,6 +177,10 @@ impl Act {
             Act::Huge(name, size) => {
                 edit(name, &|one| annotate(one, LONG, &"x,".repeat(size / 2)));
             }
+            Act::Certify(name) => edit(name, &|one| {
+                annotate(one, "protocol", "https");
+                annotate(one, LONG, CERTIFICATE);
+            }),
             Act::Turn(name) => edit(name, &|one| {
                 let spec = &mut one["spec"];
                 let away = spec["type"] == "LoadBalancer";
@@ -234,11 +245,24 @@ pub fn flood(sandbox: &Sandbox) {
     faults.add(Rule::new(change).half(Half::Hetzner).writes());
 }
 
-/// Makes the namespace.
+/// Makes the tenant's namespace, and the certificate.
 pub fn begin(sandbox: &Sandbox) {
     let namespace =
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "hostile" } });
     sandbox.cluster().create("namespaces", None, namespace);
+    let certificate = json!({
+        "name": CERTIFICATE, "type": "managed", "domain_names": ["www.example.com"],
+        "labels": { SECRET: "default.web-tls" },
+    });
+    let (cloud, project) = (sandbox.cloud(), sandbox.project());
+    cloud.set_dns_zones(project, &["example.com"]);
+    cloud.create_certificate(project, certificate);
+}
+
+/// Whether a port of this request shows a certificate. No honest Service asks for one.
+pub fn shows_certificate(body: &Value) -> bool {
+    let mut ports = list(&body["services"]).iter().chain([body]);
+    ports.any(|port| !list(&port["http"]["certificates"]).is_empty())
 }
 
 pub fn services(sandbox: &Sandbox) -> Vec<Value> {
