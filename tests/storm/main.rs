@@ -43,7 +43,7 @@ const AT_LEAST: [(&str, u64); 19] = [
     ("not stopped by a stuck one", 12),
     ("ports added to shared ones", 180),
     ("ports changed on shared ones", 1),
-    ("ports removed from shared ones", 35),
+    ("ports removed from shared ones", 25),
     ("shared ones labelled", 160),
     ("shared ones deleted", 14),
     ("stories with a hostile tenant", 40),
