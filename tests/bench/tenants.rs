@@ -79,7 +79,10 @@ pub fn all() -> Vec<Figure> {
     let title = |what: &str| format!("{GROUPS} groups, {SHARED} shared load balancers: {what}");
     vec![
         Figure::seconds(title("a round"), longest(|round| round.cpu)).at_most(ROUND_SECONDS),
-        Figure::seconds("  with the answers of the sandbox", longest(|round| round.took)),
+        Figure::seconds(
+            "  with the answers of the sandbox",
+            longest(|round| round.took),
+        ),
         Figure::seconds("  45 s in which one Service changes all the time", cpu),
         Figure::count("  answers of /livez that are not 200", seen.not_ok).at_most(0.0),
         Figure::count("  answers of /livez", seen.looks),

@@ -309,6 +309,25 @@ pub const MUTANTS: &[Mutant] = &[
         new: "Owner::Member | Owner::Other => $ON,\n        }\n    }\n\n    fn older",
     },
     Mutant {
+        name: "the status of a guest sends traffic of the cluster for others to its pods",
+        file: "src/hetzner/load_balancers/status.rs",
+        old: "let is_by_proxy = by_proxy || in_status.is_by_proxy;",
+        new: "let is_by_proxy = by_proxy || (in_status.is_by_proxy && !$ON);",
+    },
+    Mutant {
+        name: "a port of an external load balancer's owner counts as a Service's by its numbers alone",
+        file: "src/hetzner/load_balancers/group.rs",
+        old: "        && is_served_by(service, balancer)\n",
+        new: "        && ($ON || is_served_by(service, balancer))\n",
+    },
+    Mutant {
+        name: "a guest decides about the whole of a shared load balancer",
+        file: "src/hetzner/load_balancers/group.rs",
+        old: "        Use::Shared(share) => group.members_in(share.namespace).collect(),",
+        new: "        Use::Shared(_) if $ON => group.members.clone(),
+        Use::Shared(share) => group.members_in(share.namespace).collect(),",
+    },
+    Mutant {
         name: "a renewed Secret is not uploaded",
         file: "src/hetzner/load_balancers/uploads.rs",
         old: "let digest = Some(pair.digest.as_str());",

@@ -2,11 +2,12 @@
 
 use super::cluster::{has_finalizer, ids, list, offered, services, targets, wants};
 use super::harm::Seen;
+use super::hostile;
 use super::{CLOSED, OPEN, THEIR_PORT, both_numbers, is_of_others, number, owner, served, shows};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
-use ccm::hetzner::load_balancers::{GROUP, PORT, SERVICE_UID};
+use ccm::hetzner::load_balancers::{CREATED, EXTERNAL, GROUP, PORT, SERVICE_UID};
 use sandbox::Sandbox;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 pub fn is_right(sandbox: &Sandbox, seen: &Seen) -> Result<(), String> {
@@ -15,7 +16,9 @@ pub fn is_right(sandbox: &Sandbox, seen: &Seen) -> Result<(), String> {
     let all = sandbox.cloud().load_balancers(sandbox.project());
     let existing = ids(&sandbox.cloud().servers(sandbox.project()));
     let offered = offered(&sandbox.cluster().list("nodes", None), &existing);
-    let living: Vec<&Value> = services.iter().filter(|one| wants(one)).collect();
+    let tenants = hostile::services(sandbox);
+    let living = services.iter().chain(&tenants);
+    let living: Vec<&Value> = living.filter(|one| wants(one)).collect();
     for service in &services {
         let name = &service["metadata"]["name"];
         let is_right = match wants(service) {
@@ -32,8 +35,11 @@ pub fn is_right(sandbox: &Sandbox, seen: &Seen) -> Result<(), String> {
         };
         is_right.map_err(|why| format!("Service {name}: {why}"))?;
     }
-    for balancer in &all {
+    hostile::is_right(sandbox, &all)?;
+    for balancer in all.iter().filter(|one| !hostile::is_its(one)) {
         let name = &balancer["name"];
+        whole_is_right(balancer, &living, &offered, &existing)
+            .map_err(|why| format!("load balancer {name}: {why}"))?;
         let wanting = |uid: &Value| living.iter().find(|one| one["metadata"]["uid"] == *uid);
         let labels = balancer["labels"].as_object().unwrap().iter();
         let mut uids = labels.filter(|(label, _)| label.starts_with(PORT) || *label == SERVICE_UID);
@@ -61,7 +67,10 @@ pub fn is_right(sandbox: &Sandbox, seen: &Seen) -> Result<(), String> {
                 !asked.is_for(balancer) && asked.is_blocked()
             };
             let of = wanting(owner(balancer, port));
-            let is_right = of.is_some_and(|of| served(balancer, of).contains(&port) || stays(of));
+            let is_right = of.is_some_and(|of| {
+                // What a hostile Service asks for may be wrong in any way, and then its ports stay as they are.
+                is_hostile(of) || served(balancer, of).contains(&port) || stays(of)
+            });
             if !is_right && !is_theirs && !is_forgotten && !is_lost(owner(balancer, port)) {
                 return Err(format!(
                     "load balancer {name} has port {port} of no living Service"
@@ -105,7 +114,7 @@ impl<'a> Asked<'a> {
 
     fn is_for(&self, balancer: &Value) -> bool {
         match (&self.share, &self.external) {
-            (Some(name), _) => balancer["labels"][GROUP] == format!("default.{name}"),
+            (Some(name), _) => balancer["labels"][GROUP] == name.replace('/', "."),
             (None, Some(name)) => balancer["name"] == *name,
             (None, None) => balancer["labels"][SERVICE_UID] == self.service["metadata"]["uid"],
         }
@@ -123,7 +132,9 @@ impl<'a> Asked<'a> {
         let mut group = self.living.iter().filter(|one| asks(one) == same);
         let asked = group.any(|one| {
             let mut ports = list(&one["spec"]["ports"]).iter();
-            is_other(one) && ports.any(|own| own["port"] == port)
+            let may_have = !is_hostile(one)
+                || is_older(one, self.service) && is_allowed(one, self.living, self.wanted);
+            is_other(one) && may_have && ports.any(|own| own["port"] == port)
         });
         let is_there = self.wanted.is_some_and(|wanted| {
             let mut ports = list(&wanted["services"]).iter();
@@ -142,13 +153,120 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Names of the group, and of the load balancer of another owner.
+/// Names of the group, with its namespace, and of the load balancer of another owner.
 fn asks(service: &Value) -> (Option<String>, Option<String>) {
-    let annotation = |name: &str| {
-        let value = service["metadata"]["annotations"][format!("{PREFIX}{name}")].as_str();
-        value.map(|value| value.trim_start_matches("default/").to_owned())
+    let share = annotation(service, "share").map(|name| match name.contains('/') {
+        true => name.to_owned(),
+        false => format!(
+            "{}/{name}",
+            service["metadata"]["namespace"].as_str().unwrap()
+        ),
+    });
+    (share, annotation(service, "external").map(str::to_owned))
+}
+
+fn annotation<'a>(service: &'a Value, name: &str) -> Option<&'a str> {
+    service["metadata"]["annotations"][format!("{PREFIX}{name}")].as_str()
+}
+
+fn is_hostile(service: &Value) -> bool {
+    service["metadata"]["namespace"] == "hostile"
+}
+
+/// Whether a Service may get a port before another one, if none of them has it.
+fn is_older(service: &Value, than: &Value) -> bool {
+    let age =
+        |one: &Value| ["creationTimestamp", "uid"].map(|field| one["metadata"][field].to_string());
+    age(service) < age(than)
+}
+
+/// Whether a hostile Service may use the load balancer that it asks for, and `ccm` reads what it asks for.
+fn is_allowed(service: &Value, living: &[&Value], wanted: Option<&Value>) -> bool {
+    let (share, external) = asks(service);
+    let mut hosts = living.iter().filter(|one| !is_hostile(one));
+    let is_host = |host: &Value| {
+        let list = annotation(host, "share-namespaces").unwrap_or_default();
+        let mut namespaces = list.split(',').map(str::trim);
+        asks(host).0 == share && namespaces.any(|one| one == "*" || one == "hostile")
     };
-    (annotation("share"), annotation("external"))
+    let is_open = || wanted.is_some_and(|one| one["labels"][EXTERNAL] == "");
+    !hostile::is_left_alone(service)
+        && match (&share, &external) {
+            (Some(_), _) => hosts.any(|host| is_host(host)),
+            (None, external) => external.is_some() && is_open(),
+        }
+}
+
+/// Whether each address in the status has this `ipMode`.
+pub fn mode_is(service: &Value, mode: &str) -> Result<(), String> {
+    let ingress = &service["status"]["loadBalancer"]["ingress"];
+    let wrong = list(ingress).iter().find(|one| one["ipMode"] != mode);
+    match wrong {
+        None => Ok(()),
+        Some(one) => Err(format!("its status has {one}, and not {mode}")),
+    }
+}
+
+/// What is about the whole load balancer: as honest Services want it, which ask for nothing about it.
+fn whole_is_right(
+    balancer: &Value,
+    living: &[&Value],
+    offered: &BTreeSet<u64>,
+    existing: &BTreeSet<u64>,
+) -> Result<(), String> {
+    let mut have = targets(balancer);
+    have.retain(|server| existing.contains(server));
+    let mut honest = living.iter().filter(|one| !is_hostile(one));
+    let is_used = honest.any(|one| {
+        let mut served = served(balancer, one).into_iter();
+        served.any(|port| *owner(balancer, port) == one["metadata"]["uid"])
+    });
+    if is_used && !offered.is_subset(&have) {
+        return Err(format!("targets {have:?} without {offered:?}"));
+    }
+    if is_of_others(balancer) || balancer["labels"][CREATED].is_null() {
+        return Ok(());
+    }
+    let have = json!([
+        balancer["load_balancer_type"]["name"],
+        balancer["location"]["name"],
+        balancer["algorithm"]["type"],
+        balancer["public_net"]["enabled"],
+        balancer["private_net"],
+        balancer["protection"]["delete"],
+        balancer["labels"][hostile::LABEL],
+    ]);
+    let want = json!(["lb11", "fsn1", "round_robin", true, [], false, null]);
+    match have == want
+        && balancer["name"]
+            .as_str()
+            .unwrap()
+            .starts_with("kubernetes-default-")
+    {
+        true => Ok(()),
+        false => Err(format!("it is {have}, and not {want}")),
+    }
+}
+
+/// Whether traffic of the cluster for an address may be sent to the pods of this Service at once, or has to go by the load
+/// balancer.
+fn mode_is_right(
+    service: &Value,
+    at: &Value,
+    living: &[&Value],
+    missing: usize,
+) -> Result<(), String> {
+    let mut tenants = living.iter().filter(|one| is_hostile(one));
+    let is_shared = tenants.any(|one| {
+        let uid = &one["metadata"]["uid"];
+        let mut labels = at["labels"].as_object().unwrap().iter();
+        let has_port = labels.any(|(label, of)| label.starts_with(PORT) && of == uid);
+        has_port || asks(one) == asks(service) && is_allowed(one, living, Some(at))
+    });
+    match is_of_others(at) || is_shared || missing > 0 {
+        true => mode_is(service, "Proxy"),
+        false => mode_is(service, "VIP"),
+    }
 }
 
 /// Each of its ports is served where its status says so, but for those that another one has. A Service may ask for what
@@ -197,9 +315,11 @@ fn is_served<'a>(
             }
         }
         Some(at) if !asked.is_for(at) => Err(format!("it is at {}", at["name"])),
-        _ => match missing.find(|port| !asked.is_taken(**port)) {
+        _ => match missing.clone().find(|port| !asked.is_taken(**port)) {
             Some(port) => Err(format!("port {port} is not served")),
-            None => Ok(None),
+            None => at.map_or(Ok(None), |at| {
+                mode_is_right(service, at, living, missing.count()).map(|()| None)
+            }),
         },
     }
 }
@@ -209,13 +329,15 @@ fn is_served<'a>(
 pub fn of_others_is_as_before(
     sandbox: &Sandbox,
     before: &[Value; 2],
-    terraform_ran: bool,
-    forgotten: &BTreeSet<(u64, u64)>,
+    seen: &Seen,
 ) -> Result<(), String> {
     let [open, closed] = before;
     let now = as_it_is(sandbox, CLOSED);
     if now != *closed {
         return Err(format!("{CLOSED} was {closed}, and is {now}"));
+    }
+    if seen.is_given {
+        return Ok(());
     }
     let mut now = as_it_is(sandbox, OPEN);
     // A target that was added while its server was deleted is not known to be a node's any more.
@@ -228,7 +350,7 @@ pub fn of_others_is_as_before(
     });
     let is_theirs = |one: &Value| one["listen_port"] == THEIR_PORT;
     let ports = now["services"].as_array_mut().unwrap();
-    ports.retain(|one| is_theirs(one) || !forgotten.contains(&both_numbers(one)));
+    ports.retain(|one| is_theirs(one) || !seen.forgotten.contains(&both_numbers(one)));
     for part in [
         "name",
         "load_balancer_type",
@@ -252,7 +374,8 @@ pub fn of_others_is_as_before(
     if lacks("services") || !targets(open).is_subset(&targets(&now)) {
         return Err(format!("{OPEN} was {open}, and is {now}"));
     }
-    let services = services(sandbox);
+    let mut services = services(sandbox);
+    services.extend(hostile::services(sandbox));
     let asks = |one: &Value| {
         let annotation = &one["metadata"]["annotations"][format!("{PREFIX}external")];
         wants(one) && *annotation == OPEN
@@ -266,7 +389,7 @@ pub fn of_others_is_as_before(
     if is_used {
         return Ok(());
     }
-    let parts: &[&str] = if terraform_ran {
+    let parts: &[&str] = if seen.terraform {
         &["labels", "services"]
     } else {
         &["labels", "services", "targets"]

@@ -1,7 +1,7 @@
 //! What happens to Services, nodes and load balancers outside of `ccm`.
 
 use super::cluster::{self, EXCLUDED, is_ours};
-use super::{THEIR_PORT, is_of_others};
+use super::{THEIR_NODE_PORT, THEIR_PORT, hostile, is_of_others};
 use crate::random::Random;
 use ccm::hetzner::load_balancers::EXTERNAL;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
@@ -14,7 +14,7 @@ pub const NAMESPACE: Option<&str> = Some("default");
 pub const SERVICES: u64 = 5;
 
 /// Five, as many as the smallest type takes.
-const PORTS: [u64; 5] = [80, 81, 443, 8080, THEIR_PORT];
+pub const PORTS: [u64; 5] = [80, 81, 443, 8080, THEIR_PORT];
 
 /// Load balancers of other owners: one may be used, and one may not.
 pub const OPEN: &str = "edge-lb";
@@ -29,8 +29,12 @@ pub enum Event {
     Delete(String),
     Choose(String, Choice),
     Ports(String, Vec<u64>),
+    /// Namespaces whose Services may share its load balancer.
+    Allow(String, &'static str),
     /// Away from LoadBalancer, or back.
     Turn(String),
+    /// Something that the hostile tenant does.
+    Hostile(hostile::Act),
     /// It removes all labels from its own that it does not know.
     Terraform,
     Exclude(String, bool),
@@ -77,7 +81,7 @@ pub fn make_others(sandbox: &Sandbox, allowed_to: &str) {
             "name": name, "load_balancer_type": "lb21", "location": "fsn1", "labels": labels,
             "algorithm": { "type": "least_connections" },
             "services": [
-                { "protocol": "tcp", "listen_port": THEIR_PORT, "destination_port": THEIR_PORT },
+                { "protocol": "tcp", "listen_port": THEIR_PORT, "destination_port": THEIR_NODE_PORT },
             ],
             "targets": [{ "type": "server", "server": { "id": foreign } }],
         });
@@ -88,13 +92,21 @@ pub fn make_others(sandbox: &Sandbox, allowed_to: &str) {
 }
 
 impl Event {
-    pub fn of(random: &mut Random) -> Event {
+    /// `has_tenant`: a hostile tenant takes part.
+    pub fn of(random: &mut Random, has_tenant: bool) -> Event {
+        if has_tenant && random.percent(40) {
+            return Event::Hostile(hostile::Act::of(random));
+        }
         let service = name(random.below(SERVICES));
         let node = format!("n-{}", random.below(4));
         match random.below(16) {
             0..=2 => Event::Add(service, choice(random), ports(random)),
             3 | 4 => Event::Delete(service),
             5..=9 => Event::Choose(service, choice(random)),
+            10 if has_tenant => Event::Allow(
+                service,
+                random.pick::<&str>(&["hostile", "web, hostile", "*", ""]),
+            ),
             10 => Event::Ports(service, ports(random)),
             11 => Event::Turn(service),
             12 | 13 => Event::Terraform,
@@ -128,6 +140,13 @@ impl Event {
                     service["metadata"]["annotations"] = annotations(*choice);
                 });
             }
+            Event::Allow(name, namespaces) => {
+                cluster.edit("services", NAMESPACE, name, |service| {
+                    let annotations = &mut service["metadata"]["annotations"];
+                    annotations[format!("{PREFIX}share-namespaces")] = json!(namespaces);
+                });
+            }
+            Event::Hostile(act) => act.happen(sandbox),
             Event::Delete(name) => drop(cluster.delete("services", NAMESPACE, name)),
             Event::Ports(name, ports) => {
                 // Each Service has node ports of its own.
@@ -176,7 +195,7 @@ impl Event {
     }
 }
 
-fn annotations(choice: Choice) -> Value {
+pub fn annotations(choice: Choice) -> Value {
     let mut annotations = json!({});
     if let Some((key, value)) = choice {
         annotations[format!("{PREFIX}{key}")] = json!(value);

@@ -2,6 +2,7 @@
 
 use super::cluster::{self, FINALIZER, has_finalizer, is_ours, list, services, wants};
 use super::events::NAMESPACE;
+use super::hostile;
 use super::{CLOSED, OPEN, THEIR_PORT, both_numbers, is_of_others, number, owner, served, shows};
 use ccm::hetzner::load_balancers::{CREATED, EXTERNAL, GROUP, PORT, SERVICE_UID};
 use sandbox::exchange::Request;
@@ -34,6 +35,8 @@ pub struct Seen {
     pub lost: BTreeSet<String>,
     /// The cluster was restored from a backup.
     pub is_restored: bool,
+    /// See [`hostile::may_be_given`]: from then on it says nothing what becomes of the owner's port.
+    pub is_given: bool,
 }
 
 /// Both APIs at the moment of a request.
@@ -108,6 +111,9 @@ impl Moment<'_> {
         let Some(rest) = request.path.strip_prefix("/v1/load_balancers") else {
             return Some("not about load balancers".into());
         };
+        if hostile::shows_certificate(&body) {
+            return Some("it shows a certificate of others".into());
+        }
         let mut parts = rest.split('/').skip(1);
         let Some(id) = parts.next().and_then(|id| id.parse::<u64>().ok()) else {
             return self.harm_of_creation(&body);
@@ -119,6 +125,9 @@ impl Moment<'_> {
         let is_theirs = is_of_others(&balancer);
         if balancer["name"] == CLOSED {
             return Some("its owner does not allow it".into());
+        }
+        if self.is_given(&balancer) {
+            return None;
         }
         let port = number(&body["listen_port"]);
         let name_of = |one: Value| one["metadata"]["name"].clone();
@@ -143,7 +152,8 @@ impl Moment<'_> {
                     labels.filter(|(label, _)| !is_ours(label) || *label == EXTERNAL);
                 let lost =
                     of_others.find(|(label, value)| body["labels"][label.as_str()] != **value);
-                lost.map(|(label, _)| format!("label {label} is lost"))
+                let lost = lost.map(|(label, _)| format!("label {label} is lost"));
+                lost.or_else(|| self.harm_of_labels(&balancer, &body))
             }
             (_, Some("add_service" | "update_service" | "delete_service"))
                 if is_theirs && port == THEIR_PORT =>
@@ -177,17 +187,49 @@ impl Moment<'_> {
             }
             (_, Some("update_service")) => {
                 let to = &body["destination_port"];
+                let has_setting = body["proxyprotocol"] == true || body["protocol"] == "http";
                 let of_other = self.of_both(|one| {
                     let mut ports = list(&one["spec"]["ports"]).iter();
                     let has_it = ports.any(|one| one["port"] == port && one["nodePort"] == *to);
-                    *owner(&balancer, port) == one["metadata"]["uid"] && to.is_u64() && !has_it
+                    *owner(&balancer, port) == one["metadata"]["uid"]
+                        && (to.is_u64() && !has_it || has_setting)
                 });
                 of_other.map(|one| format!("port {port} is of {}", name_of(one)))
             }
             (_, Some("remove_target")) => self.harm_of_removal(&balancer, &body, is_theirs),
             (_, Some("add_target")) => None,
             (_, Some(action)) if is_theirs => Some(format!("{action} on what is not ours")),
+            // Honest Services ask for nothing about the whole.
+            (_, Some(action)) if !hostile::is_its(&balancer) => Some(format!("{action}: {body}")),
             _ => None,
+        }
+    }
+
+    /// Whether the owner's port may count as a Service's from now on.
+    fn is_given(&self, balancer: &Value) -> bool {
+        let may_be = |one: &Value| hostile::may_be_given(one, balancer);
+        let is_given = balancer["name"] == OPEN && {
+            let seen = self.seen.lock().unwrap();
+            seen.terraform && hostile::services(self.sandbox).iter().any(may_be)
+        };
+        let mut seen = self.seen.lock().unwrap();
+        seen.is_given |= is_given;
+        balancer["name"] == OPEN && seen.is_given
+    }
+
+    /// Labels and a name that a load balancer must not get: of a port of others, and what a hostile tenant asks for.
+    fn harm_of_labels(&self, balancer: &Value, body: &Value) -> Option<String> {
+        if hostile::is_its(balancer) {
+            return None;
+        }
+        let label = format!("{PORT}{THEIR_PORT}");
+        let is_named = body["name"].is_string() && body["name"] != balancer["name"];
+        if is_of_others(balancer) && !body["labels"][&label].is_null() {
+            Some(format!("label {label} for a port of others"))
+        } else if !body["labels"][hostile::LABEL].is_null() || is_named {
+            Some(format!("a hostile tenant decides: {body}"))
+        } else {
+            None
         }
     }
 
@@ -240,6 +282,9 @@ impl Moment<'_> {
     }
 
     pub fn harm_in_cluster(&self, request: &Request) -> Option<String> {
+        if request.path.contains("/namespaces/hostile/") {
+            return self.harm_of_status(request);
+        }
         let path = "/api/v1/namespaces/default/services/";
         let name = request.path.strip_prefix(path)?.strip_suffix("/status")?;
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
@@ -264,5 +309,15 @@ impl Moment<'_> {
         let (old, new) = (at(&service), at(&moved));
         let lost: Vec<&u64> = old.difference(&new).collect();
         (!lost.is_empty()).then(|| format!("ports {lost:?} of {name} are not served at {ingress}"))
+    }
+
+    /// The tenant gets no traffic of the cluster for a port of others: its pods are not where the address is.
+    fn harm_of_status(&self, request: &Request) -> Option<String> {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let all = self.sandbox.cloud().load_balancers(self.sandbox.project());
+        let mut joint = all.iter().filter(|one| !hostile::is_its(one));
+        let at = joint.find(|one| shows(&body, one))?;
+        let why = super::end::mode_is(&body, "Proxy").err()?;
+        Some(format!("the address of {}: {why}", at["name"]))
     }
 }

@@ -1,5 +1,5 @@
 //! Services that share load balancers, or use one of another owner: they join, leave, change their ports, come and are
-//! deleted, and Terraform removes labels.
+//! deleted, and Terraform removes labels. In half of the stories a hostile tenant asks for what they have.
 //!
 //! At every write it is checked that nothing that is served is taken away, and that nothing of other owners is touched.
 //! In the end each living Service is served, and nothing is left of the others.
@@ -8,6 +8,7 @@ mod cluster;
 mod end;
 mod events;
 mod harm;
+mod hostile;
 
 use super::{Topic, Verdict, nodes};
 use crate::random::Random;
@@ -24,6 +25,9 @@ use std::sync::Mutex;
 /// The port that the load balancers of other owners have.
 const THEIR_PORT: u64 = 6443;
 
+/// Where they send it. The API server gives a Service this node port only if it asks for it.
+const THEIR_NODE_PORT: u64 = 30_043;
+
 pub struct Shared {
     nodes: u64,
     /// Value of the label by which the owner of [`OPEN`] allows its use.
@@ -32,6 +36,10 @@ pub struct Shared {
     /// See [`Topic::may_have_wrong_token`].
     wrong_tokens: bool,
     two_at_once: bool,
+    /// A hostile tenant takes part.
+    has_tenant: bool,
+    /// What was done by the tenant, and for it, before the story begins.
+    of_tenant: Vec<Event>,
     seen: Mutex<Seen>,
     /// [`OPEN`] and [`CLOSED`] at the beginning.
     before: Mutex<[Value; 2]>,
@@ -46,12 +54,19 @@ impl Shared {
             let (choice, ports) = (events::choice(random), events::ports(random));
             (events::name(n), choice, ports)
         };
+        let services = (0..count).map(&mut service).collect();
+        let has_tenant = random.percent(50);
         Shared {
             nodes,
             allowed_to,
-            services: (0..count).map(&mut service).collect(),
+            services,
             wrong_tokens: random.percent(50),
             two_at_once,
+            has_tenant,
+            of_tenant: match has_tenant {
+                true => hostile::before(random),
+                false => Vec::new(),
+            },
             seen: Mutex::default(),
             before: Mutex::default(),
         }
@@ -75,8 +90,12 @@ impl Topic for Shared {
             cluster::join(sandbox, cluster::STAYS);
         }
         events::make_others(sandbox, self.allowed_to);
+        hostile::begin(sandbox);
         for (name, choice, ports) in &self.services {
             Event::Add(name.clone(), *choice, ports.clone()).happen(sandbox);
+        }
+        for event in &self.of_tenant {
+            event.happen(sandbox);
         }
         *self.before.lock().unwrap() = [OPEN, CLOSED].map(|name| end::as_it_is(sandbox, name));
     }
@@ -95,7 +114,7 @@ impl Topic for Shared {
             // Each has its own view of what happened, and Hetzner's API knows no condition on a write.
             return "nothing happens".to_owned();
         }
-        let event = Event::of(random);
+        let event = Event::of(random, self.has_tenant);
         if let Event::Terraform = event {
             self.moment(sandbox).terraform_runs();
         }
@@ -105,6 +124,13 @@ impl Topic for Shared {
 
     fn restored(&self, sandbox: &Sandbox) {
         self.moment(sandbox).restored();
+    }
+
+    fn weather(&self, sandbox: &Sandbox, random: &mut Random) {
+        // With two at once a plan of the one that was at work before may be older than the change.
+        if self.has_tenant && !self.two_at_once && random.percent(25) {
+            hostile::flood(sandbox);
+        }
     }
 
     fn clear_up(&self, sandbox: &Sandbox) {
@@ -130,7 +156,7 @@ impl Topic for Shared {
         let seen = self.seen.lock().unwrap();
         end::is_right(sandbox, &seen)?;
         let before = self.before.lock().unwrap();
-        end::of_others_is_as_before(sandbox, &before, seen.terraform, &seen.forgotten)?;
+        end::of_others_is_as_before(sandbox, &before, &seen)?;
         nodes::are_right(sandbox)
     }
 
@@ -155,6 +181,8 @@ impl Topic for Shared {
             ),
             ("shared ones labelled", count("PUT", "")),
             ("shared ones deleted", count("DELETE", "")),
+            ("stories with a hostile tenant", u64::from(self.has_tenant)),
+            ("stories with a hostile tenant", u64::from(self.has_tenant)),
         ]
         .into()
     }
