@@ -9,6 +9,8 @@ use crate::figure::Figure;
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
 use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -18,7 +20,6 @@ const NODES: usize = 10;
 const SHARED: usize = 10;
 const GROUPS: usize = 4000;
 
-/// Of processor time: what the sandbox and the rest of the machine do beside it says nothing about the daemon.
 const ROUND_SECONDS: f64 = 1.0;
 const INITIALISED_SECONDS: f64 = 10.0;
 
@@ -28,6 +29,8 @@ const UNTIL_ALL_ARE_PLANNED: Duration = Duration::from_secs(45);
 /// How often the tenant changes an annotation meanwhile.
 const CHANGE: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(50);
+/// Metrics are many lines: they are read at each of so many looks.
+const LOOKS_OF_METRICS: usize = 4;
 
 pub fn all() -> Vec<Figure> {
     let sandbox = builder().nodes(NODES).heartbeats(false).start();
@@ -78,11 +81,8 @@ pub fn all() -> Vec<Figure> {
     let longest = |of: fn(&Round) -> Duration| rounds().map(of).max().unwrap_or(Duration::MAX);
     let title = |what: &str| format!("{GROUPS} groups, {SHARED} shared load balancers: {what}");
     vec![
-        Figure::seconds(title("a round"), longest(|round| round.cpu)).at_most(ROUND_SECONDS),
-        Figure::seconds(
-            "  with the answers of the sandbox",
-            longest(|round| round.took),
-        ),
+        Figure::seconds(title("a round"), longest(|round| round.took)).at_most(ROUND_SECONDS),
+        Figure::seconds("  processor time of it", longest(|round| round.cpu)),
         Figure::seconds("  45 s in which one Service changes all the time", cpu),
         Figure::count("  answers of /livez that are not 200", seen.not_ok).at_most(0.0),
         Figure::count("  answers of /livez", seen.looks),
@@ -135,7 +135,7 @@ struct Round {
     /// It was over then.
     seen: Instant,
     took: Duration,
-    /// Processor time of the whole process since the tick before.
+    /// Processor time since the tick before, of the thread that used most.
     cpu: Duration,
 }
 
@@ -150,25 +150,31 @@ impl Watch {
         let thread = thread::spawn(move || {
             let mut seen = Seen::default();
             let mut last = ticks(&base);
-            let mut cpu = daemon.cpu();
+            let mut cpu = cpu_of_threads(daemon.id());
             while !over.load(Ordering::Relaxed) {
                 seen.looks += 1;
                 seen.not_ok += usize::from(get(&base, "/livez").is_none());
+                thread::sleep(LOOK);
+                if !seen.looks.is_multiple_of(LOOKS_OF_METRICS) {
+                    continue;
+                }
                 let now = ticks(&base);
                 if let (Some((count, sum)), Some((count_now, sum_now))) = (last, now)
                     && count_now > count
                 {
-                    let cpu_now = daemon.cpu();
+                    let cpu_now = cpu_of_threads(daemon.id());
+                    let used = |(id, now): (&String, &Duration)| {
+                        now.saturating_sub(cpu.get(id).copied().unwrap_or_default())
+                    };
                     seen.rounds.push(Round {
                         seen: Instant::now(),
                         // Of several that were short, the sum.
                         took: Duration::from_secs_f64(sum_now - sum),
-                        cpu: cpu_now - cpu,
+                        cpu: cpu_now.iter().map(used).max().unwrap_or_default(),
                     });
                     cpu = cpu_now;
                 }
                 last = now.or(last);
-                thread::sleep(LOOK);
             }
             seen
         });
@@ -189,6 +195,18 @@ impl Watch {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
+}
+
+/// By the ID of the thread.
+fn cpu_of_threads(process: u32) -> BTreeMap<String, Duration> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let time = |path: PathBuf| {
+        let text = std::fs::read_to_string(path.join("schedstat")).ok()?;
+        let nanoseconds = text.split_whitespace().next()?.parse().ok()?;
+        let id = path.file_name()?.to_string_lossy().into_owned();
+        Some((id, Duration::from_nanos(nanoseconds)))
+    };
+    threads.filter_map(|one| time(one.ok()?.path())).collect()
 }
 
 /// How many ticks of the service controller there were, and the seconds that they took together.
