@@ -132,8 +132,14 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
         common::wait_at_most(limit, file, || {
             let mut words = vec!["lb", "sync"];
             words.extend(names.iter().map(String::as_str));
-            // Which Primary IPs Services may claim, the daemon's settings say: a shell without them has to be sure.
-            words.extend((file == "kept-address.yaml").then_some("--yes"));
+            // The daemon's settings say which Primary IPs and certificates Services may use:
+            // a shell without these settings asks for confirmation.
+            let by_settings = [
+                "kept-address.yaml",
+                "https-managed.yaml",
+                "mixed-protocols.yaml",
+            ];
+            words.extend(by_settings.contains(&file).then_some("--yes"));
             let synced = ccm(&env, &words);
             assert_eq!(synced.code, 0, "{file}: {synced:?}");
             // A certificate takes its time, and so it is said.

@@ -209,21 +209,6 @@ fn choose<'a>(
         ));
         return None;
     }
-    let certificate = format!(
-        "a managed certificate for {}",
-        text::some_of(&wanted.domains)
-    );
-    match permitted::may_have(context, &wanted.domains) {
-        Permission::Given => {}
-        Permission::Refused(why) => {
-            refuse(parser, wanted, &certificate, &why);
-            return None;
-        }
-        Permission::Unknown(setting) => {
-            hold_back(wanted, setting, all);
-            return None;
-        }
-    }
     let named = context.certificates.with_name(&wanted.name);
     // A Service that was created again has another default name, and what it left is as good.
     let others = context.certificates.all.iter();
@@ -232,7 +217,7 @@ fn choose<'a>(
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= one.labels.contains_key(SERVICE_UID);
         let Some(why) = why_not_free(one, context, wanted) else {
-            match permitted::may_use(context, one) {
+            match may_show(context, one) {
                 Permission::Given => take_over(context, one, all),
                 // The caller asks, too, and reports it.
                 Permission::Refused(_) => {}
@@ -256,7 +241,15 @@ fn choose<'a>(
             return None;
         }
     }
-    order(context, wanted, all);
+    match permitted::may_have(context, &wanted.domains) {
+        Permission::Given => order(context, wanted, all),
+        Permission::Refused(why) => {
+            let domains = text::some_of(&wanted.domains);
+            let certificate = format!("a managed certificate for {domains}");
+            refuse(parser, wanted, &certificate, &why);
+        }
+        Permission::Unknown(setting) => hold_back(wanted, setting, all),
+    }
     None
 }
 
