@@ -140,10 +140,6 @@ fn upload_one(
     if let Some(why) = too_large(pair) {
         return Err(why);
     }
-    if cluster.uid.is_empty() {
-        // Without its label an upload would not be recognised afterwards.
-        return Ok(None);
-    }
     let digest = Some(pair.digest.as_str());
     let is_it = |one: &&Certificate| is_upload(one, cluster, namespace, secret, digest);
     if let Some(found) = context.certificates.all.iter().find(is_it) {
