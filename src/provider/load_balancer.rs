@@ -337,6 +337,9 @@ pub struct PortOwner {
     pub uid: Option<String>,
     /// `namespace/name`, where it is a Service of this cluster.
     pub service: Option<String>,
+    /// The port of the targets to which it sends traffic, as a rule a node port.
+    #[serde(rename = "destinationPort")]
+    pub destination: Option<u16>,
 }
 
 /// None: the cloud does not say.

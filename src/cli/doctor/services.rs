@@ -6,7 +6,7 @@ use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::service::{ServicePlan, Want, ago, trouble, want};
 use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
 use crate::kube::{Involved, Service};
-use crate::provider::{BalancerHealth, clock};
+use crate::provider::{Balancer, BalancerHealth, BalancerUse, Health, PortOwner, clock};
 use crate::text::{quoted, some_of};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
@@ -42,6 +42,7 @@ pub(super) fn services(view: &View) -> Verdicts {
         outcomes.extend(all.map(|one| on(&plan.service, one)));
     }
     outcomes.extend(unlimited_addresses(view, plans));
+    outcomes.extend(left_over_ports(plans));
     if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
         outcomes.push(Outcome::warn(why.as_str(), LEFT_TO_DO));
     }
@@ -77,6 +78,52 @@ fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
     let remedy = "set HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES for the daemon to the addresses that are meant for load \
                   balancers; each load balancer keeps the address that it has";
     Some(Outcome::warn(what, remedy))
+}
+
+/// Ports of external load balancers that no label says to be a Service's, although a Service probably had them: they send
+/// traffic to the node port of a Service that has another port number now, or no target answers. Only the owner of the
+/// load balancer can know, so ccm never removes them.
+fn left_over_ports(plans: &[ServicePlan]) -> Vec<Outcome> {
+    let mut seen = BTreeSet::new();
+    let found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
+    let external = found.filter(|one| one.use_of == BalancerUse::External && seen.insert(one.id));
+    let outcomes = external.flat_map(|balancer| {
+        let unlabelled = balancer.ports.iter().filter(|port| port.uid.is_none());
+        unlabelled.filter_map(|port| {
+            let why = why_left_over(balancer, port, plans)?;
+            let number = port.port;
+            let what = format!(
+                "port {number} has no label of a Service, and {why}: a Service had it, and all labels were removed, or it \
+                 is the owner's"
+            );
+            let remedy = format!(
+                "if it is not the owner's, the owner removes it: hcloud load-balancer delete-service --listen-port {number} \
+                 {}",
+                balancer.id
+            );
+            Some(Outcome::warn(what, remedy).on("load-balancer", &balancer.name))
+        })
+    });
+    outcomes.collect()
+}
+
+fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
+    let to = port.destination?;
+    let has_node_port = |plan: &&ServicePlan| {
+        let mut ports = plan.service.spec.ports.iter();
+        ports.any(|one| one.node_port == Some(to))
+    };
+    if let Some(plan) = plans.iter().find(has_node_port) {
+        let of = plan.service.full_name();
+        return Some(format!("sends traffic to node port {to} of Service {of}"));
+    }
+    let checks = balancer.targets.iter().map(|target| {
+        let mut checks = target.health.iter();
+        checks.find(|check| check.port == port.port)
+    });
+    let fails = |check: Option<&Health>| check.is_some_and(|check| check.status == "unhealthy");
+    let is_dead = !balancer.targets.is_empty() && checks.into_iter().all(fails);
+    is_dead.then(|| format!("no target answers at its node port {to}"))
 }
 
 fn on(service: &Service, outcome: Outcome) -> Outcome {

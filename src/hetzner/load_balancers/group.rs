@@ -444,9 +444,9 @@ pub(super) fn is_in_status(service: &Service, balancer: &LoadBalancer) -> bool {
     all.any(|text| text.parse().is_ok_and(|ip| balancer.has_address(ip)))
 }
 
-/// Whether the status says that the Service is served by this external load balancer: by an address, or by the host name
-/// that the Service asks for together with this load balancer.
-fn is_served_by(service: &Service, balancer: &LoadBalancer) -> bool {
+/// Whether the status says that the Service is served by this load balancer: by an address, or, where the load balancer is
+/// external, by the host name that the Service asks for together with it.
+pub(super) fn is_served_by(service: &Service, balancer: &LoadBalancer) -> bool {
     let asks = || {
         let named = value_of(service, &a::EXTERNAL);
         named.is_some_and(|name| *name == balancer.name || *name == balancer.id.to_string())
@@ -494,10 +494,16 @@ fn has_lost_labels(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
 }
 
 fn is_port_of(service: &Service, port: &Listener) -> bool {
-    let destination = port.get(F::DestinationPort).and_then(Value::as_u64);
-    tcp(service).any(|(number, to)| {
-        number == port.listen_port && to.is_some() && to.map(u64::from) == destination
-    })
+    let is_it = |(number, to): (u16, Option<u16>)| {
+        number == port.listen_port && to.is_some() && to == destination(port)
+    };
+    tcp(service).any(is_it)
+}
+
+/// The port of the targets to which a port of a load balancer sends traffic.
+fn destination(port: &Listener) -> Option<u16> {
+    let number = port.get(F::DestinationPort).and_then(Value::as_u64)?;
+    u16::try_from(number).ok()
 }
 
 /// Do other living Services of this cluster use it, or are they to?
@@ -550,6 +556,21 @@ impl Share<'_> {
 impl<'a> Group<'a> {
     pub(super) fn is_own(&self) -> bool {
         matches!(self.of, Use::Own)
+    }
+
+    /// Whether the annotations of the Service ask for this load balancer, which has a label with the UID of the Service.
+    /// Annotations that can't be understood may ask for it.
+    pub(super) fn may_be_asked_for(&self, balancer: &LoadBalancer, balancers: Balancers) -> bool {
+        let label = |name| balancer.labels.get(name);
+        let set = |annotation| value_of(self.service, annotation);
+        match (self.of, set(&a::SHARE), set(&a::EXTERNAL)) {
+            (Use::Own, None, None) => label(SERVICE_UID) == Some(&self.service.uid),
+            (Use::Shared(share), Some(_), None) => label(GROUP) == Some(&share.label()),
+            (Use::External(_), None, Some(text)) => {
+                external_named(text, balancers).is_some_and(|one| one.id == balancer.id)
+            }
+            _ => true,
+        }
     }
 
     /// `namespace.name` of the group, or of the Service that is alone.
@@ -896,6 +917,7 @@ pub(super) fn port_owners(balancer: &LoadBalancer, cluster: &Cluster) -> Vec<Por
             port: port.listen_port,
             uid: uid.cloned(),
             service: member.map(Service::full_name),
+            destination: destination(port),
         }
     });
     match use_of(balancer) {

@@ -10,8 +10,8 @@ use super::find::{
     rests_on_services,
 };
 use super::group::{
-    group, has_targets_label, is_of, is_released_by_another, is_targets_label, is_used_by_others,
-    known_key, owned, released, was_before,
+    group, has_targets_label, is_of, is_released_by_another, is_served_by, is_targets_label,
+    is_used_by_others, known_key, owned, released, was_before,
 };
 use super::names::{
     self, ADOPT, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, OUR_PREFIX, PORT, RELEASED, SERVICE,
@@ -327,7 +327,9 @@ impl Snapshot {
             Ok(found) => found,
             Err(why) => {
                 parser.problem(why.message);
-                return refused(plan, parser, why.reason);
+                plan = refused(plan, parser, why.reason);
+                self.leave_unused(&mut plan, &context, None);
+                return plan;
             }
         };
         let there = found.balancer();
@@ -366,6 +368,7 @@ impl Snapshot {
             plan = self.plan_on(service, nodes, cluster, Some(stays));
             // Who has the port.
             plan.needs.services |= needs.services;
+            self.leave_unused(&mut plan, &context, there);
             return plan;
         }
         subnets::leave_out_refused(&mut parser, &context, &mut desired.attach, there);
@@ -437,6 +440,9 @@ impl Snapshot {
                 let shown = || serving().map(|one| status::for_people(one, cluster));
                 plan.found = plan.found.or_else(shown);
                 plan = refused(plan, parser, Reason::SyncLoadBalancerFailed);
+                if stays_on.is_none() {
+                    self.leave_unused(&mut plan, &context, there);
+                }
             }
         }
         plan
@@ -474,6 +480,44 @@ impl Snapshot {
                 there.map_or("a new one".to_owned(), LoadBalancer::shown)
             );
             parser.warning(Reason::LoadBalancerChanges, moves);
+        }
+    }
+
+    /// Takes the Service off load balancers that it does not need while it can't have what it asks for: its status
+    /// names another one of its load balancers, and it does not ask for these. Where the status names none of its load
+    /// balancers, for example because it has a host name, nothing says which one serves the Service, and all stay.
+    ///
+    /// `there`: the load balancer that the Service asks for. What the Service can't have becomes a finding until its next
+    /// plan, which has nothing to leave.
+    fn leave_unused(
+        &self,
+        plan: &mut LoadBalancerPlan,
+        context: &Context,
+        there: Option<&LoadBalancer>,
+    ) {
+        let (service, balancers) = (context.service, self.balancers());
+        let all = || owned(balancers, service, context.cluster);
+        let is_of_other_profile = |one| serves_other_profile(context, one).is_some();
+        if !all().any(|one| is_served_by(service, one)) || all().any(is_of_other_profile) {
+            return;
+        }
+        let is_unused = |one: &&LoadBalancer| {
+            Some(one.id) != there.map(|there| there.id)
+                && !is_served_by(service, one)
+                && !context.group.may_be_asked_for(one, balancers)
+        };
+        let before = plan.leaves.len();
+        for balancer in all().filter(is_unused) {
+            let (changes, finding) = self.leave(context, balancer);
+            plan.claims.push(Claim::Id(balancer.id));
+            plan.findings.extend(finding);
+            plan.leaves.extend(changes);
+        }
+        if plan.leaves.len() > before {
+            plan.carries_uid = true;
+            plan.is_unfinished = true;
+            plan.problems.clear();
+            plan.findings.extend(plan.obstacle.take());
         }
     }
 

@@ -436,6 +436,79 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
     assert_eq!(cluster.named("kubernetes-default-b").services.len(), 2);
 }
 
+/// The Service was moved again before it had left the load balancer before. What it asks for now it can't have.
+#[test]
+fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
+    let roles: [&[(&str, &str)]; 3] = [&[], &[("share", "third")], &[("external", "7")]];
+    let wishes = [
+        ("share", "edge"),
+        ("share", "infra/edge"),
+        ("external", "nothing"),
+        ("name", "of-others"),
+    ];
+    let cases = roles
+        .into_iter()
+        .flat_map(|role| wishes.map(|wish| (role, wish)));
+    for (role, wish) in cases {
+        if role.is_empty() && wish.0 == "name" {
+            // It asks for its own load balancer again.
+            continue;
+        }
+        let about = format!("{role:?}, then {wish:?}");
+        let mut cluster = Cluster::new();
+        let mut of_others = external(&[("owner", "somebody")]);
+        (of_others.id, of_others.name) = (8, "of-others".into());
+        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")]), of_others];
+        cluster.add("a", 5, &[80], &[("share", "edge")]);
+        cluster.add("c", 4, &[82], &[("share", "old")]);
+        cluster.add("d", 3, &[83], &[("share", "third")]);
+        cluster.add("b", 2, &[80], role);
+        cluster.settle();
+        let third = cluster.plan("b").found.expect("a load balancer").id;
+        for (name, _) in role {
+            cluster.set("b", name, None);
+        }
+        cluster.set("b", "share", Some("old"));
+        // It is not left yet: both have its port.
+        let (label, there) = (format!("{PORT}80"), cluster.balancer(third).clone());
+        cluster.settle();
+        let all = &mut cluster.world.state.balancers;
+        match all.iter_mut().find(|one| one.id == third) {
+            Some(one) => *one = there,
+            None => all.push(there),
+        }
+        cluster.set("b", "share", None);
+        cluster.set("b", wish.0, Some(wish.1));
+        let plan = cluster.plan("b");
+        assert!(!plan.leaves.is_empty(), "{about}: {plan:#?}");
+        assert!(plan.obstacle.is_none(), "{about}: {plan:#?}");
+        // Without an address, or with a host name, nothing says which one serves it.
+        let member = cluster.services.get_mut("b").unwrap();
+        let addresses = std::mem::take(&mut member.service.addresses);
+        let plan = cluster.plan("b");
+        assert!(
+            plan.leaves.is_empty() || wish.1 == "edge",
+            "{about}: {plan:#?}"
+        );
+        cluster.services.get_mut("b").unwrap().service.addresses = addresses;
+        cluster.settle();
+        let plan = cluster.plan("b");
+        assert!(plan.leaves.is_empty(), "{about}: {plan:#?}");
+        let is_blocked = plan.obstacle.is_some();
+        assert_eq!(is_blocked, wish.1 != "edge", "{about}: {plan:#?}");
+        let mut all = cluster.world.state.balancers.iter();
+        let third = all.find(|one| one.id == third);
+        let has = third.is_some_and(|one| one.labels.get(&label) == Some(&"b".to_owned()));
+        assert!(!has, "{about}: {third:#?}");
+        assert!(
+            cluster
+                .ports("kubernetes-default-old")
+                .contains(&(80, "b".into())),
+            "{about}"
+        );
+    }
+}
+
 /// Its own, that of a group which others use or nobody else does, or an external one, unless its owner does not allow it
 /// any more. What is about the whole is decided by those that still ask for it.
 #[test]

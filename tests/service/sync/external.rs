@@ -1,9 +1,9 @@
 //! Load balancers that somebody else made: used where their owner allows it, and left as they were.
 
-use crate::common::wait_until;
+use crate::common::{self, wait_until};
 use crate::sync::shared::{id, owned, ports};
 use crate::sync::world::{NO_RESYNC, OFTEN, SERVICE_UID, World, targets, text};
-use sandbox::hetzner::ServerSpec;
+use sandbox::hetzner::{Health, Machine, ServerSpec};
 use serde_json::{Value, json};
 
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
@@ -302,4 +302,58 @@ fn from_its_own_to_one_of_others_and_back() {
         .filter(|write| write.starts_with("DELETE"))
         .collect();
     assert_eq!(deletes, [&format!("DELETE /load_balancers/{own}")]);
+}
+
+/// Terraform removes the labels, and the ports of the Service change before they are written again. Nothing is deleted by
+/// a guess: the owner removes what is left over, and `doctor` names it.
+#[test]
+fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
+    let world = World::with_network(2);
+    let id = terraforms(&world, "edge-lb");
+    allow(&world, id, Some("default"));
+    let first = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[BY_NAME], &[80, 443, 8080]);
+    wait_until("its ports", || ports(&as_it_is(&world, id)).len() == 4);
+    world.tells("web", "EnsuredLoadBalancer", &[]);
+    drop(first);
+    let cloud = world.sandbox.cloud();
+    cloud.edit_load_balancer(id, |one| {
+        let all = one["labels"].as_object_mut().unwrap();
+        all.retain(|label, _| [EXTERNAL, "provisioner"].contains(&label.as_str()));
+    });
+    // 443 becomes 8443 with the same node port, and 8080 ends with its node port.
+    world.edit("web", |service| {
+        let all = service["spec"]["ports"].as_array_mut().unwrap();
+        all[1]["port"] = json!(8443);
+        all.remove(2);
+    });
+    let mark = world.mark();
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    wait_until("the new port", || ports(&as_it_is(&world, id)).len() == 5);
+    world.ticks(6);
+    let is_deletion = |call: &&String| call.contains("delete_service") || call.contains("DELETE");
+    assert_eq!(world.cloud_writes(mark).iter().find(is_deletion), None);
+    let names = |number: u16, why: &str| {
+        let command = format!("hcloud load-balancer delete-service --listen-port {number} {id}");
+        let has = |text: &str| {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            text.contains(&format!(
+                "load-balancer/edge-lb: port {number} has no label"
+            )) && text.contains(why)
+                && text.contains(&command)
+        };
+        wait_until(&format!("port {number} in doctor"), || {
+            has(&common::ccm(&world.env, &["doctor", "-o", "wide"]).stdout)
+        });
+    };
+    names(443, "of Service default/web");
+    // Nothing listens at the node port any more.
+    for server in targets(&as_it_is(&world, id)) {
+        let closed = Health::unhealthy("layer4_no_connection");
+        cloud.set_health(id, Machine::Server(server), Some(8080), Some(closed));
+    }
+    names(8080, "no target answers at its node port");
+    let doctor = common::ccm(&world.env, &["doctor", "-o", "wide"]);
+    assert!(!doctor.stdout.contains("port 6443"), "{}", doctor.stdout);
+    assert!(!doctor.stdout.contains("port 80 has"), "{}", doctor.stdout);
 }
