@@ -33,7 +33,7 @@ const SURGE: usize = 20;
 const SERVERS_A_PAGE: usize = 50;
 
 const MEMORY_MB: f64 = 40.0;
-const CPU_SECONDS: f64 = 60.0;
+const CPU_SECONDS: f64 = 90.0;
 const REFRESH_CALLS: usize = 200;
 /// Above the calls that a change needs, refreshes meanwhile aside.
 const MORE_PERCENT: usize = 10;
