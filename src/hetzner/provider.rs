@@ -218,23 +218,16 @@ impl Provider for Hetzner {
         self.find_network(true).map(drop)
     }
 
-    fn checkup(&self) -> Checkup {
-        let network = self.find_network(false);
-        let attached = match (&network, &self.settings.metadata) {
-            (Ok(Some(network)), Some(endpoint)) => networks::attached(endpoint, network),
-            _ => Attached::default(),
+    fn checkup(&self, asks: bool) -> Checkup {
+        let asked = match asks {
+            true => self.asked(),
+            false => Checkup::default(),
         };
-        let permission = api::permission(&self.api);
         let (rate_limit, clock_ahead_s) = self.api.budget.seen();
-        let shown = |network: &Network| format!("{} ({})", network.name, network.id);
-        let found = network.as_ref().ok().copied().flatten();
         Checkup {
-            permission,
             rate_limit,
             clock_ahead_s,
-            exposes_routes: found.and_then(Network::exposes_routes),
-            network: network.map(|found| found.map(shown)).transpose(),
-            attached,
+            ..asked
         }
     }
 
@@ -261,6 +254,26 @@ impl Provider for Hetzner {
 
     fn routes(&self) -> Option<&dyn Routes> {
         self.settings.network.is_some().then_some(self)
+    }
+}
+
+impl Hetzner {
+    /// What calls made for it answer of the token and the private Network.
+    fn asked(&self) -> Checkup {
+        let network = self.find_network(false);
+        let attached = match (&network, &self.settings.metadata) {
+            (Ok(Some(network)), Some(endpoint)) => networks::attached(endpoint, network),
+            _ => Attached::default(),
+        };
+        let shown = |network: &Network| format!("{} ({})", network.name, network.id);
+        let found = network.as_ref().ok().copied().flatten();
+        Checkup {
+            permission: api::permission(&self.api),
+            exposes_routes: found.and_then(Network::exposes_routes),
+            network: network.map(|found| found.map(shown)).transpose(),
+            attached,
+            ..Checkup::default()
+        }
     }
 }
 

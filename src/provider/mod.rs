@@ -95,8 +95,9 @@ pub trait Provider: Send + Sync {
         true
     }
 
-    /// How the cloud is reached and what it says about that: what `doctor` shows.
-    fn checkup(&self) -> Checkup {
+    /// How the cloud is reached and what it says about that: what `doctor` shows. `asks`: whether calls may be made for
+    /// it; else it is what earlier answers said.
+    fn checkup(&self, _asks: bool) -> Checkup {
         Checkup::default()
     }
 

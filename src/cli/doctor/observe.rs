@@ -291,11 +291,9 @@ impl<'a> Observer<'a> {
             let servers = provider
                 .instances()
                 .map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
-            // An API that does not answer is not asked again; after a refusal nothing is sent, but what it
-            // said of the rate limit is known.
-            if !matches!(&servers, Err(error) if error.kind == ErrorKind::Unavailable) {
-                checkup = provider.checkup();
-            }
+            // After an outage or a refusal, e.g. of the token, nothing more is sent; what the answer said of the rate
+            // limit is known.
+            checkup = provider.checkup(servers.is_ok());
             let servers = servers.map_err(cloud_gap)?;
             Ok(apis.instances_listed(servers, asked).value)
         });

@@ -172,11 +172,32 @@ fn a_budget_that_is_spent_is_told_by_what_could_not_be_asked() {
     assert_eq!(of("rate-limit").status, "fail");
     assert!(of("rate-limit").message.contains("none of 3600"), "{ran:?}");
     assert!(of("api").message.contains("rate_limit_exceeded"), "{ran:?}");
-    let calls = world.sandbox.calls().calls_since(before);
-    let asked = calls
-        .iter()
-        .filter(|call| call.half == Half::Hetzner && !call.path.contains("metadata"));
-    assert_eq!(asked.count(), 1, "who is refused asks no more");
+    assert_eq!(
+        asked_since(&world, before),
+        1,
+        "who is refused asks no more"
+    );
+}
+
+/// Calls of the Cloud API.
+fn asked_since(world: &World, mark: u64) -> usize {
+    let calls = world.sandbox.calls().calls_since(mark);
+    let calls = calls.iter();
+    let asked = calls.filter(|call| call.half == Half::Hetzner && !call.path.contains("metadata"));
+    asked.count()
+}
+
+/// A token that is not accepted is shown once: no read follows, and not the write by which `permission` is checked.
+#[test]
+fn after_a_refused_token_nothing_is_sent() {
+    for command in ["doctor", "status"] {
+        let mut world = World::healthy();
+        world.set("HCLOUD_TOKEN", &"x".repeat(64));
+        let before = world.sandbox.calls().mark();
+        let ran = world.runs(&[command]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert_eq!(asked_since(&world, before), 1, "{ran:?}");
+    }
 }
 
 #[test]
