@@ -633,7 +633,7 @@ settings! {
         flags: &["leader-elect-lease-duration"],
         default: Some("15s"),
         help: "How long the others wait for a leader that does not renew its Lease. Must be longer than the \
-               renew deadline, and longer than the retry period plus 8s (the longest write).",
+               renew deadline, and not shorter than the retry period plus 8s (the longest write).",
         ..Setting::duration(Group::LeaderElection, DAEMON)
     }
 

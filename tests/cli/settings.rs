@@ -757,6 +757,30 @@ fn the_example_of_each_setting_is_right() {
     }
 }
 
+/// As long as the renew deadline is refused, as client-go refuses it; as long as a retry and a write is enough.
+#[test]
+fn the_help_of_the_lease_says_which_durations_may_be_equal() {
+    for (flags, is_accepted) in [
+        ("--leader-elect-lease-duration=10s", false),
+        (
+            "--leader-elect-lease-duration=10s --leader-elect-renew-deadline=5s",
+            true,
+        ),
+        (
+            "--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s",
+            false,
+        ),
+    ] {
+        let parsed = read_with_token(Command::Run, flags, "");
+        assert_eq!(parsed.problems.is_empty(), is_accepted, "{flags}");
+    }
+    let mut rows = TABLE.iter();
+    let row = rows.find(|row| row.name() == "leader-elect-lease-duration");
+    let said =
+        "Must be longer than the renew deadline, and not shorter than the retry period plus 8s";
+    assert!(row.unwrap().help.contains(said), "{row:?}");
+}
+
 /// `CCM_UPDATE_HELP=1 cargo test --test cli` writes the table.
 #[test]
 fn the_help_page_has_the_table_as_it_is() {
