@@ -147,8 +147,14 @@ const LISTED_AT_MOST: usize = 15;
 /// Of a word, in letters: fewer would be in too many.
 const SHORTEST_PART: usize = 3;
 
-/// A word that is not known, with those that may have been meant: near ones, else those that contain it.
+/// A word that is not known, with those that may have been meant: near ones, else those that contain it, else, of too
+/// many to list, the longest that it contains.
 pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
+    unknown_of(what, word, known, "See ccm help.")
+}
+
+/// The same, with the line that says what there is.
+pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see: &str) -> Exit {
     let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     let mut meant = all_nearest(word, known.iter().copied());
     if meant.is_empty() {
@@ -159,14 +165,17 @@ pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exi
         meant.clone_from(&known);
         meant.retain(|name| name.contains(word));
     }
+    if meant.is_empty() && known.len() > LISTED_AT_MOST {
+        let contained = known.iter().filter(|name| name.len() >= SHORTEST_PART);
+        let contained = contained.filter(|name| word.contains(**name));
+        meant.extend(contained.max_by_key(|name| name.len()));
+    }
     let hint = match meant.as_slice() {
         [] if known.len() > LISTED_AT_MOST => String::new(),
         [] => format!("; there is {}", known.join(", ")),
         meant => format!("; did you mean {}?", one_of(meant)),
     };
-    Printer::stderr(&format!(
-        "ccm: unknown {what} {word:?}{hint}\nSee ccm help.\n"
-    ));
+    Printer::stderr(&format!("ccm: unknown {what} {word:?}{hint}\n{see}\n"));
     Exit::Usage
 }
 

@@ -5,8 +5,9 @@ use super::commands;
 use super::output::{Exit, Printer, usage};
 use super::topics::{self, Row};
 use crate::hetzner::load_balancers::annotations::{self, PREFIX};
-use crate::settings::TABLE;
+use crate::settings::{TABLE, one_of};
 use crate::text::shell_command;
+use std::collections::HashSet;
 use std::ffi::OsString;
 
 /// What can be explained: the heading of the first column in tables of it.
@@ -25,7 +26,7 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
         [word] if *word == "-h" || *word == "--help" => Printer::stdout(&commands::help("explain")),
         [word] => match text(word) {
             Some(text) => Printer::stdout(&text),
-            None => unknown("word", word, &[]),
+            None => commands::unknown_of("word", &name(word), &names(), &what_is_known()),
         },
         _ => usage("explain takes one word: ccm explain protocol"),
     }
@@ -36,6 +37,18 @@ pub(super) fn unknown(what: &str, word: &str, others: &[&str]) -> Exit {
     let mut known = names();
     known.splice(0..0, others.iter().map(|name| (*name).to_owned()));
     commands::unknown(what, &name(word), &known)
+}
+
+/// Which kinds of words are known, and the pages that have their tables.
+fn what_is_known() -> String {
+    let mut topics: Vec<&str> = rows().map(|row| row.topic).collect();
+    let mut seen = HashSet::new();
+    topics.retain(|topic| seen.insert(*topic));
+    format!(
+        "ccm explain takes the name of an {}; all are in ccm help {}.",
+        one_of(&KINDS),
+        one_of(&topics)
+    )
 }
 
 /// Everything that can be explained.

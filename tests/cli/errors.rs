@@ -112,6 +112,12 @@ fn settings() {
 #[test]
 fn usage() {
     let sandbox = world();
+    let of_explain = |word: &str| {
+        format!(
+            "unknown word {word}\nccm explain takes the name of an annotation, setting, check, reason, metric or \
+             label; all are in ccm help troubleshooting, services, annotations, settings, nodes or metrics."
+        )
+    };
     #[rustfmt::skip]
     check(&sandbox, &env(&sandbox), &[
         (&["nodes"], &[], 2, "unknown command \"nodes\"; did you mean node?\nSee ccm help."),
@@ -125,12 +131,14 @@ fn usage() {
         (&["lb", "list", "-l"], NO_CLUSTER, 2, "-l: needs a value: SELECTOR, e.g. -l app=web"),
         (&["lb", "sync", "--all"], NO_CLUSTER, 2, "--all: unknown flag; see ccm lb sync --help"),
         (&["route", "list"], NO_CLUSTER, 1, "there are no routes: HCLOUD_NETWORK_ROUTES_ENABLED is false; set it as for the daemon, or take its settings with --settings-from"),
-        (&["explain", "HCLOUD_NETWRK"], &[], 2, "unknown word \"HCLOUD_NETWRK\"; did you mean HCLOUD_NETWORK?\nSee ccm help."),
+        (&["explain", "HCLOUD_NETWRK"], &[], 2, &of_explain("\"HCLOUD_NETWRK\"; did you mean HCLOUD_NETWORK?")),
         (&["help", "HCLOUD_NETWRK"], &[], 2, "unknown command or topic \"HCLOUD_NETWRK\"; did you mean HCLOUD_NETWORK?\nSee ccm help."),
         (&["help", "lb", "foo"], &[], 2, "unknown command or topic \"lb foo\"; did you mean lb?\nSee ccm help."),
         (&["explain"], &[], 2, "explain takes one word: ccm explain protocol"),
         (&["explain", "a", "b"], &[], 2, "explain takes one word: ccm explain protocol"),
-        (&["explain", "protcol"], &[], 2, "unknown word \"protcol\"; did you mean protocol?\nSee ccm help."),
+        (&["explain", "protcol"], &[], 2, &of_explain("\"protcol\"; did you mean protocol?")),
+        (&["explain", "xyz"], &[], 2, &of_explain("\"xyz\"")),
+        (&["explain", "health-check-http-status-codes"], &[], 2, &of_explain("\"health-check-http-status-codes\"; did you mean http-status-codes?")),
         (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
         (&["--context", "foo", "node", "list"], &[], 1, "--context: there is no context \"foo\"; there is \"ccm\""),
         (&["--context", "foo", "node"], &[], 2, "--context needs a whole command: node list, node inspect or node sync"),
