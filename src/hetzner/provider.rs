@@ -358,9 +358,10 @@ impl LoadBalancers for Hetzner {
     fn unused_certificates(
         &self,
         cluster: &Cluster,
+        urgency: Urgency,
     ) -> Result<Option<Vec<Box<dyn Change>>>, Error> {
         let label = load_balancers::CLUSTER_UID;
-        let all = certificates::of_cluster(&self.api, label, cluster, Urgency::CanWait)?;
+        let all = certificates::of_cluster(&self.api, label, cluster, urgency)?;
         let project = self.project(self.network_id());
         Ok(load_balancers::unused(&project, &all, cluster))
     }

@@ -106,12 +106,13 @@ pub struct ObjectReference {
 }
 
 impl ObjectReference {
-    /// `node/worker-1`, `service/default/web`.
+    /// `node/worker-1`, `service/default/web`; the kind alone for all objects of it.
     pub fn for_people(&self) -> String {
         let kind = self.kind.to_lowercase();
-        match self.namespace.as_str() {
-            "" => format!("{kind}/{}", self.name),
-            namespace => format!("{kind}/{namespace}/{}", self.name),
+        match (self.namespace.as_str(), self.name.as_str()) {
+            (_, "") => kind,
+            ("", name) => format!("{kind}/{name}"),
+            (namespace, name) => format!("{kind}/{namespace}/{name}"),
         }
     }
 }

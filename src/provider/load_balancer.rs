@@ -34,8 +34,11 @@ pub trait LoadBalancers: Actions {
     /// What deletes certificates that were uploaded from Secrets, which no load balancer uses and no Service wants.
     /// `cluster`: with all Secrets that Services name, readable or not. Asks the cloud. None: there is none that was
     /// uploaded, used or not.
-    fn unused_certificates(&self, cluster: &Cluster)
-    -> Result<Option<Vec<Box<dyn Change>>>, Error>;
+    fn unused_certificates(
+        &self,
+        cluster: &Cluster,
+        urgency: Urgency,
+    ) -> Result<Option<Vec<Box<dyn Change>>>, Error>;
 
     /// What was made for Services of this cluster that do not exist any more, and is kept:
     /// for people. Asks the cloud.

@@ -30,8 +30,8 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let selection = services.selection().map_err(|why| context.exit(why))?;
     context.show_leader();
     if context.settings.dry_run.value {
-        let plans = services.evaluate(&selection);
-        let plans = plans.map_err(|why| context.exit(why))?;
+        let plans = services.controller.evaluate_pass(&context.apis, &selection);
+        let plans = plans.map_err(|error| context.failed(&error))?;
         return Ok(context.would_do(&plans));
     }
     let Services {

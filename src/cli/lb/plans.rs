@@ -258,7 +258,7 @@ impl Planned for Vec<ServicePlan> {
         let items = self.iter().map(|plan| {
             let (fields, events) = (plan.cloud.fields.iter(), plan.events.as_ref());
             Item {
-                object: (!plan.is_orphan()).then_some(Object(plan)),
+                object: plan.is_of_service().then_some(Object(plan)),
                 cloud: plan.cloud.found.as_ref(),
                 differences: fields.filter(|one| one.differs()).collect(),
                 changes: report.map_or_else(|| plan.json(), |_| plan.made.clone()),

@@ -5,15 +5,20 @@
 
 use super::admission;
 use super::observe::{self, NAME, Settings};
+use super::plan::{ServicePlan, Want};
 use crate::cache::{Apis, Error};
 use crate::controllers::executor::Executor;
 use crate::controllers::report::Report;
 use crate::controllers::share::Payer;
-use crate::provider::{LoadBalancers, TlsSecrets, calls::counted};
+use crate::kube::ObjectReference;
+use crate::provider::{
+    Change, LoadBalancerPlan, LoadBalancers, TlsSecrets, Urgency, calls::counted,
+};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// In reports, where others name a Service.
-const OBJECT: &str = "certificates";
+/// All of them are one object of a plan.
+const KIND: &str = "certificates";
 
 /// When they are searched.
 #[derive(Default)]
@@ -26,7 +31,7 @@ pub(super) struct Unused {
 
 impl Unused {
     /// Where no changes of load balancers are being made. `wanted`: of all Services. `payers`: whose changes were made since
-    /// the last search.
+    /// the last search. Returns what was done.
     pub(super) fn delete(
         &mut self,
         apis: &Apis,
@@ -35,42 +40,82 @@ impl Unused {
         wanted: &TlsSecrets,
         payers: &[Payer],
         report: &mut Report,
-    ) {
+    ) -> Option<ServicePlan> {
         if !std::mem::take(&mut self.is_due) || self.none_exist {
-            return;
+            return None;
         }
-        let find = || {
-            let all = observe::all_services(apis, Duration::MAX)?;
-            let name = &settings.cluster_name;
-            let mut cluster = observe::known_cluster(apis, name, &all.value, &[])?;
-            cluster.tls_secrets = wanted.clone();
-            let unused = provider.unused_certificates(&cluster);
-            unused.map_err(Error::Cloud)
-        };
+        let find = || find(apis, provider, settings, wanted, Urgency::CanWait);
         let (found, calls) = counted(find);
         admission::charge(payers, calls);
         let unused = match found {
             Ok(unused) => unused,
             // The next comparison of all Services finds them.
-            Err(error) => return log::debug!("unused certificates: {error}"),
+            Err(error) => {
+                log::debug!("unused certificates: {error}");
+                return None;
+            }
         };
         self.none_exist = unused.is_none();
-        let unused = unused.unwrap_or_default();
-        if unused.is_empty() {
-            return;
-        }
+        let mut plan = plan(unused?)?;
         let mut executor = Executor::new(NAME, settings.time_scale);
-        let execution = executor.begin(OBJECT.to_owned(), unused, (), None);
+        let execution = executor.begin(plan.name(), plan.take_changes(), (), None);
         execution.payer = payers.first().map(Payer::of_another);
         for over in executor.run(provider, 1) {
-            let lines = over
-                .lines
-                .iter()
-                .map(|line| (OBJECT.to_owned(), line.clone()));
+            plan.made = over.made.iter().map(|change| change.json()).collect();
+            let lines = over.lines.iter().map(|line| (plan.name(), line.clone()));
             report.changes.extend(lines);
-            if let Some(error) = over.error() {
-                report.fail(OBJECT.to_owned(), error.to_string(), None);
+            match over.error() {
+                None => report.changed += 1,
+                Some(error) => report.fail(plan.name(), error.to_string(), None),
             }
         }
+        Some(plan)
     }
+}
+
+/// The deletions of certificates that nothing uses now. `wanted`: what all Services want. `None`: there is no
+/// certificate from a Secret, used or not.
+fn find(
+    apis: &Apis,
+    provider: &dyn LoadBalancers,
+    settings: &Settings,
+    wanted: &TlsSecrets,
+    urgency: Urgency,
+) -> Result<Option<Vec<Box<dyn Change>>>, Error> {
+    let all = observe::all_services(apis, Duration::MAX)?;
+    let mut cluster = observe::cluster(apis, &settings.cluster_name, &all.value, &[])?;
+    // Without an identity nothing is deleted.
+    if cluster.uid.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    cluster.tls_secrets = wanted.clone();
+    let unused = provider.unused_certificates(&cluster, urgency);
+    unused.map_err(Error::Cloud)
+}
+
+/// The deletions that a pass over all Services would make now, for a person.
+pub(super) fn propose(
+    apis: &Apis,
+    provider: &dyn LoadBalancers,
+    settings: &Settings,
+    wanted: &TlsSecrets,
+) -> Result<Option<ServicePlan>, Error> {
+    let unused = find(apis, provider, settings, wanted, Urgency::Asked)?;
+    Ok(unused.and_then(plan))
+}
+
+/// Deletions as the plan of an object that is no Service, so that they are shown in the same way. `None`: there are none.
+fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
+    let object = ObjectReference {
+        kind: KIND,
+        name: String::new(),
+        namespace: String::new(),
+        uid: String::new(),
+    };
+    let cloud = LoadBalancerPlan {
+        changes: deletions,
+        ..LoadBalancerPlan::default()
+    };
+    let plan = ServicePlan::new(object, Arc::default(), Want::Nothing, cloud);
+    plan.has_writes().then_some(plan)
 }

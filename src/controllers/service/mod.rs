@@ -113,13 +113,7 @@ impl Controller for ServiceController {
     }
 
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
-        let begun = clock::now();
-        let mut plans = self.evaluate(apis, selection)?;
-        if self.state.settings.delete_orphans {
-            let mut orphans = self.orphans(apis, begun)?;
-            orphans.retain(ServicePlan::has_writes);
-            plans.extend(orphans);
-        }
+        let plans = self.evaluate_pass(apis, selection)?;
         Ok(plans.iter().map(ServicePlan::proposal).collect())
     }
 }
@@ -152,11 +146,44 @@ impl ServiceController {
         self.state.management = management;
     }
 
+    /// What a pass over these Services would do: beside their plans those of what no Service has any more.
+    pub fn evaluate_pass(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+    ) -> Result<Vec<ServicePlan>, Error> {
+        let begun = clock::now();
+        let (mut plans, wanted) = self.evaluate_with_secrets(apis, selection)?;
+        if self.state.settings.delete_orphans {
+            let mut orphans = self.orphans(apis, begun)?;
+            orphans.retain(ServicePlan::has_writes);
+            plans.extend(orphans);
+        }
+        if let Some(provider) = apis
+            .provider
+            .load_balancers()
+            .filter(|_| selection.is_of_all())
+        {
+            let settings = &self.state.settings;
+            plans.extend(certificates::propose(apis, provider, settings, &wanted)?);
+        }
+        Ok(plans)
+    }
+
     /// What would be done, by what both APIs say, for the Services that are asked for.
     /// And what there is of Services that are left alone.
     pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<ServicePlan>, Error> {
+        Ok(self.evaluate_with_secrets(apis, selection)?.0)
+    }
+
+    /// The same, with what the Secrets hold that all Services name.
+    fn evaluate_with_secrets(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+    ) -> Result<(Vec<ServicePlan>, TlsSecrets), Error> {
         if apis.provider.load_balancers().is_none() {
-            return Ok(Vec::new());
+            return Ok(Default::default());
         }
         let begun = clock::now();
         let listed = self.state.list(apis, selection, begun)?;
@@ -166,7 +193,7 @@ impl ServiceController {
             .state
             .observe_due(apis, selection, &polled, &dependencies, true)?;
         let Some(mut observed) = observed else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), polled.tls_secrets));
         };
         let mut plans = plan::plan(&observed, true);
         let needs = plan::needs(&plans);
@@ -176,7 +203,7 @@ impl ServiceController {
         plans.retain(|plan| plan.want != Want::Nothing || plan.cloud.found.is_some());
         plan::in_turn(&*apis.provider, &mut plans);
         health::explain(apis, &polled.nodes, &mut plans);
-        Ok(plans)
+        Ok((plans, polled.tls_secrets))
     }
 
     /// All Services of ours, where the cloud does not answer: nothing is planned. `manifests`: what their annotations are
@@ -266,12 +293,12 @@ impl ServiceController {
         unused.is_due |= has_written || compared.is_some();
         self.search_orphans(apis, provider, compared, has_written, &mut report);
         let is_settled = report.unfinished + report.unreached == 0 && report.outage.is_none();
-        // A person is asked about a plan, which does not have them.
-        if is_settled && !for_people && selection.is_of_all() && !is_closed {
+        if is_settled && selection.is_of_all() && !is_closed {
             let state = &mut self.state;
             let (settings, wanted) = (&state.settings, &state.tls_secrets);
             let unused = &mut state.unused_certificates;
-            unused.delete(apis, provider, settings, wanted, &payers, &mut report);
+            let done = unused.delete(apis, provider, settings, wanted, &payers, &mut report);
+            plans.extend(done);
         }
         (report, plans)
     }

@@ -186,6 +186,11 @@ pub(super) fn plan_alone(
 }
 
 impl ServicePlan {
+    /// Whether it is about a Service, and not about what Services left.
+    pub fn is_of_service(&self) -> bool {
+        self.object.kind == "Service"
+    }
+
     /// It is a load balancer that no Service wants: `service` is what its labels say.
     pub fn is_orphan(&self) -> bool {
         self.object.kind == KIND

@@ -318,6 +318,47 @@ fn a_pass_deletes_what_nothing_uses_and_a_sync_of_one_service_does_not() {
     assert!(!second.is_empty() && second != first);
 }
 
+/// The plan of all Services names what a sync of all deletes; the plan of one Service does not.
+#[test]
+fn a_dry_run_lists_the_certificates_that_nothing_uses() {
+    let world = world();
+    world.create("web", FROM_SECRET, &[80, 443]);
+    let run = |words: &[&str], code: i32| {
+        let ran = common::ccm(&world.env, words);
+        assert_eq!(ran.code, code, "{ran:?}");
+        ran.stdout
+    };
+    run(&["run", "--once"], 0);
+    let old = certificates(&world)[0].clone();
+    renew(&world, "web-tls", &fresh());
+    run(&["lb", "sync", "default/web", "--yes"], 0);
+    let (name, id) = (text(&old["name"]), &old["id"]);
+    let line = format!("- certificates  delete certificate {name} ({id}), which nothing uses\n");
+    let of_all: &[&str] = &["lb", "sync", "--yes", "--dry-run"];
+    let pending = [of_all, &["--detailed-exitcode"]].concat();
+    for words in [of_all, &["run", "--once", "--dry-run"]] {
+        let planned = run(words, 0);
+        assert!(planned.contains(&line), "{planned}");
+        assert!(planned.contains("Plan: 1 to change"), "{planned}");
+    }
+    run(&pending, 3);
+    let json: Value = serde_json::from_str(&run(&[of_all, &["-o", "json"]].concat(), 0)).unwrap();
+    assert_eq!(json["items"][1]["object"], Value::Null, "{json}");
+    let change = &json["items"][1]["changes"][0]["change"];
+    assert_eq!(*change, "delete_certificate", "{json}");
+    let of_one = run(&["lb", "sync", "--dry-run", "default/web"], 0);
+    assert!(!of_one.contains("certificate"), "{of_one}");
+    // A sync of all does it.
+    let done = run(&["lb", "sync", "--yes"], 0);
+    assert!(
+        done.contains(&format!("certificates  deleted certificate {name} ({id})")),
+        "{done}"
+    );
+    assert!(done.contains("1 changed, 1 unchanged, 0 failed"), "{done}");
+    assert_eq!(certificates(&world).len(), 1);
+    run(&[of_all, &["--detailed-exitcode"]].concat(), 0);
+}
+
 /// What is wrong with the Secret, and a part of the message.
 type Case = (&'static str, fn(&World), &'static str);
 
