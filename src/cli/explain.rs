@@ -45,9 +45,9 @@ fn what_is_known() -> String {
     let mut seen = HashSet::new();
     topics.retain(|topic| seen.insert(*topic));
     format!(
-        "ccm explain takes the name of an {}; all are in ccm help {}.",
+        "explain takes the name of an {}; all are in these pages of ccm help: {}.",
         one_of(&KINDS),
-        one_of(&topics)
+        topics.join(", ")
     )
 }
 

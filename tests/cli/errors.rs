@@ -114,8 +114,8 @@ fn usage() {
     let sandbox = world();
     let of_explain = |word: &str| {
         format!(
-            "unknown word {word}\nccm explain takes the name of an annotation, setting, check, reason, metric or \
-             label; all are in ccm help troubleshooting, services, annotations, settings, nodes or metrics."
+            "unknown word {word}\nexplain takes the name of an annotation, setting, check, reason, metric or \
+             label; all are in these pages of ccm help: troubleshooting, services, annotations, settings, nodes, metrics."
         )
     };
     #[rustfmt::skip]

@@ -351,7 +351,7 @@ fn a_dry_run_lists_the_certificates_that_nothing_uses() {
     // A sync of all does it.
     let done = run(&["lb", "sync", "--yes"], 0);
     assert!(
-        done.contains(&format!("certificates  deleted certificate {name} ({id})")),
+        done.contains(&format!("certificates  certificate {name} ({id}): deleted")),
         "{done}"
     );
     assert!(done.contains("1 changed, 1 unchanged, 0 failed"), "{done}");
