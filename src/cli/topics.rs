@@ -308,7 +308,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use std::path::Path;
 
     const README: &str = include_str!("../../README.md");
 
@@ -343,27 +342,6 @@ mod tests {
             }
         }
         assert!(README.lines().count() <= 300);
-    }
-
-    /// Every `ccm help X` that a page names is there, and every file that the README links to.
-    #[test]
-    fn pages_name_what_exists() {
-        let is_letter = |c: char| c.is_ascii_lowercase();
-        for (name, page) in pages() {
-            for (at, begin) in page.match_indices("ccm help ") {
-                let rest = &page[at + begin.len()..];
-                let word: String = rest.chars().take_while(|c| is_letter(*c)).collect();
-                let is_command = super::super::commands::find(&word).is_some();
-                let is_there = word.is_empty() || is_command || names().any(|one| one == word);
-                assert!(is_there, "{name}: ccm help {word}");
-            }
-        }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for (at, _) in README.match_indices("](") {
-            let link = README[at + 2..].split([')', '#']).next().unwrap();
-            let is_there = link.is_empty() || link.contains("://") || root.join(link).exists();
-            assert!(is_there, "README.md links to {link}");
-        }
     }
 
     /// Whoever finds a reason in an event or a metric finds it here.

@@ -11,4 +11,5 @@ mod node;
 mod node_addresses;
 mod node_labels;
 mod route;
+mod texts;
 mod tls_chain;

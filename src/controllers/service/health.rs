@@ -23,7 +23,7 @@ const UNHEALTHY: &str = "unhealthy";
 const NO_POD: &str = "no pod on this node (externalTrafficPolicy: Local)";
 
 const CHECK_PODS: &str = "check the pods (kubectl get endpointslices, kubectl logs), and what they are asked: annotations \
-                          health-check-http-path, health-check-http-status-codes, uses-proxyprotocol";
+                          health-check-http-path, http-status-codes, uses-proxyprotocol";
 
 /// Notes the cause with each health check of the Service's own ports that fails. Servers were mostly read for the
 /// plans; where nothing is wrong no call is made, and where they can't be read no server counts as off.
