@@ -79,6 +79,7 @@ fn a_wrong_name_is_found() {
         ("x.md", "`kubectl scale --replicas=1`, `kubectl ccm lb list --replicas`", "lb list --replicas"),
         ("x.rs", "ccm runs; ccm lb lists", "lb lists"),
         ("x.rs", "ccm doktor shows it, ccm deletes it", "doktor"),
+        ("x.rs", "see ccm version and ccm versions", "versions"),
         ("x.md", "ccm stops; `ccm stop`", "stop"),
         ("x.txt", "see ccm help services and ccm help service", "service"),
         ("x.md", "`make test`, `make tests`", "tests"),

@@ -36,6 +36,9 @@ const PROGRAMS: &[&str] = &[
     "buildah", "cargo", "env", "hcloud", "helm", "k3s", "kubectl", "sandbox", "skopeo",
 ];
 
+/// Commands without settings.
+const OTHER_COMMANDS: &[&str] = &["completions", "explain", "help", "version"];
+
 /// Words behind `ccm` in a sentence. Others are verbs that end with s, and are near no command.
 const IN_SENTENCES: &[&str] = &[
     "can", "from", "itself", "may", "must", "never", "or", "read", "runs", "was", "with", "would",
@@ -228,6 +231,7 @@ fn is_group(word: &str) -> bool {
 fn is_verb(word: &str) -> bool {
     let names = Command::ALL.iter().map(|command| command.name());
     let commands = names.filter_map(|name| name.split(' ').next());
+    let commands = commands.chain(OTHER_COMMANDS.iter().copied());
     IN_SENTENCES.contains(&word) || (word.ends_with('s') && nearest(word, commands).is_none())
 }
 
