@@ -7,9 +7,10 @@ use crate::controllers::service::{ServicePlan, Want, ago, trouble, want};
 use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
 use crate::kube::{Involved, Service};
 use crate::provider::{Balancer, BalancerHealth, BalancerUse, Health, PortOwner, clock};
-use crate::text::{quoted, some_of};
+use crate::text::{quoted, shell_command, some_of};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 /// Let's Encrypt and cert-manager renew a month before.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -96,11 +97,9 @@ fn left_over_ports(plans: &[ServicePlan]) -> Vec<Outcome> {
                 "port {number} has no label of a Service, and {why}: a Service had it, and all labels were removed, or it \
                  is the owner's"
             );
-            let remedy = format!(
-                "if it is not the owner's, the owner removes it: hcloud load-balancer delete-service --listen-port {number} \
-                 {}",
-                balancer.id
-            );
+            let words: [&dyn Display; 2] = [&number, &balancer.id];
+            let command = shell_command("hcloud load-balancer delete-service --listen-port", &words);
+            let remedy = format!("if it is not the owner's, the owner removes it: {command}");
             Some(Outcome::warn(what, remedy).on("load-balancer", &balancer.name))
         })
     });
