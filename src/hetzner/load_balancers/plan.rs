@@ -328,7 +328,7 @@ impl Snapshot {
             Err(why) => {
                 parser.problem(why.message);
                 plan = refused(plan, parser, why.reason);
-                self.leave_unused(&mut plan, &context, None);
+                self.leave_unused(&mut plan, &context, &desired, None);
                 return plan;
             }
         };
@@ -368,7 +368,7 @@ impl Snapshot {
             plan = self.plan_on(service, nodes, cluster, Some(stays));
             // Who has the port.
             plan.needs.services |= needs.services;
-            self.leave_unused(&mut plan, &context, there);
+            self.leave_unused(&mut plan, &context, &desired, there);
             return plan;
         }
         subnets::leave_out_refused(&mut parser, &context, &mut desired.attach, there);
@@ -441,7 +441,7 @@ impl Snapshot {
                 plan.found = plan.found.or_else(shown);
                 plan = refused(plan, parser, Reason::SyncLoadBalancerFailed);
                 if stays_on.is_none() {
-                    self.leave_unused(&mut plan, &context, there);
+                    self.leave_unused(&mut plan, &context, &desired, there);
                 }
             }
         }
@@ -483,9 +483,9 @@ impl Snapshot {
         }
     }
 
-    /// Takes the Service off load balancers that it does not need while it can't have what it asks for: its status
-    /// names another one of its load balancers, and it does not ask for these. Where the status names none of its load
-    /// balancers, for example because it has a host name, nothing says which one serves the Service, and all stay.
+    /// Takes the Service off load balancers that do not serve it, and that it does not ask for, while it can't have what
+    /// it asks for: its status names another one, or it was never given an address. Where the status has only a host name
+    /// nothing says which load balancer serves the Service, and all stay.
     ///
     /// `there`: the load balancer that the Service asks for. What the Service can't have becomes a finding until its next
     /// plan, which has nothing to leave.
@@ -493,17 +493,25 @@ impl Snapshot {
         &self,
         plan: &mut LoadBalancerPlan,
         context: &Context,
+        desired: &Desired,
         there: Option<&LoadBalancer>,
     ) {
         let (service, balancers) = (context.service, self.balancers());
         let all = || owned(balancers, service, context.cluster);
         let is_of_other_profile = |one| serves_other_profile(context, one).is_some();
-        if !all().any(|one| is_served_by(service, one)) || all().any(is_of_other_profile) {
+        let is_named = all().any(|one| is_served_by(service, one));
+        if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
             return;
         }
+        // Settings may leave every address out: then an empty status does not say that nothing serves the Service.
+        let would_be_named = |one: &LoadBalancer| {
+            let (status, _) = status::ingress(one, desired, &self.project);
+            !status.is_empty()
+        };
         let is_unused = |one: &&LoadBalancer| {
             Some(one.id) != there.map(|there| there.id)
                 && !is_served_by(service, one)
+                && (is_named || would_be_named(one))
                 && !context.group.may_be_asked_for(one, balancers)
         };
         let before = plan.leaves.len();
