@@ -158,6 +158,8 @@ struct Socket {
     buffers: LazyBuffers,
     /// Something was sent, and nothing has come since.
     is_unanswered: bool,
+    /// Why the first step that failed has failed; see [`Socket::step`].
+    failure: Option<ErrorKind>,
 }
 
 impl Socket {
@@ -183,6 +185,24 @@ impl Socket {
             stream,
             buffers: LazyBuffers::new(BUFFER_BYTES, BUFFER_BYTES),
             is_unanswered: false,
+            failure: None,
+        })
+    }
+
+    /// Makes one step. After a step that failed, each later one fails for the same reason: the kernel names its reason
+    /// once ("timed out") and says "broken pipe" from then on, and TLS keeps the first error of a write for itself.
+    fn step<T>(
+        &mut self,
+        during: Timeout,
+        step: impl FnOnce(&mut Socket) -> io::Result<T>,
+    ) -> Result<T, ureq::Error> {
+        let outcome = match self.failure {
+            Some(kind) => Err(kind.into()),
+            None => step(self),
+        };
+        outcome.map_err(|error| {
+            self.failure = Some(error.kind());
+            in_ureq_terms(error, during)
         })
     }
 
@@ -232,15 +252,17 @@ impl Transport for Socket {
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
         self.is_unanswered = true;
-        let output = &self.buffers.output()[..amount];
-        Socket::send(&self.stream, output, end_of(timeout))
-            .map_err(|error| in_ureq_terms(error, timeout.reason))
+        self.step(timeout.reason, |socket| {
+            let output = &socket.buffers.output()[..amount];
+            Socket::send(&socket.stream, output, end_of(timeout))
+        })
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
-        let into = self.buffers.input_append_buf();
-        let count = Socket::receive(&self.stream, into, end_of(timeout))
-            .map_err(|error| in_ureq_terms(error, timeout.reason))?;
+        let count = self.step(timeout.reason, |socket| {
+            let into = socket.buffers.input_append_buf();
+            Socket::receive(&socket.stream, into, end_of(timeout))
+        })?;
         self.is_unanswered &= count == 0;
         self.buffers.input_appended(count);
         Ok(count > 0)
@@ -341,6 +363,8 @@ fn at_least_a_millisecond(time: Duration) -> Duration {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn a_call_during_which_the_machine_was_suspended_is_over() {
@@ -358,6 +382,47 @@ mod tests {
             drop(held);
             assert!(!is_over_at(later), "nothing is held");
         }
+    }
+
+    /// The kernel gives up a connection whose peer takes nothing, which only its first answer says.
+    #[test]
+    fn a_connection_that_the_kernel_gave_up_has_timed_out_for_every_later_step() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let by = Instant::now() + Duration::from_secs(60);
+        let mut socket = Socket::connect(&[listener.local_addr().unwrap()], by).unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        let kernels_view = socket.stream.try_clone().unwrap();
+        let is_over = AtomicBool::new(false);
+        let timeout = NextTimeout {
+            after: Duration::from_secs(60).into(),
+            reason: Timeout::Global,
+            ..NextTimeout::default()
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    // Each send sets the time of the call.
+                    let moment = Some(Duration::from_millis(1));
+                    SockRef::from(&kernels_view)
+                        .set_tcp_user_timeout(moment)
+                        .unwrap();
+                    std::thread::yield_now();
+                }
+            });
+            let mut send = || socket.transmit_output(BUFFER_BYTES, timeout);
+            let first = (0..).find_map(|_| send().err());
+            is_over.store(true, Ordering::Relaxed);
+            let global = |error: &ureq::Error| {
+                assert!(
+                    matches!(error, ureq::Error::Timeout(Timeout::Global)),
+                    "{error:?}"
+                );
+            };
+            global(&first.unwrap());
+            global(&send().unwrap_err());
+            global(&socket.await_input(timeout).unwrap_err());
+        });
+        drop(peer);
     }
 
     #[test]

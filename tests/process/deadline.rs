@@ -18,11 +18,18 @@ use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_millis(700);
 
-/// For a machine with other work; ureq's own grace of a second a step would be seen.
-const SLACK: Duration = Duration::from_millis(400);
+/// How much later than its deadline a write may end on a machine with other work, where a thread waits for its turn for
+/// a second and more. A write that does not keep its deadline is seen nevertheless: each test gives it work for at least
+/// twice as long.
+const SLACK: Duration = Duration::from_secs(4);
 
-/// More than both ends' buffers hold.
-const LARGE_BYTES: usize = 12 << 20;
+/// More than the buffers of both ends of a narrow connection hold, and little to encode: a thread that has just used
+/// the processor for long waits for its turn for long, while the time of its write runs.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// The largest segment of a narrow connection, as on Ethernet. With those of the loopback interface, 64 KiB each, the
+/// kernel buffers megabytes for the sender.
+const SEGMENT_BYTES: u32 = 1460;
 
 /// Lets everything through and knows when.
 #[derive(Clone, Default)]
@@ -77,14 +84,10 @@ fn times_out(what: &str, client: &http::Client, gate: &Passed, body: &Value) {
         panic!("{what}: {took:?}: {error:?}")
     };
     // Its time begins before the gate lets it through: a moment, on a busy machine some milliseconds.
-    assert!(
-        (TIMEOUT - SLACK..=TIMEOUT).contains(&after),
-        "{what}: {error}"
-    );
-    assert!(
-        took >= after - Duration::from_millis(5),
-        "{what}: {took:?}: {error}"
-    );
+    assert!(after <= TIMEOUT, "{what}: {error}");
+    // The kernel gives up a connection whose peer has confirmed nothing for as long as was left at the last send, which
+    // is not before half of the time.
+    assert!(took >= after / 2, "{what}: {took:?}: {error}");
     let text = format!("no complete answer within {} s", after.as_secs_f32());
     assert!(error.to_string().contains(&text), "{what}: {error}");
 }
@@ -100,6 +103,7 @@ fn serve(listener: TcpListener, serve: impl FnOnce(TcpStream) + Send + 'static) 
 fn narrow() -> TcpListener {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
+    socket.set_tcp_mss(SEGMENT_BYTES).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     socket.bind(&SockAddr::from(any)).unwrap();
     socket.listen(8).unwrap();
@@ -147,7 +151,7 @@ fn a_request_that_is_taken_a_bit_at_a_time() {
     let into = Arc::clone(&taken);
     let base = serve(narrow(), move |mut stream| {
         let begun = Instant::now();
-        let (mut piece, mut count) = (vec![0; 16 * 1024], 0);
+        let (mut piece, mut count) = (vec![0; 1024], 0);
         let end = loop {
             match stream.read(&mut piece) {
                 Ok(0) => break None,
@@ -156,7 +160,7 @@ fn a_request_that_is_taken_a_bit_at_a_time() {
                 Err(error) => break Some(error.kind()),
             }
             // Slowly until well after the deadline, then as fast as it comes.
-            if begun.elapsed() < TIMEOUT * 2 {
+            if begun.elapsed() < TIMEOUT + 2 * SLACK {
                 std::thread::sleep(Duration::from_millis(20));
             }
         };
@@ -195,7 +199,7 @@ fn tls_through_a_narrow_pipe() {
     let there = sandbox.address(Half::Kubernetes);
     // Bytes of each direction that pass every 10 ms: the handshake alone, or the request, takes too long.
     for (what, up, down) in [
-        ("slow answers", 64 * 1024, 12),
+        ("slow answers", 64 * 1024, 1),
         ("slow requests", 200, 64 * 1024),
     ] {
         let listener = narrow();
