@@ -201,6 +201,28 @@ fn what_an_outage_kept_from_being_set_right_is_set_right_after_it() {
     is_right(sandbox).unwrap();
 }
 
+/// An operator goes back to Hetzner's controller after the Service's load balancer has lost its labels.
+#[test]
+fn hetzners_controller_takes_the_load_balancer_that_has_the_name_it_would_give() {
+    let story = story();
+    let sandbox = &story.sandbox;
+    add(sandbox, "web", Template::plain());
+    Event::GoBack.happen(sandbox);
+    let [made] = &balancers(sandbox)[..] else {
+        panic!("one is made")
+    };
+    let uid = service(sandbox, "web")["metadata"]["uid"].clone();
+    assert_eq!(made["labels"], json!({ SERVICE_UID: uid }));
+    let id = made["id"].as_u64().unwrap();
+    let cloud = sandbox.cloud();
+    cloud.edit_load_balancer(id, |one| one["labels"] = json!({ "noted": "yes" }));
+    Event::GoBack.happen(sandbox);
+    let all = balancers(sandbox);
+    assert_eq!((all.len(), &all[0]["id"]), (1, &made["id"]));
+    let labels = json!({ SERVICE_UID: uid, "noted": "yes" });
+    assert_eq!(all[0]["labels"], labels);
+}
+
 /// They are counted with what a comparison of all reads anyway, and stay.
 #[test]
 fn load_balancers_without_a_service_are_counted_for_no_call() {

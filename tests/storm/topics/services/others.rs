@@ -195,8 +195,9 @@ pub fn make_all(sandbox: &Sandbox, others: &[Other]) {
     others.iter().for_each(|one| one.make(sandbox, foreign));
 }
 
-/// What Hetzner's controller made for this Service before: nothing but the Service's UID says so, and the finalizer,
-/// whose name all controllers share.
+/// What Hetzner's controller does for a Service without a load balancer: nothing but the Service's UID says that the load
+/// balancer is the Service's, and the finalizer, whose name all controllers share. A load balancer that already has the
+/// name that this one would get is taken instead, whoever made it: the UID is added to its labels.
 pub fn make_upstream(sandbox: &Sandbox, service: &Value) {
     if !service["spec"]["loadBalancerClass"].is_null() {
         return;
@@ -207,8 +208,16 @@ pub fn make_upstream(sandbox: &Sandbox, service: &Value) {
     });
     let uid = &service["metadata"]["uid"];
     let name = format!("a{}", uid.as_str().unwrap().replace('-', ""));
-    let labels = json!({ SERVICE_UID: uid });
-    make(sandbox, &name, &labels, &json!([]), &[], None);
+    let cloud = sandbox.cloud();
+    let all = cloud.load_balancers(sandbox.project());
+    let taken = all.iter().find(|one| one["name"] == name);
+    match taken.and_then(|one| one["id"].as_u64()) {
+        Some(id) => cloud.edit_load_balancer(id, |one| one["labels"][SERVICE_UID] = uid.clone()),
+        None => {
+            let labels = json!({ SERVICE_UID: uid });
+            make(sandbox, &name, &labels, &json!([]), &[], None);
+        }
+    }
 }
 
 /// An operator goes back to Hetzner's controller for a while: it finds load balancers by the Service's UID, sets what it
