@@ -24,6 +24,10 @@ const GROWN: [(&str, &str, &str); 2] = [
     ("server_type_location", "recommended", "boolean"),
 ];
 
+/// Words by which the document describes a field that takes an ID or a name. Its types allow names only; the real API
+/// takes IDs as numbers as well, and official clients send them.
+const ID_OR_NAME: [&str; 2] = ["ID or name", "IDs (`integer`) or names"];
+
 /// What does not fit, one sentence each, with the place in the document it is about.
 pub type Problems = Vec<String>;
 
@@ -37,7 +41,7 @@ impl Spec {
         Ok(Spec { document })
     }
 
-    /// The Hetzner Cloud API's document, with [`GROWN`].
+    /// The Hetzner Cloud API's document, with [`GROWN`] and [`ID_OR_NAME`].
     pub fn hetzner(path: impl AsRef<Path>) -> Result<Spec, String> {
         let mut spec = Spec::load(path)?;
         for (schema, property, definition) in GROWN {
@@ -51,6 +55,10 @@ impl Spec {
             properties
                 .entry(property)
                 .or_insert_with(|| json!({"type": definition}));
+        }
+        let schemas = spec.document.pointer_mut("/components/schemas");
+        for schema in children(schemas) {
+            children(schema.get_mut("properties")).for_each(take_ids_and_names);
         }
         Ok(spec)
     }
@@ -175,6 +183,24 @@ impl Spec {
 
     fn schemas(&self) -> Schemas<'_> {
         Schemas::new(&self.document)
+    }
+}
+
+/// The values of an object.
+fn children(object: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
+    let object = object.and_then(Value::as_object_mut);
+    object.into_iter().flat_map(|object| object.values_mut())
+}
+
+/// See [`ID_OR_NAME`].
+fn take_ids_and_names(field: &mut Value) {
+    let description = field["description"].as_str().unwrap_or_default();
+    if ID_OR_NAME.iter().any(|words| description.contains(words)) {
+        let value = match field["type"] == "array" {
+            true => &mut field["items"],
+            false => field,
+        };
+        value["type"] = json!(["string", "integer"]);
     }
 }
 

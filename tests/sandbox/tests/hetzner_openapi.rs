@@ -127,6 +127,79 @@ fn the_document_is_really_checked() {
     }
 }
 
+/// The official CLI sends IDs as numbers, and names as strings.
+#[test]
+fn what_the_document_calls_id_or_name_is_taken_as_both() {
+    let Some(spec) = document() else { return };
+    let api = Api::new();
+    let key = json!({"name": "key", "public_key": "ssh-ed25519 AAAAx"});
+    let key = api.post("/ssh_keys", key).at("/ssh_key/id").clone();
+    let id = |list: &str, name: &str| {
+        let found = api.get(&format!("/{list}?name={name}"));
+        found.at(&format!("/{list}/0/id")).clone()
+    };
+    let server = json!({"name": "first", "server_type": "cx23", "image": "debian-12", "location": "fsn1",
+        "ssh_keys": ["key"]});
+    let balancer = json!({"name": "first", "load_balancer_type": "lb11", "location": "fsn1"});
+    let made = api.post("/load_balancers", balancer.clone());
+    let change = format!(
+        "/load_balancers/{}/actions/change_type",
+        made.at("/load_balancer/id")
+    );
+    let bigger = json!({"load_balancer_type": "lb21"});
+    let cases = [
+        (
+            "/servers",
+            &server,
+            "server_type",
+            id("server_types", "cx23"),
+        ),
+        ("/servers", &server, "image", id("images", "debian-12")),
+        ("/servers", &server, "location", id("locations", "fsn1")),
+        ("/servers", &server, "ssh_keys", json!([key])),
+        ("/servers", &server, "ssh_keys", json!([key, "key"])),
+        (
+            "/load_balancers",
+            &balancer,
+            "load_balancer_type",
+            id("load_balancer_types", "lb11"),
+        ),
+        (
+            "/load_balancers",
+            &balancer,
+            "location",
+            id("locations", "fsn1"),
+        ),
+        (
+            &change,
+            &bigger,
+            "load_balancer_type",
+            id("load_balancer_types", "lb21"),
+        ),
+    ];
+    for (number, (path, body, field, id)) in cases.into_iter().enumerate() {
+        let check = |body: &Value| {
+            let body = body.to_string();
+            spec.check_request("POST", &format!("/v1{path}"), &[], body.as_bytes())
+        };
+        for (form, value) in [("name", body[field].clone()), ("id", id)] {
+            let mut body = body.clone();
+            body[field] = value;
+            if path != change {
+                body["name"] = json!(format!("{form}-{number}"));
+            }
+            assert_eq!(check(&body), Ok(()), "{path} {field} by {form}");
+            let answer = api.post(path, body);
+            assert_eq!(answer.status, 201, "{path} {field} by {form}: {answer:?}");
+        }
+        for wrong in [json!(true), json!(1.5), json!({}), json!([true])] {
+            let mut body = body.clone();
+            body[field] = wrong;
+            assert!(check(&body).is_err(), "{path} {body}");
+        }
+    }
+}
+
 fn catalogs(tour: &mut Tour) {
     for path in [
         "/locations",
