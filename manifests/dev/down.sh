@@ -43,7 +43,8 @@ delete() {
     until output=$(hcloud "$1" delete "$2" 2>&1); do
         attempts=$((attempts - 1))
         case $output in
-            *'(locked)'* | *'(conflict)'* | *'(resource_in_use)'*) [ "$attempts" -gt 0 ] || break ;;
+            # Newer versions of hcloud add a correlation ID to the code: (locked, 42375cb399a4fc72).
+            *'(locked'[,\)]* | *'(conflict'[,\)]* | *'(resource_in_use'[,\)]*) [ "$attempts" -gt 0 ] || break ;;
             *) break ;;
         esac
         sleep 3
