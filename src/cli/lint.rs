@@ -104,7 +104,7 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
 fn lines(checked: &Checked) -> Vec<String> {
     let Checked { file, object, .. } = checked;
     let (namespace, name) = (text(&object["namespace"]), text(&object["name"]));
-    let findings = checked.findings.iter().map(|finding| &finding.message);
+    let findings = checked.findings.iter().map(|finding| finding.text());
     let line = |why| format!("{file}: service/{namespace}/{name}: {why}");
     let lines = findings.map(|why| whole_line(false, "", 6, &line(why)));
     lines.collect()

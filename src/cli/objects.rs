@@ -367,7 +367,7 @@ pub(super) fn warnings<'a>(
 ) -> impl Iterator<Item = String> {
     let findings = findings.into_iter();
     let warnings = findings.filter(|finding| finding.severity == Severity::Warning);
-    warnings.map(move |finding| about('!', &object, &format!("warning: {}", finding.message)))
+    warnings.map(move |finding| about('!', &object, &format!("warning: {}", finding.text())))
 }
 
 /// What was done, what should be known, what failed, and how much of each.
@@ -403,9 +403,12 @@ pub(super) fn finding(finding: &Finding) -> String {
         Severity::Warning => "!",
     };
     let reason = finding.reason.name();
+    let fix = finding.fix.as_ref();
+    let fix = fix.map(|fix| paragraph("    ", 4, &format!("Fix: {fix}.")));
     format!(
-        "  {mark} {reason}\n{}",
-        paragraph("    ", 4, &finding.message)
+        "  {mark} {reason}\n{}{}",
+        paragraph("    ", 4, &finding.message),
+        fix.unwrap_or_default()
     )
 }
 

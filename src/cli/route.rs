@@ -23,7 +23,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         // What is blocked, and warnings.
         let mut notes = list.plans.notes();
         notes.extend(list.plans.plan.nodes.iter().filter_map(|node| {
-            let why = &node.obstacle.as_ref()?.message;
+            let why = node.obstacle.as_ref()?.text();
             Some(about('!', &node.name(), &format!("blocked: {why}")))
         }));
         list.notes = notes.concat();

@@ -11,7 +11,7 @@ use crate::provider::clock;
 use crate::settings::{Command, Output};
 use crate::text::duration::shown_duration;
 use serde::Serialize;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::OsString;
 
 /// So many of the worst items are shown.
@@ -94,7 +94,7 @@ impl<'a> Screen<'a> {
                 healthy: nodes.iter().filter(|plan| plan.node.is_ready()).count(),
                 total: nodes.len(),
             }),
-            load_balancers: load_balancers(view, all),
+            load_balancers: load_balancers(view),
             routes: routes.map(|plan| {
                 let all = plan.rows.iter().map(|row| row.state);
                 let ours = all.filter(|state| !matches!(state, State::LeftAlone | State::NotOurs));
@@ -127,7 +127,7 @@ impl<'a> Screen<'a> {
             Some(Count { healthy, total }) => format!("{healthy} of {total} {word}"),
             None => why.map_or("?".into(), unread),
         };
-        let balancers = count(&self.load_balancers, "healthy", gap(&view.services));
+        let balancers = count(&self.load_balancers, "serving", gap(&view.services));
         let rows = [
             ("LEADER", leader),
             ("KUBERNETES", kubernetes),
@@ -177,31 +177,30 @@ fn unread(gap: &Gap) -> String {
     }
 }
 
-/// Of Services that want one; one that they share counts once. Without a cluster those of the project that carry a
-/// Service's label.
-fn load_balancers(view: &View, all: &[Outcome]) -> Option<Count> {
-    let sick = all
-        .iter()
-        .filter(|one| one.is_bad() && one.check == "targets");
-    let sick: HashSet<&str> = sick.filter_map(|one| one.object.as_deref()).collect();
+/// Counts the load balancers that Services want, and those of them that serve: a target is healthy on all ports of each of
+/// their Services. A load balancer that several Services share counts once. Without a cluster, the load balancers of the
+/// project that carry a Service's label are counted.
+fn load_balancers(view: &View) -> Option<Count> {
     let plans = match (&view.services, &view.cloud.balancers) {
         (Ok(plans), _) => plans,
         (_, Ok(balancers)) => {
-            let total = balancers.len();
-            let healthy = total.saturating_sub(sick.len());
-            return Some(Count { healthy, total });
+            let serving = balancers.iter().filter(|(_, counts)| counts.healthy > 0);
+            return Some(Count {
+                healthy: serving.count(),
+                total: balancers.len(),
+            });
         }
         (Err(_), Err(_)) => return None,
     };
-    let mut is_healthy: HashMap<String, bool> = HashMap::new();
+    let mut serves: HashMap<String, bool> = HashMap::new();
     for plan in plans.iter().filter(|plan| plan.want == Want::Ensure) {
-        let (name, found) = (plan.name(), plan.cloud.found.as_ref());
-        let is_right = found.is_some() && !sick.contains(name.as_str());
-        let key = found.map_or(name, |found| found.id.to_string());
-        *is_healthy.entry(key).or_insert(true) &= is_right;
+        let found = plan.cloud.found.as_ref();
+        let counts = found.map(|found| found.target_counts(Some(&plan.object.uid)));
+        let key = found.map_or(plan.name(), |found| found.id.to_string());
+        *serves.entry(key).or_insert(true) &= counts.is_some_and(|counts| counts.healthy > 0);
     }
     Some(Count {
-        healthy: is_healthy.values().filter(|is_it| **is_it).count(),
-        total: is_healthy.len(),
+        healthy: serves.values().filter(|serves| **serves).count(),
+        total: serves.len(),
     })
 }

@@ -154,7 +154,7 @@ fn state(word: &str) -> &'static str {
 /// `1 of 2 ready`, and `1/2` of targets.
 fn share(word: &str) -> Option<(u32, u32)> {
     let words: Vec<&str> = word.split([' ', '/']).collect();
-    let ([part, whole] | [part, "of", whole, "ready" | "healthy" | "right"]) = words[..] else {
+    let ([part, whole] | [part, "of", whole, "ready" | "serving" | "right"]) = words[..] else {
         return None;
     };
     let share = (part.parse().ok()?, whole.parse().ok()?);

@@ -56,14 +56,6 @@ pub(super) fn page(name: &str) -> Option<String> {
     Some(plain(topic.page, help_columns()))
 }
 
-/// What the page of troubleshooting says of an event's reason; without its last full stop.
-pub(super) fn meaning(reason: &str) -> String {
-    let is_it = |row: &Row| row.headings[0] == "reason" && row.names(&[0]) == [reason];
-    let row = rows().into_iter().find(is_it);
-    let meaning = row.and_then(|mut row| row.cells.pop()).unwrap_or_default();
-    meaning.replace('`', "").trim_end_matches('.').to_owned()
-}
-
 /// A row of a table in a page.
 pub(super) struct Row {
     pub(super) topic: &'static str,
@@ -356,7 +348,6 @@ mod tests {
         {
             let row = format!("| `{name}` |");
             assert!(troubleshooting.contains(&row), "{name}");
-            assert!(!meaning(name).is_empty(), "{name}");
         }
     }
 

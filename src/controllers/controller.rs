@@ -45,7 +45,7 @@ impl Proposal {
         Proposal {
             object: object.for_people(),
             changes,
-            obstacle: obstacle.as_ref().map(|finding| finding.message.clone()),
+            obstacle: obstacle.as_ref().map(|finding| finding.text().into_owned()),
         }
     }
 }

@@ -209,7 +209,9 @@ impl<'a> Index<'a> {
             Some(Some(instance)) => Outcome::Matched(instance, MatchedBy::Name),
             Some(None) => {
                 let message = format!("several servers are named {:?}", node.name());
-                Outcome::Unmatched(Finding::warning(Reason::InstanceLookupFailed, message))
+                let finding = Finding::warning(Reason::InstanceLookupFailed, message);
+                let fix = "give the name to the server of this node alone; hcloud server list shows the servers";
+                Outcome::Unmatched(finding.with_fix(fix))
             }
             None => match self.servers.error() {
                 Some(error) => Outcome::Unclear(error),
@@ -352,7 +354,8 @@ impl<'a> Index<'a> {
         };
         let name = node.name();
         let message = format!("no server is named {name:?}, and {addresses}{looked_through}");
-        Finding::warning(Reason::ServerNotFound, message)
+        let fix = "rename its server to the node's name, or set a token of the project that has the server";
+        Finding::warning(Reason::ServerNotFound, message).with_fix(fix)
     }
 }
 

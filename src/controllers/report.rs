@@ -92,15 +92,32 @@ pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) 
 }
 
 fn publish_one(apis: &Apis, controller: &'static str, object: &ObjectReference, finding: &Finding) {
-    // The same trouble is reported once, whatever number each failed call had.
-    let message = without_correlations(&finding.message);
-    let message = text::cut(&message, MESSAGE_CHARACTERS_AT_MOST);
-    let reason = finding.reason;
+    let (message, reason) = (event_message(finding), finding.reason);
     let mut reported = apis.recorder.reported();
-    if !reported.is_due(object, controller, reason, &message, clock::now()) {
-        return;
-    }
+    let is_due = reported.is_due(object, controller, reason, &message, clock::now());
     drop(reported);
+    if is_due {
+        publish_now(apis, controller, object, finding, false);
+    }
+}
+
+/// The same trouble is reported once, whatever number each failed call had.
+fn event_message(finding: &Finding) -> String {
+    let text = finding.text();
+    let message = without_correlations(&text);
+    text::cut(&message, MESSAGE_CHARACTERS_AT_MOST).into_owned()
+}
+
+/// Reports the finding now, whatever was reported before: for a caller that knows that the state of the object has changed.
+/// `only_new`: see [`Event::only_new`].
+pub(super) fn publish_now(
+    apis: &Apis,
+    controller: &'static str,
+    object: &ObjectReference,
+    finding: &Finding,
+    only_new: bool,
+) {
+    let reason = finding.reason;
     FINDINGS_REPORTED.count(&[controller, reason.name()]);
     log_finding(controller, object, finding);
     if reason.event().is_none() {
@@ -114,15 +131,17 @@ fn publish_one(apis: &Apis, controller: &'static str, object: &ObjectReference, 
         component,
         object: object.clone(),
         reason,
-        message: message.into_owned(),
+        message: event_message(finding),
         at: clock::timestamp(),
+        only_new,
     });
 }
 
 fn log_finding(controller: &str, object: &ObjectReference, finding: &Finding) {
     let name = object.for_people();
     let reason = finding.reason.name();
-    let message = text::cut(&finding.message, MESSAGE_CHARACTERS_AT_MOST);
+    let text = finding.text();
+    let message = text::cut(&text, MESSAGE_CHARACTERS_AT_MOST);
     match finding.severity {
         Severity::Info if finding.reason.is_logged_by_its_write() => {}
         Severity::Info => {

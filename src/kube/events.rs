@@ -24,6 +24,9 @@ pub struct Event {
     pub message: String,
     /// When it happened: it may be written later.
     pub at: Timestamp,
+    /// Whether the same event that is there already stays as it is, instead of being counted up: a process that begins
+    /// does not know whether it is about what the process sees.
+    pub only_new: bool,
 }
 
 impl Event {
@@ -165,6 +168,7 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
         component,
         object,
         message,
+        only_new,
         ..
     } = event;
     let reason = event.reason.name();
@@ -200,6 +204,7 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
     });
     let events = folder("api/v1", namespace, "events");
     match client.write::<IgnoredAny>(PASS_AT_END, Method::Post, &events, JSON, &event) {
+        Err(error) if error.is_already_exists() && *only_new => return Ok(()),
         Err(error) if error.is_already_exists() => {}
         outcome => return outcome.map(drop),
     }

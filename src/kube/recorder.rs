@@ -465,6 +465,7 @@ mod tests {
             reason,
             message: message.into(),
             at: Timestamp::UNIX_EPOCH,
+            only_new: false,
         }
     }
 

@@ -85,9 +85,8 @@ metrics! {
     LOAD_BALANCERS: Gauge "ccm_load_balancers" ["state"],
         "Load balancers by state: managed (its Service has an address), pending (it has none yet), leaving (its Service needs none any more), orphaned (its Service does not exist).";
 
-    /// A target that was added just now counts for neither.
     LOAD_BALANCERS_HEALTH: Gauge "ccm_load_balancers_health" ["state"],
-        "Load balancers of Services by their targets that are healthy, as of the last read: all, some, none.";
+        "Load balancers of Services by their targets that are healthy, as of the last read: all, some, none, unknown (none was checked yet). A target that was added just now does not count beside others.";
 
     LOAD_BALANCERS_USE: Gauge "ccm_load_balancers_use" ["use"],
         "Load balancers of Services by their use, as of the last read: own, shared (by several Services), external, released.";

@@ -2,13 +2,19 @@
 //! (`controllers::report`) decides what becomes a log line, an event, a metric.
 
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// One thing to report about one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub severity: Severity,
     pub reason: Reason,
+    /// What is wrong; and what to do about it, where one sentence says both.
     pub message: String,
+    /// What to do about it, made for this object, with its own names in commands. `None`: nothing is to be done, or the
+    /// message says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
     #[serde(skip)]
     pub origin: Origin,
 }
@@ -181,6 +187,10 @@ reasons! {
     CertificatePending: WarningEvent;
     /// A certificate can't be issued or renewed, or the Service may not use it.
     CertificateFailed: WarningEvent;
+    /// No target of a Service is healthy, so no traffic reaches the Service.
+    NoHealthyTarget: WarningEvent;
+    /// A target of such a Service is healthy again.
+    HealthyTarget: NormalEvent;
     /// An address that was chosen to be kept is deleted with the load balancer.
     AddressNotKept: WarningEvent;
     /// A load balancer of this cluster whose Service does not exist.
@@ -246,6 +256,7 @@ impl Finding {
             severity: Severity::Warning,
             reason,
             message: message.into(),
+            fix: None,
             origin: Origin::Controller,
         }
     }
@@ -254,6 +265,24 @@ impl Finding {
         Finding {
             severity: Severity::Info,
             ..Finding::warning(reason, message)
+        }
+    }
+
+    /// The same finding with what to do about it.
+    pub fn with_fix(self, fix: impl Into<String>) -> Finding {
+        Finding {
+            fix: Some(fix.into()),
+            ..self
+        }
+    }
+
+    /// Message and fix in one text: for events, logs, and lists of one line each.
+    pub fn text(&self) -> Cow<'_, str> {
+        let message = &self.message;
+        let end = if message.ends_with('?') { "" } else { "." };
+        match &self.fix {
+            Some(fix) => Cow::Owned(format!("{message}{end} Fix: {fix}")),
+            None => Cow::Borrowed(message),
         }
     }
 

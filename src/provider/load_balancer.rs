@@ -89,7 +89,7 @@ pub trait Snapshot: Send + Sync {
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
     /// How each load balancer of these Services is used, and what its health checks say. Pure.
-    fn health(&self, services: &HashSet<&str>) -> Vec<(BalancerUse, BalancerHealth)>;
+    fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
     /// What ports of these Services' load balancers show; none: certificates were not read. Pure.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
@@ -382,10 +382,11 @@ pub struct Health {
 }
 
 /// Why a target gets no traffic, for people.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
     pub message: Interned,
-    pub remedy: &'static str,
+    /// What to do about it, with the names of the objects that it is about.
+    pub remedy: String,
 }
 
 /// One field of a load balancer. Values as people read them.
@@ -472,6 +473,12 @@ impl Field {
     }
 }
 
+impl Health {
+    pub fn is_unhealthy(&self) -> bool {
+        self.status == "unhealthy"
+    }
+}
+
 impl Target {
     pub fn is_healthy(&self) -> bool {
         !self.health.is_empty() && self.health.iter().all(|health| health.status == "healthy")
@@ -479,37 +486,96 @@ impl Target {
 }
 
 named! {
-    /// What the health checks say of a load balancer's targets. Those that were added just now do not count.
+    /// What the health checks say of a load balancer's targets. Targets that were not checked yet do not count beside
+    /// others.
     BalancerHealth {
+        /// No target that was checked is unhealthy.
         All = "all",
+        /// Some targets are healthy, and some are not.
         Some = "some",
-        /// Or it has no target.
+        /// No target takes traffic: some are unhealthy, or there is no target.
         None = "none",
+        /// There are targets, and no health check of them has ended.
+        Unknown = "unknown",
     }
 }
 
-impl Balancer {
-    /// `uid`: by the ports of this Service alone. Ports of others on an external one never count.
-    pub fn health(&self, uid: Option<&str>) -> BalancerHealth {
-        let is_bad = |target: &Target| {
-            let mut checks = self.checks(target, uid);
-            checks.any(|one| one.status == "unhealthy")
-        };
-        match self.targets.iter().any(is_bad) {
-            false if self.targets.is_empty() => BalancerHealth::None,
-            false => BalancerHealth::All,
-            true if self.healthy_targets(uid) > 0 => BalancerHealth::Some,
-            true => BalancerHealth::None,
+/// How many targets of a load balancer are healthy. Everything that is said of the health of targets rests on these
+/// numbers: `lb list`, `lb inspect`, `status`, `doctor`, the metric and the events. A target is unhealthy whatever the
+/// cause is, and whether or not another check reports the cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TargetCounts {
+    /// Targets that are healthy on each port that counts.
+    pub healthy: usize,
+    /// Targets that are unhealthy on a port that counts. The others were not checked yet.
+    pub unhealthy: usize,
+    pub total: usize,
+}
+
+impl TargetCounts {
+    pub fn health(self) -> BalancerHealth {
+        let TargetCounts {
+            healthy,
+            unhealthy,
+            total,
+        } = self;
+        match healthy {
+            0 if unhealthy == 0 && total > 0 => BalancerHealth::Unknown,
+            0 => BalancerHealth::None,
+            _ if unhealthy > 0 => BalancerHealth::Some,
+            _ => BalancerHealth::All,
         }
     }
+}
 
-    /// How many targets are healthy on each port that counts; see [`Balancer::health`].
-    pub fn healthy_targets(&self, uid: Option<&str>) -> usize {
-        let is_healthy = |target: &&Target| {
-            let mut checks = self.checks(target, uid).peekable();
-            checks.peek().is_some() && checks.all(|one| one.status == "healthy")
+impl fmt::Display for TargetCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.total {
+            0 => f.write_str("it has no target"),
+            total => write!(f, "{} of {total} targets healthy", self.healthy),
+        }
+    }
+}
+
+/// What the health checks say of one load balancer.
+pub struct SeenHealth {
+    pub use_of: BalancerUse,
+    /// The targets on the ports of all Services.
+    pub counts: TargetCounts,
+    /// The targets on the ports of each Service, by the UID of the Service.
+    pub of_services: Vec<(String, TargetCounts)>,
+}
+
+impl Balancer {
+    /// `uid`: by the ports of this Service alone, where it has any; else by the ports of all Services. Ports of others on
+    /// an external load balancer never count.
+    pub fn target_counts(&self, uid: Option<&str>) -> TargetCounts {
+        let uid = uid.filter(|uid| self.has_port_of(uid));
+        let mut counts = TargetCounts {
+            total: self.targets.len(),
+            ..TargetCounts::default()
         };
-        self.targets.iter().filter(is_healthy).count()
+        for target in &self.targets {
+            let (mut checked, mut healthy, mut unhealthy) = (0, 0, 0);
+            for check in self.checks(target, uid) {
+                checked += 1;
+                healthy += usize::from(check.status == "healthy");
+                unhealthy += usize::from(check.is_unhealthy());
+            }
+            counts.healthy += usize::from(checked > 0 && checked == healthy);
+            counts.unhealthy += usize::from(unhealthy > 0);
+        }
+        counts
+    }
+
+    /// Whether the Service has a port on the load balancer. On a load balancer of one Service each port is the Service's.
+    pub fn has_port_of(&self, uid: &str) -> bool {
+        let mut owners = self
+            .ports
+            .iter()
+            .filter_map(|one| one.uid.as_deref())
+            .peekable();
+        owners.peek().is_none() || owners.any(|owner| owner == uid)
     }
 
     fn checks<'a>(

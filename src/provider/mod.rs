@@ -36,7 +36,7 @@ pub use interned::{Interned, NodeLabels};
 pub use load_balancer::{
     ActionId, Actions, Applied, Assigned, Balancer, BalancerHealth, BalancerUse, Cause, Change,
     ChangeKind, Claim, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan,
-    PortOwner, ShownCertificate, Snapshot, Target, Usage,
+    PortOwner, SeenHealth, ShownCertificate, Snapshot, Target, TargetCounts, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{

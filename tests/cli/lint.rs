@@ -343,8 +343,8 @@ fn services_of_a_group_are_checked_together() {
         ran.stdout,
         "-: service/default/second: annotation load-balancer.hetzner.cloud/type has no effect: Service default/first, which \
          comes first, sets \"lb11\" for the load balancer\n\
-         -: service/default/second: port 80 can't be had: Service default/first, which comes first, asks for it; choose \
-         another port\n"
+         -: service/default/second: port 80 can't be had: Service default/first, which comes first, asks for it. Fix: give \
+         the Service another port, or remove its annotation load-balancer.hetzner.cloud/share\n"
     );
     assert!(
         ran.stderr.ends_with("3 Services, 1 with problems\n"),

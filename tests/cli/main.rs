@@ -16,6 +16,7 @@ mod lb;
 mod leader;
 mod lint;
 mod node;
+mod outages;
 mod people;
 mod printed;
 mod route;

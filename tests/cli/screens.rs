@@ -8,9 +8,9 @@ use sandbox::{Half, Sandbox};
 use std::path::Path;
 
 /// Where commands run. A sandbox ends when it is dropped.
-struct Place {
-    env: Env,
-    sandbox: Sandbox,
+pub struct Place {
+    pub env: Env,
+    pub sandbox: Sandbox,
 }
 
 /// `terminal-NAME-COLUMNS[-color].txt`, where its commands run, and those.
@@ -72,7 +72,7 @@ const SCREENS: &[Screens] = &[
 const ALONE: &str = "--settings-from=none";
 
 /// Without the folder of its kubeconfig.
-fn of(world: World) -> Place {
+pub fn of(world: World) -> Place {
     let World { sandbox, env, .. } = world;
     let (_, path) = env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
     let file = Path::new(path).file_name().unwrap().to_str().unwrap();
@@ -116,7 +116,7 @@ spec:
 }
 
 /// What a terminal still shows at the end; without what differs from run to run, in its length.
-fn shown(place: &Place, columns: usize, words: &[&str]) -> Option<String> {
+pub fn shown(place: &Place, columns: usize, words: &[&str]) -> Option<String> {
     let Place { env, sandbox } = place;
     let folder = Some(sandbox.folder());
     let shown = common::at_terminal_of(Some(columns), folder, env, words)?;

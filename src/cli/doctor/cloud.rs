@@ -7,7 +7,7 @@ use crate::cli::wire::TOKEN_CHARACTERS;
 use crate::cli::{node, startup};
 use crate::controllers::node::{NodePlan, Server, is_uninitialized};
 use crate::provider::{Attached, Instance, InstanceId, Permission};
-use crate::text;
+use crate::text::{self, shell_command};
 use std::collections::HashSet;
 
 /// Below this share of the limit the daemon puts refreshes off.
@@ -98,17 +98,20 @@ pub(super) fn clock(view: &View) -> Verdict {
 
 pub(super) fn network(view: &View) -> Verdict {
     need(&view.cloud.servers, "api")?;
-    Ok(match &view.cloud.checkup.network {
-        None => Outcome::skipped("HCLOUD_NETWORK is not set: no private Network is used"),
-        Some(Ok(network)) if hides_routes(view) => Outcome::warn(
+    Ok(match (&view.cloud.checkup.network, hides_routes(view)) {
+        (None, _) => Outcome::skipped("HCLOUD_NETWORK is not set: no private Network is used"),
+        (Some(Ok(network)), Some(id)) => Outcome::warn(
             format!(
                 "{network} does not expose its routes to its vSwitch: dedicated servers do not reach pods of cloud \
                  servers by them"
             ),
-            "hcloud network expose-routes-to-vswitch ID; not needed where the network plugin uses tunnels",
+            format!(
+                "{}; not needed where the network plugin uses tunnels",
+                shell_command("hcloud network expose-routes-to-vswitch", &[id])
+            ),
         ),
-        Some(Ok(network)) => Outcome::ok(format!("{network} is there")),
-        Some(Err(error)) => Outcome::fail(
+        (Some(Ok(network)), None) => Outcome::ok(format!("{network} is there")),
+        (Some(Err(error)), _) => Outcome::fail(
             error.message.as_str(),
             "set HCLOUD_NETWORK to the ID or the name of one of the project's Networks; digits \
              are always an ID",
@@ -116,11 +119,11 @@ pub(super) fn network(view: &View) -> Verdict {
     })
 }
 
-/// There are dedicated servers, routes, and a way between them that is closed.
-fn hides_routes(view: &View) -> bool {
-    view.dedicated.is_some()
-        && view.routes.is_ok()
-        && view.cloud.checkup.exposes_routes == Some(false)
+/// The ID of the Network, where there are dedicated servers, routes, and a way between them that is closed.
+fn hides_routes<'a>(view: &'a View) -> Option<&'a String> {
+    let is_closed = view.dedicated.is_some() && view.cloud.checkup.exposes_routes == Some(false);
+    let routes = view.routes.as_ref().ok().filter(|_| is_closed)?;
+    Some(&routes.network.as_ref()?.uid)
 }
 
 pub(super) fn attached(view: &View) -> Verdict {
@@ -191,7 +194,8 @@ pub(super) fn dedicated(view: &View) -> Verdicts {
     });
     let cancelled = matched.clone().filter_map(|(_, plan)| match &plan.server {
         Server::Matched(server, _) if server.is_cancelled => {
-            Some(cancelled(server).on("node", &plan.object.name))
+            let name = &plan.object.name;
+            Some(cancelled(server, name).on("node", name))
         }
         _ => None,
     });
@@ -226,10 +230,13 @@ fn unmatched(server: &&Instance) -> Outcome {
     Outcome::warn(found, remedy).on("server", &server.name)
 }
 
-fn cancelled(server: &Instance) -> Outcome {
+fn cancelled(server: &Instance, node: &str) -> Outcome {
     let (id, paid) = (server.id, node::paid_until(server));
     let found = format!("its dedicated server {id} is cancelled{paid}");
-    let remedy = "move its pods in time (kubectl drain NAME), or revoke the cancellation in Robot";
+    let remedy = format!(
+        "move its pods in time ({}), or revoke the cancellation in Robot",
+        shell_command("kubectl drain", &[&node])
+    );
     Outcome::warn(found, remedy)
 }
 

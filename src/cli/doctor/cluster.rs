@@ -94,8 +94,11 @@ pub(super) fn is_another_at_work(view: &View) -> bool {
 }
 
 pub(super) fn other_ccm(view: &View) -> Verdicts {
-    let remedy = "let one of them work: scale the other one to 0 (kubectl -n NAMESPACE scale \
-                  deployment/NAME --replicas=0); ccm help migrate shows how to move from one to the other";
+    let remedy = |stop: &str| {
+        format!(
+            "let one of them work: stop the other one{stop}; ccm help migrate shows how to move from one to the other"
+        )
+    };
     let cluster = cluster(view)?;
     let spec = cluster.lease.as_ref().ok().and_then(Option::as_ref);
     let holder = spec.map(|spec| &spec.holder);
@@ -109,7 +112,8 @@ pub(super) fn other_ccm(view: &View) -> Verdicts {
     let others = others.map(|workload| {
         let images = workload.images.join(", ");
         let found = format!("{images} in {namespace} does the same work as ccm");
-        of_workload(Outcome::fail(found, remedy), workload)
+        let stop = format!(" ({})", stop(namespace, workload));
+        of_workload(Outcome::fail(found, remedy(&stop)), workload)
     });
     let mut others: Vec<Outcome> = others.collect();
     // Only an image is certain: ours may run in a Deployment of that name.
@@ -118,9 +122,18 @@ pub(super) fn other_ccm(view: &View) -> Verdicts {
     {
         let found =
             format!("{holder} holds the Lease: by its name it is hcloud-cloud-controller-manager");
-        others.push(Outcome::warn(found, remedy));
+        others.push(Outcome::warn(found, remedy("")));
     }
     or_ok(others, format!("none in {namespace}"))
+}
+
+/// The command that ends the workload's pods. A DaemonSet has no number of pods.
+fn stop(namespace: &str, workload: &Workload) -> String {
+    let name = &workload.name;
+    match name.starts_with("deployment/") {
+        true => shell_command("kubectl -n", &[&namespace, &"scale", name, &"--replicas=0"]),
+        false => shell_command("kubectl -n", &[&namespace, &"delete", name]),
+    }
 }
 
 /// Its name is `deployment/NAME`.

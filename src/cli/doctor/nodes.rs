@@ -3,9 +3,10 @@
 use super::cloud;
 use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok, reported};
-use crate::controllers::lifecycle::SHUTDOWN;
-use crate::controllers::node::{NodePlan, Server, is_uninitialized};
+use crate::controllers::lifecycle::{SHUTDOWN, switch_on};
+use crate::controllers::node::{NodePlan, Server, is_uninitialized, join_anew};
 use crate::provider::{Finding, Reason};
+use crate::text::shell_command;
 
 /// Nodes whose server should be in this project, and how many of them have it there. Of those on dedicated servers the
 /// check `robot` says the same.
@@ -51,8 +52,7 @@ pub(super) fn project(view: &View) -> Verdict {
                  cluster"
             ),
             "use a token of the project that the servers are in, or the right --context; if both are right and \
-             the servers were made anew under their names: kubectl delete node NAME, and each kubelet \
-             registers again",
+             the servers were made anew under their names, delete the Node objects, and each kubelet registers again",
         ),
         _ => Outcome::ok(format!(
             "{matched} of {count} with its server in the token's project"
@@ -74,20 +74,22 @@ pub(super) fn provider_ids(view: &View) -> Verdicts {
     let nodes = need(&view.nodes, "nodes")?;
     let is_hcloud = |plan: &NodePlan| plan.node.spec.provider_id.starts_with("hcloud://");
     let is_ours_hcloud = view.settings.cloud_provider.value.name() == "hcloud";
-    let (is_all, more) = match !is_ours_hcloud && nodes.iter().any(is_hcloud) {
-        true => (
-            true,
-            "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud",
-        ),
-        false => (
-            nodes.iter().all(|plan| plan.server == Server::Foreign),
-            "where the node runs on a server of this project, drain it, delete it and let it join anew",
-        ),
-    };
+    let is_hccm = !is_ours_hcloud && nodes.iter().any(is_hcloud);
+    let is_all = is_hccm || nodes.iter().all(|plan| plan.server == Server::Foreign);
     let outcome = if is_all { Outcome::fail } else { Outcome::warn };
     let decide = |plan: &NodePlan| {
         let finding = find(plan, &[Reason::UnknownProviderIDPrefix])?;
-        Some(reported(outcome, finding, more))
+        let fix = match is_hccm {
+            true => {
+                "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud".to_owned()
+            }
+            false => format!(
+                "where the node runs on a server of this project, {}",
+                join_anew(&plan.node)
+            ),
+        };
+        let finding = finding.clone().with_fix(fix);
+        Some(reported(outcome, &finding, &inspect(plan)))
     };
     each(nodes, decide, "none is another provider's")
 }
@@ -95,7 +97,7 @@ pub(super) fn provider_ids(view: &View) -> Verdicts {
 pub(super) fn kubelets(view: &View) -> Verdicts {
     let decide = |plan: &NodePlan| {
         let finding = find(plan, &[Reason::NotExternal])?;
-        Some(reported(Outcome::fail, finding, SEE_NODE))
+        Some(reported(Outcome::fail, finding, &inspect(plan)))
     };
     let ok = "each runs with --cloud-provider=external";
     each(need(&view.nodes, "nodes")?, decide, ok)
@@ -125,9 +127,9 @@ pub(super) fn servers(view: &View) -> Verdicts {
         // What can't be initialised, or not be kept right.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
         match (blocked, find(plan, &in_doubt)) {
-            (Some(finding), _) => Some(reported(Outcome::fail, finding, SEE_NODE)),
-            (None, Some(finding)) => Some(reported(Outcome::warn, finding, SEE_NODE)),
-            (None, None) if is_new => Some(Outcome::warn("waiting to be initialised", SOON)),
+            (Some(finding), _) => Some(reported(Outcome::fail, finding, &inspect(plan))),
+            (None, Some(finding)) => Some(reported(Outcome::warn, finding, &inspect(plan))),
+            (None, None) if is_new => Some(Outcome::warn("waiting to be initialised", soon(plan))),
             (None, None) => None,
         }
     };
@@ -153,17 +155,20 @@ pub(super) fn ready(view: &View) -> Verdicts {
             }
             _ if !is_down(&plan) => {
                 let found = "ready, and still has the taint shutdown: nothing is scheduled there";
-                return is_tainted.then(|| Outcome::warn(found, SOON));
+                return is_tainted.then(|| Outcome::warn(found, soon(plan)));
             }
             _ if !is_read && is_tainted => (
                 "not ready; its server was off: it has the taint shutdown",
-                ON,
+                "switch its server on".to_owned(),
             ),
             // Robot is not asked for the power of each.
             Server::Matched(server, _) if server.id.cloud().is_some() => {
-                ("not ready; its server runs", KUBELET)
+                ("not ready; its server runs", see_kubelet(plan))
             }
-            _ => ("not ready; whether its server runs is not known", KUBELET),
+            _ => (
+                "not ready; whether its server runs is not known",
+                see_kubelet(plan),
+            ),
         };
         Some(Outcome::bad(down == nodes.len(), found, remedy))
     };
@@ -177,13 +182,24 @@ pub(super) fn ready(view: &View) -> Verdicts {
     each(nodes, decide, ok)
 }
 
-const SEE_NODE: &str = "ccm node inspect NAME shows what was tried";
-const SOON: &str =
-    "the daemon does that within seconds: see lease whether one runs; ccm node sync does it now";
-const ON: &str = "switch the server on (hcloud server poweron ID); when it is not needed, delete it, and the daemon \
-                  deletes its node";
-const KUBELET: &str = "kubectl describe node NAME shows the kubelet's last words; on the server: systemctl status kubelet, \
-                       journalctl -u kubelet";
+/// The command that shows the node beside its server.
+fn inspect(plan: &NodePlan) -> String {
+    shell_command("ccm node inspect", &[&plan.object.name])
+}
+
+fn soon(plan: &NodePlan) -> String {
+    format!(
+        "the daemon does that within seconds: see lease whether one runs; {} does it now",
+        shell_command("ccm node sync", &[&plan.object.name])
+    )
+}
+
+fn see_kubelet(plan: &NodePlan) -> String {
+    format!(
+        "{} shows the kubelet's last words; on the server: systemctl status kubelet, journalctl -u kubelet",
+        shell_command("kubectl describe node", &[&plan.object.name])
+    )
+}
 
 /// Servers that are off: those of nodes; without a cluster all of the project.
 pub(super) fn off(view: &View) -> Verdicts {
@@ -194,7 +210,7 @@ pub(super) fn off(view: &View) -> Verdicts {
         let off = servers.iter().filter(|one| one.is_off);
         let off = off.map(|one| {
             let found = format!("server {} is off; its node was not read", one.id);
-            Outcome::bad(is_all, found, ON).on("server", &one.name)
+            Outcome::bad(is_all, found, switch_on(one.id)).on("server", &one.name)
         });
         return or_ok(off, ok);
     };
@@ -206,7 +222,7 @@ pub(super) fn off(view: &View) -> Verdicts {
                 false => "the node is not ready",
             };
             let found = format!("its server {} is off; {effect}", server.id);
-            Some(Outcome::bad(is_all, found, ON))
+            Some(Outcome::bad(is_all, found, switch_on(server.id)))
         }
         _ => None,
     };

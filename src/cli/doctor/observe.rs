@@ -16,7 +16,7 @@ use crate::kube::{
     self, Involved, LeaseKey, LeaseSpec, PastEvent, Service, Verb, Version, Workload,
 };
 use crate::provider::{
-    self, BalancerHealth, Checkup, ErrorKind, Instance, Kept, Orphan, Servers, Urgency, clock,
+    self, Checkup, ErrorKind, Instance, Kept, Orphan, Servers, TargetCounts, Urgency, clock,
 };
 use crate::settings::{Command, Controller, Settings};
 use jiff::Timestamp;
@@ -127,7 +127,7 @@ pub(in crate::cli) struct Cloud {
     /// What it said of itself; what it says of a call that failed counts as well.
     pub(in crate::cli) checkup: Checkup,
     /// Only where there is no cluster: load balancers of the project, of any cluster.
-    pub(in crate::cli) balancers: Seen<Vec<(String, BalancerHealth)>>,
+    pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,
 }
 
 /// Reads what the checks need: once, or with `--watch` again and again. Then the cloud is read once a minute, and rights
@@ -326,7 +326,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Of the project, whatever cluster they are of.
-    fn read_balancers(&self) -> Seen<Vec<(String, BalancerHealth)>> {
+    fn read_balancers(&self) -> Seen<Vec<(String, TargetCounts)>> {
         let provider = &self.apis.as_ref()?.provider;
         let Some(balancers) = provider.load_balancers() else {
             return Err(Gap::Needs("services"));
@@ -336,7 +336,7 @@ impl<'a> Observer<'a> {
             .and_then(|()| balancers.observe(&[], Urgency::Needed));
         let all = snapshot.map_err(cloud_gap)?.all().into_iter();
         Ok(all
-            .map(|(one, _)| (one.name.clone(), one.health(None)))
+            .map(|(one, _)| (one.name.clone(), one.target_counts(None)))
             .collect())
     }
 }

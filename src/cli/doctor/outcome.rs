@@ -1,6 +1,5 @@
 //! What comes of a check, and why something could not be read for it.
 
-use crate::cli::topics;
 use crate::http::without_known_secrets;
 use crate::provider::Finding;
 use crate::text;
@@ -39,7 +38,7 @@ pub(in crate::cli) struct Outcome {
     pub(super) status: Status,
     /// What was found, and what it means.
     pub(super) message: String,
-    /// The fix; empty where nothing is wrong.
+    /// The fix; empty where nothing is wrong, or where the message says it.
     pub(super) remedy: String,
 }
 
@@ -105,7 +104,11 @@ impl Outcome {
     }
 
     /// `is_all`: it is so of every object of its kind, and that is a failure.
-    pub(super) fn bad(is_all: bool, message: impl Into<String>, remedy: &str) -> Outcome {
+    pub(super) fn bad(
+        is_all: bool,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Outcome {
         let status = if is_all { Status::Fail } else { Status::Warn };
         Outcome::new(status, message, remedy)
     }
@@ -135,16 +138,18 @@ impl Outcome {
 /// Of one message, in characters.
 const LONGEST_MESSAGE: usize = 300;
 
-/// What a plan reports of an object. The fix is what the help page says of its reason, and `more`.
+/// What a plan reports of an object, with the fix that the finding has. `inspect`: the command that shows the object, and
+/// so the whole message where it is cut here.
 pub(super) fn reported(
     outcome: fn(String, String) -> Outcome,
     finding: &Finding,
-    more: &str,
+    inspect: &str,
 ) -> Outcome {
-    let fix = topics::meaning(finding.reason.name());
     let message = without_known_secrets(&finding.message);
-    let message = text::cut(&message, LONGEST_MESSAGE);
-    outcome(message.into_owned(), format!("{fix}; {more}"))
+    let cut = text::cut(&message, LONGEST_MESSAGE);
+    let whole = (*cut != *message).then(|| format!("{inspect} shows the whole message"));
+    let fixes = finding.fix.iter().cloned().chain(whole);
+    outcome(cut.into_owned(), fixes.collect::<Vec<_>>().join("; "))
 }
 
 /// Those, or where there are none, that all is well.

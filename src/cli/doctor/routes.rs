@@ -33,7 +33,7 @@ pub(super) fn routes(view: &View) -> Verdicts {
         .chain(nodes)
         .filter(|(_, _, one)| one.severity == Severity::Warning);
     let warnings = warnings.map(|(kind, object, finding)| {
-        reported(Outcome::warn, finding, "ccm route list shows each route").on(kind, &object.name)
+        reported(Outcome::warn, finding, "ccm route list").on(kind, &object.name)
     });
     let mut outcomes: Vec<Outcome> = blocked(view, plan).chain(warnings).collect();
     outcomes.extend(without_pod_cidr(view));
@@ -65,9 +65,7 @@ fn blocked<'a>(view: &'a View, plan: &'a Plan) -> impl Iterator<Item = Outcome> 
     plan.nodes.iter().filter_map(move |node| {
         let name = node.object.name.as_str();
         let why = node.obstacle.as_ref().filter(|_| !gone.contains(name))?;
-        let more =
-            "ccm route list shows each route, and when it is fixed, ccm route sync makes it now";
-        Some(reported(Outcome::fail, why, more).on("node", name))
+        Some(reported(Outcome::fail, why, "ccm route list").on("node", name))
     })
 }
 

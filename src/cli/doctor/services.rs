@@ -3,7 +3,7 @@
 use super::nodes;
 use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
-use crate::controllers::service::{ServicePlan, Want, ago, trouble, want};
+use crate::controllers::service::{ServicePlan, Want, ago, inspect, trouble, want};
 use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
 use crate::kube::{Involved, Service};
 use crate::provider::{Balancer, BalancerHealth, BalancerUse, Health, PortOwner, clock};
@@ -19,12 +19,6 @@ const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// between two runs.
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
-const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
-                          NAMESPACE/NAME shows it, ccm lb sync does it now";
-
-const SEE_SERVICE: &str = "the message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its load \
-                           balancer";
-
 pub(super) fn services(view: &View) -> Verdicts {
     let plans = match &view.services {
         Err(Gap::Needs(check @ ("api" | "network"))) => return unplanned(view, check),
@@ -34,10 +28,10 @@ pub(super) fn services(view: &View) -> Verdicts {
     let mut outcomes = Vec::new();
     for plan in plans {
         let blocked = plan.cloud.obstacle.iter();
-        let blocked = blocked.map(|one| reported(Outcome::fail, one, SEE_SERVICE));
-        let warned = plan
-            .warnings()
-            .map(|one| reported(Outcome::warn, one, SEE_SERVICE));
+        let shows = inspect(&plan.service);
+        let blocked = blocked.map(|one| reported(Outcome::fail, one, &shows));
+        let warned = plan.warnings();
+        let warned = warned.map(|one| reported(Outcome::warn, one, &shows));
         let all = blocked.chain(lacking(view, plan)).chain(warned);
         let all = all.chain(expiring(plan));
         outcomes.extend(all.map(|one| on(&plan.service, one)));
@@ -45,7 +39,7 @@ pub(super) fn services(view: &View) -> Verdicts {
     outcomes.extend(unlimited_addresses(view, plans));
     outcomes.extend(left_over_ports(plans));
     if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
-        outcomes.push(Outcome::warn(why.as_str(), LEFT_TO_DO));
+        outcomes.push(Outcome::warn(why.as_str(), ""));
     }
     let ok = match plans.len() {
         0 => "there is no Service of type LoadBalancer".to_owned(),
@@ -186,15 +180,29 @@ fn is_late(plan: &ServicePlan) -> bool {
     plan.has_writes() && since.is_some_and(is_over)
 }
 
-fn lacks(plan: &ServicePlan) -> Option<(String, &'static str)> {
+/// What the daemon has left to do for the Service, or a person may do now.
+fn left_to_do(service: &Service) -> String {
+    let name = &service.full_name();
+    format!(
+        "the daemon does what is left to do: see lease whether one runs; {} shows it, {} does it now",
+        inspect(service),
+        shell_command("ccm lb sync", &[name])
+    )
+}
+
+fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
+    let left_to_do = || left_to_do(&plan.service);
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let has_writes = plan.has_writes();
     let (lack, remedy) = match (plan.want, &plan.cloud.found) {
         _ if plan.cloud.obstacle.is_some() => return None,
         (Want::Ensure, _) if plan.has_lost_its_own() => (
             "its load balancer does not exist, whatever the status says",
-            "the daemon makes a new one, with another address unless a Primary IP is asked for: see lease whether one \
-             runs; ccm lb sync, with the daemon's settings, does it now",
+            format!(
+                "the daemon makes a new one, with another address unless a Primary IP is asked for: see lease whether one \
+                 runs; {}, with the daemon's settings, does it now",
+                shell_command("ccm lb sync", &[&plan.service.full_name()])
+            ),
         ),
         (Want::Ensure, found) if !has_address => (
             match found {
@@ -204,12 +212,12 @@ fn lacks(plan: &ServicePlan) -> Option<(String, &'static str)> {
                 }
                 Some(_) => "without an address: its settings leave every address out",
             },
-            LEFT_TO_DO,
+            left_to_do(),
         ),
-        (Want::Remove, _) if has_writes => ("it was deleted, and not all is done", LEFT_TO_DO),
+        (Want::Remove, _) if has_writes => ("it was deleted, and not all is done", left_to_do()),
         (Want::Ensure, _) if has_writes => {
             let due = counted(plan.writes(), "change");
-            return Some((format!("not as wanted: {due} to be made"), LEFT_TO_DO));
+            return Some((format!("not as wanted: {due} to be made"), left_to_do()));
         }
         _ => return None,
     };
@@ -228,12 +236,21 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
         let left = at.duration_since(clock::timestamp());
         let is_over = left.is_negative();
         let remedy = match (&one.secret, one.is_managed) {
-            (Some(_), _) => {
-                "see why the Secret is not renewed (kubectl get certificate, where cert-manager makes it), and whether it \
-                 can be used: ccm lb inspect NAMESPACE/NAME"
+            (Some(_), _) => format!(
+                "see why the Secret is not renewed ({}, where cert-manager makes it), and whether it can be used: {}",
+                shell_command(
+                    "kubectl -n",
+                    &[&plan.service.metadata.namespace, &"get", &"certificate"]
+                ),
+                inspect(&plan.service)
+            ),
+            (None, true) => format!(
+                "see why Hetzner does not renew it: {}",
+                shell_command("hcloud certificate describe", &[&one.id])
+            ),
+            (None, false) => {
+                "upload a new one, and name it in annotation http-certificates".to_owned()
             }
-            (None, true) => "see why Hetzner does not renew it: hcloud certificate describe ID",
-            (None, false) => "upload a new one, and name it in annotation http-certificates",
         };
         let ports: Vec<String> = one.ports.iter().map(ToString::to_string).collect();
         let (name, id) = (&one.name, one.id);
@@ -247,25 +264,22 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = Outcome> {
 /// Load balancers whose targets get no traffic; without a cluster those of every cluster in the project.
 pub(super) fn targets(view: &View) -> Verdicts {
     if let Ok(balancers) = &view.cloud.balancers {
-        let outcomes = balancers.iter().filter_map(|(name, health)| {
-            let (is_all, what) = match health {
-                BalancerHealth::All => return None,
-                BalancerHealth::Some => (false, "not every target is healthy"),
-                BalancerHealth::None => (true, "no target is healthy"),
-            };
+        let outcomes = balancers.iter().filter_map(|(name, counts)| {
+            let health = counts.health();
             let outcome = Outcome::bad(
-                is_all,
-                what,
+                health == BalancerHealth::None,
+                counts.to_string(),
                 "once the cluster answers, ccm doctor names the cause",
             );
-            Some(outcome.on("load-balancer", name))
+            (health != BalancerHealth::All).then(|| outcome.on("load-balancer", name))
         });
         return or_ok(outcomes, "each target is healthy");
     }
     let plans = need(&view.services, "services")?;
     let outcomes = plans.iter().filter_map(|plan| {
-        let (is_all, message, remedy) = trouble(plan)?;
-        Some(on(&plan.service, Outcome::bad(is_all, message, remedy)))
+        let trouble = trouble(plan)?;
+        let outcome = Outcome::bad(trouble.is_outage, trouble.message, trouble.fix);
+        Some(on(&plan.service, outcome))
     });
     let ok =
         "each target is healthy, was added just now, or has no pod (externalTrafficPolicy: Local)";
@@ -280,8 +294,14 @@ pub(super) fn orphans(view: &View) -> Verdicts {
             None => Outcome::warn(what, "ccm lb sync --delete-orphans lists them, asks, and deletes them"),
             Some(why) => Outcome::warn(
                 format!("{what}; ccm does not delete it: {why}"),
-                "only you can delete it, when it is not needed; a protected one after hcloud load-balancer \
-                 disable-protection ID delete",
+                format!(
+                    "only you can delete it, when it is not needed: {}, after {} where it is protected",
+                    shell_command("hcloud load-balancer delete", &[&balancer.id]),
+                    shell_command(
+                        "hcloud load-balancer disable-protection",
+                        &[&balancer.id, &"delete"]
+                    )
+                ),
             ),
         };
         outcome.on("load-balancer", &balancer.name)

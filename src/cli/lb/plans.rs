@@ -319,15 +319,11 @@ impl Serialize for Object<'_> {
     }
 }
 
-/// `2/3`: healthy on every port of the Service, of all. Where it has none yet, or none any more, on all that Services
-/// have.
+/// `2/3`: how many targets are healthy, and how many there are.
 pub(super) fn targets_cell(plan: &ServicePlan) -> String {
     let Some(balancer) = &plan.cloud.found else {
         return "-".into();
     };
-    let uid = plan.object.uid.as_str();
-    let mut ports = balancer.ports.iter();
-    let has_port = ports.any(|one| one.uid.as_deref() == Some(uid));
-    let healthy = balancer.healthy_targets(has_port.then_some(uid));
-    format!("{healthy}/{}", balancer.targets.len())
+    let counts = balancer.target_counts(Some(&plan.object.uid));
+    format!("{}/{}", counts.healthy, counts.total)
 }

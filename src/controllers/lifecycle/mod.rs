@@ -18,7 +18,8 @@ use super::parallel::in_parallel;
 use super::report::{count_write, log_change, publish, recovered};
 use crate::cache::{Apis, Error};
 use crate::kube::{self, Node, retry_on_conflict};
-use crate::provider::{Finding, Reason, clock};
+use crate::provider::{Finding, InstanceId, Reason, clock};
+use crate::text::shell_command;
 use serde_json::json;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -43,6 +44,14 @@ pub struct Settings {
     pub deletion_guard: bool,
     /// Multiplies the waits between two reads of a node's server; 1 outside of tests.
     pub time_scale: f64,
+}
+
+/// What to do about a server that is off.
+pub fn switch_on(server: InstanceId) -> String {
+    let command = shell_command("hcloud server poweron", &[&server]);
+    format!(
+        "switch the server on ({command}); when it is not needed, delete it, and the daemon deletes its node"
+    )
 }
 
 pub struct LifecycleController {
@@ -207,7 +216,7 @@ impl LifecycleController {
                 report.unchanged += 1;
                 return;
             }
-            (Ok(()), None, Some(obstacle)) => (obstacle.message.clone(), Some(obstacle.reason)),
+            (Ok(()), None, Some(obstacle)) => (obstacle.text().into_owned(), Some(obstacle.reason)),
             (Err(error), change, _) => {
                 let finding = change.and_then(|change| not_written(&change, &error));
                 publish(apis, NAME, &plan.object, &finding);

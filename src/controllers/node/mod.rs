@@ -12,7 +12,7 @@ mod plan;
 
 pub use super::matching::{UNINITIALIZED, is_uninitialized};
 pub use crate::provider::PROVIDED_NODE_IP;
-pub use plan::{Change, NodePlan, Server, plan};
+pub use plan::{Change, NodePlan, Server, join_anew, plan};
 
 use super::backoff::Backoff;
 use super::controller::{self, Controller, Outage, Proposal, Report, Selection};
@@ -387,7 +387,7 @@ impl NodeController {
         let obstacle = applied.plan.as_ref().and_then(|it| it.obstacle.as_ref());
         let failure = match (&applied.error, obstacle) {
             (Some(error), _) => Some((error.clone(), None)),
-            (None, Some(finding)) => Some((finding.message.clone(), Some(finding.reason))),
+            (None, Some(finding)) => Some((finding.text().into_owned(), Some(finding.reason))),
             (None, None) => None,
         };
         let plan_node = applied.plan.as_ref().map(|plan| &plan.node);

@@ -6,8 +6,8 @@ use crate::controllers::matching::{Index, MatchedBy, Outcome, UNINITIALIZED, is_
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
     self, AddressKind, Description, Error, Field, Finding, INTERNAL_IP, Instance, InstanceId,
-    Instances, Metadata, NodeAddress, Provider, Reason, SERVER_LABELS, Servers, Source, Sourced,
-    Verb,
+    Instances, Metadata, NodeAddress, Provider, ProviderId, Reason, SERVER_LABELS, Servers, Source,
+    Sourced, Verb,
 };
 use crate::text::shell_command;
 use jiff::Timestamp;
@@ -90,7 +90,14 @@ pub(super) fn plan_node(
             plan.server = Server::Unknown;
             let id = &node.spec.provider_id;
             let message = format!("provider ID {id:?}: {why}: the node is left alone");
-            plan.warn(Reason::UnknownProviderID, message);
+            let fix = match provider.parse_provider_id(id) {
+                ProviderId::Ours(_) => {
+                    "set ROBOT_ENABLED=true, ROBOT_USER and ROBOT_PASSWORD".to_owned()
+                }
+                ProviderId::Foreign | ProviderId::Unknown(_) => join_anew(node),
+            };
+            plan.findings
+                .push(Finding::warning(Reason::UnknownProviderID, message).with_fix(fix));
         }
         Outcome::Gone(id) => plan.gone(id, index),
         Outcome::Unclear(error) => plan.unclear(error),
@@ -224,19 +231,29 @@ impl NodePlan {
         let provider_id = &self.node.spec.provider_id;
         let finding = match replacement {
             Some(new) => self.replaced(id, new, index.any_claim_exists()),
-            None => Finding::warning(
-                Reason::ServerNotFound,
-                match id {
-                    InstanceId::Cloud(_) => format!(
-                        "provider ID {provider_id:?}: this token's project has no server {id}; was it deleted, or is \
-                         the token another project's?"
+            None => {
+                let (message, credentials) = match id {
+                    InstanceId::Cloud(_) => (
+                        format!(
+                            "provider ID {provider_id:?}: this token's project has no server {id}; was it deleted, or \
+                             is the token another project's?"
+                        ),
+                        "a token of the project that has the server",
                     ),
-                    InstanceId::Dedicated(_) => format!(
-                        "provider ID {provider_id:?}: the account of ROBOT_USER does not list this server; was it \
-                         cancelled, or are the credentials another account's, or a single server's?"
+                    InstanceId::Dedicated(_) => (
+                        format!(
+                            "provider ID {provider_id:?}: the account of ROBOT_USER does not list this server; was it \
+                             cancelled, or are the credentials another account's, or a single server's?"
+                        ),
+                        "the login of the account that has the server",
                     ),
-                },
-            ),
+                };
+                let fix = format!(
+                    "set {credentials}; when the server is gone for good, delete the node ({})",
+                    shell_command(DELETE_NODE, &[&self.node.name()])
+                );
+                Finding::warning(Reason::ServerNotFound, message).with_fix(fix)
+            }
         };
         self.block_if_new(finding);
         self.follow_labels(FromServer::default());
@@ -326,11 +343,14 @@ impl NodePlan {
 
     fn warn_if_not_external(&mut self) {
         if self.node.spec.provider_id.is_empty() && !is_uninitialized(&self.node) {
-            self.warn(
-                Reason::NotExternal,
-                "neither a provider ID nor the uninitialized taint: its kubelet runs without \
-                 --cloud-provider=external, so it gets no provider ID and no labels",
+            let message = "neither a provider ID nor the uninitialized taint: its kubelet runs without \
+                           --cloud-provider=external, so it gets no provider ID and no labels";
+            let fix = format!(
+                "set --cloud-provider=external for its kubelet; then {}",
+                join_anew(&self.node)
             );
+            let finding = Finding::warning(Reason::NotExternal, message).with_fix(fix);
+            self.findings.push(finding);
         }
     }
 
@@ -522,7 +542,26 @@ fn impairment(server: &Instance) -> Option<Finding> {
         server.id,
         why.join(" and ")
     );
-    (!why.is_empty()).then(|| Finding::warning(Reason::ServerImpaired, message))
+    let finding = Finding::warning(Reason::ServerImpaired, message);
+    let fix = match server.is_in_rescue {
+        true => format!(
+            "when the rescue system is not needed any more: {}, then {}",
+            shell_command("hcloud server disable-rescue", &[&server.id]),
+            shell_command("hcloud server reboot", &[&server.id])
+        ),
+        false => "wait until that has ended".to_owned(),
+    };
+    (!why.is_empty()).then(|| finding.with_fix(fix))
+}
+
+/// What gives a node another provider ID: the ID of a node can't be changed.
+pub fn join_anew(node: &Node) -> String {
+    let name = node.name();
+    format!(
+        "drain the node ({}), delete it ({}), and let it join again",
+        shell_command("kubectl drain", &[&name]),
+        shell_command(DELETE_NODE, &[&name])
+    )
 }
 
 /// What is set; none is removed.

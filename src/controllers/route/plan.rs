@@ -9,7 +9,7 @@ use crate::kube::{Node, ObjectReference};
 use crate::provider::{
     Finding, Instance, InstanceId, Network, Provider, Reason, Route, RouteChange, RouteChangeKind,
 };
-use crate::text;
+use crate::text::{self, shell_command};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -462,10 +462,13 @@ impl<'a> Planner<'a> {
             let all = all.collect::<Vec<_>>().join(",");
             let why =
                 format!("its pods' {cidr} is not within --cluster-cidr={all}, and gets no route");
-            Finding::warning(Reason::ClusterCIDRMisconfigured, why)
+            let fix = "set --cluster-cidr to the range of all pods, the same as for kube-controller-manager";
+            Finding::warning(Reason::ClusterCIDRMisconfigured, why).with_fix(fix)
         };
-        let refused = |why: &String| {
-            Finding::warning(Reason::FailedToCreateRoute, format!("no route: {why}"))
+        let is_detached = desired.gateway.is_none() && desired.has_server;
+        let refused = |why: &String| Finding {
+            fix: is_detached.then(|| attach(desired.server, self.inputs.network.id)),
+            ..Finding::warning(Reason::FailedToCreateRoute, format!("no route: {why}"))
         };
         let mine = self.accepted.values().filter(|(_, of)| *of == place);
         NodePlan {
@@ -491,7 +494,8 @@ impl<'a> Planner<'a> {
                 network.routes_at_most.saturating_sub(ROOM_FOR_FEW),
                 network.routes_at_most
             );
-            findings.push(Finding::warning(Reason::RouteLimitNear, why));
+            let fix = "delete routes that are not needed, or use an overlay network";
+            findings.push(Finding::warning(Reason::RouteLimitNear, why).with_fix(fix));
         }
         // Of pods whose node lost its server, the node itself says more.
         let lost = self.desired.iter().filter(|one| one.gateway.is_none());
@@ -501,10 +505,20 @@ impl<'a> Planner<'a> {
         findings.extend(stale.filter(|row| !is_lost(row)).filter_map(|row| {
             let (route, server) = (row.have?, row.server.as_deref().unwrap_or_default());
             let why = format!(
-                "the route {route} leads to server {server}, which is no node's, and is left unchanged; delete it by \
-                 hand when it is not needed"
+                "the route {route} leads to server {server}, which is no node's, and is left unchanged"
             );
-            Some(Finding::warning(Reason::StaleRoute, why))
+            let remove = shell_command(
+                "hcloud network remove-route",
+                &[
+                    &network.id,
+                    &"--destination",
+                    &route.destination,
+                    &"--gateway",
+                    &route.gateway,
+                ],
+            );
+            let fix = format!("when it is not needed, delete it: {remove}");
+            Some(Finding::warning(Reason::StaleRoute, why).with_fix(fix))
         }));
         let cidrs = self.inputs.cluster_cidrs.iter();
         findings.extend(cidrs.filter_map(|cidr| self.misplaced(cidr)));
@@ -512,7 +526,8 @@ impl<'a> Planner<'a> {
         if is_any_wanted && !self.is_anchored && !self.is_in_doubt {
             let why = "it holds the server of no node: is it, or the kubeconfig, another cluster's? No route is \
                        deleted, and no node is marked";
-            findings.push(Finding::warning(Reason::NoNodeInNetwork, why));
+            let fix = "check HCLOUD_NETWORK and --context";
+            findings.push(Finding::warning(Reason::NoNodeInNetwork, why).with_fix(fix));
         }
         if !self.dedicated.is_empty() {
             let why = format!(
@@ -546,8 +561,19 @@ impl<'a> Planner<'a> {
             (None, None) => return None,
         };
         let why = format!("--cluster-cidr={cidr} {why}");
-        Some(Finding::warning(Reason::ClusterCIDRMisconfigured, why))
+        let fix = "set --cluster-cidr to a range within the Network's and outside of its subnets, the same as for \
+                   kube-controller-manager";
+        Some(Finding::warning(Reason::ClusterCIDRMisconfigured, why).with_fix(fix))
     }
+}
+
+/// What to do about a server that is not in the Network.
+fn attach(server: InstanceId, network: u64) -> String {
+    let attach = shell_command(
+        "hcloud server attach-to-network",
+        &[&server, &"--network", &network],
+    );
+    format!("attach the server: {attach}")
 }
 
 /// Deletions first, for they make room; then what takes another's place, each pair together, so

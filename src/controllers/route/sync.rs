@@ -277,7 +277,7 @@ impl<'a> Sync<'a> {
         }
         for node in &plan.nodes {
             if let Some(why) = &node.obstacle {
-                report.fail(node.name(), why.message.clone(), Some(why.reason));
+                report.fail(node.name(), why.text().into_owned(), Some(why.reason));
             }
         }
         let stopped = self.stopped.flatten().or(self.mute.flatten());

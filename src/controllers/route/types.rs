@@ -147,7 +147,7 @@ impl Plan {
         for node in &self.nodes {
             let (changes, obstacle) = by_object.entry(node.name()).or_default();
             changes.extend(node.condition().map(condition));
-            *obstacle = node.obstacle.as_ref().map(|why| why.message.clone());
+            *obstacle = node.obstacle.as_ref().map(|why| why.text().into_owned());
         }
         let proposal = |(object, (changes, obstacle)): (String, (Vec<_>, _))| Proposal {
             object,

@@ -1,10 +1,11 @@
 //! The events of a Service: findings of its plan, and what was begun, made or failed in the cloud; and what past events
 //! say of the last try.
 
+use super::health::{Look, Outages};
 use super::observe::NAME;
 use super::plan::{self, ServicePlan, Want};
 use crate::cache::Apis;
-use crate::controllers::report::{component, publish, recovered};
+use crate::controllers::report::{component, publish, publish_now, recovered};
 use crate::kube::{self, Involved, ObjectReference, PastEvent, Service};
 use crate::provider::{Change, ChangeKind, Finding, Reason, clock};
 use jiff::Timestamp;
@@ -68,11 +69,15 @@ pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why:
 
 /// A change of the Service waits for calls.
 pub(super) fn waits(apis: &Apis, service: &Service) {
-    report(
-        apis,
-        &service.object(),
-        [plan::waiting(&service.metadata.namespace)],
-    );
+    report(apis, &service.object(), [plan::waiting(service)]);
+}
+
+/// The Services that began to get no traffic, or that get traffic again.
+pub(super) fn outages(apis: &Apis, outages: &mut Outages, look: &Look) {
+    let (changed, is_first) = outages.changed(look);
+    for (service, finding) in changed {
+        publish_now(apis, source(apis), &service.object(), &finding, is_first);
+    }
 }
 
 /// The reason of a failure.

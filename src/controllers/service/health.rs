@@ -1,59 +1,62 @@
-//! Why the targets of a load balancer get no traffic. The cloud says how a health check failed; server and traffic policy
-//! say why.
+//! Which Services get no traffic, and why. The cloud says how a health check failed; server and traffic policy say why.
+//!
+//! What counts as healthy is decided in one place, [`Balancer::target_counts`](crate::provider::Balancer::target_counts).
 
-use super::plan::{ServicePlan, Want};
+use super::plan::{ServicePlan, Want, want};
 use crate::cache::Apis;
+use crate::controllers::lifecycle::switch_on;
 use crate::controllers::matching::server_of;
-use crate::kube::Node;
-use crate::provider::{BalancerHealth, Cause, Health, InstanceId, Urgency, clock};
-use crate::text;
-use jiff::SignedDuration;
-use std::collections::{BTreeMap, HashSet};
+use crate::kube::{Node, Service};
+use crate::provider::{
+    BalancerHealth, Cause, Finding, Health, InstanceId, Reason, SeenHealth, TargetCounts, Urgency,
+    clock,
+};
+use crate::text::duration::shown_duration;
+use crate::text::{self, shell_command};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Targets of a Service that is younger were not checked often enough to count.
+/// The targets of a Service that is younger may need this time, so they are no failure and no event.
 const GRACE: SignedDuration = SignedDuration::from_mins(3);
 
-/// Of targets with one cause.
+/// How many targets with the same cause are named.
 const NAMES_SHOWN: usize = 3;
 
-const UNHEALTHY: &str = "unhealthy";
+const SERVER_OFF: &str = "its server is off";
 
 const NO_POD: &str = "no pod on this node (externalTrafficPolicy: Local)";
-
-const CHECK_PODS: &str = "check the pods (kubectl get endpointslices, kubectl logs), and what they are asked: annotations \
-                          health-check-http-path, http-status-codes, uses-proxyprotocol";
 
 /// Notes the cause with each health check of the Service's own ports that fails. Servers were mostly read for the
 /// plans; where nothing is wrong no call is made, and where they can't be read no server counts as off.
 pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan]) {
     let mut found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
-    if found.all(|balancer| balancer.health(None) == BalancerHealth::All) {
+    if found.all(|balancer| balancer.target_counts(None).unhealthy == 0) {
         return;
     }
     let servers = apis.instances(Duration::MAX, Urgency::Asked);
     let servers = servers.map(|view| view.value).unwrap_or_default();
     let off = servers.iter().filter(|server| server.is_off);
     let off: HashSet<InstanceId> = off.map(|server| server.id).collect();
-    let is_off = |node: &&Arc<Node>| {
+    let server_off = |node: &'_ Arc<Node>| {
         let server = server_of(node, &*apis.provider);
-        server.is_some_and(|id| off.contains(&id))
+        server.filter(|id| off.contains(id))
     };
-    let off = nodes.iter().filter(is_off);
-    let off: HashSet<&str> = off.map(|node| node.name()).collect();
+    let off = nodes.iter();
+    let off = off.filter_map(|node| Some((node.name(), server_off(node)?)));
+    let off: HashMap<&str, InstanceId> = off.collect();
     for plan in plans {
-        let is_local = plan.service.spec.external_traffic_policy == "Local";
         let Some(found) = &mut plan.cloud.found else {
             continue;
         };
         let mut targets = std::mem::take(&mut found.targets);
         for target in &mut targets {
-            let is_off = off.contains(target.name.as_str());
+            let server_off = off.get(target.name.as_str()).copied();
             for health in &mut target.health {
                 let is_own = found.is_port_of(health.port, Some(&plan.object.uid));
-                if is_own && health.status == UNHEALTHY {
-                    health.cause = Some(cause(health, is_local, is_off));
+                if is_own && health.is_unhealthy() {
+                    health.cause = Some(cause(health, &plan.service, server_off));
                 }
             }
         }
@@ -61,17 +64,15 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
     }
 }
 
-/// Of a health check that fails, by the words of Hetzner's API: `detail` and `http_status_code`.
-fn cause(health: &Health, is_local: bool, is_off: bool) -> Cause {
+/// Why a health check fails, by the words of Hetzner's API: `detail` and `http_status_code`. `server_off`: the target's
+/// server, where the server is off.
+fn cause(health: &Health, service: &Service, server_off: Option<InstanceId>) -> Cause {
+    let is_local = service.spec.external_traffic_policy == "Local";
     let detail = health.detail.as_deref().unwrap_or_default();
     let answers = format!("answers {}", health.http_status.unwrap_or_default());
-    let (message, remedy) = match (detail, health.http_status) {
-        _ if is_off => (
-            "its server is off",
-            "switch the server on (hcloud server poweron ID); when it is not needed, delete it, and the daemon deletes \
-             its node",
-        ),
-        ("layer4_no_connection" | "layer4_timeout" | "layer7_timeout", None)
+    let (message, remedy) = match (detail, health.http_status, server_off) {
+        (_, _, Some(server)) => (SERVER_OFF, switch_on(server)),
+        ("layer4_no_connection" | "layer4_timeout" | "layer7_timeout", None, _)
             if health.is_of_kube_proxy =>
         {
             (
@@ -79,63 +80,237 @@ fn cause(health: &Health, is_local: bool, is_off: bool) -> Cause {
                 "health-check: kube-proxy asks that port of the node. k3s binds it to the loopback: run it with \
                  --kube-proxy-arg=healthz-bind-address=0.0.0.0; Cilium needs \
                  kubeProxyReplacementHealthzBindAddr=0.0.0.0:10256; for public targets the firewall must let the load \
-                 balancer reach the port",
+                 balancer reach the port"
+                    .to_owned(),
             )
         }
-        (_, Some(503)) if health.is_of_kube_proxy => (
+        (_, Some(503), _) if health.is_of_kube_proxy => (
             "kube-proxy answers 503: the node is about to be deleted, or kube-proxy is not healthy",
-            "nothing, while nodes are being deleted; else kubectl logs of kube-proxy, or of what replaces it",
+            "nothing, while nodes are being deleted; else kubectl logs of kube-proxy, or of what replaces it".to_owned(),
         ),
-        ("layer4_no_connection" | "layer4_timeout", _) | (_, Some(503)) if is_local => (
+        ("layer4_no_connection" | "layer4_timeout", _, _) | (_, Some(503), _) if is_local => (
             NO_POD,
-            "let pods of the Service run on the nodes that are targets, or set externalTrafficPolicy: Cluster",
+            format!(
+                "let pods of the Service run on the nodes that are targets ({}), or set externalTrafficPolicy: Cluster",
+                endpoints(service)
+            ),
         ),
-        ("layer4_timeout", _) => (
+        ("layer4_timeout", _, _) => (
             "no answer: firewall? (layer4_timeout)",
-            "let the load balancer reach the node ports: Hetzner firewall (hcloud firewall list), firewall of the node, \
-             network policies; ccm lb inspect NAMESPACE/NAME shows each check",
+            format!(
+                "let the load balancer reach the node ports: Hetzner firewall (hcloud firewall list), firewall of the \
+                 node, network policies; {} shows each check",
+                inspect(service)
+            ),
         ),
-        ("layer4_no_connection", _) => (
+        ("layer4_no_connection", _, _) => (
             "the node port is closed (layer4_no_connection)",
-            "check that the Service has ready pods (kubectl get endpointslices) and that kube-proxy or the CNI runs on \
-             the node",
+            format!(
+                "check that the Service has ready pods ({}) and that kube-proxy or the CNI runs on the node",
+                endpoints(service)
+            ),
         ),
-        (_, Some(_)) => (answers.as_str(), CHECK_PODS),
-        ("layer7_timeout", None) => (
+        (_, Some(_), _) => (answers.as_str(), check_pods(service)),
+        ("layer7_timeout", None, _) => (
             "connects, and does not answer in time (layer7_timeout)",
-            CHECK_PODS,
+            check_pods(service),
         ),
-        (_, None) => ("its health check fails", CHECK_PODS),
+        (_, None, _) => ("its health check fails", check_pods(service)),
     };
-    let message = message.into();
-    Cause { message, remedy }
+    Cause {
+        message: message.into(),
+        remedy,
+    }
 }
 
-/// What is wrong with the targets of a Service: is it so of all, what, and the fix of the most frequent cause. None: each
-/// target is healthy, or was added just now; or the others have no pod, and should not be.
-pub fn trouble(plan: &ServicePlan) -> Option<(bool, String, &'static str)> {
+fn check_pods(service: &Service) -> String {
+    format!(
+        "check the pods ({}, kubectl logs), and what they are asked: annotations health-check-http-path, \
+         http-status-codes, uses-proxyprotocol",
+        endpoints(service)
+    )
+}
+
+/// The command that shows the pods of the Service that are ready.
+fn endpoints(service: &Service) -> String {
+    let metadata = &service.metadata;
+    let label = format!("kubernetes.io/service-name={}", metadata.name);
+    shell_command(
+        "kubectl -n",
+        &[
+            &metadata.namespace,
+            &"get",
+            &"endpointslices",
+            &"-l",
+            &label,
+        ],
+    )
+}
+
+/// The command that shows the Service beside its load balancer.
+pub fn inspect(service: &Service) -> String {
+    shell_command("ccm lb inspect", &[&service.full_name()])
+}
+
+/// What is wrong with the targets of a Service.
+pub struct Trouble {
+    /// No target is healthy, and the Service is not new.
+    pub is_outage: bool,
+    /// How many targets are healthy, and why the others are not.
+    pub message: String,
+    /// What to do about the most frequent cause. Empty: nothing, or another check of `doctor` says it.
+    pub fix: String,
+}
+
+/// Returns `None` where no target that was checked is unhealthy, or where the others have no pod, and should not be.
+pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let found = plan.cloud.found.as_ref()?;
-    let created = plan.service.metadata.creation_timestamp;
-    let is_young = created.is_some_and(|at| clock::timestamp().duration_since(at) < GRACE);
-    if plan.want != Want::Ensure || is_young {
+    let uid = plan.object.uid.as_str();
+    if plan.want != Want::Ensure || !found.has_port_of(uid) {
         return None;
     }
-    let mut by_cause: BTreeMap<&Cause, Vec<&str>> = BTreeMap::new();
+    let counts = found.target_counts(Some(uid));
+    let mut by_cause: BTreeMap<&str, (Vec<&str>, &Cause)> = BTreeMap::new();
     for target in &found.targets {
         let mut causes = target.health.iter().filter_map(|one| one.cause.as_ref());
         if let Some(cause) = causes.next() {
-            by_cause.entry(cause).or_default().push(&target.name);
+            let (names, _) = by_cause
+                .entry(&cause.message)
+                .or_insert((Vec::new(), cause));
+            names.push(&target.name);
         }
     }
-    let uid = Some(plan.object.uid.as_str());
-    let is_all = found.health(uid) == BalancerHealth::None;
-    let is_by_policy = !is_all && by_cause.keys().all(|cause| cause.message == NO_POD);
-    let (most, _) = by_cause.iter().max_by_key(|(_, names)| names.len())?;
-    let causes = by_cause
-        .iter()
-        .map(|(cause, names)| format!("{}: {}", text::first_of(names, NAMES_SHOWN), cause.message));
-    let causes = causes.collect::<Vec<_>>().join("; ");
-    let (healthy, total) = (found.healthy_targets(uid), found.total);
-    let message = format!("{healthy} of {total} targets healthy; {causes}");
-    (!is_by_policy).then_some((is_all, message, most.remedy))
+    let is_by_policy = by_cause.keys().all(|message| *message == NO_POD);
+    match counts.health() {
+        BalancerHealth::All => return None,
+        BalancerHealth::Some if is_by_policy => return None,
+        BalancerHealth::Some | BalancerHealth::None | BalancerHealth::Unknown => {}
+    }
+    let mut parts = vec![counts.to_string()];
+    parts.extend(by_cause.values().map(|(names, cause)| {
+        let names = text::first_of(names, NAMES_SHOWN);
+        match &*cause.message {
+            SERVER_OFF => format!("{names}: {SERVER_OFF}, see servers"),
+            message => format!("{names}: {message}"),
+        }
+    }));
+    if counts.health() == BalancerHealth::Unknown {
+        parts.push("no health check of them has ended yet".to_owned());
+    }
+    let is_young = is_young(&plan.service, clock::timestamp());
+    if is_young {
+        let minutes = GRACE.as_mins();
+        parts.push(format!(
+            "the Service is younger than {minutes} minutes, and may need that time"
+        ));
+    }
+    let most = by_cause.values().max_by_key(|(names, _)| names.len());
+    let most = most.filter(|(_, cause)| &*cause.message != SERVER_OFF);
+    Some(Trouble {
+        is_outage: counts.health() == BalancerHealth::None && !is_young,
+        message: parts.join("; "),
+        fix: most.map_or(String::new(), |(_, cause)| cause.remedy.clone()),
+    })
+}
+
+fn is_young(service: &Service, at: Timestamp) -> bool {
+    let created = service.metadata.creation_timestamp;
+    created.is_some_and(|created| at.duration_since(created) < GRACE)
+}
+
+/// The Services that get no traffic, as they were seen last: an event is written when one of them begins to be without
+/// traffic, and when that ends.
+///
+/// A process that begins does not know what the process before it saw. It reports what it finds, and leaves the event of
+/// the process before it as it is; what has ended between the two is not reported.
+#[derive(Default)]
+pub(super) struct Outages {
+    /// UIDs of the Services.
+    without_traffic: HashSet<String>,
+    /// Whether all Services were seen before.
+    has_looked: bool,
+}
+
+/// What the health checks said when all load balancers were compared.
+pub(super) struct Look<'a> {
+    pub(super) services: &'a [Arc<Service>],
+    pub(super) health: &'a [SeenHealth],
+    /// How old the answer of the cloud is.
+    pub(super) age: Duration,
+    /// How often all load balancers are compared.
+    pub(super) period: Duration,
+}
+
+impl Outages {
+    /// Returns what is to be reported of each Service whose state has changed, and whether it is the first look.
+    pub(super) fn changed<'a>(
+        &mut self,
+        look: &Look<'a>,
+    ) -> (Vec<(&'a Arc<Service>, Finding)>, bool) {
+        let mut counts: HashMap<&str, TargetCounts> = HashMap::new();
+        for (uid, seen) in look.health.iter().flat_map(|one| &one.of_services) {
+            // A Service that moves is served by the load balancer that has more of its healthy targets.
+            let most = counts.entry(uid).or_insert(*seen);
+            if seen.healthy > most.healthy {
+                *most = *seen;
+            }
+        }
+        let wanted = look.services.iter().filter(|one| want(one) == Want::Ensure);
+        let wanted: Vec<&Arc<Service>> = wanted.collect();
+        let uids: HashSet<&str> = wanted.iter().map(|one| &*one.metadata.uid).collect();
+        self.without_traffic
+            .retain(|uid| uids.contains(uid.as_str()));
+        let now = clock::timestamp();
+        let seen_at = now.checked_sub(look.age).unwrap_or(now);
+        let mut changed = Vec::new();
+        for service in wanted {
+            let uid = &service.metadata.uid;
+            let Some(counts) = counts.get(uid.as_str()) else {
+                continue;
+            };
+            let finding = match counts.health() {
+                BalancerHealth::None if !is_young(service, seen_at) => {
+                    let is_new = self.without_traffic.insert(uid.clone());
+                    is_new.then(|| look.begins(service, *counts))
+                }
+                BalancerHealth::All | BalancerHealth::Some => {
+                    let is_over = self.without_traffic.remove(uid);
+                    is_over.then(|| look.ends(*counts))
+                }
+                BalancerHealth::None | BalancerHealth::Unknown => None,
+            };
+            changed.extend(finding.map(|finding| (service, finding)));
+        }
+        let is_first = !std::mem::replace(&mut self.has_looked, true);
+        (changed, is_first)
+    }
+}
+
+impl Look<'_> {
+    fn begins(&self, service: &Service, counts: TargetCounts) -> Finding {
+        let message = format!(
+            "no traffic reaches the Service: {counts}, {}; {} shows the cause for each target",
+            self.seen(),
+            inspect(service)
+        );
+        Finding::warning(Reason::NoHealthyTarget, message)
+    }
+
+    fn ends(&self, counts: TargetCounts) -> Finding {
+        let message = format!(
+            "traffic reaches the Service again: {counts}, {}",
+            self.seen()
+        );
+        Finding::info(Reason::HealthyTarget, message)
+    }
+
+    /// In whole minutes: another message would be another event.
+    fn seen(&self) -> String {
+        let age = match self.age.as_secs() / 60 {
+            0 => "less than a minute ago".to_owned(),
+            minutes => format!("{minutes} min ago"),
+        };
+        let period = shown_duration(self.period.as_secs());
+        format!("as seen {age} (all load balancers are compared every {period})")
+    }
 }

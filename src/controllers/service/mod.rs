@@ -13,7 +13,7 @@
 //! | `plan` | what should be done: pure |
 //! | `sync` | from a plan to its end, for all Services of a tick |
 //! | `events` | what is reported |
-//! | `health` | why targets get no traffic |
+//! | `health` | which Services get no traffic, and why |
 //! | `orphans` | load balancers whose Service does not exist |
 //!
 //! What a load balancer should look like is the provider's business; here is what Kubernetes
@@ -31,7 +31,7 @@ mod plan;
 mod sync;
 
 pub use events::{ago, failed_tries, past_events};
-pub use health::trouble;
+pub use health::{inspect, trouble};
 pub use observe::{Management, NAME, Settings, groups};
 pub use orphans::{kept, known_orphans};
 pub use plan::{ServicePlan, Want, check, want};
@@ -47,11 +47,12 @@ use crate::metrics::{
 };
 use crate::provider::{
     Balancer, BalancerHealth, BalancerUse, Cluster, Kept, LoadBalancerPlan, LoadBalancers,
-    Snapshot, TlsSecrets, Urgency, calls::counted, clock,
+    SeenHealth, Snapshot, TlsSecrets, Urgency, calls::counted, clock,
 };
 use admission::Admission;
 use certificates::Unused;
 use due::{Dependencies, Due, Seen};
+use health::{Look, Outages};
 use jiff::Timestamp;
 use observe::{Observed, full_name};
 use std::collections::{BTreeSet, HashSet};
@@ -135,6 +136,7 @@ impl ServiceController {
                 last_write: None,
                 tls_secrets: TlsSecrets::new(),
                 unused_certificates: Unused::default(),
+                outages: Outages::default(),
             },
             orphans_due: None,
             all_quiet: None,
@@ -409,7 +411,17 @@ impl Sync<'_> {
             true => polled.seen.clone(),
             false => Seen::default(),
         };
-        measure_health(&polled, proposals.as_ref());
+        let health = measure_health(&polled, proposals.as_ref());
+        let is_comparison = polled.is_resync && selection.is_of_all() && !self.for_people;
+        if let Some(observed) = proposals.as_ref().filter(|_| is_comparison) {
+            let look = Look {
+                services: &polled.services,
+                health: &health,
+                age: clock::since(observed.answered),
+                period: apis.resync_period(state.settings.resync_period),
+            };
+            events::outages(apis, &mut state.outages, &look);
+        }
         let proposals = proposals.map(|observed| plan::plan(&observed, self.for_people));
         let proposals = proposals.unwrap_or_default();
         state.remember(&polled, dependencies);
@@ -669,22 +681,23 @@ fn measure(polled: &Polled) {
     }
 }
 
-/// The same, by what was read of the load balancers for the plans. It stays as it is until the next read.
-fn measure_health(polled: &Polled, observed: Option<&Observed>) {
+/// The same, by what was read of the load balancers for the plans, which is returned. It stays as it is until the next
+/// read.
+fn measure_health(polled: &Polled, observed: Option<&Observed>) -> Vec<SeenHealth> {
     let services = polled.services.iter();
     let wanted = services.filter(|one| want(one) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|one| &*one.metadata.uid).collect();
     let health = match observed {
         Some(observed) => observed.snapshot.health(&wanted),
         None if wanted.is_empty() => Vec::new(),
-        None => return,
+        None => return Vec::new(),
     };
     for state in BalancerHealth::ALL {
-        let such = health.iter().filter(|(_, one)| one == state);
+        let such = health.iter().filter(|one| one.counts.health() == *state);
         LOAD_BALANCERS_HEALTH.set(&[state.name()], such.count() as f64);
     }
     for use_of in BalancerUse::ALL {
-        let such = health.iter().filter(|(one, _)| one == use_of);
+        let such = health.iter().filter(|one| one.use_of == *use_of);
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
@@ -700,6 +713,7 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) {
     let age = observed.map_or(Duration::ZERO, |observed| clock::since(observed.answered));
     let read = clock::timestamp().as_second() as f64 - age.as_secs_f64();
     LOAD_BALANCERS_READ.set(&[], read.floor());
+    health
 }
 
 fn waiting(services: &[Arc<Service>]) -> String {

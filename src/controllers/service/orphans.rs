@@ -134,7 +134,7 @@ pub(super) fn look_after(
     for mut plan in left {
         if plan.has_writes() {
             for finding in &mut plan.cloud.findings {
-                finding.message += "; ccm lb sync --delete-orphans deletes it";
+                finding.fix = Some("ccm lb sync --delete-orphans deletes it".to_owned());
             }
         }
         publish(apis, NAME, &plan.object, plan.all_findings());

@@ -8,6 +8,7 @@ use crate::provider::{
     LoadBalancerPlan, Needs, Provider, Reason, Severity, Snapshot, Source, Sourced, Verb,
     heartbeat,
 };
+use crate::text::shell_command;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -94,7 +95,7 @@ pub(super) fn plan_for(
     };
     let mut plan = ServicePlan::new(service.object(), Arc::clone(service), want, cloud);
     if observed.waiting.contains(&service.metadata.uid) {
-        plan.findings.push(waiting(&service.metadata.namespace));
+        plan.findings.push(waiting(service));
     }
     if let Some(left) = service.left_alone.filter(|_| !is_end) {
         plan.leave_alone(snapshot, left, &observed.cluster);
@@ -167,13 +168,16 @@ pub(super) fn plan_for(
 }
 
 /// About a Service of which a change waits for calls.
-pub(super) fn waiting(namespace: &str) -> Finding {
+pub(super) fn waiting(service: &Service) -> Finding {
+    let namespace = &service.metadata.namespace;
     let message = format!(
         "the change waits, because Services of namespace {namespace} have used up their share of the project's calls, \
          which is 900 at once and 900 an hour; it is made when calls are back. Does a program change Services of this \
          namespace all the time?"
     );
-    Finding::warning(Reason::CallLimitReached, message)
+    let sync = shell_command("ccm lb sync", &[&service.full_name()]);
+    let fix = format!("if so, stop it; {sync} does not wait");
+    Finding::warning(Reason::CallLimitReached, message).with_fix(fix)
 }
 
 /// The plan by which the Service gets this load balancer.

@@ -8,6 +8,7 @@ use super::admission::{self, Admission};
 use super::certificates::Unused;
 use super::due::{self, Dependencies, Due, Seen};
 use super::events;
+use super::health::Outages;
 use super::observe::{self, FullName, Management, NAME, Observed, Settings};
 use super::plan::{self, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
@@ -54,6 +55,8 @@ pub(super) struct State {
     /// What the Secrets hold that Services name, as of the last tick.
     pub(super) tls_secrets: TlsSecrets,
     pub(super) unused_certificates: Unused,
+    /// The Services that get no traffic, as of the last comparison of all load balancers.
+    pub(super) outages: Outages,
     /// When a load balancer was written to last: a list that was requested before it is too old.
     pub(super) last_write: Option<Instant>,
 }
@@ -378,7 +381,8 @@ impl Sync<'_> {
             }
             events::findings(self.apis, &plan);
             if let Some(obstacle) = plan.cloud.obstacle.clone() {
-                self.fail(task, plan, obstacle.message, Some(obstacle.reason));
+                let why = obstacle.text().into_owned();
+                self.fail(task, plan, why, Some(obstacle.reason));
             } else if self.is_closed {
                 self.leave(&[task]);
             } else {
@@ -600,7 +604,8 @@ impl Sync<'_> {
         events::findings(self.apis, &plan);
         if let Some(obstacle) = plan.cloud.obstacle.clone() {
             let task = Task::new(Arc::clone(&plan.service), None, begun);
-            self.fail(task, plan, obstacle.message, Some(obstacle.reason));
+            let why = obstacle.text().into_owned();
+            self.fail(task, plan, why, Some(obstacle.reason));
         }
     }
 

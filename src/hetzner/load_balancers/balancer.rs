@@ -202,9 +202,11 @@ pub enum TargetInRequest {
     },
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct SelectedServer {
     pub server: Reference,
+    #[serde(default)]
+    pub health_status: Vec<HealthStatus>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]

@@ -10,7 +10,8 @@ use super::permitted::{self, PORTS_STAY, Permission};
 use super::values as v;
 use crate::hetzner::certificates::Certificate;
 use crate::provider::{
-    Claim, Cluster, Description, Field, Kept, Protocol, Reason, ServicePort, Source, Sourced, Verb,
+    Claim, Cluster, Description, Field, Finding, Kept, Protocol, Reason, ServicePort, Source,
+    Sourced, Verb,
 };
 use crate::text;
 use serde_json::{Value, json};
@@ -435,28 +436,27 @@ pub(super) fn issued(
     });
     let why = error.as_deref().unwrap_or("the API does not say why");
     let fix = format!(
-        "{why}; its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: fix that, \
-         and have it tried again, in the console or with {}",
+        "its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: fix that, and \
+         have it tried again, in the console or with {}",
         text::shell_command("hcloud certificate retry", &[&certificate.id])
     );
-    let (reason, why) = match (certificate.is_issued(), status.issuance.as_str()) {
-        (true, _) if status.renewal == "failed" => (
-            Reason::CertificateFailed,
-            format!("certificate {shown_as} can't be renewed: {fix}"),
-        ),
+    let failed = |why| Finding::warning(Reason::CertificateFailed, why).with_fix(fix);
+    let finding = match (certificate.is_issued(), status.issuance.as_str()) {
+        (true, _) if status.renewal == "failed" => {
+            failed(format!("certificate {shown_as} can't be renewed: {why}"))
+        }
         (true, _) => return Some(certificate.id),
-        (false, "failed") => (
-            Reason::CertificateFailed,
-            format!("port {ports} waits for certificate {shown_as}, which can't be issued: {fix}"),
-        ),
-        (false, _) => (
+        (false, "failed") => failed(format!(
+            "port {ports} waits for certificate {shown_as}, which can't be issued: {why}"
+        )),
+        (false, _) => Finding::warning(
             Reason::CertificatePending,
             format!(
                 "port {ports} waits for certificate {shown_as}, which is being issued; the others work meanwhile"
             ),
         ),
     };
-    parser.warning(reason, why);
+    parser.finding(finding);
     certificate.is_issued().then_some(certificate.id)
 }
 

@@ -192,7 +192,8 @@ impl Diff<'_, '_> {
                 name.value,
                 has_name.as_deref().unwrap_or_default()
             );
-            self.parser.warning(Reason::LoadBalancerNameTaken, why);
+            let finding = Finding::warning(Reason::LoadBalancerNameTaken, why);
+            self.parser.finding(finding.with_fix("choose another name"));
         }
         let mut parts = Vec::new();
         let mut body = json!({});

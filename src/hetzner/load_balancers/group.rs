@@ -381,7 +381,7 @@ fn external<'a>(
     if let Some(label) = managed(found) {
         parser.problem(format!(
             "annotation {key}: load balancer {shown} is managed for Services, says its label {label}: set annotation {} \
-             instead, or end that first: ccm lb release NAMESPACE/NAME",
+             instead, or end that first with ccm lb release",
             a::SHARE.key()
         ));
         return None;

@@ -31,6 +31,8 @@ pub(super) struct AnnotationParser<'a> {
     is_shared: bool,
     /// What is wrong with what they want of the whole of it.
     pub(super) whole_problems: Vec<String>,
+    /// What to do about a problem that does not say it.
+    pub(super) fix: Option<String>,
 }
 
 /// Who decides about the whole load balancer.
@@ -65,6 +67,7 @@ impl<'a> AnnotationParser<'a> {
             seen: HashSet::new(),
             is_shared: false,
             whole_problems: Vec::new(),
+            fix: None,
         };
         for (key, value) in &service.annotations {
             if let Some(name) = key.strip_prefix(PREFIX) {
@@ -187,11 +190,20 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// It stays where it is, because it can't have what it asks for: what others decide about the whole is theirs.
-    pub(super) fn stays(&mut self, why: String) {
+    pub(super) fn stays(&mut self, why: Finding) {
         match self.is_shared {
-            true => self.whole_problem(why),
-            false => self.warning(Reason::SyncLoadBalancerFailed, why),
+            true => self.whole_problem(why.text().into_owned()),
+            false => self.finding(Finding {
+                reason: Reason::SyncLoadBalancerFailed,
+                ..why
+            }),
         }
+    }
+
+    /// A problem that keeps the load balancer from being touched, with what to do about it.
+    pub(super) fn blocked(&mut self, why: Finding) {
+        self.problem(why.message);
+        self.fix = self.fix.take().or(why.fix);
     }
 
     /// What is wrong with the whole keeps a load balancer from being made, and leaves one that is there as it is.

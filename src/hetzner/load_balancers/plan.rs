@@ -26,9 +26,8 @@ use super::uploads::shown;
 use super::{annotations, primary_ips, status, subnets};
 use crate::hetzner::pages;
 use crate::provider::{
-    self, Assigned, Balancer, BalancerHealth, BalancerUse, Claim, Cluster, Description, Finding,
-    Kept, LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol, ProviderId, Reason, Service,
-    ShownCertificate, Verb,
+    self, Assigned, Balancer, Claim, Cluster, Description, Finding, Kept, LoadBalancerPlan, Needs,
+    OfferedNode, Orphan, Protocol, ProviderId, Reason, SeenHealth, Service, ShownCertificate, Verb,
 };
 use crate::text::shell_command;
 use serde_json::{Value, json};
@@ -194,18 +193,26 @@ impl provider::Snapshot for Snapshot {
         all.any(|(target, _)| is_server(target) && target.node(cluster).is_some())
     }
 
-    fn health(&self, services: &HashSet<&str>) -> Vec<(BalancerUse, BalancerHealth)> {
+    fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth> {
         // Names do not count.
         let names = &Cluster::default();
-        let all = self.observed.balancers.iter();
+        let is_wanted = |uid: &&String| services.contains(uid.as_str());
         let is_ours = |one: &&LoadBalancer| {
             let mut uids = uids(one).chain(one.labels.get(RELEASED));
-            uids.any(|uid| services.contains(uid.as_str()))
+            uids.any(|uid| is_wanted(&uid))
         };
-        let shown = all
-            .filter(is_ours)
-            .map(|one| status::for_people(one, names));
-        shown.map(|one| (one.use_of, one.health(None))).collect()
+        let seen = |one: &LoadBalancer| {
+            let shown = status::for_people(one, names);
+            let with_ports = uids(one).filter(|uid| is_wanted(uid) && shown.has_port_of(uid));
+            let of_services = with_ports.map(|uid| (uid.clone(), shown.target_counts(Some(uid))));
+            SeenHealth {
+                use_of: shown.use_of,
+                counts: shown.target_counts(None),
+                of_services: of_services.collect(),
+            }
+        };
+        let all = self.observed.balancers.iter();
+        all.filter(is_ours).map(seen).collect()
     }
 
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>> {
@@ -308,7 +315,7 @@ impl Snapshot {
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
-        stays: Option<(&LoadBalancer, Vec<String>)>,
+        stays: Option<(&LoadBalancer, Vec<Finding>)>,
     ) -> LoadBalancerPlan {
         let mut parser = AnnotationParser::new(service);
         let mut plan = LoadBalancerPlan::default();
@@ -336,7 +343,7 @@ impl Snapshot {
         for why in why.into_iter().flatten() {
             match there.map(|there| there.id) == stays_on.map(|one| one.id) {
                 true => parser.stays(why),
-                false => parser.problem(why),
+                false => parser.blocked(why),
             }
             plan.is_unfinished = true;
         }
@@ -544,7 +551,12 @@ impl Snapshot {
                     "load balancer {} is protected from being deleted and stays; it costs money until you delete it",
                     balancer.shown()
                 );
-                let finding = Finding::warning(Reason::LoadBalancerProtected, why);
+                let fix = shell_command(
+                    "hcloud load-balancer disable-protection",
+                    &[&balancer.id, &"delete"],
+                );
+                let fix = format!("to have it deleted, remove its protection: {fix}");
+                let finding = Finding::warning(Reason::LoadBalancerProtected, why).with_fix(fix);
                 (Vec::new(), Some(finding.by_provider()))
             }
             None => (vec![self.removal(balancer, Purpose::Usual)], None),
@@ -762,13 +774,21 @@ fn left_to_its_cluster(balancer: &LoadBalancer, uid: &str) -> Finding {
 }
 
 /// Nothing is done, and why. People are shown what differs from what is there all the same.
-fn refused(plan: LoadBalancerPlan, parser: AnnotationParser, reason: Reason) -> LoadBalancerPlan {
+fn refused(
+    plan: LoadBalancerPlan,
+    mut parser: AnnotationParser,
+    reason: Reason,
+) -> LoadBalancerPlan {
+    let fix = parser.fix.take();
     let (problems, findings) = parser.end();
     let is_compared = plan.status.is_some();
     let why = problems.join("; ");
     LoadBalancerPlan {
         needs: plan.needs,
-        obstacle: (!problems.is_empty()).then(|| Finding::warning(reason, why)),
+        obstacle: (!problems.is_empty()).then(|| Finding {
+            fix,
+            ..Finding::warning(reason, why)
+        }),
         problems,
         findings,
         fields: plan.fields.into_iter().filter(|_| is_compared).collect(),

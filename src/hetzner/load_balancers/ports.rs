@@ -10,7 +10,7 @@ use super::parser::AnnotationParser;
 use super::permitted::{PORTS_STAY, Permission, may_use};
 use super::values as v;
 use crate::hetzner::certificates::Certificate;
-use crate::provider::{Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
+use crate::provider::{Finding, Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
 use crate::text::{self, did_you_mean};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -208,11 +208,16 @@ pub(super) fn leave_out_taken<'a>(
     context: &Context<'a>,
     ports: &mut Vec<Port>,
     there: Option<&LoadBalancer>,
-) -> Option<(&'a LoadBalancer, Vec<String>)> {
+) -> Option<(&'a LoadBalancer, Vec<Finding>)> {
     let group = &context.group;
     if group.is_own() {
         return None;
     }
+    let by = match group.is_external() {
+        true => a::EXTERNAL.key(),
+        false => a::SHARE.key(),
+    };
+    let inspect = text::shell_command("ccm lb inspect", &[&context.service.full_name()]);
     let mut others = owned(context.balancers, context.service, context.cluster);
     let other = others.find(|one| {
         Some(one.id) != there.map(|there| there.id) && is_in_status(context.service, one)
@@ -222,10 +227,18 @@ pub(super) fn leave_out_taken<'a>(
         let Some(why) = group.taken(number, there) else {
             return false;
         };
-        let why = format!("port {number} can't be had: {why}; choose another port");
+        let mut why = format!("port {number} can't be had: {why}");
+        let mut fix = format!("give the Service another port, or remove its annotation {by}");
+        if let Some(other) = other {
+            why += &format!("; the Service stays on {}", other.shown());
+            fix += &format!("; {inspect} shows both load balancers");
+        } else if there.is_some() {
+            fix += &format!("; {inspect} shows whose each port of the load balancer is");
+        }
+        let finding = Finding::warning(Reason::PortConflict, why).with_fix(fix);
         match other {
-            Some(other) => all.push(format!("{why}; the Service stays on {}", other.shown())),
-            None => parser.warning(Reason::PortConflict, why),
+            Some(_) => all.push(finding),
+            None => parser.finding(finding),
         }
         true
     };

@@ -69,7 +69,8 @@ pub(super) fn for_people(balancer: &LoadBalancer, cluster: &Cluster) -> Balancer
     let of_kube_proxy = ports.filter(|port| port.asks_kube_proxy());
     let of_kube_proxy: Vec<u16> = of_kube_proxy.map(|port| port.listen_port).collect();
     let targets = balancer.targets.iter();
-    let targets = targets.map(|one| target(one, &of_kube_proxy, cluster));
+    let targets = targets.flat_map(|one| machines(one, cluster));
+    let targets = targets.map(|(name, health)| target(name, health, &of_kube_proxy));
     let targets: Vec<provider::Target> = targets.collect();
     Balancer {
         id: balancer.id,
@@ -110,21 +111,35 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     }
 }
 
-fn target(target: &Target, of_kube_proxy: &[u16], cluster: &Cluster) -> provider::Target {
-    let (name, health): (String, &[HealthStatus]) = match target {
+/// The machines that a target stands for, each with what the health checks say about it. A label selector stands for the
+/// servers that it selects.
+fn machines<'a>(target: &'a Target, cluster: &Cluster) -> Vec<(String, &'a [HealthStatus])> {
+    let server = |id| TargetId::Server(id).shown(cluster);
+    match target {
         Target::Server {
-            server,
+            server: of,
             health_status,
             ..
-        } => (TargetId::Server(server.id).shown(cluster), health_status),
+        } => vec![(server(of.id), health_status)],
         Target::Ip { ip, health_status } => {
-            (TargetId::Address(ip.ip).shown(cluster), health_status)
+            vec![(TargetId::Address(ip.ip).shown(cluster), health_status)]
+        }
+        Target::LabelSelector {
+            targets: Some(selected),
+            ..
+        } => {
+            let selected = selected.iter();
+            let selected = selected.map(|one| (server(one.server.id), &one.health_status[..]));
+            selected.collect()
         }
         Target::LabelSelector { label_selector, .. } => {
-            (format!("servers with {}", label_selector.selector), &[])
+            vec![(format!("servers with {}", label_selector.selector), &[])]
         }
-        Target::Unknown => ("unknown".to_owned(), &[]),
-    };
+        Target::Unknown => vec![("unknown".to_owned(), &[])],
+    }
+}
+
+fn target(name: String, health: &[HealthStatus], of_kube_proxy: &[u16]) -> provider::Target {
     let health = health.iter().map(|status| Health {
         port: status.listen_port,
         status: status.status.clone(),

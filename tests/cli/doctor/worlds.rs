@@ -34,13 +34,13 @@ pub fn broken(what: &str) -> World {
 const NODES: &[&str] = &["node", "list"];
 const SERVICES: &[&str] = &["lb", "list"];
 
-fn server(world: &World, name: &str) -> u64 {
+pub fn server(world: &World, name: &str) -> u64 {
     let servers = world.sandbox.cloud().servers(world.sandbox.project());
     let server = servers.iter().find(|server| server["name"] == name);
     server.unwrap()["id"].as_u64().unwrap()
 }
 
-fn not_ready(world: &World, name: &str) {
+pub fn not_ready(world: &World, name: &str) {
     world.edit_node(name, |node| {
         for one in node["status"]["conditions"].as_array_mut().unwrap() {
             if one["type"] == "Ready" {
@@ -51,7 +51,7 @@ fn not_ready(world: &World, name: &str) {
 }
 
 /// Not just made.
-fn grown_up(world: &World, name: &str) {
+pub fn grown_up(world: &World, name: &str) {
     let cluster = world.sandbox.cluster();
     cluster.edit("services", Some("default"), name, |service| {
         service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -77,7 +77,7 @@ const WORLDS: &[Broken] = &[
         }
         unhealthy(world, "worker-1", Health::unhealthy("layer4_timeout"));
         unhealthy(world, "worker-2", Health::unhealthy("layer4_timeout"));
-    }, cause: "is off; the node is not ready", fix: "hcloud server poweron",
+    }, cause: "is off; the node is not ready", fix: "switch the server on (hcloud server poweron 100",
         lists: &[(NODES, "NotReady"), (NODES, " off "), (SERVICES, "0/2"), (&["lb", "inspect", "default/web"], "its server is off")] },
     Broken { what: "half the targets are unhealthy", break_it: |world| {
         unhealthy(world, "worker-2", Health::unhealthy("layer4_timeout"));
@@ -95,7 +95,7 @@ const WORLDS: &[Broken] = &[
         lists: &[(NODES, "worker-1 Ready"), (NODES, "one call comes back each second"), (SERVICES, "one call comes back each second")] },
     Broken { what: "the cluster is unreachable", break_it: |world| world.sandbox.stop(Half::Kubernetes),
         cause: "connection refused", fix: "kubectl version with the same kubeconfig must work",
-        lists: &[(NODES, "connection refused"), (&["status"], "calls an hour left"), (&["status"], "1 of 1 healthy")] },
+        lists: &[(NODES, "connection refused"), (&["status"], "calls an hour left"), (&["status"], "1 of 1 serving")] },
     Broken { what: "there is no leader", break_it: |world| world.leads("", 5),
         cause: "no leader, so nothing is done", fix: "start the daemon", lists: &[(&["status"], "LEADER none")] },
     Broken { what: "the daemon ends again and again", break_it: |world| {
@@ -108,12 +108,12 @@ const WORLDS: &[Broken] = &[
         lists: &[(NODES, "there is no Network 4711"), (SERVICES, "there is no Network 4711"), (SERVICES, "default/web ?")] },
     Broken { what: "a node has no server", break_it: |world| {
         world.sandbox.register_node(NodeSpec { name: "stray".into(), ..NodeSpec::default() });
-    }, cause: "node/stray: no server is named \"stray\"", fix: "Rename the server",
+    }, cause: "node/stray: no server is named \"stray\"", fix: "rename its server to the node's name",
         lists: &[(NODES, "stray"), (NODES, "!ServerNotFound")] },
     Broken { what: "a Service has a bad annotation", break_it: |world| {
         let wrong = [("location", "fsn1"), ("algorithm-type", "fastest")];
         create(&world.sandbox, LoadBalancerService::new("odd", &[80]).with(&wrong));
-    }, cause: "service/default/odd: annotation load-balancer.hetzner.cloud/algorithm-type", fix: "the message says what to change",
+    }, cause: "service/default/odd: annotation load-balancer.hetzner.cloud/algorithm-type", fix: "algorithm-type",
         lists: &[(SERVICES, "!SyncLoadBalancerFailed")] },
     Broken { what: "a certificate failed", break_it: |world| {
         let managed = [
@@ -127,7 +127,7 @@ const WORLDS: &[Broken] = &[
         wait_until("a failed certificate", || {
             cloud.certificates(project).iter().any(|one| one["status"]["issuance"] == "failed")
         });
-    }, cause: "DNS zone of failed.example.org not found", fix: "A certificate can't be issued or renewed",
+    }, cause: "DNS zone of failed.example.org not found", fix: "hcloud certificate retry",
         lists: &[(SERVICES, "CertificateFailed")] },
     Broken { what: "a load balancer is an orphan", break_it: |world| {
         let cluster = world.sandbox.cluster();
@@ -308,6 +308,12 @@ fn targets_of_a_new_service_are_given_time() {
     }
     let ran = world.doctor(&["-o", "json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
+    let checks = crate::doctor::world::checks(&ran);
+    let (_, check) = checks.iter().find(|(name, _)| name == "targets").unwrap();
+    assert_eq!(check.status, "warn", "{check:?}");
+    let says = "0 of 2 targets healthy; worker-1, worker-2: no answer: firewall? (layer4_timeout); the Service is \
+                younger than 3 minutes";
+    assert!(check.message.contains(says), "{check:?}");
 }
 
 /// What is not known is not shown as missing: the exit code says it, and each item.
@@ -505,7 +511,7 @@ fn status_watches() {
     world.leads("worker-2_1", -600);
     until("LEADER          worker-2_1");
     for _ in 0..30 {
-        until("LOAD BALANCERS  1 of 1 healthy");
+        until("LOAD BALANCERS  1 of 1 serving");
     }
     let calls = world.sandbox.calls().calls_since(mark);
     let count = |half, path: &str| {

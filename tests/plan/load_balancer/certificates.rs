@@ -121,7 +121,7 @@ fn a_failed_issuance_is_told_with_its_reason_and_the_rest_goes_on() {
     assert!(plan.is_unfinished);
     let told = plan.findings.iter();
     let mut told = told.filter(|one| one.reason == Reason::CertificateFailed);
-    let message = &told.next().expect("told").message;
+    let message = told.next().expect("told").text();
     for part in [
         "port 443 waits",
         "DNS zone not found (dns_zone_not_found)",

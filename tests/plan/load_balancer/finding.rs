@@ -32,6 +32,7 @@ fn server(id: u64) -> Target {
 fn selector(servers: Option<&[u64]>) -> Target {
     let selected = |id: &u64| SelectedServer {
         server: Reference { id: *id },
+        ..SelectedServer::default()
     };
     Target::LabelSelector {
         label_selector: SelectorRef {

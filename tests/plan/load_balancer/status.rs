@@ -2,8 +2,10 @@
 
 use crate::load_balancer::support::{World, node};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{HealthStatus, PortField, Target};
-use ccm::provider::{Health, Reason};
+use ccm::hetzner::load_balancers::{
+    HealthStatus, PortField, Reference, SelectedServer, SelectorRef, Target,
+};
+use ccm::provider::{Balancer, BalancerHealth, Health, PortOwner, Reason};
 
 const V4: &str = "203.0.113.1";
 const V6: &str = "2001:db8::1";
@@ -132,6 +134,105 @@ fn people_read_nodes_and_their_health() {
         cause: None,
     };
     assert_eq!(balancer.targets[1].health, [expected]);
+}
+
+/// What the checks of two ports say of a target.
+fn target(statuses: &[(u16, &str)]) -> ccm::provider::Target {
+    let health = |(port, status): &(u16, &str)| Health {
+        port: *port,
+        status: (*status).into(),
+        detail: None,
+        http_status: None,
+        is_of_kube_proxy: false,
+        cause: None,
+    };
+    ccm::provider::Target {
+        name: "node".into(),
+        health: statuses.iter().map(health).collect(),
+    }
+}
+
+/// Port and status of each check of each target.
+type Checks<'a> = &'a [&'a [(u16, &'a str)]];
+
+const GOOD: (u16, &str) = (80, "healthy");
+const BAD: (u16, &str) = (80, "unhealthy");
+const NEW: (u16, &str) = (80, "unknown");
+
+#[test]
+fn every_count_of_healthy_targets_follows_one_rule() {
+    let other = |status| (443, status);
+    // The checks of each target, how many targets are healthy, what is said of all.
+    #[rustfmt::skip] // A case is a line.
+    let cases: &[(Checks, usize, BalancerHealth)] = &[
+        (&[], 0, BalancerHealth::None),
+        (&[&[GOOD], &[GOOD]], 2, BalancerHealth::All),
+        (&[&[GOOD], &[BAD]], 1, BalancerHealth::Some),
+        (&[&[BAD], &[BAD]], 0, BalancerHealth::None),
+        (&[&[GOOD], &[NEW]], 1, BalancerHealth::All),
+        (&[&[BAD], &[NEW]], 0, BalancerHealth::None),
+        (&[&[NEW], &[NEW]], 0, BalancerHealth::Unknown),
+        (&[&[], &[]], 0, BalancerHealth::Unknown),
+        (&[&[GOOD, other("unhealthy")], &[GOOD, other("healthy")]], 1, BalancerHealth::Some),
+        (&[&[GOOD, other("unhealthy")], &[GOOD, other("unhealthy")]], 0, BalancerHealth::None),
+        (&[&[GOOD, other("unknown")]], 0, BalancerHealth::Unknown),
+    ];
+    for (targets, healthy, health) in cases {
+        let balancer = Balancer {
+            targets: targets.iter().map(|checks| target(checks)).collect(),
+            ..Balancer::default()
+        };
+        let counts = balancer.target_counts(Some("uid"));
+        assert_eq!(counts.total, targets.len(), "{targets:?}");
+        assert_eq!(counts.healthy, *healthy, "{targets:?}");
+        assert_eq!(counts.health(), *health, "{targets:?}");
+    }
+}
+
+/// Of a load balancer that several Services share only the Service's own ports count; without such a port all of them.
+#[test]
+fn ports_of_other_services_do_not_count() {
+    let port = |port, uid: &str| PortOwner {
+        port,
+        uid: Some(uid.to_owned()).filter(|uid| !uid.is_empty()),
+        service: None,
+        destination: None,
+    };
+    let balancer = Balancer {
+        targets: vec![target(&[GOOD, (443, "unhealthy"), (22, "unhealthy")])],
+        ports: vec![port(80, "a"), port(443, "b"), port(22, "")],
+        ..Balancer::default()
+    };
+    for (uid, healthy, has_port) in [("a", 1, true), ("b", 0, true), ("c", 0, false)] {
+        assert_eq!(balancer.target_counts(Some(uid)).healthy, healthy, "{uid}");
+        assert_eq!(balancer.has_port_of(uid), has_port, "{uid}");
+    }
+}
+
+#[test]
+fn the_servers_that_a_label_selector_selects_are_shown_with_their_health() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.settle();
+    let selected = |id, status: &str| SelectedServer {
+        server: Reference { id },
+        health_status: vec![HealthStatus {
+            listen_port: 80,
+            status: status.into(),
+            ..HealthStatus::default()
+        }],
+    };
+    let selector = Target::LabelSelector {
+        label_selector: SelectorRef {
+            selector: "pool=web".into(),
+        },
+        targets: Some(vec![selected(1, "healthy"), selected(77, "unhealthy")]),
+    };
+    world.balancer_mut().targets = vec![selector];
+    let found = world.plan().found.unwrap();
+    let names: Vec<&str> = found.targets.iter().map(|one| &*one.name).collect();
+    assert_eq!(names, ["worker-01", "server 77"]);
+    let counts = found.target_counts(None);
+    assert_eq!((counts.healthy, counts.total), (1, 2));
 }
 
 #[test]

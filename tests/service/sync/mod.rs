@@ -20,6 +20,7 @@ mod life;
 mod management;
 mod one_name;
 mod orphans;
+mod outage;
 mod paused;
 mod private_addresses;
 mod quiet;

@@ -402,7 +402,7 @@ fn a_port_that_another_has_is_named_and_the_others_are_served() {
     let says = [
         "port 80 can't be had",
         "default/a has it",
-        "choose another port",
+        "Fix: give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share; ccm lb inspect default/",
     ];
     for name in ["b", "c"] {
         world.tells(name, "PortConflict", &says);

@@ -1,0 +1,242 @@
+//! Outages, as an operator meets them: `status`, `doctor`, `lb list`, `lb inspect` and the events say the same.
+
+use crate::common::services::{LoadBalancerService, balancer_of, create};
+use crate::common::{ccm, needs_simulation, side_by_side, snapshot, wait_until, with};
+use crate::doctor::world::{CIDR, World, checks};
+use crate::doctor::worlds::{grown_up, not_ready, server};
+use crate::screens::{Place, of, shown};
+use sandbox::Half;
+use serde_json::Value;
+
+const ALONE: &str = "--settings-from=none";
+
+/// Two Services on three nodes. `shop` has one node alone as its target.
+fn world() -> World {
+    let mut world = World::with_machines(3, 0);
+    let shop = [
+        ("location", "fsn1"),
+        ("node-selector", "kubernetes.io/hostname=worker-3"),
+    ];
+    create(
+        &world.sandbox,
+        LoadBalancerService::new("shop", &[443]).with(&shop),
+    );
+    world.env = with(world.env.clone(), &[("HCLOUD_LOAD_BALANCERS_TYPE", "lb11")]);
+    let synced = ccm(&world.env, &["lb", "sync", ALONE, "--yes"]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    for name in ["web", "shop"] {
+        grown_up(&world, name);
+        settles(&world, name, "healthy");
+    }
+    world
+}
+
+/// Waits until each health check of the Service's load balancer says the same.
+fn settles(world: &World, name: &str, status: &str) {
+    let id = balancer_of(&world.sandbox, name);
+    wait_until("health checks", || {
+        let all = world
+            .sandbox
+            .cloud()
+            .load_balancers(world.sandbox.project());
+        let balancer = all.iter().find(|one| one["id"] == id).unwrap();
+        let targets = balancer["targets"].as_array().unwrap().iter();
+        let mut checks = targets.flat_map(|one| one["health_status"].as_array().unwrap());
+        checks.all(|check| check["status"] == status)
+    });
+}
+
+fn turn_off(world: &World, nodes: &[&str]) {
+    for name in nodes {
+        world.sandbox.cloud().set_power(server(world, name), false);
+        not_ready(world, name);
+    }
+}
+
+struct Outage {
+    what: &'static str,
+    begin: fn(&mut World),
+    /// The cell TARGETS of both Services: of `shop`, and of `web`.
+    targets: [&'static str; 2],
+    /// How many load balancers serve, of how many; none: it is not known.
+    serving: Option<[u64; 2]>,
+    /// What the check `targets` says: its status, and a part of its message; about both Services.
+    doctor: [(&'static str, &'static str); 2],
+    /// Whether an event says that no traffic reaches the Service.
+    has_event: [bool; 2],
+}
+
+#[rustfmt::skip] // An outage is a paragraph.
+const OUTAGES: &[Outage] = &[
+    Outage { what: "nothing", begin: |_| {}, targets: ["1/1", "3/3"], serving: Some([2, 2]),
+        doctor: [("ok", ""), ("ok", "")], has_event: [false, false] },
+    Outage { what: "all servers are off", begin: |world| turn_off(world, &["worker-1", "worker-2", "worker-3"]),
+        targets: ["0/1", "0/3"], serving: Some([0, 2]),
+        doctor: [
+            ("fail", "0 of 1 targets healthy; worker-3: its server is off, see servers"),
+            ("fail", "0 of 3 targets healthy; worker-1, worker-2, worker-3: its server is off, see servers"),
+        ], has_event: [true, true] },
+    Outage { what: "all servers of new Services are off", begin: |world| {
+            for name in SERVICES {
+                world.sandbox.cluster().edit("services", Some("default"), name, |service| {
+                    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+                    service["metadata"]["creationTimestamp"] = now.to_string().into();
+                });
+            }
+            turn_off(world, &["worker-1", "worker-2", "worker-3"]);
+        },
+        targets: ["0/1", "0/3"], serving: Some([0, 2]),
+        doctor: [
+            ("warn", "0 of 1 targets healthy; worker-3: its server is off, see servers; the Service is younger than 3 minutes"),
+            ("warn", "0 of 3 targets healthy; worker-1, worker-2, worker-3: its server is off, see servers; the Service is"),
+        ], has_event: [false, false] },
+    Outage { what: "one server of three is off", begin: |world| turn_off(world, &["worker-1"]),
+        targets: ["1/1", "2/3"], serving: Some([2, 2]),
+        doctor: [("ok", ""), ("warn", "2 of 3 targets healthy; worker-1: its server is off, see servers")],
+        has_event: [false, false] },
+    Outage { what: "one load balancer of two serves nothing", begin: |world| turn_off(world, &["worker-3"]),
+        targets: ["0/1", "2/3"], serving: Some([1, 2]),
+        doctor: [
+            ("fail", "0 of 1 targets healthy; worker-3: its server is off"),
+            ("warn", "2 of 3 targets healthy; worker-3: its server is off"),
+        ], has_event: [true, false] },
+    Outage { what: "the Cloud API does not answer", begin: |world| world.sandbox.stop(Half::Hetzner),
+        targets: ["?", "?"], serving: None, doctor: [("skipped", ""), ("skipped", "")], has_event: [false, false] },
+    Outage { what: "the API server does not answer", begin: |world| world.sandbox.stop(Half::Kubernetes),
+        targets: ["1/1", "3/3"], serving: Some([2, 2]), doctor: [("ok", ""), ("ok", "")], has_event: [false, false] },
+];
+
+const SERVICES: [&str; 2] = ["shop", "web"];
+
+/// The world in which the outage has begun, and a pass of the daemon has seen that.
+fn begun(outage: &Outage) -> World {
+    let mut world = world();
+    (outage.begin)(&mut world);
+    for (name, targets) in SERVICES.iter().zip(outage.targets) {
+        if let Some(("0", _)) = targets.split_once('/') {
+            settles(&world, name, "unhealthy");
+        }
+    }
+    wait_until("the health that is expected", || {
+        let list = world.runs(&["lb", "list"]).stdout;
+        SERVICES.iter().zip(outage.targets).all(|(name, targets)| {
+            let line = list
+                .lines()
+                .find(|line| line.starts_with(&format!("default/{name} ")));
+            line.is_some_and(|line| line.split_whitespace().any(|cell| cell == targets))
+        })
+    });
+    let daemon = ["run", "--once", "--leader-elect=false", CIDR];
+    let ran = ccm(&world.env, &daemon);
+    let is_over = outage.serving.is_some() && !outage.what.contains("API");
+    assert_eq!(ran.code == 0, is_over, "{}: {ran:?}", outage.what);
+    world
+}
+
+/// What `doctor` says of the targets of a Service: status and message.
+fn of_targets(report: &Value, name: &str) -> (String, String) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let items = report["items"].as_array().unwrap().iter();
+    let mut items = items.filter(|item| item["check"] == "targets").peekable();
+    let first = text(&items.peek().unwrap()["status"]);
+    let object = format!("service/default/{name}");
+    match items.find(|item| item["object"] == object.as_str()) {
+        Some(item) => (text(&item["status"]), text(&item["message"])),
+        None if first == "skipped" => (first, String::new()),
+        None => ("ok".to_owned(), String::new()),
+    }
+}
+
+#[test]
+fn every_command_says_the_same_of_an_outage() {
+    side_by_side(OUTAGES.iter().collect(), |outage| {
+        let world = begun(outage);
+        let what = outage.what;
+        let status = world.runs(&["status", CIDR, "-o", "json"]).json();
+        let serving = &status["loadBalancers"];
+        match outage.serving {
+            None => assert!(serving.is_null(), "{what}: {status}"),
+            Some([healthy, total]) => {
+                assert_eq!(
+                    (&serving["healthy"], &serving["total"]),
+                    (&healthy.into(), &total.into()),
+                    "{what}"
+                );
+            }
+        }
+        let ran = world.doctor(&["-o", "json"]);
+        let report = ran.json();
+        for (number, name) in SERVICES.iter().enumerate() {
+            let (expected, part) = outage.doctor[number];
+            let (status, message) = of_targets(&report, name);
+            assert_eq!(status, expected, "{what}: {name}: {ran:?}");
+            assert!(message.contains(part), "{what}: {name}: {ran:?}");
+            let events = world.sandbox.cluster().list("events", None);
+            let is_it = |event: &&Value| {
+                event["reason"] == "NoHealthyTarget" && event["involvedObject"]["name"] == *name
+            };
+            let events: Vec<&Value> = events.iter().filter(is_it).collect();
+            assert_eq!(
+                !events.is_empty(),
+                outage.has_event[number],
+                "{what}: {name}: {events:?}"
+            );
+        }
+        // The fix is named once: where the servers are listed.
+        let text = world.doctor(&[]).stdout;
+        let off = text.matches("is off; the node").count();
+        let fixes = text.matches("hcloud server poweron").count();
+        assert_eq!(off, fixes, "{what}: {text}");
+        let of_servers = checks(&ran).into_iter().find(|(name, _)| name == "servers");
+        assert!(of_servers.is_some(), "{what}: {ran:?}");
+    });
+}
+
+/// At a terminal, with the bad lines of `doctor` alone.
+#[test]
+fn outages_read_like_this() {
+    if needs_simulation(
+        &crate::common::quiet(0),
+        "numbers that are the same in each run",
+    ) {
+        return;
+    }
+    side_by_side(vec![80, 120], |columns| {
+        let mut all = String::new();
+        for outage in &OUTAGES[1..] {
+            let Place { env, sandbox } = of(begun(outage));
+            let place = Place {
+                env: with(env, &[("TERM", "dumb")]),
+                sandbox,
+            };
+            all += &format!("=== {}\n\n", outage.what);
+            for words in [
+                &["status", CIDR, ALONE][..],
+                &["doctor", CIDR, ALONE],
+                &["lb", "list", ALONE],
+                &["lb", "inspect", "default/shop", ALONE],
+            ] {
+                let Some(screen) = shown(&place, columns, words) else {
+                    return;
+                };
+                all += &without_good(&screen);
+            }
+        }
+        snapshot(&format!("outages-{columns}.txt"), &all);
+    });
+}
+
+/// Without the lines of checks that are ok, and without what only waits and ages change.
+fn without_good(screen: &str) -> String {
+    let mut is_good = false;
+    let mut lines = Vec::new();
+    for line in screen.lines() {
+        if !line.starts_with(' ') {
+            is_good = line.starts_with("ok ") || line.starts_with("skipped ");
+        }
+        if !is_good {
+            lines.push(line);
+        }
+    }
+    lines.join("\n") + "\n\n"
+}

@@ -1,0 +1,159 @@
+//! A Service whose targets are all unhealthy: an event when that begins, and one when it ends.
+
+use crate::common::{Daemon, wait_until};
+use crate::sync::world::{OFTEN, World, len, text};
+use sandbox::calls::Call;
+use serde_json::{Value, json};
+
+const BEGINS: &str = "NoHealthyTarget";
+const ENDS: &str = "HealthyTarget";
+
+/// A Service that is not new, on two nodes.
+fn world() -> World {
+    let world = World::new(2);
+    world.create("web", &[], &[80]);
+    world.settle(&[]);
+    world.edit("web", |service| {
+        service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    all_are(&world, "healthy");
+    world
+}
+
+/// Waits until the health checks of all targets say that.
+fn all_are(world: &World, status: &str) {
+    wait_until(status, || {
+        let balancers = world.balancers();
+        let targets = balancers[0]["targets"].as_array().unwrap().iter();
+        let mut checks = targets.flat_map(|one| one["health_status"].as_array().unwrap());
+        len(&balancers[0]["targets"]) == 2 && checks.all(|check| check["status"] == status)
+    });
+}
+
+fn power(world: &World, is_on: bool) {
+    for name in ["worker-1", "worker-2"] {
+        let server = world.server_of(name);
+        world.sandbox.cloud().set_power(server, is_on);
+    }
+    all_are(world, if is_on { "healthy" } else { "unhealthy" });
+}
+
+/// Type and count of each event of this reason.
+fn events(world: &World, reason: &str) -> Vec<(String, u64)> {
+    let mut events = world.sandbox.cluster().list("events", None);
+    events.retain(|event| event["reason"] == reason);
+    let shown = |event: &Value| (text(&event["type"]), event["count"].as_u64().unwrap());
+    events.iter().map(shown).collect()
+}
+
+/// How often all load balancers were read.
+fn comparisons(world: &World) -> usize {
+    let calls = world.cloud_calls(0);
+    let is_list = |path: &str| path.ends_with("/load_balancers");
+    calls
+        .iter()
+        .filter(|call| !call.is_write() && is_list(&call.path))
+        .count()
+}
+
+fn compares(world: &World, times: usize) {
+    let enough = comparisons(world) + times;
+    wait_until("comparisons", || comparisons(world) >= enough);
+}
+
+fn daemon(world: &World) -> Daemon {
+    let daemon = world.daemon(&[OFTEN, "--leader-elect=false"]);
+    compares(world, 2);
+    daemon
+}
+
+#[test]
+fn an_outage_is_one_event_when_it_begins_and_one_when_it_ends() {
+    let world = world();
+    let daemon = daemon(&world);
+    assert_eq!(events(&world, BEGINS), []);
+    power(&world, false);
+    let command = "ccm lb inspect default/web shows the cause for each target";
+    world.tells(
+        "web",
+        BEGINS,
+        &[
+            "0 of 2 targets healthy",
+            "as seen less than a minute ago",
+            command,
+        ],
+    );
+    compares(&world, 3);
+    assert_eq!(events(&world, BEGINS), [("Warning".to_owned(), 1)]);
+    assert_eq!(events(&world, ENDS), []);
+    power(&world, true);
+    world.tells(
+        "web",
+        ENDS,
+        &["2 of 2 targets healthy", "as seen less than a minute ago"],
+    );
+    compares(&world, 3);
+    assert_eq!(events(&world, ENDS), [("Normal".to_owned(), 1)]);
+    // When it happens again, the event that is there is renewed.
+    let renewed = || {
+        let calls = world.sandbox.calls().calls();
+        let is_event = |call: &&Call| call.method == "PATCH" && call.path.contains("/events/web.");
+        calls.iter().filter(is_event).count()
+    };
+    assert_eq!(renewed(), 0);
+    power(&world, false);
+    wait_until("the second outage", || renewed() == 1);
+    assert_eq!(daemon.log().matches(BEGINS).count(), 2, "{}", daemon.log());
+    drop(daemon);
+}
+
+#[test]
+fn an_outage_that_a_daemon_finds_at_its_start_is_not_counted_up() {
+    let world = world();
+    power(&world, false);
+    for _ in 0..3 {
+        let daemon = daemon(&world);
+        wait_until("the event", || !events(&world, BEGINS).is_empty());
+        compares(&world, 2);
+        drop(daemon);
+    }
+    assert_eq!(events(&world, BEGINS), [("Warning".to_owned(), 1)]);
+    // A person who syncs by hand sees it: no event.
+    let daemon = daemon(&world);
+    power(&world, true);
+    world.tells("web", ENDS, &["2 of 2 targets healthy"]);
+    drop(daemon);
+}
+
+#[test]
+fn one_target_that_serves_and_a_new_service_are_no_event() {
+    let world = world();
+    let _daemon = daemon(&world);
+    let server = world.server_of("worker-1");
+    world.sandbox.cloud().set_power(server, false);
+    compares(&world, 3);
+    assert_eq!(events(&world, BEGINS), []);
+    world.edit("web", |service| {
+        let now = jiff::Timestamp::now();
+        service["metadata"]["creationTimestamp"] =
+            json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    });
+    power(&world, false);
+    compares(&world, 3);
+    assert_eq!(events(&world, BEGINS), []);
+}
+
+/// The events come from what is read anyway.
+#[test]
+fn an_outage_costs_no_call_of_the_cloud() {
+    let world = world();
+    let calls = |is_on: bool| {
+        power(&world, is_on);
+        let _daemon = daemon(&world);
+        let mark = world.mark();
+        world.ticks(40);
+        world.cloud_calls(mark).len()
+    };
+    let (on, off) = (calls(true), calls(false));
+    assert!(off <= on + 1, "{off} calls in an outage, {on} without");
+}
