@@ -241,8 +241,7 @@ pub(super) fn group<'a>(
         .deciders
         .retain(|one| !is_leaving || one.uid != service.uid);
     if let Use::Shared(share) = group.of {
-        let asking = cluster.groups.of_key(&share.label());
-        group.is_of_several_namespaces = is_of_several_namespaces(&group, share, asking, balancers);
+        group.is_of_several_namespaces = is_of_several_namespaces(&group, share, balancers);
     }
     parser.join(&Deciders {
         deciders: &group.deciders,
@@ -281,21 +280,18 @@ fn has_labelled_port(balancer: &LoadBalancer, service: &Service) -> bool {
     labelled_ports(balancer).any(|(_, uid)| *uid == service.uid)
 }
 
-/// Whether a Service of another namespace than the group's is a member, or still has ports on the group's load balancer
-/// although it is not allowed any more. `asking`: all Services that name the group, allowed or not.
-fn is_of_several_namespaces(
-    group: &Group,
-    share: Share,
-    asking: &[Service],
-    balancers: Option<Balancers>,
-) -> bool {
+/// Whether a Service of another namespace than the group's is a member, or has ports on the group's load balancer although
+/// it is not allowed any more or asks for another load balancer that it can't have. What a Service that is left alone asks
+/// for is not known, so that it counts, too.
+fn is_of_several_namespaces(group: &Group, share: Share, balancers: Option<Balancers>) -> bool {
+    let cluster = group.cluster;
     let is_guest = |one: &Service| one.namespace != share.namespace;
-    let has_ports = |guest: &Service| {
-        let mut made = made_for(share, balancers, group.cluster);
-        made.any(|one| has_labelled_port(one, guest))
+    let mut ports = made_for(share, balancers, cluster).flat_map(labelled_ports);
+    let has_guest = |uid: &String| {
+        let owner = cluster.groups.of_uid(uid);
+        owner.is_some_and(is_guest) || cluster.left_alone.contains(uid)
     };
-    group.members.iter().any(|one| is_guest(one))
-        || asking.iter().any(|one| is_guest(one) && has_ports(one))
+    group.members.iter().any(|one| is_guest(one)) || ports.any(|(_, uid)| has_guest(uid))
 }
 
 /// What the labels of the Service's load balancer say, and who asks for it.

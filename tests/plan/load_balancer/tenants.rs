@@ -274,6 +274,23 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
     }
 }
 
+/// It asks for another load balancer, can't have its port there, and keeps its port here.
+#[test]
+fn a_guest_that_stays_counts_as_a_guest() {
+    let mut cluster = Cluster::new();
+    cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
+    let host = [("share", "edge"), ("share-namespaces", "shop")];
+    cluster.add("a", 3, &[80], &host);
+    cluster.add("shop.guest", 2, &[6443], &[("share", "default/edge")]);
+    cluster.settle();
+    cluster.set("shop.guest", "share", None);
+    cluster.set("shop.guest", "external", Some("7"));
+    cluster.settle();
+    assert_eq!(cluster.ports(SHARED).len(), 2, "it stays");
+    let modes = modes(&cluster.plan("a"));
+    assert!(modes.iter().all(|mode| mode == "Proxy"), "{modes:?}");
+}
+
 fn guest_leaves(mut cluster: Cluster, was_last: bool) {
     cluster.set("shop.guest", "share", None);
     cluster.settle();

@@ -261,7 +261,9 @@ fn mode_is_right(
         let uid = &one["metadata"]["uid"];
         let mut labels = at["labels"].as_object().unwrap().iter();
         let has_port = labels.any(|(label, of)| label.starts_with(PORT) && of == uid);
-        has_port || asks(one) == asks(service) && is_allowed(one, living, Some(at))
+        // One that asks for its own load balancer can add no port to this one any more.
+        let asks_for_own = asks(one) == (None, None) && !hostile::is_left_alone(one);
+        has_port && !asks_for_own || asks(one) == asks(service) && is_allowed(one, living, Some(at))
     });
     match is_of_others(at) || is_shared || missing > 0 {
         true => mode_is(service, "Proxy"),
