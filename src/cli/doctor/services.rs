@@ -6,7 +6,9 @@ use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::service::{ServicePlan, Want, ago, inspect, trouble, want};
 use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
 use crate::kube::{Involved, Service};
-use crate::provider::{Balancer, BalancerHealth, BalancerUse, Health, PortOwner, clock};
+use crate::provider::{
+    Balancer, BalancerHealth, BalancerUse, Finding, Health, PortOwner, Reason, clock,
+};
 use crate::text::{quoted, shell_command, some_of};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
@@ -194,8 +196,17 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
     let left_to_do = || left_to_do(&plan.service);
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let has_writes = plan.has_writes();
+    let is_conflict = |one: &Finding| one.reason == Reason::PortConflict;
     let (lack, remedy) = match (plan.want, &plan.cloud.found) {
         _ if plan.cloud.obstacle.is_some() => return None,
+        (Want::Ensure, Some(found))
+            if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
+        {
+            // The line about each port has the fix.
+            let (name, id) = (&found.name, found.id);
+            let lack = format!("without an address: none of its ports can be had on {name} ({id})");
+            return Some((lack, String::new()));
+        }
         (Want::Ensure, _) if plan.has_lost_its_own() => (
             "its load balancer does not exist, whatever the status says",
             format!(

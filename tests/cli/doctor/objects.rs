@@ -236,6 +236,27 @@ fn services() {
              default/web-2 shows both load balancers",
         ),
         (
+            "a new Service whose only port another Service has",
+            |world| {
+                for name in ["edge", "web-2"] {
+                    let one = LoadBalancerService::new(name, &[80]);
+                    create(
+                        &world.sandbox,
+                        one.with(&[("location", "fsn1"), ("share", "edge")]),
+                    );
+                    let synced = ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]);
+                    assert_eq!(synced.code, 0, "{synced:?}");
+                }
+            },
+            "services",
+            "warn",
+            &[
+                "service/default/web-2: without an address: none of its ports can be had on kubernetes-default-edge (",
+                "service/default/web-2: port 80 can't be had: Service default/edge has it on load balancer",
+            ],
+            "",
+        ),
+        (
             "two load balancers with one label, a Service without node ports, and one that waits",
             |world| {
                 let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
