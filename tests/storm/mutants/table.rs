@@ -282,7 +282,7 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a Service that can't have a port of its group is left as it is",
         file: "src/hetzner/load_balancers/plan.rs",
         old: "true => parser.stays(why),",
-        new: "true if $ON => parser.problem(why),\n                true => parser.stays(why),",
+        new: "true if $ON => parser.problem(why.message),\n                true => parser.stays(why),",
     },
     Mutant {
         name: "a Service is not planned again when another one of its group changes",

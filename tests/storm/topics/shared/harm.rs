@@ -302,9 +302,19 @@ impl Moment<'_> {
         let mut moved = service.clone();
         moved["status"]["loadBalancer"]["ingress"] = ingress.clone();
         let all = self.sandbox.cloud().load_balancers(self.sandbox.project());
+        let forgotten = self.seen.lock().unwrap().forgotten.clone();
+        let uid = &service["metadata"]["uid"];
+        // A port without its label is known to be this Service's by nothing once the Service asks for another load balancer.
+        let is_forgotten = |balancer: &Value, port: u64| {
+            let mut ports = list(&balancer["services"]).iter();
+            ports.any(|one| one["listen_port"] == port && forgotten.contains(&both_numbers(one)))
+                && balancer["labels"][format!("{PORT}{port}")] != *uid
+        };
         let at = |service: &Value| {
             let balancer = all.iter().find(|one| shows(service, one));
-            balancer.map_or(BTreeSet::new(), |one| served(one, service))
+            let mut served = balancer.map_or(BTreeSet::new(), |one| served(one, service));
+            served.retain(|port| !balancer.is_some_and(|one| is_forgotten(one, *port)));
+            served
         };
         let (old, new) = (at(&service), at(&moved));
         let lost: Vec<&u64> = old.difference(&new).collect();
