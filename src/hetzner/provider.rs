@@ -3,7 +3,6 @@
 use super::actions;
 use super::addresses::{addresses, check_ranges, explain_missing, hold_back};
 use super::api::{self, Api};
-use super::certificates;
 use super::load_balancers::{self, Project};
 use super::networks::{self, Network};
 use super::robot::{self, Robot};
@@ -360,15 +359,13 @@ impl LoadBalancers for Hetzner {
         cluster: &Cluster,
         urgency: Urgency,
     ) -> Result<Option<Vec<Box<dyn Change>>>, Error> {
-        let label = load_balancers::CLUSTER_UID;
-        let all = certificates::of_cluster(&self.api, label, cluster, urgency)?;
+        let all = load_balancers::certificates_of(&self.api, cluster, urgency)?;
         let project = self.project(self.network_id());
         Ok(load_balancers::unused(&project, &all, cluster))
     }
 
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
-        let label = load_balancers::CLUSTER_UID;
-        let all = certificates::of_cluster(&self.api, label, cluster, Urgency::Asked)?;
+        let all = load_balancers::certificates_of(&self.api, cluster, Urgency::Asked)?;
         Ok(load_balancers::left(&all, cluster))
     }
 

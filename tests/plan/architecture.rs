@@ -86,6 +86,86 @@ fn arrows_point_one_way() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The rooms of `hetzner/load_balancers`. Each may use those below it.
+const STAGES: &[&str] = &[
+    "plan",
+    "leave",
+    "observe",
+    "diff",
+    "desired",
+    "change",
+    "ownership",
+    "annotations",
+    "model",
+];
+
+#[test]
+fn stages_of_load_balancers_use_only_those_below() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/hetzner/load_balancers");
+    let mut wrong = Vec::new();
+    for file in rust_files(&folder) {
+        let inside = file.strip_prefix(&folder).unwrap();
+        let own = inside.iter().next().unwrap().to_str().unwrap();
+        let Some(own) = STAGES
+            .iter()
+            .position(|one| *one == own.trim_end_matches(".rs"))
+        else {
+            assert_eq!(
+                inside,
+                Path::new("mod.rs"),
+                "a room that is not in the table"
+            );
+            continue;
+        };
+        let is_at_the_top = inside.components().count() == 1;
+        let text = std::fs::read_to_string(&file).unwrap();
+        for above in &STAGES[..own] {
+            let mut paths = vec![format!("load_balancers::{above}")];
+            paths.extend(is_at_the_top.then(|| format!("super::{above}::")));
+            let used = paths.into_iter().filter(|path| text.contains(path));
+            wrong.extend(used.map(|path| format!("{}: {path}", inside.display())));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whose a load balancer is, is read in one place: no other file of the program has the key of a label, or its constant.
+#[test]
+fn labels_of_ownership_are_named_in_one_room() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let room = source.join("hetzner/load_balancers/ownership");
+    let table = std::fs::read_to_string(room.join("labels.rs")).unwrap();
+    let constants = table.lines().filter_map(|line| {
+        let (name, value) = line.strip_prefix("pub const ")?.split_once(": &str = \"")?;
+        Some((name.to_owned(), value.trim_end_matches("\";").to_owned()))
+    });
+    let constants: Vec<(String, String)> = constants.collect();
+    assert!(constants.len() > 10, "{constants:?}");
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let mut wrong = Vec::new();
+    for file in rust_files(&source) {
+        if file.starts_with(&room) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        // `load_balancers` gives them to the tests.
+        let text = text.replace("pub use ownership::labels::{", "tests {");
+        for (name, key) in &constants {
+            let imported = text.split("labels::").skip(1).any(|after| {
+                let list = after.split(';').next().unwrap_or_default();
+                list.split(|letter| !is_word(letter))
+                    .any(|word| word == name)
+            });
+            let is_written = text.contains(&format!("\"{key}"));
+            if imported || is_written {
+                wrong.push(format!("{}: {name}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn every_room_is_in_the_table() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -1,9 +1,9 @@
 //! One write: as data, in one table of actions; how it is made, and what its answer means.
 
 use super::annotations::{self as a, Annotation};
-use super::balancer::{LoadBalancer, Target, TargetInRequest};
-use super::context::{Observed, Project, Snapshot};
-use super::names::{OUR_PREFIX, SERVICE_UID, says_owner};
+use super::model::balancer::{LoadBalancer, TargetInRequest};
+use super::ownership::context::{Observed, Project, Snapshot};
+use super::ownership::guard::{Guard, Guarded, Seen};
 use crate::hetzner::actions;
 use crate::hetzner::api::Failed;
 use crate::hetzner::certificates::Certificate;
@@ -15,7 +15,7 @@ use crate::provider::{
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -129,77 +129,6 @@ pub(super) struct Request {
     targets: Option<Vec<TargetInRequest>>,
 }
 
-/// A write that replaces labels, or deletes, rests on a read just before it: an operator, Terraform or another cluster
-/// may have changed the load balancer since all of them were listed.
-#[derive(Clone, Default)]
-pub(super) struct Guard {
-    pub(super) seen: Seen,
-    /// Labels. The API replaces the whole map; the others are kept as they are when the write is made.
-    pub(super) set: BTreeMap<String, String>,
-    pub(super) remove: BTreeSet<String>,
-}
-
-impl Guard {
-    /// Of a write that changes no label.
-    pub(super) fn of(seen: impl Into<Seen>) -> Guard {
-        Guard {
-            seen: seen.into(),
-            ..Guard::default()
-        }
-    }
-}
-
-/// What there was when the write was planned.
-#[derive(Clone, Default)]
-pub(super) struct Seen {
-    labels: BTreeMap<String, String>,
-    ports: BTreeSet<u16>,
-    targets: BTreeSet<String>,
-    is_protected: bool,
-    /// IDs of the load balancers that show a certificate.
-    uses: BTreeSet<u64>,
-}
-
-impl From<&LoadBalancer> for Seen {
-    fn from(balancer: &LoadBalancer) -> Seen {
-        let ports = balancer.services.iter().map(|port| port.listen_port);
-        Seen {
-            labels: balancer.labels.clone(),
-            ports: ports.collect(),
-            targets: balancer.targets.iter().flat_map(stands_for).collect(),
-            is_protected: balancer.protection.delete,
-            uses: BTreeSet::new(),
-        }
-    }
-}
-
-impl From<&Certificate> for Seen {
-    fn from(certificate: &Certificate) -> Seen {
-        Seen {
-            labels: certificate.labels.clone(),
-            uses: certificate.used_by.iter().map(|one| one.id).collect(),
-            ..Seen::default()
-        }
-    }
-}
-
-fn stands_for(target: &Target) -> Vec<String> {
-    match target {
-        Target::Server { server, .. } => vec![format!("server {}", server.id)],
-        Target::Ip { ip, .. } => vec![format!("address {}", ip.ip)],
-        Target::LabelSelector {
-            label_selector,
-            targets,
-        } => {
-            let selected = targets.iter().flatten();
-            let selected = selected.map(|one| format!("server {}", one.server.id));
-            let own = format!("selector {}", label_selector.selector);
-            selected.chain([own]).collect()
-        }
-        Target::Unknown => vec!["unknown".to_owned()],
-    }
-}
-
 impl Change {
     pub(super) fn new(
         project: &Project,
@@ -254,7 +183,7 @@ impl Change {
     }
 
     pub(super) fn guarded(mut self, guard: Guard) -> Change {
-        self.set_labels(&guard, &guard.seen);
+        self.set_labels(guard.labels());
         self.guard = Some(Box::new(guard));
         self
     }
@@ -265,14 +194,10 @@ impl Change {
         self
     }
 
-    fn set_labels(&mut self, guard: &Guard, now: &Seen) {
-        if self.action.is(Deletes) {
-            return;
+    fn set_labels(&mut self, labels: BTreeMap<String, String>) {
+        if !self.action.is(Deletes) {
+            self.request.body.insert("labels".to_owned(), json!(labels));
         }
-        let mut labels = now.labels.clone();
-        labels.retain(|label, _| !guard.remove.contains(label));
-        labels.extend(guard.set.clone());
-        self.request.body.insert("labels".to_owned(), json!(labels));
     }
 
     fn text(&self, key: &str) -> &str {
@@ -345,8 +270,13 @@ impl Change {
             }
             now => now?,
         };
-        let Some(why) = self.refused(&guard.seen, &now) else {
-            self.set_labels(&guard, &now);
+        let write = Guarded {
+            is_deletion: self.action.is(Deletes),
+            takes_all: self.action.is(Deletes)
+                || matches!(self.purpose, Purpose::Adoption | Purpose::Release),
+        };
+        let Some(why) = guard.refused(&now, write) else {
+            self.set_labels(guard.labels_now(&now));
             return Ok(None);
         };
         let description = &self.description;
@@ -356,34 +286,6 @@ impl Change {
         }
         log::info!("{message}");
         Ok(Some(Applied::Overtaken))
-    }
-
-    /// What a process that was killed had begun may have ended since the load balancers were listed: a release must not
-    /// leave it.
-    fn refused(&self, seen: &Seen, now: &Seen) -> Option<&'static str> {
-        let is_deleted = self.action.is(Deletes);
-        let whose = |labels: &BTreeMap<String, String>| {
-            let mut labels = labels.clone();
-            labels.retain(|label, value| {
-                label == SERVICE_UID || label.starts_with(OUR_PREFIX) || says_owner(label, value)
-            });
-            labels
-        };
-        let takes_all = is_deleted || matches!(self.purpose, Purpose::Adoption | Purpose::Release);
-        let has_more = !now.ports.is_subset(&seen.ports) || !now.targets.is_subset(&seen.targets);
-        if is_deleted && now.is_protected {
-            Some("it is protected by now")
-        } else if is_deleted && !now.uses.is_empty() {
-            Some("a load balancer uses it by now")
-        } else if is_deleted && seen.labels != now.labels {
-            Some("its labels changed meanwhile")
-        } else if whose(&seen.labels) != whose(&now.labels) {
-            Some("the labels that say whose it is changed meanwhile")
-        } else if takes_all && has_more {
-            Some("it got ports or targets meanwhile")
-        } else {
-            None
-        }
     }
 
     fn answered(&self, answer: Option<Answer>) -> Result<Applied, Error> {
@@ -663,6 +565,15 @@ impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.description.fmt(f)
     }
+}
+
+/// The changes in the form that the executor takes.
+pub(super) fn boxed(changes: Vec<Change>) -> Vec<Box<dyn provider::Change>> {
+    let changes = changes.into_iter();
+    let mut boxed: Vec<_> = changes.map(|one| Box::new(one) as Box<_>).collect();
+    // `collect` keeps the room that they had unboxed, which is ten times as much.
+    boxed.shrink_to_fit();
+    boxed
 }
 
 /// `1 port`, `2 ports`.

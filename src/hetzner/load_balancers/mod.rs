@@ -1,80 +1,64 @@
 //! Load balancers of Hetzner Cloud: from a Service's annotations to a plan, and one change at a time.
 //!
-//! The way from a Service to a write: `plan` (the contract's [`Snapshot`](crate::provider::Snapshot)), which finds the
-//! Service's load balancer with `find` → `desired` → `ports` → `diff` (with `targets`) → `change`, which makes the
-//! call. For a new load balancer `create` folds the changes of `diff` into one.
+//! A room may use the rooms below it, and no other. Read from the top:
 //!
-//! | file | its one job |
+//! | room | its one job |
 //! |---|---|
-//! | `annotations` | the table: feeds parser, `inspect` and `ccm help annotations` |
-//! | `values` | a text becomes a type, once |
-//! | `parser` | one Service's annotations, and all that is wrong with them |
-//! | `context` | what a plan rests on: settings, what was read, what is held back in a shell |
-//! | `desired`, `ports` | what a Service wants: the whole; each port with its health check |
-//! | `certificates` | managed certificates: found, taken over, ordered |
-//! | `permitted` | which certificates a Service may use, and which managed ones it may have |
-//! | `uploads` | certificates from Secrets: uploaded, chosen, deleted when unused |
-//! | `primary_ips` | the Primary IPs of a new one, and what is reported about those of the others |
-//! | `names` | names and labels |
-//! | `balancer` | the API's types |
-//! | `listener` | a port, and the one table of its fields: read, compared, shown and written by it |
-//! | `find` | which load balancer is a Service's |
-//! | `group` | Services that use one together: which ones, and whose each port is |
-//! | `index` | load balancers by ID, name, label, UID, address: made once for each list |
-//! | `ownership` | who owns one, by its targets and labels, and whether it is deleted or released |
-//! | `subnets` | where in the Network one can be attached |
-//! | `plan` | what must have been read before, and what to do |
-//! | `diff`, `targets` | the differences, as changes in their order; what is held back |
-//! | `create` | the differences of one that does not exist yet, as one request |
-//! | `status` | what the Service's status says, and a load balancer for people |
-//! | `change` | one write: the table of actions, the request, the call, its answer |
+//! | `plan` | what must have been read before, and what to do for one Service |
+//! | `leave` | what takes a Service off a load balancer: deleted, released, or kept by others |
 //! | `observe` | what is read |
+//! | `diff/` | the differences, as changes in their order; what is held back |
+//! | `diff/create` | the differences of one that does not exist yet, as one request |
+//! | `diff/targets`, `diff/subnets`, `diff/primary_ips` | the differences of targets; where in the Network it is attached; its Primary IPs |
+//! | `diff/status` | what the Service's status says, and a load balancer for people |
+//! | `desired/` | what a Service wants of the whole |
+//! | `desired/ports` | what it wants of each port with its health check |
+//! | `desired/certificates`, `desired/uploads`, `desired/permitted` | managed certificates; those from Secrets; which ones a Service may use |
+//! | `change` | one write: the table of actions, the request, the call, its answer |
+//! | `ownership/` | whose a load balancer is |
+//! | `ownership/labels` | what labels say; no other file names their keys |
+//! | `ownership/guard` | what a write of labels, or a deletion, rests on |
+//! | `ownership/index` | load balancers by ID, name, label, UID, address: made once for each list |
+//! | `ownership/group` | Services that use one together: which ones, and whose each port is |
+//! | `ownership/find` | which load balancer is a Service's |
+//! | `ownership/removal` | whether one is deleted or released |
+//! | `ownership/certificates` | whose a certificate is |
+//! | `ownership/names` | names, and values of labels |
+//! | `ownership/context` | what a plan rests on: settings, what was read, what is held back in a shell |
+//! | `annotations/` | the table: feeds parser, `inspect` and `ccm help annotations` |
+//! | `annotations/parser`, `annotations/values` | one Service's annotations, and all that is wrong with them; a text becomes a type, once |
+//! | `model/` | load balancers as the API writes them; `listener` has the one table of a port's fields |
 //!
-//! All but `change`, `observe` and the reading in `subnets` is pure.
+//! All but `change`, `observe` and the reading in `diff/subnets` and `ownership/certificates` is pure.
 
 pub mod annotations;
-mod balancer;
-mod certificates;
 mod change;
-mod context;
-mod create;
 mod desired;
 mod diff;
-mod find;
-mod group;
-mod index;
-mod listener;
-mod names;
+mod leave;
+mod model;
 mod observe;
 mod ownership;
-mod parser;
-mod permitted;
 mod plan;
-mod ports;
-mod primary_ips;
-mod status;
-mod subnets;
-mod targets;
-mod uploads;
-mod values;
 
 pub use super::api::{Location, Reference};
 pub use super::certificates::{Certificate, CertificateError, CertificateStatus};
 pub use super::networks::Subnet;
 pub use crate::text::selector::Selector;
-pub use balancer::{
+pub use model::balancer::{
     Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, PriceOf,
     PrimaryIp, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, Target,
 };
-pub use context::{Defaults, Observed, Project, Snapshot};
-pub use listener::{Listener, PortField};
-pub use names::{
+pub use model::listener::{Listener, PortField};
+pub use ownership::context::{Defaults, Observed, Project, Snapshot};
+pub use ownership::labels::{
     ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, PORT, RELEASED, SECRET,
     SERVICE, SERVICE_UID, TARGETS_BEFORE,
 };
 
-pub(super) use certificates::left;
-pub(super) use group::key as group;
+pub(super) use desired::certificates::left;
+pub(super) use desired::uploads::{secrets, unused};
+pub(super) use diff::subnets::Subnets;
 pub(super) use observe::{Known, Types, observe, usage};
-pub(super) use subnets::Subnets;
-pub(super) use uploads::{secrets, unused};
+pub(super) use ownership::certificates::read as certificates_of;
+pub(super) use ownership::group::key as group;

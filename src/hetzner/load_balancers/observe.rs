@@ -2,14 +2,13 @@
 //! Services that need them.
 
 use super::annotations;
-use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
-use super::context::{Observed, Project, Snapshot};
-use super::group::carries_uid;
-use super::index::{Balancers, Index};
-use super::names::{EXTERNAL, GROUP};
-use super::parser::{has, value_of};
-use super::primary_ips;
-use super::subnets::{self, Subnets};
+use super::annotations::parser::{has, value_of};
+use super::diff::primary_ips;
+use super::diff::subnets::{self, Subnets};
+use super::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
+use super::ownership::context::{Observed, Project, Snapshot};
+use super::ownership::index::{Balancers, Index};
+use super::ownership::labels::Labelled;
 use crate::hetzner::api::{Api, Kept, Resource};
 use crate::hetzner::networks::Network;
 use crate::provider::{Error, Service, Urgency, Usage, clock};
@@ -92,17 +91,18 @@ fn needs_types(balancers: Balancers, project: &Project, service: &Service) -> bo
 }
 
 /// The load balancer of a Service that has and wants one alone. Any other may get a new one.
-fn own<'a>(balancers: Balancers<'a>, service: &Service) -> Option<&'a LoadBalancer> {
+fn own<'a>(balancers: Balancers<'a>, service: &Service) -> Option<Labelled<'a>> {
     let found = balancers.may_be_of(service);
-    let found: Vec<&LoadBalancer> = found.filter(|one| carries_uid(one, service)).collect();
+    let found: Vec<Labelled> = found.filter(|one| one.ownership.carries(service)).collect();
     let [balancer] = found.as_slice() else {
         return None;
     };
-    let mut of_group = [GROUP, EXTERNAL].iter();
+    let ownership = balancer.ownership;
     let mut asks = [&annotations::SHARE, &annotations::EXTERNAL].into_iter();
-    let is_alone = !of_group.any(|label| balancer.labels.contains_key(*label))
+    let is_alone = ownership.group.is_none()
+        && ownership.external.is_none()
         && !asks.any(|annotation| has(service, annotation));
-    is_alone.then_some(balancer)
+    is_alone.then_some(*balancer)
 }
 
 fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str> {

@@ -1,36 +1,33 @@
 //! What brings a Service's load balancer in order, and what removes it.
 
-use super::balancer::{BalancerType, LoadBalancer, TargetId};
-use super::change::{Action, Change, Guard, Purpose};
-use super::context::{Context, Snapshot};
+use super::annotations;
+use super::annotations::parser::AnnotationParser;
+use super::change::{Action, Change, Purpose};
+use super::desired::ports::leave_out_taken;
+use super::desired::uploads::shown;
 use super::desired::{Desired, desired};
-use super::diff::{Diff, USUAL_TYPE, boxed};
-use super::find::{
-    Found, asked_too_late, asks_for, by_label, find, other_cluster, rests_on_owners,
-    rests_on_services,
-};
-use super::group::{
-    group, has_targets_label, is_of, is_released_by_another, is_served_by, is_targets_label,
-    is_used_by_others, known_key, owned, released, was_before,
-};
-use super::names::{
-    self, ADOPT, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, OUR_PREFIX, PORT, RELEASED, SERVICE,
-    SERVICE_UID, uids,
-};
+use super::diff::targets::need_servers;
+use super::diff::{Diff, USUAL_TYPE};
+use super::diff::{primary_ips, status, subnets};
+use super::leave::{end_management, leave, left_to_its_cluster, release, removal};
+use super::model::balancer::{BalancerType, TargetId};
 use super::observe::covers;
-use super::ownership::{is_kept, why_it_stays};
-use super::parser::AnnotationParser;
-use super::ports::leave_out_taken;
-use super::targets::need_servers;
-use super::uploads::shown;
-use super::{annotations, primary_ips, status, subnets};
+use super::ownership::context::{Context, Snapshot};
+use super::ownership::find::{
+    Found, assign, by_label, find, other_cluster, rests_on_owners, rests_on_services,
+    why_asked_too_late,
+};
+use super::ownership::group::{group, is_served_by, known_key, owned, released};
+use super::ownership::guard::Guard;
+use super::ownership::labels::Labelled;
+use super::ownership::removal::{is_left, why_not_released, why_orphan_stays};
 use crate::hetzner::pages;
 use crate::provider::{
-    self, Assigned, Balancer, Claim, Cluster, Description, Finding, Kept, LoadBalancerPlan, Needs,
-    OfferedNode, Orphan, Protocol, ProviderId, Reason, SeenHealth, Service, ShownCertificate, Verb,
+    self, Assigned, Balancer, Claim, Cluster, Finding, Kept, LoadBalancerPlan, Needs, OfferedNode,
+    Orphan, ProviderId, Reason, SeenHealth, Service, ShownCertificate,
 };
 use crate::text::shell_command;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -88,13 +85,13 @@ impl provider::Snapshot for Snapshot {
             plan.obstacle = Some(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
             return plan;
         }
-        let is_released = |one: &&LoadBalancer| one.labels.get(RELEASED) == Some(&service.uid);
+        let is_released = |one: &Labelled| one.ownership.released.as_ref() == Some(&service.uid);
         for balancer in owned(balancers, service, cluster).filter(|one| !is_released(one)) {
             plan.found = Some(status::for_people(balancer, cluster));
             plan.carries_uid = true;
             plan.claims.push(Claim::Id(balancer.id));
-            plan.empties_status_first |= balancer.labels.contains_key(EXTERNAL);
-            let (changes, finding) = self.leave(&context, balancer);
+            plan.empties_status_first |= balancer.ownership.external.is_some();
+            let (changes, finding) = leave(&context, balancer);
             plan.changes.extend(changes);
             plan.findings.extend(finding);
         }
@@ -103,8 +100,9 @@ impl provider::Snapshot for Snapshot {
 
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer> {
         let mut owned = owned(self.balancers(), service, cluster);
-        let found = owned
-            .find(|one| names::is_of(&one.labels, cluster) || has_targets_label(one, cluster))?;
+        let found = owned.find(|one| {
+            one.ownership.is_of(cluster) || one.ownership.targets_before(cluster).is_some()
+        })?;
         Some(status::for_people(found, cluster))
     }
 
@@ -118,13 +116,7 @@ impl provider::Snapshot for Snapshot {
             plan.found = Some(status::for_people(balancer, cluster));
             plan.carries_uid = true;
             plan.claims.push(Claim::Id(balancer.id));
-            let of_other = balancer.labels.get(RELEASED);
-            if let Some(uid) = of_other.filter(|uid| **uid != service.uid) {
-                let why = format!(
-                    "load balancer {} has label {RELEASED}={uid}, for another Service, and there can be one: adopt it for \
-                     that one, or remove the label",
-                    balancer.shown()
-                );
+            if let Some(why) = why_not_released(balancer, service) {
                 plan.obstacle = Some(Finding::warning(Reason::SyncLoadBalancerFailed, why));
                 plan.changes.clear();
                 return plan;
@@ -133,63 +125,32 @@ impl provider::Snapshot for Snapshot {
                 plan.findings.push(left_to_its_cluster(balancer, uid));
                 continue;
             }
-            let is_last = !is_used_by_others(balancer, &service.uid, cluster);
-            let mut guard = without_labels(balancer, service, cluster, is_last);
-            if balancer.labels.contains_key(EXTERNAL) {
-                // The labels of ports say later which ones the Service takes back.
-                guard.remove.clear();
-            }
-            guard.set.insert(RELEASED.to_owned(), service.uid.clone());
-            let shown = balancer.shown();
-            let name = format!("load balancer {shown}");
-            let ends = Description::new(Verb::Release, name, "; ports, targets and addresses stay");
-            let id = Some(balancer.id);
-            let mut change = Change::new(&self.project, Action::Edit, id, Value::Null, ends);
-            change.purpose = Purpose::Release;
-            let event = format!(
-                "Management of load balancer {shown} ended: its ports, targets and addresses stay as they are"
-            );
-            change.event = Some(Finding::info(Reason::LoadBalancerReleased, event).by_provider());
-            plan.changes.push(Box::new(change.guarded(guard)));
+            plan.changes
+                .push(end_management(&self.project, balancer, service, cluster));
         }
         plan
     }
 
     fn assigned(&self, id: u64, service: &Service, cluster: &Cluster) -> Option<Assigned> {
+        let balancer = self.balancers().with_id(id)?;
+        let assignment = assign(balancer, service, cluster);
+        let guard = Guard::to(Some(balancer), &assignment.to);
         let mut observed = self.observed.clone();
-        let balancer = observed.balancers.iter_mut().find(|one| one.id == id)?;
-        let is_released = balancer.labels.get(RELEASED) == Some(&service.uid);
-        let is_said = asks_for(balancer, service) || uids(balancer).any(|uid| *uid == service.uid);
-        let value = names::service_value(service);
-        let mut guard = Guard::of(&*balancer);
-        let name = |label| format!("label {label} of load balancer {}", balancer.shown());
-        // Of one that others use too only an annotation makes the Service's.
-        let is_joint = balancer.labels.contains_key(EXTERNAL)
-            || is_used_by_others(balancer, &service.uid, cluster);
-        let set = match is_joint {
-            true => Description::new(Verb::Remove, name(RELEASED), ""),
-            false => Description::value(name(ADOPT), None, Some(&value)),
+        let mut all = observed.balancers.iter_mut();
+        all.find(|one| one.id == id)?.labels = guard.labels();
+        let snapshot = Arc::new(Snapshot::new(self.project.clone(), observed));
+        let change = || {
+            let (edit, set) = (Action::Edit, assignment.description);
+            let change = Change::new(&self.project, edit, Some(id), Value::Null, set);
+            Box::new(change.guarded(guard)) as Box<dyn provider::Change>
         };
-        if !is_joint {
-            guard.set.insert(ADOPT.to_owned(), value.clone());
-            balancer.labels.insert(ADOPT.to_owned(), value);
-        }
-        if is_released {
-            balancer.labels.remove(RELEASED);
-            guard.remove.insert(RELEASED.to_owned());
-        }
-        let is_said = is_said || is_joint;
-        let change = Change::new(&self.project, Action::Edit, Some(id), Value::Null, set);
-        let project = self.project.clone();
-        let snapshot = Arc::new(Snapshot::new(project, observed));
-        let change = Box::new(change.guarded(guard)) as Box<dyn provider::Change>;
-        Some((snapshot, (is_released || !is_said).then_some(change)))
+        Some((snapshot, assignment.is_needed.then(change)))
     }
 
     fn has_server_of(&self, cluster: &Cluster) -> bool {
         let is_server = |target| matches!(target, TargetId::Server(_));
-        let all = self.observed.balancers.iter();
-        let mut all = all.flat_map(LoadBalancer::single_targets);
+        let all = self.balancers().all();
+        let mut all = all.flat_map(|one| one.balancer.single_targets());
         all.any(|(target, _)| is_server(target) && target.node(cluster).is_some())
     }
 
@@ -197,13 +158,15 @@ impl provider::Snapshot for Snapshot {
         // Names do not count.
         let names = &Cluster::default();
         let is_wanted = |uid: &&String| services.contains(uid.as_str());
-        let is_ours = |one: &&LoadBalancer| {
-            let mut uids = uids(one).chain(one.labels.get(RELEASED));
+        let is_ours = |one: &Labelled| {
+            let ownership = one.ownership;
+            let mut uids = ownership.uids().chain(&ownership.released);
             uids.any(|uid| is_wanted(&uid))
         };
-        let seen = |one: &LoadBalancer| {
+        let seen = |one: Labelled| {
             let shown = status::for_people(one, names);
-            let with_ports = uids(one).filter(|uid| is_wanted(uid) && shown.has_port_of(uid));
+            let uids = one.ownership.uids();
+            let with_ports = uids.filter(|uid| is_wanted(uid) && shown.has_port_of(uid));
             let of_services = with_ports.map(|uid| (uid.clone(), shown.target_counts(Some(uid))));
             SeenHealth {
                 use_of: shown.use_of,
@@ -211,28 +174,36 @@ impl provider::Snapshot for Snapshot {
                 of_services: of_services.collect(),
             }
         };
-        let all = self.observed.balancers.iter();
+        let all = self.balancers().all();
         all.filter(is_ours).map(seen).collect()
     }
 
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>> {
         let certificates = self.observed.certificates.as_deref()?;
-        let all = self.observed.balancers.iter();
-        let is_ours = |one: &&LoadBalancer| uids(one).any(|uid| services.contains(uid.as_str()));
+        let all = self.balancers().all();
+        let is_ours = |one: &Labelled| {
+            let mut uids = one.ownership.uids();
+            uids.any(|uid| services.contains(uid.as_str()))
+        };
         let shown = all
             .filter(is_ours)
-            .flat_map(|one| shown(one, Some(certificates)));
+            .flat_map(|one| shown(&one, Some(certificates)));
         Some(shown.collect())
     }
 
     fn all(&self) -> Vec<(Balancer, String)> {
         let names = &Cluster::default();
-        let shown = |one: &LoadBalancer| {
-            let service = one.labels.get(SERVICE).or(one.labels.get(GROUP)).cloned();
+        let shown = |one: Labelled| {
+            let service = one
+                .ownership
+                .service
+                .as_ref()
+                .or(one.ownership.group.as_ref())
+                .cloned();
             (status::for_people(one, names), service.unwrap_or_default())
         };
-        let all = self.observed.balancers.iter();
-        let all = all.filter(|one| uids(one).any(|uid| !uid.is_empty()));
+        let all = self.balancers().all();
+        let all = all.filter(|one| one.ownership.uids().any(|uid| !uid.is_empty()));
         all.map(shown).collect()
     }
 
@@ -241,39 +212,39 @@ impl provider::Snapshot for Snapshot {
     }
 
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
-        let orphan = |balancer: &LoadBalancer| {
-            let label = |name| balancer.labels.get(name).filter(|value| !value.is_empty());
-            if balancer.labels.contains_key(KEEP) || !is_left(balancer, cluster) {
+        let orphan = |balancer: Labelled| {
+            let ownership = balancer.ownership;
+            let label = |field: &'_ Option<String>| field.clone().filter(|value| !value.is_empty());
+            if ownership.keep.is_some() || !is_left(balancer, cluster) {
                 return None;
             }
-            let (service, group) = (label(SERVICE_UID), label(GROUP));
-            let service_uid = service.or(group)?;
+            let (service, group) = (label(&ownership.service_uid), label(&ownership.group));
+            let service_uid = service.or_else(|| group.clone())?;
             let stays = why_orphan_stays(balancer, cluster);
             let is_deleted = stays.is_none();
             Some(Orphan {
                 balancer: status::for_people(balancer, cluster),
-                service: label(SERVICE)
+                service: label(&ownership.service)
                     .or(group)
-                    .map_or("unknown", |name| name)
-                    .to_owned(),
-                service_uid: service_uid.clone(),
+                    .unwrap_or_else(|| "unknown".to_owned()),
+                service_uid,
                 service_exists: false,
-                removal: is_deleted.then(|| self.removal(balancer, Purpose::Orphan)),
+                removal: is_deleted.then(|| removal(&self.project, balancer, Purpose::Orphan)),
                 stays,
             })
         };
-        self.observed.balancers.iter().filter_map(orphan).collect()
+        self.balancers().all().filter_map(orphan).collect()
     }
 
     fn kept(&self, cluster: &Cluster) -> Vec<Kept> {
-        let all = self.observed.balancers.iter();
-        let kept = all.filter(|one| one.labels.contains_key(KEEP) && is_left(one, cluster));
+        let all = self.balancers().all();
+        let kept = all.filter(|one| one.ownership.keep.is_some() && is_left(*one, cluster));
         kept.map(|one| Kept {
             kind: "LoadBalancer",
             id: one.id,
             name: one.name.clone(),
             domains: Vec::new(),
-            addresses: status::addresses(one),
+            addresses: status::addresses(&one),
         })
         .collect()
     }
@@ -300,14 +271,6 @@ fn needs(
     }
 }
 
-/// It is this cluster's, and none of its Services exists.
-fn is_left(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
-    let lives = |uid: &String| cluster.service_uids.contains(uid);
-    names::is_of(&balancer.labels, cluster)
-        && !balancer.labels.get(SERVICE_UID).is_some_and(lives)
-        && !is_used_by_others(balancer, "", cluster)
-}
-
 impl Snapshot {
     /// `stays`: on that one, for these reasons, whatever it asks for.
     fn plan_on(
@@ -315,7 +278,7 @@ impl Snapshot {
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
-        stays: Option<(&LoadBalancer, Vec<Finding>)>,
+        stays: Option<(Labelled, Vec<Finding>)>,
     ) -> LoadBalancerPlan {
         let mut parser = AnnotationParser::new(service);
         let mut plan = LoadBalancerPlan::default();
@@ -351,19 +314,12 @@ impl Snapshot {
             parser.problem(why);
         }
         if let Some(own) = there
-            && let Some(other) = asked_too_late(balancers, service, own)
+            && let Some(why) = why_asked_too_late(balancers, service, own)
         {
-            let why = format!(
-                "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service has load \
-                 balancer {}: delete that one to have the other adopted (its address is lost, and there is no traffic \
-                 meanwhile), or remove the label",
-                other.shown(),
-                own.shown()
-            );
             parser.warning(Reason::LoadBalancerNotAdopted, why);
         }
         plan.found = there.map(|balancer| Balancer {
-            certificates: shown(balancer, self.observed.certificates.as_deref()),
+            certificates: shown(&balancer, self.observed.certificates.as_deref()),
             ..status::for_people(balancer, cluster)
         });
         let wanted = desired.ports.len();
@@ -384,10 +340,10 @@ impl Snapshot {
         parser.end_whole(there.is_some());
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
             let is_ours =
-                |one| !context.group.is_external() || uids(one).any(|uid| *uid == service.uid);
-            plan.carries_uid = matches!(found, Found::Labelled(one) if is_ours(one));
+                |one: Labelled| !context.group.is_external() || one.ownership.carries(service);
+            plan.carries_uid = matches!(found, Found::Own(one) if is_ours(one));
             let waits = desired.ports.iter().any(|port| {
-                let mut found = there.into_iter().flat_map(|there| &there.services);
+                let mut found = there.into_iter().flat_map(|there| &there.balancer.services);
                 let found = found.find(|one| one.listen_port == port.listener.listen_port);
                 port.waits || port.is_put_off(found)
             });
@@ -408,7 +364,7 @@ impl Snapshot {
             };
             match found {
                 Found::Nothing(name) => diff.create(name),
-                Found::Labelled(balancer) | Found::Adopted(balancer) => {
+                Found::Own(balancer) | Found::Adopted(balancer) => {
                     let adopts = matches!(found, Found::Adopted(_));
                     match context.group.is_external() && desired.ports.is_empty() {
                         // The nodes would get the traffic of other owners' ports, and no label would say for which Service.
@@ -417,7 +373,7 @@ impl Snapshot {
                         }
                         false => diff.bring_in_order(adopts.then(|| adopted(balancer))),
                     }
-                    let (status, unsure) = status::ingress(balancer, &desired, &self.project);
+                    let (status, unsure) = status::ingress(&balancer, &desired, &self.project);
                     let serves = context.group.is_own() || !desired.ports.is_empty();
                     plan.status = Some(if serves { status } else { Vec::new() });
                     plan.unsure = unsure;
@@ -465,13 +421,13 @@ impl Snapshot {
         &self,
         plan: &mut LoadBalancerPlan,
         context: &Context,
-        there: Option<&LoadBalancer>,
+        there: Option<Labelled>,
         parser: &mut AnnotationParser,
     ) {
         let id = there.map(|there| there.id);
         let all = owned(self.balancers(), context.service, context.cluster);
         for balancer in all.filter(|one| Some(one.id) != id) {
-            let (changes, finding) = self.leave(context, balancer);
+            let (changes, finding) = leave(context, balancer);
             plan.claims.push(Claim::Id(balancer.id));
             finding.into_iter().for_each(|one| parser.finding(one));
             if other_cluster(balancer, context.cluster).is_some() {
@@ -484,7 +440,7 @@ impl Snapshot {
                 "the Service moves from load balancer {} to {}, and its addresses change; the old one serves it until \
                  then",
                 balancer.shown(),
-                there.map_or("a new one".to_owned(), LoadBalancer::shown)
+                there.map_or("a new one".to_owned(), |one| one.shown())
             );
             parser.warning(Reason::LoadBalancerChanges, moves);
         }
@@ -501,7 +457,7 @@ impl Snapshot {
         plan: &mut LoadBalancerPlan,
         context: &Context,
         desired: &Desired,
-        there: Option<&LoadBalancer>,
+        there: Option<Labelled>,
     ) {
         let (service, balancers) = (context.service, self.balancers());
         let all = || owned(balancers, service, context.cluster);
@@ -511,19 +467,19 @@ impl Snapshot {
             return;
         }
         // Settings may leave every address out: then an empty status does not say that nothing serves the Service.
-        let would_be_named = |one: &LoadBalancer| {
-            let (status, _) = status::ingress(one, desired, &self.project);
+        let would_be_named = |one: Labelled| {
+            let (status, _) = status::ingress(&one, desired, &self.project);
             !status.is_empty()
         };
-        let is_unused = |one: &&LoadBalancer| {
+        let is_unused = |one: &Labelled| {
             Some(one.id) != there.map(|there| there.id)
-                && !is_served_by(service, one)
-                && (is_named || would_be_named(one))
-                && !context.group.may_be_asked_for(one, balancers)
+                && !is_served_by(service, *one)
+                && (is_named || would_be_named(*one))
+                && !context.group.may_be_asked_for(*one, balancers)
         };
         let before = plan.leaves.len();
         for balancer in all().filter(is_unused) {
-            let (changes, finding) = self.leave(context, balancer);
+            let (changes, finding) = leave(context, balancer);
             plan.claims.push(Claim::Id(balancer.id));
             plan.findings.extend(finding);
             plan.leaves.extend(changes);
@@ -536,41 +492,13 @@ impl Snapshot {
         }
     }
 
-    /// What takes a Service off a load balancer: others that use it keep theirs.
-    fn leave(
-        &self,
-        context: &Context,
-        balancer: &LoadBalancer,
-    ) -> (Vec<Box<dyn provider::Change>>, Option<Finding>) {
-        if let Some(uid) = other_cluster(balancer, context.cluster) {
-            return (Vec::new(), Some(left_to_its_cluster(balancer, uid)));
-        }
-        match why_it_stays(balancer, context.service, context.cluster) {
-            None if balancer.protection.delete => {
-                let why = format!(
-                    "load balancer {} is protected from being deleted and stays; it costs money until you delete it",
-                    balancer.shown()
-                );
-                let fix = shell_command(
-                    "hcloud load-balancer disable-protection",
-                    &[&balancer.id, &"delete"],
-                );
-                let fix = format!("to have it deleted, remove its protection: {fix}");
-                let finding = Finding::warning(Reason::LoadBalancerProtected, why).with_fix(fix);
-                (Vec::new(), Some(finding.by_provider()))
-            }
-            None => (vec![self.removal(balancer, Purpose::Usual)], None),
-            Some(why) => (release(context, balancer, &why), None),
-        }
-    }
-
     fn context<'a>(
         &'a self,
         parser: &mut AnnotationParser<'a>,
         service: &'a Service,
         nodes: &'a [OfferedNode],
         cluster: &'a Cluster,
-        stays_on: Option<&'a LoadBalancer>,
+        stays_on: Option<Labelled<'a>>,
     ) -> Context<'a> {
         let balancers = self.balancers();
         let is_cluster = !self.observed.is_for_manifests;
@@ -591,21 +519,11 @@ impl Snapshot {
             ),
         }
     }
-
-    /// Only while it is not protected, has these labels, and no port or target besides.
-    fn removal(&self, balancer: &LoadBalancer, purpose: Purpose) -> Box<dyn provider::Change> {
-        let name = format!("load balancer {}", balancer.shown());
-        let deleted = Description::new(Verb::Delete, name, "");
-        let id = Some(balancer.id);
-        let mut change = Change::new(&self.project, Action::Delete, id, Value::Null, deleted);
-        change.purpose = purpose;
-        Box::new(change.guarded(Guard::of(balancer)))
-    }
 }
 
 /// Nodes that the other profile has initialised are not ours, so they would be removed from this load balancer: a
 /// start with the wrong profile must not lose the traffic.
-fn serves_other_profile(context: &Context, balancer: &LoadBalancer) -> Option<String> {
+fn serves_other_profile(context: &Context, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
     let is_target = |id: &str| match other.parse_provider_id(id) {
@@ -626,151 +544,13 @@ fn serves_other_profile(context: &Context, balancer: &LoadBalancer) -> Option<St
     ))
 }
 
-/// What keeps an orphan from being deleted: the rule for that of an existing Service, and more. A cluster that was
-/// restored from another one's backup has that one's UID: what sends traffic to servers that are no nodes here may well
-/// be wanted there.
-fn why_orphan_stays(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
-    if balancer.protection.delete {
-        return Some("it is protected from being deleted".to_owned());
-    }
-    if let Some(service) = balancer.labels.get(ADOPT) {
-        return Some(format!("its label {ADOPT} keeps it for Service {service}"));
-    }
-    why_it_stays(balancer, &Service::default(), cluster)
-}
-
-/// The Service's ports and targets are removed, and last, so that a restart finds it, the labels. What others added
-/// stays: ports that the Service has not, servers that are no nodes, addresses and label selectors.
-fn release(
-    context: &Context,
-    balancer: &LoadBalancer,
-    why: &str,
-) -> Vec<Box<dyn provider::Change>> {
-    let shown = balancer.shown();
-    let part = |action, body, description| {
-        let mut part = Change::new(
-            context.project,
-            action,
-            Some(balancer.id),
-            body,
-            description,
-        );
-        part.purpose = Purpose::Release;
-        part
-    };
-    let (service, cluster) = (context.service, context.cluster);
-    let is_last = !is_used_by_others(balancer, &service.uid, cluster)
-        && !is_released_by_another(balancer, &service.uid);
-    let is_external = balancer.labels.contains_key(EXTERNAL);
-    let is_kept = is_last && !is_external && is_kept(balancer, service);
-    let mut parts = Vec::new();
-    // Made for Services, it has no port of others; also one that the Service had before stands in the way of the next.
-    let takes_all = is_kept && balancer.labels.contains_key(CREATED);
-    // Then it is the Service's alone.
-    let is_alone = balancer.labels.get(SERVICE_UID) == Some(&service.uid);
-    for listener in &balancer.services {
-        let port = listener.listen_port;
-        let has_label = balancer.labels.contains_key(&names::port_label(port));
-        let mut own = service.ports.iter();
-        let mut has_port = || own.any(|one| one.port == port && one.protocol == Protocol::Tcp);
-        let is_own =
-            is_of(service, balancer, listener, cluster) || (is_alone && !has_label && has_port());
-        if takes_all || is_own {
-            let body = json!({ "listen_port": port });
-            parts.push(part(
-                Action::DeleteService,
-                body,
-                Description::new(Verb::Remove, format!("port {port}"), ""),
-            ));
-        }
-    }
-    for (target, _) in balancer.single_targets().filter(|_| is_last) {
-        let stays = is_external && was_before(balancer, target, cluster);
-        if target.is_proven(cluster) && !stays {
-            let name = format!("target {}", target.shown(cluster));
-            let removed = Description::new(Verb::Remove, name, "");
-            let mut removal = part(Action::RemoveTarget, Value::Null, removed);
-            removal.request.target = Some(target.in_request(None));
-            parts.push(removal);
-        }
-    }
-    let mut guard = without_labels(balancer, service, cluster, is_last);
-    if is_kept {
-        for (label, value) in [
-            (KEEP, context.group.made_for()),
-            (CLUSTER_UID, cluster.uid.clone()),
-        ] {
-            guard.remove.remove(label);
-            guard.set.insert(label.to_owned(), value);
-        }
-    }
-    let (verb, detail) = match is_last && !is_external {
-        true => (Verb::Release, format!(", because {why}")),
-        false => (Verb::Leave, format!("; {why}")),
-    };
-    let release = Description::new(verb, format!("load balancer {shown}"), detail);
-    // It lost its labels.
-    let has_labels = is_kept || !guard.remove.is_empty();
-    let mut last = part(Action::Edit, Value::Null, release).guarded(guard);
-    let released = match is_last && !is_external {
-        true => format!(
-            "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was not \
-             deleted, because {why}; it costs money until you delete it"
-        ),
-        false => {
-            format!("Left load balancer {shown}: the ports of this Service were removed; {why}")
-        }
-    };
-    last.event = Some(Finding::info(Reason::LoadBalancerReleased, released).by_provider());
-    parts.extend(has_labels.then_some(last));
-    boxed(parts)
-}
-
-/// A write that takes the Service's labels off; of the last Service all of ours, but for the one that its owner has set.
-fn without_labels(
-    balancer: &LoadBalancer,
-    service: &Service,
-    cluster: &Cluster,
-    is_last: bool,
-) -> Guard {
-    let is_external = balancer.labels.contains_key(EXTERNAL);
-    let asks = names::service_value(service);
-    let is_own = |label: &str, value: &str| {
-        label.starts_with(PORT) && value == service.uid || label == ADOPT && value == asks
-    };
-    let is_gone = |label: &str, value: &str| match is_last {
-        // Another cluster may use it too.
-        true if is_external => is_targets_label(label, cluster) || is_own(label, value),
-        true => label == SERVICE_UID || label.starts_with(OUR_PREFIX),
-        false => {
-            let is_alone = balancer.labels.get(SERVICE_UID) == Some(&service.uid);
-            is_own(label, value) || is_alone && [SERVICE_UID, SERVICE].contains(&label)
-        }
-    };
-    let mut labels = balancer.labels.clone();
-    labels.retain(|label, value| is_gone(label, value));
-    let mut guard = Guard::of(balancer);
-    guard.remove = labels.into_keys().collect();
-    guard
-}
-
-fn adopted(balancer: &LoadBalancer) -> Finding {
-    let how = match balancer.labels.contains_key(CREATED) {
+fn adopted(balancer: Labelled) -> Finding {
+    let how = match balancer.ownership.created.is_some() {
         true => "it is deleted with the Service",
         false => "it is not deleted with the Service, only released",
     };
     let message = format!("Adopted load balancer {}: {how}", balancer.shown());
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
-}
-
-/// A copy of this cluster, or the one that this is a copy of, has a Service of the same UID.
-fn left_to_its_cluster(balancer: &LoadBalancer, uid: &str) -> Finding {
-    let message = format!(
-        "load balancer {} carries this Service's UID, but a label names another cluster, {uid}, and its targets do not \
-         show that it is this one's: it is left unchanged",
-        balancer.shown()
-    );
-    Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()
 }
 
 /// Nothing is done, and why. People are shown what differs from what is there all the same.
@@ -802,9 +582,9 @@ fn kind<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
     desired: &Desired,
-    there: Option<&'a LoadBalancer>,
+    there: Option<Labelled<'a>>,
 ) -> Option<&'a BalancerType> {
-    let has = there.map(|balancer| &balancer.load_balancer_type);
+    let has = there.map(|balancer| &balancer.balancer.load_balancer_type);
     let wanted = match (&desired.kind, has) {
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
@@ -854,7 +634,7 @@ fn check_services(
     context: &Context,
     desired: &Desired,
     kind: Option<&BalancerType>,
-    there: Option<&LoadBalancer>,
+    there: Option<Labelled>,
 ) {
     let Some(kind) = kind else { return };
     let name = &kind.name;
@@ -891,10 +671,12 @@ fn check_services(
 }
 
 /// How many its ports have, each counted once.
-fn certificates(desired: &Desired, there: Option<&LoadBalancer>) -> usize {
+fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
     let mut ids = BTreeSet::new();
     for port in &desired.ports {
-        let mut found = there.into_iter().flat_map(|balancer| &balancer.services);
+        let mut found = there
+            .into_iter()
+            .flat_map(|balancer| &balancer.balancer.services);
         let found = found.find(|one| one.listen_port == port.listener.listen_port);
         let listener = port.merged(found, |_| false);
         if listener.is_https() {

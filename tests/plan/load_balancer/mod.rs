@@ -5,6 +5,7 @@ mod annotations;
 mod bad_input;
 mod certificates;
 mod checks;
+mod decisions;
 mod dedicated;
 mod environment;
 mod finding;

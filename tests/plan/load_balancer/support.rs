@@ -9,8 +9,9 @@ use ccm::hetzner::load_balancers::{
 use ccm::hetzner::{AddressFamily, Hetzner, Settings};
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::provider::{
-    Change, Cluster, Ingress, InstanceId, LoadBalancerPlan, Needs, OfferedNode, OpenGate, Orphan,
-    ProviderId, Reach, Reason, Service, ServicePort, Snapshot as _, Source, Sourced,
+    Balancer, Change, Cluster, Ingress, InstanceId, Kept, LoadBalancerPlan, LoadBalancers as _,
+    Needs, OfferedNode, OpenGate, Orphan, ProviderId, Reach, Reason, Service, ServicePort,
+    Snapshot as _, Source, Sourced,
 };
 use serde_json::Value;
 use std::sync::{Arc, LazyLock};
@@ -24,9 +25,9 @@ pub const NETWORK: u64 = 10;
 pub const UID: &str = "5f2c0e5e-0000-4000-8000-000000000001";
 
 /// Of a project that is never called.
-static PROJECT: LazyLock<Project> = LazyLock::new(|| {
+static HETZNER: LazyLock<Hetzner> = LazyLock::new(|| {
     let wait = Duration::from_millis(1);
-    let hetzner = Hetzner::new(Settings {
+    Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
         endpoint: "http://127.0.0.1:1".into(),
         tls: Tls::default(),
@@ -50,9 +51,10 @@ static PROJECT: LazyLock<Project> = LazyLock::new(|| {
         gate: Arc::new(OpenGate),
         urgency: ccm::provider::Urgency::Asked,
         time_scale: 1.0,
-    });
-    hetzner.project(None)
+    })
 });
+
+static PROJECT: LazyLock<Project> = LazyLock::new(|| HETZNER.project(None));
 
 /// Everything that a plan is made from.
 pub struct World {
@@ -167,6 +169,22 @@ impl World {
         let (snapshot, change) = self.snapshot().assigned(id, &self.service, &cluster)?;
         let plan = snapshot.plan(&self.service, &self.nodes, &cluster);
         Some((plan, change))
+    }
+
+    /// The key of the Service's group, where it is in one.
+    pub fn group(&self, service: &Service) -> Option<String> {
+        let all = service.annotations.iter();
+        let mut all = all.map(|(key, value)| (key.as_str(), value.as_str()));
+        let key = HETZNER.group(&service.namespace, &mut all)?;
+        Some(self.known_group(&key))
+    }
+
+    pub fn left_on(&self) -> Option<Balancer> {
+        self.snapshot().left_on(&self.service, &self.all_nodes())
+    }
+
+    pub fn kept(&self) -> Vec<Kept> {
+        self.snapshot().kept(&self.cluster)
     }
 
     /// The cluster; nodes that are offered are among its nodes.

@@ -1,30 +1,34 @@
 //! Which load balancer is a Service's: by the Service's UID, else by the label with which an operator asks for its
 //! adoption, else by its name.
 
-use super::annotations as a;
-use super::balancer::LoadBalancer;
 use super::context::Context;
 use super::group::{Share, Use, cluster_on_external, is_in_status, is_used_by_others, owned};
 use super::index::Balancers;
-use super::names::{self, ADOPT, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, SERVICE_UID, uids};
-use super::ownership::{foreign_target, has_only_own_targets};
-use crate::provider::{Cluster, Finding, Reason, Service, Source, Sourced};
+use super::labels::{
+    ADOPT, CLUSTER_UID, EXTERNAL, GROUP, Labelled, Ownership, RELEASED, SERVICE_UID,
+    owned_by_program,
+};
+use super::names;
+use super::removal::{foreign_target, has_only_own_targets};
+use crate::hetzner::load_balancers::annotations as a;
+use crate::provider::{Cluster, Description, Finding, Reason, Service, Source, Sourced, Verb};
+use crate::text::shell_command;
 
 /// What was found.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+pub(crate) enum Found<'a> {
     /// It carries the Service's UID.
-    Labelled(&'a LoadBalancer),
+    Own(Labelled<'a>),
     /// It is to become the Service's: no other Service or cluster owns it, or an operator says so.
-    Adopted(&'a LoadBalancer),
+    Adopted(Labelled<'a>),
     /// There is none; the name that a new one gets.
     Nothing(Sourced<String>),
 }
 
 impl<'a> Found<'a> {
-    pub(super) fn balancer(&self) -> Option<&'a LoadBalancer> {
+    pub(crate) fn balancer(&self) -> Option<Labelled<'a>> {
         match self {
-            Found::Labelled(balancer) | Found::Adopted(balancer) => Some(balancer),
+            Found::Own(balancer) | Found::Adopted(balancer) => Some(*balancer),
             Found::Nothing(_) => None,
         }
     }
@@ -33,7 +37,7 @@ impl<'a> Found<'a> {
 /// One that is asked for: why it is not adopted, and what an operator can do.
 struct Asked<'a> {
     context: &'a Context<'a>,
-    balancer: &'a LoadBalancer,
+    balancer: Labelled<'a>,
     /// What asks for it by its name.
     named: Option<&'a Source>,
 }
@@ -52,7 +56,7 @@ impl Asked<'_> {
 
     fn owned_by_service(&self, uid: &String) -> Finding {
         let shown = self.balancer.shown();
-        let why = match self.balancer.labels.get(SERVICE_UID) == Some(uid) {
+        let why = match self.balancer.ownership.service_uid.as_ref() == Some(uid) {
             true => format!(
                 "load balancer {shown} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}"
             ),
@@ -81,7 +85,7 @@ impl Asked<'_> {
         let remedy = format!(
             "to have Service {} adopt it, with its ports and targets: {}",
             service.full_name(),
-            names::adopt_command(self.balancer, service)
+            adopt_command(self.balancer, service)
         );
         let why = format!(
             "load balancer {} is not adopted: {why}",
@@ -95,7 +99,8 @@ impl Asked<'_> {
         let (service, cluster) = (self.context.service, self.context.cluster);
         let balancer = self.balancer;
         let refused = |why: &str| Err(self.not_adopted(why));
-        if balancer.labels.contains_key(EXTERNAL) {
+        let ownership = balancer.ownership;
+        if ownership.external.is_some() {
             return Err(self.external());
         }
         if is_used_by_others(balancer, &service.uid, cluster) {
@@ -104,30 +109,29 @@ impl Asked<'_> {
         if let Some(uid) = other_service(balancer, service, cluster) {
             return Err(self.owned_by_service(uid));
         }
-        if let Some(other) = balancer.labels.get(ADOPT) {
+        if let Some(other) = &ownership.adopt {
             return refused(&format!("its label {ADOPT} names another Service, {other}"));
         }
-        let of_cluster = balancer.labels.get(CLUSTER_UID);
-        if let Some(uid) = of_cluster.filter(|uid| !cluster.is_known_by(uid)) {
+        if let Some(uid) = ownership.other_cluster(cluster) {
             return refused(&format!(
                 "its label {CLUSTER_UID} names another cluster, {uid}"
             ));
         }
         // This cluster's, of Services that do not exist any more. Its address may be another tenant's in DNS.
         if let (Some(other), true) = (
-            names::of_another_namespace(balancer, service),
-            of_cluster.is_some() || balancer.labels.contains_key(KEEP),
+            ownership.of_another_namespace(service),
+            ownership.cluster_uid.is_some() || ownership.keep.is_some(),
         ) {
             return refused(&format!("it was left by {other}, of another namespace"));
         }
         // On one that ccm made, a Service had set the label.
-        let owner = names::owned_by_program(&balancer.labels);
-        if let Some(label) = owner.filter(|_| !balancer.labels.contains_key(CREATED)) {
+        let owner = owned_by_program(&balancer);
+        if let Some(label) = owner.filter(|_| ownership.created.is_none()) {
             return refused(&format!(
                 "its label {label} says that another program owns it"
             ));
         }
-        match (balancer.labels.get(SERVICE_UID), of_cluster) {
+        match (&ownership.service_uid, &ownership.cluster_uid) {
             (Some(_), Some(_)) => Ok(()),
             (Some(_), None) if has_only_own_targets(balancer, cluster) => Ok(()),
             (Some(uid), None) => refused(&format!(
@@ -146,7 +150,7 @@ impl Asked<'_> {
 }
 
 /// The error says which load balancer is in the way, and what an operator can do.
-pub(super) fn find<'a>(
+pub(crate) fn find<'a>(
     context: &'a Context<'a>,
     named: Option<&'a Sourced<String>>,
 ) -> Result<Found<'a>, Finding> {
@@ -163,11 +167,11 @@ pub(super) fn find<'a>(
         Use::Shared(share) => {
             let found = find_shared(context, share).map_err(several)?;
             if let Some(balancer) = found {
-                return Ok(Found::Labelled(balancer));
+                return Ok(Found::Own(balancer));
             }
             None
         }
-        Use::External(Some(balancer)) => return Ok(Found::Labelled(balancer)),
+        Use::External(Some(balancer)) => return Ok(Found::Own(balancer)),
         // Nothing is made in its place: a problem says why.
         Use::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
@@ -176,21 +180,22 @@ pub(super) fn find<'a>(
     };
     if let Some(balancer) = own {
         return match other_cluster(balancer, cluster) {
-            None => Ok(Found::Labelled(balancer)),
-            Some(_) if asks_for(balancer, service) => Ok(Found::Adopted(balancer)),
+            None => Ok(Found::Own(balancer)),
+            Some(_) if balancer.ownership.asks_for(service) => Ok(Found::Adopted(balancer)),
             Some(uid) => Err(asked(balancer, None).not_adopted(&format!(
                 "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its \
                  targets do not show that it is this one's"
             ))),
         };
     }
-    let adopt = only_one(balancers, ADOPT, &names::service_value(service), |_| true);
+    let label = (ADOPT, names::service_value(service));
+    let adopt = only_one(balancers.asking(service), label, |_| true);
     // The Service leaves a group that stays.
-    let is_left = |one: &&LoadBalancer| {
-        one.labels.contains_key(GROUP) && is_used_by_others(one, &service.uid, cluster)
+    let is_left = |one: &Labelled| {
+        one.ownership.group.is_some() && is_used_by_others(*one, &service.uid, cluster)
     };
     if let Some(balancer) = adopt.map_err(several)?.filter(|one| !is_left(one)) {
-        if balancer.labels.contains_key(EXTERNAL) {
+        if balancer.ownership.external.is_some() {
             return Err(asked(balancer, None).external());
         }
         return match other_service(balancer, service, cluster) {
@@ -220,7 +225,7 @@ pub(super) fn find<'a>(
         }
     };
     let (of_first, of_second) = (of_name(&first), of_name(&second));
-    let is_left = |balancer: &&LoadBalancer| is_left_behind(balancer, service, cluster);
+    let is_left = |balancer: &Labelled| is_left_behind(*balancer, service, cluster);
     if let Some(balancer) = of_first.filter(is_left).or(of_second.filter(is_left)) {
         return Ok(Found::Adopted(balancer));
     }
@@ -237,15 +242,14 @@ pub(super) fn find<'a>(
 
 /// The load balancer of a group: by its label, else the one that the oldest Service that decides brings in, else one that lost its
 /// labels.
-fn find_shared<'a>(
-    context: &'a Context<'a>,
-    share: Share,
-) -> Result<Option<&'a LoadBalancer>, String> {
+fn find_shared<'a>(context: &'a Context<'a>, share: Share) -> Result<Option<Labelled<'a>>, String> {
     let (balancers, cluster) = (context.balancers, context.cluster);
-    let is_ours = |one: &LoadBalancer| {
-        one.labels.contains_key(CLUSTER_UID) && other_cluster(one, cluster).is_none()
+    let is_ours = |one: Labelled| {
+        one.ownership.cluster_uid.is_some() && other_cluster(one, cluster).is_none()
     };
-    if let Some(found) = only_one(balancers, GROUP, &share.label(), is_ours)? {
+    let label = share.label();
+    let of_group = balancers.of_group(&label);
+    if let Some(found) = only_one(of_group, (GROUP, label), is_ours)? {
         return Ok(Some(found));
     }
     let mut deciders = context.group.deciders.iter();
@@ -256,17 +260,19 @@ fn find_shared<'a>(
     let in_status = context.group.members.iter().flat_map(|one| &one.addresses);
     let in_status = in_status.filter_map(|text| text.parse().ok());
     let mut lost = balancers.at(in_status);
-    Ok(brought.or_else(|| lost.find(|one| lost_labels(one, context))))
+    Ok(brought.or_else(|| lost.find(|one| lost_labels(*one, context))))
 }
 
 /// It has no label that says whose it is, one of its addresses is in the status of a Service of the group, all its ports
 /// are theirs, and all its targets are nodes of this cluster: in a copy of a cluster the rest is the same.
-fn lost_labels(balancer: &LoadBalancer, context: &Context) -> bool {
+fn lost_labels(balancer: Labelled, context: &Context) -> bool {
     let group = &context.group;
-    let mut whose = [GROUP, SERVICE_UID, CLUSTER_UID, EXTERNAL].iter();
+    let ownership = balancer.ownership;
     let mut ports = balancer.services.iter();
     let mut members = group.members.iter();
-    !whose.any(|label| balancer.labels.contains_key(*label))
+    ownership.managed_by().is_none()
+        && ownership.cluster_uid.is_none()
+        && ownership.external.is_none()
         && !balancer.services.is_empty()
         && ports.all(|port| group.recognised(balancer, port).is_some())
         && members.any(|member| is_in_status(member, balancer))
@@ -274,46 +280,46 @@ fn lost_labels(balancer: &LoadBalancer, context: &Context) -> bool {
 }
 
 /// Does it rest on which Services exist whose load balancer this is?
-fn rests_on_owner(balancer: &LoadBalancer, context: &Context) -> bool {
-    let of = balancer.labels.get(CLUSTER_UID);
-    of.is_some_and(|uid| !context.cluster.is_known_by(uid))
+fn rests_on_owner(balancer: Labelled, context: &Context) -> bool {
+    balancer.ownership.other_cluster(context.cluster).is_some()
         || context.group.has_unknown_owner(balancer)
 }
 
 /// The same of the load balancers that the Service has.
-pub(super) fn rests_on_owners(context: &Context) -> bool {
+pub(crate) fn rests_on_owners(context: &Context) -> bool {
     let mut owned = owned(context.balancers, context.service, context.cluster);
     owned.any(|one| rests_on_owner(one, context))
 }
 
 /// Does what was found rest on which Services exist? See `Needs::services`.
-pub(super) fn rests_on_services(found: &Result<Found, Finding>, context: &Context) -> bool {
+pub(crate) fn rests_on_services(found: &Result<Found, Finding>, context: &Context) -> bool {
     match found {
-        Ok(Found::Labelled(balancer)) => rests_on_owner(balancer, context),
+        Ok(Found::Own(balancer)) => rests_on_owner(*balancer, context),
         Ok(Found::Adopted(_)) | Err(_) => true,
         // A Service of the same name, whose load balancer would be used again, may not exist any more.
         Ok(Found::Nothing(_)) => {
-            let value = names::service_value(context.service);
-            let mut left = context.balancers.labelled(names::SERVICE, &value);
-            left.any(|one| one.labels.contains_key(SERVICE_UID))
+            let mut left = context.balancers.made_for(context.service);
+            left.any(|one| one.ownership.service_uid.is_some())
         }
     }
 }
 
 /// The one that carries the Service's UID, and that no other Service uses; the error names several. A group's is left for
 /// one that was made for this Service alone.
-pub(super) fn by_label<'a>(
+pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
     cluster: &Cluster,
-) -> Result<Option<&'a LoadBalancer>, String> {
+) -> Result<Option<Labelled<'a>>, String> {
     match service.uid.is_empty() {
         true => Ok(None),
         false => {
-            let is_free = |one: &LoadBalancer| !is_used_by_others(one, &service.uid, cluster);
-            let is_alone = |one: &LoadBalancer| !one.labels.contains_key(GROUP) && is_free(one);
-            match only_one(balancers, SERVICE_UID, &service.uid, is_alone)? {
-                None => only_one(balancers, SERVICE_UID, &service.uid, is_free),
+            let is_free = |one: Labelled| !is_used_by_others(one, &service.uid, cluster);
+            let is_alone = |one: Labelled| one.ownership.group.is_none() && is_free(one);
+            let with_uid = || balancers.with_uid(&service.uid);
+            let label = || (SERVICE_UID, service.uid.clone());
+            match only_one(with_uid(), label(), is_alone)? {
+                None => only_one(with_uid(), label(), is_free),
                 alone => Ok(alone),
             }
         }
@@ -323,8 +329,8 @@ pub(super) fn by_label<'a>(
 /// Is it another cluster's, although it carries the UID of one of our Services, as in a copy of a cluster? Not where
 /// all its targets are nodes of this cluster: then the cluster was restored, and its UID is new. While the identity of this
 /// cluster is not known, one of its nodes among the targets is enough.
-pub(super) fn other_cluster<'a>(balancer: &'a LoadBalancer, cluster: &Cluster) -> Option<&'a str> {
-    let Some(uid) = balancer.labels.get(CLUSTER_UID) else {
+pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
+    let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);
     };
     let is_ours = cluster.is_known_by(uid)
@@ -334,59 +340,94 @@ pub(super) fn other_cluster<'a>(balancer: &'a LoadBalancer, cluster: &Cluster) -
 }
 
 /// It has no target yet, or a node of this cluster is one: in a copy of a cluster no target is a node.
-fn may_be_ours(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
+fn may_be_ours(balancer: Labelled, cluster: &Cluster) -> bool {
     let mut targets = balancer.single_targets();
     balancer.targets.is_empty() || targets.any(|(target, _)| target.node(cluster).is_some())
 }
 
-/// An operator's label names this Service.
-pub(super) fn asks_for(balancer: &LoadBalancer, service: &Service) -> bool {
-    balancer.labels.get(ADOPT) == Some(&names::service_value(service))
+/// Why another one, whose label asks for its adoption by the Service, is not adopted: the Service has `own`. Not for one that
+/// the Service leaves.
+pub(crate) fn why_asked_too_late(
+    balancers: Balancers,
+    service: &Service,
+    own: Labelled,
+) -> Option<String> {
+    let mut asking = balancers.asking(service);
+    let other = asking.find(|one| one.id != own.id && !one.ownership.carries(service))?;
+    Some(format!(
+        "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service has load balancer {}: \
+         delete that one to have the other adopted (its address is lost, and there is no traffic meanwhile), or remove the \
+         label",
+        other.shown(),
+        own.shown()
+    ))
 }
 
-/// An operator's label asks for this one, but the Service has another. Not for one that it leaves.
-pub(super) fn asked_too_late<'a>(
-    balancers: Balancers<'a>,
-    service: &Service,
-    own: &LoadBalancer,
-) -> Option<&'a LoadBalancer> {
-    let mut asking = balancers.labelled(ADOPT, &names::service_value(service));
-    asking.find(|one| one.id != own.id && uids(one).all(|uid| *uid != service.uid))
+/// How a person gives a load balancer to a Service.
+pub(crate) struct Assignment {
+    /// What the labels say then.
+    pub(crate) to: Ownership,
+    pub(crate) description: Description,
+    /// Whether they do not say it yet.
+    pub(crate) is_needed: bool,
+}
+
+/// Gives the load balancer to the Service. Of one that others use, too, only an annotation makes the Service's.
+pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -> Assignment {
+    let ownership = balancer.ownership;
+    let is_released = ownership.released.as_ref() == Some(&service.uid);
+    let is_said = ownership.asks_for(service) || ownership.carries(service);
+    let is_joint =
+        ownership.external.is_some() || is_used_by_others(balancer, &service.uid, cluster);
+    let name = |label| format!("label {label} of load balancer {}", balancer.shown());
+    let value = names::service_value(service);
+    let mut to = ownership.clone();
+    to.released = to.released.filter(|_| !is_released);
+    let description = match is_joint {
+        true => Description::new(Verb::Remove, name(RELEASED), ""),
+        false => Description::value(name(ADOPT), None, Some(&value)),
+    };
+    if !is_joint {
+        to.adopt = Some(value);
+    }
+    Assignment {
+        to,
+        description,
+        is_needed: is_released || !(is_said || is_joint),
+    }
 }
 
 /// This cluster had made it, or adopted it, for a Service of this name, which does not exist any more.
-fn is_left_behind(balancer: &LoadBalancer, service: &Service, cluster: &Cluster) -> bool {
-    let has = |label: &str| balancer.labels.get(label);
-    names::is_of(&balancer.labels, cluster)
-        && has(names::SERVICE) == Some(&names::service_value(service))
-        && has(SERVICE_UID).is_some()
+fn is_left_behind(balancer: Labelled, service: &Service, cluster: &Cluster) -> bool {
+    let ownership = balancer.ownership;
+    ownership.is_of(cluster)
+        && ownership.service.as_ref() == Some(&names::service_value(service))
+        && ownership.service_uid.is_some()
         && other_service(balancer, service, cluster).is_none()
-        && has(ADOPT).is_none()
+        && ownership.adopt.is_none()
         && !is_used_by_others(balancer, &service.uid, cluster)
 }
 
 /// UID of another Service of this cluster that exists and owns it.
 fn other_service<'a>(
-    balancer: &'a LoadBalancer,
+    balancer: Labelled<'a>,
     service: &Service,
     cluster: &Cluster,
 ) -> Option<&'a String> {
     let is_other = |uid: &&String| **uid != service.uid && cluster.service_uids.contains(*uid);
-    uids(balancer).find(is_other)
+    balancer.ownership.uids().find(is_other)
 }
 
-/// The one with this label for which `counts` is true; the error names several.
+/// The one of those that carry this label for which `counts` is true; the error names several.
 fn only_one<'a>(
-    balancers: Balancers<'a>,
-    label: &'static str,
-    value: &str,
-    counts: impl Fn(&LoadBalancer) -> bool,
-) -> Result<Option<&'a LoadBalancer>, String> {
-    let carrying = balancers.labelled(label, value);
-    let all: Vec<&LoadBalancer> = carrying.filter(|one| counts(one)).collect();
+    carrying: impl Iterator<Item = Labelled<'a>>,
+    (label, value): (&'static str, String),
+    counts: impl Fn(Labelled) -> bool,
+) -> Result<Option<Labelled<'a>>, String> {
+    let all: Vec<Labelled> = carrying.filter(|one| counts(*one)).collect();
     match all.as_slice() {
         [] => Ok(None),
-        [one] => Ok(Some(one)),
+        [one] => Ok(Some(*one)),
         several => {
             let names: Vec<String> = several.iter().map(|one| one.shown()).collect();
             Err(format!(
@@ -396,4 +437,15 @@ fn only_one<'a>(
             ))
         }
     }
+}
+
+/// What an operator runs to have this Service adopt this load balancer.
+fn adopt_command(balancer: Labelled, service: &Service) -> String {
+    let wanted = names::service_value(service);
+    let is_other = balancer.ownership.adopt.as_ref();
+    let begin = match is_other.is_some_and(|has| *has != wanted) {
+        true => "hcloud load-balancer add-label --overwrite",
+        false => "hcloud load-balancer add-label",
+    };
+    shell_command(begin, &[&balancer.id, &format!("{ADOPT}={wanted}")])
 }

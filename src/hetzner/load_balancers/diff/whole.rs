@@ -1,44 +1,49 @@
 //! The difference between a load balancer and what its Service wants, as changes in their order.
 
-use super::balancer::{BalancerType, LoadBalancer, PublicIp};
-use super::change::{Action, Change, Guard, Purpose};
-use super::context::{CLUSTER_NAME, Context, NETWORK, default_source};
-use super::desired::{Attach, Desired};
-use super::listener::{Listener, PortField};
-use super::names::{CLUSTER, KEEP, SERVICE_UID, WHOSE};
-use super::parser::AnnotationParser;
-use super::ports::Port;
-use super::{annotations, subnets};
+use super::subnets;
+use crate::hetzner::load_balancers::annotations;
+use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
+use crate::hetzner::load_balancers::change::{Action, Change, Purpose, boxed};
+use crate::hetzner::load_balancers::desired::ports::Port;
+use crate::hetzner::load_balancers::desired::{Attach, Desired};
+use crate::hetzner::load_balancers::model::balancer::{BalancerType, PublicIp};
+use crate::hetzner::load_balancers::model::listener::{Listener, PortField};
+use crate::hetzner::load_balancers::ownership::context::{
+    CLUSTER_NAME, Context, NETWORK, default_source,
+};
+use crate::hetzner::load_balancers::ownership::guard::Guard;
+use crate::hetzner::load_balancers::ownership::labels::{Labelled, WHOSE};
 use crate::provider::{
-    self, Description, Field, Finding, LoadBalancerPlan, Reason, Source, Sourced, Verb,
+    Description, Field, Finding, LoadBalancerPlan, Reason, Source, Sourced, Verb,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 /// Of a field that is left unchanged.
 const UNSET: Source = Source::Rule("unset");
 
 /// When no type is set.
-pub(super) const USUAL_TYPE: &str = "lb11";
+pub(crate) const USUAL_TYPE: &str = "lb11";
 
 /// Those whose key is taken out of an annotation stay: without a limit they would grow without end.
 const LABELS_AT_MOST: usize = 100;
 
 /// The comparison of one load balancer; the differences are added to the plan.
-pub(super) struct Diff<'a, 'b> {
-    pub(super) plan: &'a mut LoadBalancerPlan,
-    pub(super) changes: Vec<Change>,
-    pub(super) parser: &'a mut AnnotationParser<'b>,
-    pub(super) context: &'a Context<'a>,
-    pub(super) desired: &'a Desired,
+pub(crate) struct Diff<'a, 'b> {
+    pub(crate) plan: &'a mut LoadBalancerPlan,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) parser: &'a mut AnnotationParser<'b>,
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) desired: &'a Desired,
     /// The type it should be of.
-    pub(super) kind: &'a BalancerType,
+    pub(crate) kind: &'a BalancerType,
     /// None: it is to be created, and differs in everything.
-    pub(super) balancer: Option<&'a LoadBalancer>,
+    pub(crate) balancer: Option<Labelled<'a>>,
 }
 
 /// The value as people read it.
-pub(super) fn shown<T>(
+pub(crate) fn shown<T>(
     set: Option<&Sourced<T>>,
     text: impl Fn(&T) -> String,
 ) -> Option<Sourced<String>> {
@@ -49,25 +54,18 @@ fn on_or_off(on: &bool) -> String {
     if *on { "on" } else { "off" }.to_owned()
 }
 
-/// As the executor takes them.
-pub(super) fn boxed(changes: Vec<Change>) -> Vec<Box<dyn provider::Change>> {
-    let changes = changes.into_iter();
-    let mut boxed: Vec<_> = changes.map(|one| Box::new(one) as Box<_>).collect();
-    // `collect` keeps the room that they had unboxed, which is ten times as much.
-    boxed.shrink_to_fit();
-    boxed
-}
-
 impl Diff<'_, '_> {
     /// `adopts`: it becomes the Service's with the first change, which is reported so.
-    pub(super) fn bring_in_order(mut self, adopts: Option<Finding>) {
-        let zone = self.balancer.map(|one| one.location.network_zone.as_str());
+    pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) {
+        let zone = self
+            .balancer
+            .map(|one| one.balancer.location.network_zone.as_str());
         self.compare_all(self.desired.name.clone(), adopts, zone);
         self.plan.changes = boxed(self.changes);
     }
 
     /// The order is that of the changes. `zone`: the network zone it is in, as far as that is known.
-    pub(super) fn compare_all(
+    pub(crate) fn compare_all(
         &mut self,
         name: Option<Sourced<String>>,
         adopts: Option<Finding>,
@@ -94,7 +92,7 @@ impl Diff<'_, '_> {
             return self.services();
         }
         // A larger type comes early, a smaller one last.
-        let has = self.balancer.map(|one| &one.load_balancer_type);
+        let has = self.balancer.map(|one| &one.balancer.load_balancer_type);
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
         let has_kind = has.map_or(self.kind, |has| has);
         let resized = self.resized();
@@ -106,7 +104,7 @@ impl Diff<'_, '_> {
         self.changes.extend(early);
         self.check_place();
         self.algorithm();
-        let public = self.balancer.map(|one| &one.public_net);
+        let public = self.balancer.map(|one| &one.balancer.public_net);
         let ipv4 = public.map(|net| &net.ipv4);
         let ipv6 = public.map(|net| &net.ipv6);
         self.reverse_dns("IPv4", ipv4, &desired.ipv4_rdns);
@@ -133,7 +131,7 @@ impl Diff<'_, '_> {
 
     /// Adds a field to the plan. What changes it, where it differs and is not held back. `want`: none: it is left
     /// unchanged.
-    pub(super) fn compare(
+    pub(crate) fn compare(
         &mut self,
         name: &str,
         have: Option<String>,
@@ -162,7 +160,7 @@ impl Diff<'_, '_> {
         change
     }
 
-    pub(super) fn new_change(
+    pub(crate) fn new_change(
         &self,
         action: Action,
         body: Value,
@@ -172,7 +170,7 @@ impl Diff<'_, '_> {
         Change::new(self.context.project, action, id, body, description)
     }
 
-    pub(super) fn change(&mut self, action: Action, body: Value, description: Description) {
+    pub(crate) fn change(&mut self, action: Action, body: Value, description: Description) {
         let change = self.new_change(action, body, description);
         self.changes.push(change);
     }
@@ -202,42 +200,44 @@ impl Diff<'_, '_> {
             parts.push(renamed);
             body = json!({ "name": name });
         }
-        let mut guard = Guard::default();
         let own_ports = self.desired.ports.iter();
         let own_ports: Vec<u16> = own_ports.map(|port| port.listener.listen_port).collect();
         let is_kept = self.desired.is_kept;
         let has = |label: &String| balancer.and_then(|one| one.labels.get(label).cloned());
-        let labels = context.labels(balancer, adopts.is_some(), &own_ports, is_kept);
-        for (label, value) in labels {
-            let (field, has) = (format!("label {label}"), has(&label));
-            let Some(value) = value else {
+        let wanted = context.labels(balancer, adopts.is_some(), &own_ports, is_kept);
+        let mut to = wanted.to;
+        for label in wanted.shown {
+            let (field, has) = (format!("label {}", label.key), has(&label.key));
+            let Some(value) = label.value else {
                 let absent = Sourced::new("absent".to_owned(), Source::Rule(WHOSE));
                 self.compare(&field, has, Some(absent));
                 parts.push(Description::new(Verb::Remove, field, ""));
-                guard.remove.insert(label);
                 continue;
             };
             let differs = has.as_ref().is_some_and(|has| *has != value);
-            let is_held = differs && label == CLUSTER && context.project.is_unknown(CLUSTER_NAME);
-            let source = match is_held {
-                true => Source::Default(CLUSTER_NAME.to_owned()),
+            let is_unsure = label.is_cluster_name && context.project.is_unknown(CLUSTER_NAME);
+            let source = match differs && is_unsure {
+                true => {
+                    to.cluster.clone_from(&has);
+                    Source::Default(CLUSTER_NAME.to_owned())
+                }
                 false => Source::Rule(WHOSE),
             };
             // Their absence is no difference to upstream, so that a take-over writes nothing.
-            let counts = [SERVICE_UID, KEEP].contains(&label.as_str())
+            let counts = label.counts_upstream
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
                 || adopts.is_some()
                 || balancer.is_none();
-            if has.as_ref() != Some(&value) && !is_held {
-                guard.set.insert(label, value.clone());
-            }
             let want = counts.then(|| Sourced::new(value, source));
             parts.extend(self.compare(&field, has, want));
         }
+        let guard = Guard::to(balancer, &to);
+        let mut asked = BTreeMap::new();
         for (label, wanted) in &self.desired.labels {
             let has = has(label);
-            let count = balancer.map_or(0, |one| one.labels.len()) + guard.set.len();
+            let there = balancer.map_or(0, |one| one.labels.len());
+            let count = there + guard.count() + asked.len();
             if has.is_none() && count >= LABELS_AT_MOST {
                 let why = format!(
                     "{}: label {label} is not added: the load balancer has {count}, and gets no more than \
@@ -249,7 +249,7 @@ impl Diff<'_, '_> {
             }
             if let Some(part) = self.compare(&format!("label {label}"), has, Some(wanted.clone())) {
                 parts.push(part);
-                guard.set.insert(label.clone(), wanted.value.clone());
+                asked.insert(label.clone(), wanted.value.clone());
             }
         }
         if parts.is_empty() {
@@ -260,8 +260,8 @@ impl Diff<'_, '_> {
             change.purpose = Purpose::Adoption;
         }
         change.event = adopts;
-        if !guard.set.is_empty() || !guard.remove.is_empty() {
-            guard.seen = balancer.map(Into::into).unwrap_or_default();
+        let guard = guard.with(asked);
+        if guard.changes_labels() {
             change = change.guarded(guard);
         }
         self.changes.push(change);
@@ -280,7 +280,7 @@ impl Diff<'_, '_> {
 
     /// It can't be moved.
     fn check_place(&mut self) {
-        let Some(is) = self.balancer.map(|one| &one.location) else {
+        let Some(is) = self.balancer.map(|one| &one.balancer.location) else {
             return;
         };
         let place = &self.desired.place;
@@ -358,7 +358,7 @@ impl Diff<'_, '_> {
             return;
         };
         let by_setting = Source::Environment(NETWORK.to_owned());
-        let attached = self.balancer.map(|one| one.private_net.as_slice());
+        let attached = self.balancer.map(|one| one.balancer.private_net.as_slice());
         let attached = attached.unwrap_or_default();
         let own = attached.iter().find(|net| net.network == wanted.network);
         let networks: Vec<String> = attached.iter().map(|net| net.network.to_string()).collect();
@@ -382,7 +382,7 @@ impl Diff<'_, '_> {
             let description = Description::new(Verb::Detach, name, "");
             self.change(Action::Detach, json!({ "network": network }), description);
         }
-        let is_detached = self.balancer.is_some_and(|one| wanted.detaches(one));
+        let is_detached = self.balancer.is_some_and(|one| wanted.detaches(&one));
         if own.is_some() && !is_detached {
             return self.report_other_subnet(wanted, ip);
         }
@@ -449,7 +449,7 @@ impl Diff<'_, '_> {
     }
 
     fn services(&mut self) {
-        let there = self.balancer.map(|one| one.services.as_slice());
+        let there = self.balancer.map(|one| one.balancer.services.as_slice());
         let there = there.unwrap_or_default();
         let mut added = Vec::new();
         for port in &self.desired.ports {

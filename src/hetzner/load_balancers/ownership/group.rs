@@ -15,22 +15,22 @@
 //!
 //! What is about the whole of a shared load balancer is decided by the Services of the group's own namespace alone.
 
-use super::annotations::{self as a, PREFIX};
-use super::balancer::{LoadBalancer, TargetId};
 use super::index::Balancers;
-use super::listener::{Listener, PortField as F};
-use super::names::{
-    self, EXTERNAL, GROUP, RELEASED, SERVICE, SERVICE_UID, TARGETS_BEFORE, labelled_ports,
-    port_label, uids,
+use super::labels::{EXTERNAL, Labelled, Ownership, TARGETS_BEFORE, WantedLabel};
+use super::names::{label_value, service_value};
+use crate::hetzner::load_balancers::annotations::parser::{
+    AnnotationParser, Deciders, first_to_decide, value_of, values_of,
 };
-use super::parser::{AnnotationParser, Deciders, first_to_decide, value_of, values_of};
+use crate::hetzner::load_balancers::annotations::{self as a, PREFIX};
+use crate::hetzner::load_balancers::model::balancer::TargetId;
+use crate::hetzner::load_balancers::model::listener::{Listener, PortField as F};
 use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Reason, Service};
 use crate::text;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// A redirect answers here itself.
-pub(super) const HTTP_PORT: u16 = 80;
+pub(crate) const HTTP_PORT: u16 = 80;
 
 /// What comes before the ID or name of an external load balancer in [`key`].
 const OF_EXTERNAL: &str = "external:";
@@ -38,20 +38,20 @@ const OF_EXTERNAL: &str = "external:";
 /// As long as a label's value may be.
 const LABEL_LENGTH: usize = 63;
 
-/// In the label [`TARGETS_BEFORE`]: any may have been there before.
+/// In the label the label `targets-before`: any may have been there before.
 const ALL: &str = "all";
 const NONE: &str = "none";
 
 /// The group of one Service.
-pub(super) struct Group<'a> {
-    pub(super) of: Use<'a>,
+pub(crate) struct Group<'a> {
+    pub(crate) of: Use<'a>,
     /// All Services of the group, the oldest first.
-    pub(super) members: Vec<&'a Service>,
+    pub(crate) members: Vec<&'a Service>,
     /// The Services that decide about the whole load balancer, the oldest first. Nobody decides about an external one,
     /// or about a shared one without a Service of the group's own namespace.
-    pub(super) deciders: Vec<&'a Service>,
+    pub(crate) deciders: Vec<&'a Service>,
     /// Whether a Service of another namespace has ports on the load balancer, or is to get some.
-    pub(super) is_of_several_namespaces: bool,
+    pub(crate) is_of_several_namespaces: bool,
     /// Whether the Service may get ports that it does not have yet. A guest that nobody allows any more may not.
     may_add_ports: bool,
     service: &'a Service,
@@ -60,23 +60,31 @@ pub(super) struct Group<'a> {
 
 /// Which load balancer it is.
 #[derive(Clone, Copy)]
-pub(super) enum Use<'a> {
+pub(crate) enum Use<'a> {
     Own,
     Shared(Share<'a>),
     /// None: only a manifest is checked, or the Service may not use it, which is a problem.
-    External(Option<&'a LoadBalancer>),
+    External(Option<Labelled<'a>>),
 }
 
 /// A group's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Share<'a> {
-    pub(super) namespace: &'a str,
-    pub(super) name: &'a str,
+pub(crate) struct Share<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+}
+
+/// What labels are to say.
+pub(crate) struct Wanted {
+    /// All of it, also what stays as it is.
+    pub(crate) to: Ownership,
+    /// What the plan of the Service decides, in the order of the keys.
+    pub(crate) shown: Vec<WantedLabel>,
 }
 
 /// Whose a port of a load balancer is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(crate) enum Owner {
     /// The planned Service.
     This,
     /// Another Service of the group.
@@ -127,7 +135,7 @@ impl<'a> Share<'a> {
     }
 }
 
-/// The text that is equal for all Services of a group; see `LoadBalancers::group`. By the value of the label [`GROUP`] the
+/// The text that is equal for all Services of a group; see `LoadBalancers::group`. By the value of the label `group` the
 /// Services of a load balancer's group are found as well.
 pub(in crate::hetzner) fn key(
     namespace: &str,
@@ -147,7 +155,7 @@ pub(in crate::hetzner) fn key(
 }
 
 /// The key of the same group that names an external load balancer by its ID, where the project has it.
-pub(super) fn known_key(key: String, balancers: Balancers) -> String {
+pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));
     match found {
@@ -158,12 +166,12 @@ pub(super) fn known_key(key: String, balancers: Balancers) -> String {
 
 /// What the Service says of it, and what others do. What is wrong is in `parser` afterwards. `balancers`: all; none: only
 /// a manifest is checked. `stays_on`: it stays there, whatever it asks for.
-pub(super) fn group<'a>(
+pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
     balancers: Option<Balancers<'a>>,
     cluster: &'a Cluster,
-    stays_on: Option<&'a LoadBalancer>,
+    stays_on: Option<Labelled<'a>>,
 ) -> Group<'a> {
     let text = |annotation| value_of(service, annotation);
     let share = parser.read(&a::SHARE, None, |value| {
@@ -199,7 +207,7 @@ pub(super) fn group<'a>(
                 let why = not_allowed(share, service);
                 // What is served stays served.
                 let mut made = made_for(share, balancers, cluster);
-                let served_on = made.find(|one| has_labelled_port(one, service));
+                let served_on = made.find(|one| has_labelled_port(*one, service));
                 match served_on {
                     None => parser.problem(why),
                     Some(balancer) => {
@@ -268,16 +276,17 @@ fn made_for<'a>(
     share: Share,
     balancers: Option<Balancers<'a>>,
     cluster: &'a Cluster,
-) -> impl Iterator<Item = &'a LoadBalancer> {
+) -> impl Iterator<Item = Labelled<'a>> {
     let label = share.label();
-    let all = balancers.map(|all| all.labelled(GROUP, &label));
+    let all = balancers.map(|all| all.of_group(&label));
     let all = all.into_iter().flatten();
-    all.filter(|one| names::is_of(&one.labels, cluster))
+    all.filter(|one| one.ownership.is_of(cluster))
 }
 
 /// Whether a label of the load balancer says that the Service has a port there.
-fn has_labelled_port(balancer: &LoadBalancer, service: &Service) -> bool {
-    labelled_ports(balancer).any(|(_, uid)| *uid == service.uid)
+fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
+    let mut owners = balancer.ownership.ports.values();
+    owners.any(|uid| *uid == service.uid)
 }
 
 /// Whether a Service of another namespace than the group's is a member, or has ports on the group's load balancer although
@@ -286,26 +295,27 @@ fn has_labelled_port(balancer: &LoadBalancer, service: &Service) -> bool {
 fn is_of_several_namespaces(group: &Group, share: Share, balancers: Option<Balancers>) -> bool {
     let cluster = group.cluster;
     let is_guest = |one: &Service| one.namespace != share.namespace;
-    let mut ports = made_for(share, balancers, cluster).flat_map(labelled_ports);
+    let made = made_for(share, balancers, cluster);
+    let mut owners = made.flat_map(|one| one.ownership.ports.values());
     let has_guest = |uid: &String| {
         let owner = cluster.groups.of_uid(uid);
         owner.is_some_and(is_guest) || cluster.left_alone.contains(uid)
     };
-    group.members.iter().any(|one| is_guest(one)) || ports.any(|(_, uid)| has_guest(uid))
+    group.members.iter().any(|one| is_guest(one)) || owners.any(has_guest)
 }
 
 /// What the labels of the Service's load balancer say, and who asks for it.
 fn as_labelled<'a>(
-    balancer: &'a LoadBalancer,
+    balancer: Labelled<'a>,
     service: &Service,
     cluster: &'a Cluster,
 ) -> (Use<'a>, Vec<&'a Service>) {
-    if balancer.labels.contains_key(EXTERNAL) {
+    if balancer.ownership.external.is_some() {
         let members = external_members(balancer, cluster).collect();
-        let allowed = Some(balancer).filter(|one| is_allowed(one, service));
+        let allowed = Some(balancer).filter(|one| is_allowed(*one, service));
         return (Use::External(allowed), members);
     }
-    let Some(label) = balancer.labels.get(GROUP) else {
+    let Some(label) = &balancer.ownership.group else {
         return (Use::Own, Vec::new());
     };
     if let Some((share, all)) = asked(label, cluster) {
@@ -323,35 +333,28 @@ fn asked<'a>(label: &str, cluster: &'a Cluster) -> Option<(Share<'a>, &'a [Servi
     Some((shares.find(|share| share.label() == label)?, all))
 }
 
-fn is_allowed(balancer: &LoadBalancer, service: &Service) -> bool {
-    let namespace = balancer.labels.get(EXTERNAL);
-    managed(balancer).is_none()
+fn is_allowed(balancer: Labelled, service: &Service) -> bool {
+    let namespace = balancer.ownership.external.as_ref();
+    balancer.ownership.managed_by().is_none()
         && namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)
-}
-
-/// A label by which a controller makes the whole of it what Services want: it is not external.
-fn managed(balancer: &LoadBalancer) -> Option<&'static str> {
-    let mut labels = [SERVICE_UID, GROUP].into_iter();
-    labels.find(|label| balancer.labels.contains_key(*label))
 }
 
 /// UID of another cluster that put ports on an external load balancer, by the label that names its targets; none: this
 /// one did too, or has a target there, as one that was restored has.
-pub(super) fn cluster_on_external<'a>(
-    balancer: &'a LoadBalancer,
+pub(crate) fn cluster_on_external<'a>(
+    balancer: Labelled<'a>,
     cluster: &Cluster,
 ) -> Option<&'a str> {
-    let labels = balancer.labels.range(TARGETS_BEFORE.to_owned()..);
-    let uids = labels.map_while(|(label, _)| label.strip_prefix(TARGETS_BEFORE));
-    let is_known = has_targets_label(balancer, cluster) || {
+    let is_known = balancer.ownership.targets_before(cluster).is_some() || {
         let mut targets = balancer.single_targets();
         targets.any(|(target, _)| target.node(cluster).is_some())
     };
-    uids.last().filter(|_| !is_known)
+    let uid = balancer.ownership.targets_before.keys().next_back();
+    uid.map(String::as_str).filter(|_| !is_known)
 }
 
 /// The load balancer with this text as its ID, else as its name.
-fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<&'a LoadBalancer> {
+fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<Labelled<'a>> {
     let by_id = text.parse().ok().and_then(|id| balancers.with_id(id));
     let by_id = by_id.filter(|one| one.id.to_string() == text);
     by_id.or_else(|| balancers.named(text).next())
@@ -364,7 +367,7 @@ fn external<'a>(
     all: Balancers<'a>,
     text: &str,
     cluster: &Cluster,
-) -> Option<&'a LoadBalancer> {
+) -> Option<Labelled<'a>> {
     let key = a::EXTERNAL.key();
     let Some(found) = external_named(text, all) else {
         let quoted = text::quoted(text);
@@ -374,7 +377,7 @@ fn external<'a>(
         return None;
     };
     let shown = found.shown();
-    if let Some(label) = managed(found) {
+    if let Some(label) = found.ownership.managed_by() {
         parser.problem(format!(
             "annotation {key}: load balancer {shown} is managed for Services, says its label {label}: set annotation {} \
              instead, or end that first with ccm lb release",
@@ -394,7 +397,10 @@ fn external<'a>(
         ));
         return None;
     }
-    let has_ours = || uids(found).any(|uid| cluster.service_uids.contains(uid));
+    let has_ours = || {
+        let mut uids = found.ownership.uids();
+        uids.any(|uid| cluster.service_uids.contains(uid))
+    };
     if let Some(uid) = cluster_on_external(found, cluster).filter(|_| has_ours()) {
         parser.problem(format!(
             "annotation {key}: ports of load balancer {shown} are of Services of cluster {uid} that have the same UIDs as \
@@ -410,39 +416,34 @@ fn external<'a>(
 }
 
 /// The one that was this Service's when its management ended.
-pub(super) fn released<'a>(balancers: Balancers<'a>, uid: &str) -> Option<&'a LoadBalancer> {
-    balancers.labelled(RELEASED, uid).next()
+pub(crate) fn released<'a>(balancers: Balancers<'a>, uid: &str) -> Option<Labelled<'a>> {
+    balancers.released(uid).next()
 }
 
 /// The load balancers that carry the UID of a Service, on themselves or on one of their ports; and external ones whose
 /// labels were lost, see [`is_recognised`].
-pub(super) fn owned<'a>(
+pub(crate) fn owned<'a>(
     balancers: Balancers<'a>,
     service: &'a Service,
     cluster: &'a Cluster,
-) -> impl Iterator<Item = &'a LoadBalancer> {
+) -> impl Iterator<Item = Labelled<'a>> {
     balancers.may_be_of(service).filter(move |one| {
         let mut ports = one.services.iter();
-        carries_uid(one, service)
+        one.ownership.carries(service)
             || !service.uid.is_empty()
-                && ports.any(|port| is_recognised(service, one, port, cluster))
+                && ports.any(|port| is_recognised(service, *one, port, cluster))
     })
 }
 
-/// Whether a label of the load balancer, or of one of its ports, has the UID of the Service.
-pub(super) fn carries_uid(balancer: &LoadBalancer, service: &Service) -> bool {
-    !service.uid.is_empty() && uids(balancer).any(|uid| *uid == service.uid)
-}
-
 /// Whether one of the load balancer's addresses is in the status of the Service.
-pub(super) fn is_in_status(service: &Service, balancer: &LoadBalancer) -> bool {
+pub(crate) fn is_in_status(service: &Service, balancer: Labelled) -> bool {
     let mut all = service.addresses.iter();
     all.any(|text| text.parse().is_ok_and(|ip| balancer.has_address(ip)))
 }
 
 /// Whether the status says that the Service is served by this load balancer: by an address, or, where the load balancer is
 /// external, by the host name that the Service asks for together with it.
-pub(super) fn is_served_by(service: &Service, balancer: &LoadBalancer) -> bool {
+pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
     let asks = || {
         let named = value_of(service, &a::EXTERNAL);
         named.is_some_and(|name| *name == balancer.name || *name == balancer.id.to_string())
@@ -456,13 +457,13 @@ pub(super) fn is_served_by(service: &Service, balancer: &LoadBalancer) -> bool {
 }
 
 /// Whether a port belongs to this Service: by its label, or see [`is_recognised`].
-pub(super) fn is_of(
+pub(crate) fn is_of(
     service: &Service,
-    balancer: &LoadBalancer,
+    balancer: Labelled,
     port: &Listener,
     cluster: &Cluster,
 ) -> bool {
-    match balancer.labels.get(&port_label(port.listen_port)) {
+    match balancer.ownership.ports.get(&port.listen_port) {
         Some(uid) => *uid == service.uid,
         None => is_recognised(service, balancer, port, cluster),
     }
@@ -473,7 +474,7 @@ pub(super) fn is_of(
 /// of the Service, and its status must say that this load balancer serves it.
 fn is_recognised(
     service: &Service,
-    balancer: &LoadBalancer,
+    balancer: Labelled,
     port: &Listener,
     cluster: &Cluster,
 ) -> bool {
@@ -484,9 +485,10 @@ fn is_recognised(
 }
 
 /// Whether an external load balancer has no label that was written for a Service of this cluster.
-fn has_lost_labels(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
+fn has_lost_labels(balancer: Labelled, cluster: &Cluster) -> bool {
     let is_ours = |uid: &String| cluster.service_uids.contains(uid);
-    !has_targets_label(balancer, cluster) && !labelled_ports(balancer).any(|(_, uid)| is_ours(uid))
+    let ownership = balancer.ownership;
+    ownership.targets_before(cluster).is_none() && !ownership.ports.values().any(is_ours)
 }
 
 fn is_port_of(service: &Service, port: &Listener) -> bool {
@@ -503,9 +505,9 @@ fn destination(port: &Listener) -> Option<u16> {
 }
 
 /// Do other living Services of this cluster use it, or are they to?
-pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cluster) -> bool {
+pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster) -> bool {
     let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
-    let mut on_ports = labelled_ports(balancer);
+    let mut on_ports = balancer.ownership.ports.values();
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
     // One without a port there needs none of our targets.
@@ -515,53 +517,53 @@ pub(super) fn is_used_by_others(balancer: &LoadBalancer, uid: &str, cluster: &Cl
         asked(group, cluster)
             .is_some_and(|(share, all)| share.members(all).any(|one| one.uid != uid))
     };
-    on_ports.any(|(_, uid)| lives(uid))
+    on_ports.any(lives)
         || asking.any(is_served)
-        || balancer.labels.get(GROUP).is_some_and(is_shared)
+        || balancer.ownership.group.as_ref().is_some_and(is_shared)
 }
 
 /// Those that ask for it, and may.
 fn external_members<'a>(
-    balancer: &'a LoadBalancer,
+    balancer: Labelled<'a>,
     cluster: &'a Cluster,
 ) -> impl Iterator<Item = &'a Service> {
     let keys = external_keys(balancer).into_iter();
     let all = keys.flat_map(|key| cluster.groups.of_key(&key));
-    all.filter(|one| is_allowed(balancer, one))
+    all.filter(move |one| is_allowed(balancer, one))
 }
 
 /// By what Services name it as external; see [`key`].
-fn external_keys(balancer: &LoadBalancer) -> [String; 2] {
+fn external_keys(balancer: Labelled) -> [String; 2] {
     let names = [balancer.id.to_string(), balancer.name.clone()];
     names.map(|name| format!("{OF_EXTERNAL}{name}"))
 }
 
 /// Did the management of another Service end that is to stay on it?
-pub(super) fn is_released_by_another(balancer: &LoadBalancer, uid: &str) -> bool {
-    let of = balancer.labels.get(RELEASED);
+pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
+    let of = balancer.ownership.released.as_ref();
     of.is_some_and(|of| of != uid)
 }
 
 impl Share<'_> {
-    /// The value of the label [`GROUP`].
-    pub(super) fn label(self) -> String {
-        names::label_value(&format!("{}.{}", self.namespace, self.name))
+    /// The value of the label of the group.
+    pub(crate) fn label(self) -> String {
+        label_value(&format!("{}.{}", self.namespace, self.name))
     }
 }
 
 impl<'a> Group<'a> {
-    pub(super) fn is_own(&self) -> bool {
+    pub(crate) fn is_own(&self) -> bool {
         matches!(self.of, Use::Own)
     }
 
     /// Whether the annotations of the Service ask for this load balancer, which has a label with the UID of the Service.
     /// Annotations that can't be understood may ask for it.
-    pub(super) fn may_be_asked_for(&self, balancer: &LoadBalancer, balancers: Balancers) -> bool {
-        let label = |name| balancer.labels.get(name);
+    pub(crate) fn may_be_asked_for(&self, balancer: Labelled, balancers: Balancers) -> bool {
+        let ownership = balancer.ownership;
         let set = |annotation| value_of(self.service, annotation);
         match (self.of, set(&a::SHARE), set(&a::EXTERNAL)) {
-            (Use::Own, None, None) => label(SERVICE_UID) == Some(&self.service.uid),
-            (Use::Shared(share), Some(_), None) => label(GROUP) == Some(&share.label()),
+            (Use::Own, None, None) => ownership.service_uid.as_ref() == Some(&self.service.uid),
+            (Use::Shared(share), Some(_), None) => ownership.group.as_ref() == Some(&share.label()),
             (Use::External(_), None, Some(text)) => {
                 external_named(text, balancers).is_some_and(|one| one.id == balancer.id)
             }
@@ -570,19 +572,19 @@ impl<'a> Group<'a> {
     }
 
     /// `namespace.name` of the group, or of the Service that is alone.
-    pub(super) fn made_for(&self) -> String {
+    pub(crate) fn made_for(&self) -> String {
         match self.of {
             Use::Shared(share) => share.label(),
-            Use::Own | Use::External(_) => names::service_value(self.service),
+            Use::Own | Use::External(_) => service_value(self.service),
         }
     }
 
-    pub(super) fn is_external(&self) -> bool {
+    pub(crate) fn is_external(&self) -> bool {
         matches!(self.of, Use::External(_))
     }
 
     /// The external load balancer that the Service may use.
-    pub(super) fn balancer(&self) -> Option<&'a LoadBalancer> {
+    pub(crate) fn balancer(&self) -> Option<Labelled<'a>> {
         match self.of {
             Use::External(balancer) => balancer,
             Use::Own | Use::Shared(_) => None,
@@ -590,12 +592,12 @@ impl<'a> Group<'a> {
     }
 
     /// Whether only the Services of the group's own namespace could decide about the whole, and there is none.
-    pub(super) fn has_no_decider(&self) -> bool {
+    pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, Use::Shared(_)) && self.deciders.is_empty()
     }
 
     /// Why an annotation of the Service about the whole load balancer has no effect.
-    pub(super) fn why_it_does_not_decide(&self) -> String {
+    pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
             Use::External(_) => "the load balancer is external".to_owned(),
             Use::Shared(share) if share.namespace != self.service.namespace => format!(
@@ -609,7 +611,7 @@ impl<'a> Group<'a> {
     }
 
     /// Whether the ways stay by which present targets are reached, because no Service decides about the whole.
-    pub(super) fn keeps_ways(&self) -> bool {
+    pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
 
@@ -619,7 +621,7 @@ impl<'a> Group<'a> {
     }
 
     /// The members that have a port on this external load balancer, the oldest first.
-    pub(super) fn served_on(&self, balancer: &LoadBalancer) -> Vec<&'a Service> {
+    pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |one: &&Service| {
             let mut ports = balancer.services.iter();
             has_labelled_port(balancer, one)
@@ -630,11 +632,7 @@ impl<'a> Group<'a> {
     }
 
     /// The Service that has this port with this node port, where the label of the port was lost.
-    pub(super) fn recognised(
-        &self,
-        balancer: &LoadBalancer,
-        port: &Listener,
-    ) -> Option<&'a Service> {
+    pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         let mut members = self.members.iter().copied();
         members.find(|member| match self.is_external() {
             true => is_recognised(member, balancer, port, self.cluster),
@@ -642,8 +640,8 @@ impl<'a> Group<'a> {
         })
     }
 
-    pub(super) fn owner(&self, balancer: &LoadBalancer, port: &Listener) -> Owner {
-        let has_label = balancer.labels.contains_key(&port_label(port.listen_port));
+    pub(crate) fn owner(&self, balancer: Labelled, port: &Listener) -> Owner {
+        let has_label = balancer.ownership.ports.contains_key(&port.listen_port);
         match self.owner_uid(balancer, port) {
             _ if self.is_own() && !has_label => Owner::This,
             Some(uid) => self.named(balancer, uid),
@@ -652,20 +650,20 @@ impl<'a> Group<'a> {
     }
 
     /// By the port's label, else by both port numbers, else by the label of the whole.
-    fn owner_uid<'b>(&self, balancer: &'b LoadBalancer, port: &Listener) -> Option<&'b String>
+    fn owner_uid<'b>(&self, balancer: Labelled<'b>, port: &Listener) -> Option<&'b String>
     where
         'a: 'b,
     {
-        let labels = &balancer.labels;
-        let by_label = labels.get(&port_label(port.listen_port));
+        let ownership = balancer.ownership;
+        let by_label = ownership.ports.get(&port.listen_port);
         let by_numbers = || Some(&self.recognised(balancer, port)?.uid);
         by_label
             .or_else(by_numbers)
-            .or_else(|| labels.get(SERVICE_UID))
+            .or(ownership.service_uid.as_ref())
     }
 
-    fn named(&self, balancer: &LoadBalancer, uid: &str) -> Owner {
-        let is_ours = names::is_of(&balancer.labels, self.cluster);
+    fn named(&self, balancer: Labelled, uid: &str) -> Owner {
+        let is_ours = balancer.ownership.is_of(self.cluster);
         if uid == self.service.uid {
             Owner::This
         } else if self.members.iter().any(|one| one.uid == uid) {
@@ -678,23 +676,26 @@ impl<'a> Group<'a> {
     }
 
     /// Does it carry the UID of a Service that may not exist any more?
-    pub(super) fn has_unknown_owner(&self, balancer: &LoadBalancer) -> bool {
+    pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
         !self.is_external()
-            && uids(balancer).any(|uid| !self.cluster.service_uids.contains(uid) && !is_member(uid))
+            && balancer
+                .ownership
+                .uids()
+                .any(|uid| !self.cluster.service_uids.contains(uid) && !is_member(uid))
     }
 
     /// Does a Service have a port there that is not of the group any more? It is about to be removed.
-    pub(super) fn is_being_left(&self, balancer: &LoadBalancer) -> bool {
+    pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
-        let mut ports = labelled_ports(balancer);
+        let mut owners = balancer.ownership.ports.values();
         let cluster = self.cluster;
         let stays = |uid: &String| is_member(uid) || cluster.left_alone.contains(uid);
-        !self.is_own() && ports.any(|(_, uid)| !stays(uid) && cluster.service_uids.contains(uid))
+        !self.is_own() && owners.any(|uid| !stays(uid) && cluster.service_uids.contains(uid))
     }
 
     /// Is it to be removed, because no Service has it any more?
-    pub(super) fn is_unwanted(&self, balancer: &LoadBalancer, port: &Listener) -> bool {
+    pub(crate) fn is_unwanted(&self, balancer: Labelled, port: &Listener) -> bool {
         match self.owner(balancer, port) {
             Owner::This => !tcp(self.service).any(|(number, _)| number == port.listen_port),
             Owner::Gone => true,
@@ -709,18 +710,19 @@ impl<'a> Group<'a> {
 
     /// Ports that are on the load balancer, or are to be, and are not this Service's: those of older Services, and
     /// those that are there and stay.
-    pub(super) fn other_ports(&self, there: Option<&LoadBalancer>) -> BTreeSet<u16> {
+    pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let found = there.into_iter().flat_map(|balancer| {
-            let stays =
-                |one: &&Listener| matches!(self.owner(balancer, one), Owner::Member | Owner::Other);
-            balancer.services.iter().filter(stays)
+            let stays = move |one: &&Listener| {
+                matches!(self.owner(balancer, one), Owner::Member | Owner::Other)
+            };
+            balancer.balancer.services.iter().filter(stays)
         });
         older.chain(found.map(|one| one.listen_port)).collect()
     }
 
     /// Why this Service can't have a port: who has it keeps it; of several that are to get it, the oldest does.
-    pub(super) fn taken(&self, number: u16, there: Option<&LoadBalancer>) -> Option<String> {
+    pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             let redirects = port.is_https() && port.is_on(F::RedirectHttp);
             port.listen_port == number || (number == HTTP_PORT && redirects)
@@ -754,70 +756,97 @@ impl<'a> Group<'a> {
         Some(format!("{} asks for it", first_to_decide(older)))
     }
 
-    /// Labels of ours besides those of every load balancer; none: to be removed. `ports`: those that the Service gets.
-    pub(super) fn labels(
+    /// What the labels are to say, and of that what is shown: see [`Wanted`]. `balancer`: `None` for one that is created.
+    /// `ports`: those that the Service gets. `is_kept`: it outlasts its Services. `has_another`: another load balancer
+    /// carries the UID of the Service.
+    pub(super) fn wanted(
         &self,
-        balancer: Option<&LoadBalancer>,
+        balancer: Option<Labelled>,
+        adopts: bool,
         ports: &[u16],
-    ) -> BTreeMap<String, Option<String>> {
-        let mut labels = BTreeMap::new();
-        let (uid, numbers) = (
-            &self.service.uid,
-            tcp(self.service).map(|(number, _)| number),
-        );
-        let numbers: Vec<u16> = numbers.collect();
-        let is_own = self.is_own();
-        for (number, of) in balancer.into_iter().flat_map(labelled_ports) {
-            let is_unwanted = match of == uid {
-                true => is_own || !numbers.contains(&number),
-                false => !self.is_external() && !self.cluster.service_uids.contains(of),
-            };
-            if is_unwanted {
-                labels.insert(port_label(number), None);
+        is_kept: bool,
+        has_another: bool,
+    ) -> Wanted {
+        let mut to = balancer.map_or_else(Ownership::default, |one| one.ownership.clone());
+        let mut said = Ownership::default();
+        if !self.is_external() {
+            said = Ownership::of_service(self.service, self.cluster);
+            match balancer {
+                None => said.say_created(),
+                Some(one) if adopts && one.ownership.created.is_none() => said.say_adopted(),
+                Some(_) => {}
             }
+            to.keep = None;
+            said.keep = is_kept.then(|| self.made_for());
         }
+        let (uid, unwanted) = (&self.service.uid, self.unwanted_labels(&to));
+        to.ports.retain(|number, _| !unwanted.contains(number));
+        // Of two with the UID it would not be known which one is the Service's.
+        let mut is_of_several = !self.is_own() && has_another;
         match self.of {
-            Use::Own => {
-                labels.insert(GROUP.to_owned(), None);
-                return labels;
-            }
+            Use::Own => to.group = None,
             Use::Shared(share) => {
-                labels.insert(GROUP.to_owned(), Some(share.label()));
+                said.group = Some(share.label());
                 let is_used = |one| {
                     is_used_by_others(one, uid, self.cluster) || is_released_by_another(one, uid)
                 };
-                let is_guest = self.service.namespace != share.namespace;
-                if is_guest || self.members.len() > 1 || balancer.is_some_and(is_used) {
-                    // By this label HCCM, and ccm, would remove the ports of the others. A guest never owns the whole.
-                    labels.extend([SERVICE_UID, SERVICE].map(|one| (one.to_owned(), None)));
-                }
+                // By the label HCCM, and ccm, would remove the ports of the others. A guest never owns the whole.
+                is_of_several |= self.service.namespace != share.namespace
+                    || self.members.len() > 1
+                    || balancer.is_some_and(is_used);
             }
             Use::External(_) => {
-                if let Some((one, label)) = balancer.and_then(|one| {
-                    let label = targets_label(one, self.cluster)?;
-                    Some((one, label))
-                }) {
-                    labels.insert(label, Some(self.targets_before(one)));
+                let before = balancer.and_then(|one| {
+                    let known_by = one.ownership.targets_before.keys();
+                    let mut known_by = known_by.filter(|uid| self.cluster.is_known_by(uid));
+                    let own = Some(&self.cluster.uid).filter(|uid| !uid.is_empty());
+                    let known_by = known_by.next().or(own)?;
+                    Some((known_by.clone(), self.targets_before(one)))
+                });
+                said.targets_before.extend(before);
+            }
+        }
+        if !self.is_own() {
+            let own = ports.iter().map(|number| (*number, uid.clone()));
+            said.ports.extend(own);
+            // Ports that came without a label, or lost it.
+            for (balancer, port) in ports_of(balancer) {
+                let is_ours = matches!(self.owner(balancer, port), Owner::This | Owner::Member);
+                let stays = is_ours && !self.is_unwanted(balancer, port);
+                let number = port.listen_port;
+                let of = self.owner_uid(balancer, port).filter(|_| stays);
+                if let Some(of) = of.filter(|_| !unwanted.contains(&number)) {
+                    said.ports.entry(number).or_insert(of.clone());
                 }
             }
         }
-        let own = ports.iter();
-        labels.extend(own.map(|number| (port_label(*number), Some(uid.clone()))));
-        // Ports that came without a label, or lost it.
-        for (balancer, port) in ports_of(balancer) {
-            let is_ours = matches!(self.owner(balancer, port), Owner::This | Owner::Member);
-            let stays = is_ours && !self.is_unwanted(balancer, port);
-            let label = port_label(port.listen_port);
-            if let Some(of) = self.owner_uid(balancer, port).filter(|_| stays) {
-                labels.entry(label).or_insert(Some(of.clone()));
-            }
+        if is_of_several {
+            (said.service_uid, said.service) = (None, None);
+            (to.service_uid, to.service) = (None, None);
         }
-        labels
+        to.say(said.clone());
+        let nothing = Ownership::default();
+        let from = balancer.map_or(&nothing, |one| one.ownership);
+        let shown = from.wanted(&to, &said);
+        Wanted { to, shown }
     }
 
-    /// The value of the label [`TARGETS_BEFORE`]: as it is, else what is there before our first port.
-    fn targets_before(&self, balancer: &LoadBalancer) -> String {
-        if let Some(value) = label_of_targets(balancer, self.cluster) {
+    /// The ports whose labels are to be removed.
+    fn unwanted_labels(&self, ownership: &Ownership) -> BTreeSet<u16> {
+        let (own, is_external) = (&self.service.uid, self.is_external());
+        let has = |number: u16| tcp(self.service).any(|(own, _)| own == number);
+        let is_unwanted = |(number, uid): &(&u16, &String)| match *uid == own {
+            true => self.is_own() || !has(**number),
+            false => !is_external && !self.cluster.service_uids.contains(*uid),
+        };
+        let all = ownership.ports.iter().filter(is_unwanted);
+        all.map(|(number, _)| *number).collect()
+    }
+
+    /// The value of the label that says which targets were there before: as it is, else what is there before our first
+    /// port.
+    fn targets_before(&self, balancer: Labelled) -> String {
+        if let Some(value) = balancer.ownership.targets_before(self.cluster) {
             return value.clone();
         }
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
@@ -836,14 +865,14 @@ impl<'a> Group<'a> {
     }
 
     /// Is it a target that was on the external load balancer before, or may have been?
-    pub(super) fn is_before(&self, balancer: &LoadBalancer, target: TargetId) -> bool {
+    pub(crate) fn is_before(&self, balancer: Labelled, target: TargetId) -> bool {
         self.is_external() && is_in(&self.targets_before(balancer), target)
     }
 }
 
 /// What keeps a target of a load balancer that is not ours from being removed; see [`Group::is_before`].
-pub(super) fn was_before(balancer: &LoadBalancer, target: TargetId, cluster: &Cluster) -> bool {
-    let value = label_of_targets(balancer, cluster);
+pub(crate) fn was_before(balancer: Labelled, target: TargetId, cluster: &Cluster) -> bool {
+    let value = balancer.ownership.targets_before(cluster);
     is_in(value.map_or(ALL, String::as_str), target)
 }
 
@@ -858,41 +887,14 @@ fn in_label(target: TargetId) -> String {
     }
 }
 
-/// Name of the label that says which targets were there before; none: the cluster's identity is not known.
-fn targets_label(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
-    let mut labels = balancer.labels.keys();
-    let there = labels.find(|label| is_targets_label(label, cluster));
-    let own = || format!("{TARGETS_BEFORE}{}", cluster.uid);
-    there
-        .cloned()
-        .or_else(|| (!cluster.uid.is_empty()).then(own))
-}
-
-/// The value of that label, where it is there.
-fn label_of_targets<'a>(balancer: &'a LoadBalancer, cluster: &Cluster) -> Option<&'a String> {
-    let mut labels = balancer.labels.iter();
-    let found = labels.find(|(label, _)| is_targets_label(label, cluster));
-    found.map(|(_, value)| value)
-}
-
-pub(super) fn has_targets_label(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
-    label_of_targets(balancer, cluster).is_some()
-}
-
-/// Is it the label [`TARGETS_BEFORE`] of this cluster?
-pub(super) fn is_targets_label(label: &str, cluster: &Cluster) -> bool {
-    let uid = label.strip_prefix(TARGETS_BEFORE);
-    uid.is_some_and(|uid| cluster.is_known_by(uid))
-}
-
 /// How a load balancer is used, as its labels say.
-pub(super) fn use_of(balancer: &LoadBalancer) -> BalancerUse {
-    let has = |label: &str| balancer.labels.contains_key(label);
-    if has(EXTERNAL) {
+pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
+    let ownership = balancer.ownership;
+    if ownership.external.is_some() {
         BalancerUse::External
-    } else if has(GROUP) {
+    } else if ownership.group.is_some() {
         BalancerUse::Shared
-    } else if has(RELEASED) {
+    } else if ownership.released.is_some() {
         BalancerUse::Released
     } else {
         BalancerUse::Own
@@ -900,14 +902,15 @@ pub(super) fn use_of(balancer: &LoadBalancer) -> BalancerUse {
 }
 
 /// Of its group, as its label says it.
-pub(super) fn name(balancer: &LoadBalancer) -> Option<String> {
-    Some(balancer.labels.get(GROUP)?.replacen('.', "/", 1))
+pub(crate) fn name(balancer: Labelled) -> Option<String> {
+    let group = balancer.ownership.group.as_ref()?;
+    Some(group.replacen('.', "/", 1))
 }
 
 /// Whose each port is, where it is not one Service's own.
-pub(super) fn port_owners(balancer: &LoadBalancer, cluster: &Cluster) -> Vec<PortOwner> {
+pub(crate) fn port_owners(balancer: Labelled, cluster: &Cluster) -> Vec<PortOwner> {
     let ports = balancer.services.iter().map(|port| {
-        let uid = balancer.labels.get(&port_label(port.listen_port));
+        let uid = balancer.ownership.ports.get(&port.listen_port);
         let member = uid.and_then(|uid| cluster.groups.of_uid(uid));
         PortOwner {
             port: port.listen_port,
@@ -922,9 +925,11 @@ pub(super) fn port_owners(balancer: &LoadBalancer, cluster: &Cluster) -> Vec<Por
     }
 }
 
-fn ports_of(balancer: Option<&LoadBalancer>) -> impl Iterator<Item = (&LoadBalancer, &Listener)> {
+fn ports_of<'a>(
+    balancer: Option<Labelled<'a>>,
+) -> impl Iterator<Item = (Labelled<'a>, &'a Listener)> {
     let all = balancer.into_iter();
-    all.flat_map(|one| one.services.iter().map(move |port| (one, port)))
+    all.flat_map(|one| one.balancer.services.iter().map(move |port| (one, port)))
 }
 
 /// Number and node port of the ports that a load balancer can have.

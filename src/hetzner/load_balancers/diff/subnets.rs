@@ -1,14 +1,13 @@
 //! Where in the private Network a load balancer can be attached: what the API would refuse is said before anything is
 //! made, and before it is detached from where it is.
 
-use super::balancer::LoadBalancer;
-use super::context::{Context, Project};
-use super::desired::Attach;
-use super::index::Balancers;
-use super::names::SERVICE_UID;
-use super::parser::AnnotationParser;
-use super::{annotations as a, values as v};
 use crate::hetzner::api::{Api, Kept};
+use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
+use crate::hetzner::load_balancers::annotations::{self as a, values as v};
+use crate::hetzner::load_balancers::desired::Attach;
+use crate::hetzner::load_balancers::ownership::context::{Context, Project};
+use crate::hetzner::load_balancers::ownership::index::Balancers;
+use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::hetzner::networks::{Network, Subnet};
 use crate::provider::{
     AddressKind, Error, OfferedNode, Reason, Service, Sourced, TopologyLabel, Urgency,
@@ -23,12 +22,12 @@ use std::time::Duration;
 const CERTAIN: Duration = Duration::from_secs(60);
 
 /// The setting that limits which private addresses Services may ask for.
-pub(super) const RANGES: &str = "HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES";
+pub(crate) const RANGES: &str = "HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES";
 
 pub(in crate::hetzner) type Subnets = Kept<Subnet>;
 
 /// Read again only where one of these Services could not be attached by what is known.
-pub(super) fn read(
+pub(crate) fn read(
     api: &Api,
     known: &Subnets,
     network: &Network,
@@ -61,8 +60,8 @@ fn fits(
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
     let range = range.or_else(|| project.defaults.private_subnet.clone());
     let range = range.map(|range| range.value);
-    let own = balancers.labelled(SERVICE_UID, &service.uid);
-    let mut attached = own.flat_map(|one| &one.private_net);
+    let own = balancers.with_uid(&service.uid);
+    let mut attached = own.flat_map(|one| &one.balancer.private_net);
     attached.any(|net| net.network == network && (ip.is_none() || net.ip == ip))
         || known.iter().any(|subnet| takes(subnet, None, ip, range))
 }
@@ -70,17 +69,17 @@ fn fits(
 /// Leaves out a private address that the Service may not ask for. The load balancer then keeps the address that it has, or
 /// gets one that Hetzner chooses. An address that it has already is never refused. In a shell, where the setting may be
 /// set for the daemon alone, the address is held back.
-pub(super) fn leave_out_refused(
+pub(crate) fn leave_out_refused(
     parser: &mut AnnotationParser,
     context: &Context,
     attach: &mut Option<Attach>,
-    there: Option<&LoadBalancer>,
+    there: Option<Labelled>,
 ) {
     let Some(attach) = attach else {
         return;
     };
     let (project, network) = (context.project, attach.network);
-    let mut nets = there.into_iter().flat_map(|one| &one.private_net);
+    let mut nets = there.into_iter().flat_map(|one| &one.balancer.private_net);
     let has = nets.find(|net| net.network == network);
     let has = has.and_then(|net| net.ip);
     let defaults = &project.defaults;
@@ -121,7 +120,7 @@ fn takes(
 }
 
 /// What would be refused when it came to it. `zone`: where the load balancer is, as far as that is known.
-pub(super) fn check(
+pub(crate) fn check(
     parser: &mut AnnotationParser,
     attach: &Attach,
     context: &Context,
@@ -184,7 +183,7 @@ pub(super) fn check(
 
 /// Who has the address, as far as it was read.
 fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
-    let has = |one: &&LoadBalancer| {
+    let has = |one: &Labelled| {
         let mut nets = one.private_net.iter();
         nets.any(|net| net.network == network && net.ip == Some(ip))
     };
@@ -200,7 +199,7 @@ fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
 }
 
 /// The network zone of a location, where a node in it says so.
-pub(super) fn zone_of<'a>(location: &str, nodes: &'a [OfferedNode]) -> Option<&'a str> {
+pub(crate) fn zone_of<'a>(location: &str, nodes: &'a [OfferedNode]) -> Option<&'a str> {
     let is_there = |node: &&OfferedNode| {
         let zone = node.labels.get(TopologyLabel::Zone.stable_key());
         zone.is_some_and(|zone| zone == location)

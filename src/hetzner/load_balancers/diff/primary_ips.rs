@@ -4,32 +4,33 @@
 //! reported afterwards. Tenants read these messages: they name no Primary IP but the one that was asked for, or one of
 //! nearly the same name.
 
-use super::annotations as a;
-use super::balancer::{LoadBalancer, PrimaryIp, covers};
-use super::context::Context;
-use super::desired::{ASKED_BY_FIELD, AskedIp, Desired};
-use super::parser::{AnnotationParser, has};
 use super::status;
+use crate::hetzner::load_balancers::annotations as a;
+use crate::hetzner::load_balancers::annotations::parser::{AnnotationParser, has};
+use crate::hetzner::load_balancers::desired::{ASKED_BY_FIELD, AskedIp, Desired};
+use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, PrimaryIp, covers};
+use crate::hetzner::load_balancers::ownership::context::Context;
+use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::{Field, Reason, Service, Sourced};
 use crate::text::{did_you_mean, quoted, shell_command};
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
 /// The setting that says which Primary IPs Services may claim.
-pub(super) const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
+pub(crate) const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
 
 /// What a new load balancer is made with.
 #[derive(Default)]
-pub(super) struct Chosen {
+pub(crate) struct Chosen {
     /// By their type.
-    pub(super) ids: Map<String, Value>,
+    pub(crate) ids: Map<String, Value>,
     /// Where they are.
-    pub(super) location: Option<Sourced<String>>,
-    pub(super) fields: Vec<Field>,
+    pub(crate) location: Option<Sourced<String>>,
+    pub(crate) fields: Vec<Field>,
 }
 
 /// Does it name a Primary IP, or an address that may be one's?
-pub(super) fn asks(service: &Service) -> bool {
+pub(crate) fn asks(service: &Service) -> bool {
     let is_named = has(service, &a::PUBLIC_NET_IPV4) || has(service, &a::PUBLIC_NET_IPV6);
     is_named || !service.load_balancer_ip.is_empty()
 }
@@ -45,7 +46,7 @@ fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + 
 }
 
 /// Those of a new load balancer. What the API would refuse is a problem, and what Services may not claim.
-pub(super) fn chosen(
+pub(crate) fn chosen(
     parser: &mut AnnotationParser,
     context: &Context,
     desired: &Desired,
@@ -84,20 +85,20 @@ pub(super) fn chosen(
 }
 
 /// Reports what was asked for and is not so.
-pub(super) fn report(
+pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &Context,
     desired: &Desired,
-    there: Option<&LoadBalancer>,
+    there: Option<Labelled>,
 ) {
     let asked = &desired.primary_ips;
     if let Some(balancer) = there {
         for family in &asked.families {
-            family.report(parser, context, balancer);
+            family.report(parser, context, &balancer);
         }
     }
     let wanted = &asked.address;
-    let addresses = there.map(status::addresses).unwrap_or_default();
+    let addresses = there.map(|one| status::addresses(&one)).unwrap_or_default();
     let has = addresses.iter().any(|ip| ip.to_string() == *wanted);
     let by_field = |family: &&AskedIp| family.is_asked_by_field();
     let mut by_field = asked.families.iter().filter(by_field);
@@ -177,7 +178,7 @@ impl AskedIp {
             let kind = one.assignee_type.replace('_', " ");
             let holder = context.balancers.with_id(id);
             let holder = holder.filter(|_| one.assignee_type == "load_balancer");
-            let holder = holder.map_or_else(|| id.to_string(), LoadBalancer::shown);
+            let holder = holder.map_or_else(|| id.to_string(), |one| one.shown());
             refuse(&format!(
                 "is assigned to {kind} {holder}: free it there, or choose another"
             ));

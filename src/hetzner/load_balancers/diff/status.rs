@@ -1,16 +1,19 @@
 //! What a Service's status says of its load balancer, and what people read of it.
 
-use super::balancer::{HealthStatus, LoadBalancer, Target, TargetId};
-use super::context::Project;
-use super::desired::Desired;
-use super::group;
-use super::listener::PortField;
+use crate::hetzner::load_balancers::desired::Desired;
+use crate::hetzner::load_balancers::model::balancer::{
+    HealthStatus, LoadBalancer, Target, TargetId,
+};
+use crate::hetzner::load_balancers::model::listener::PortField;
+use crate::hetzner::load_balancers::ownership::context::Project;
+use crate::hetzner::load_balancers::ownership::group;
+use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::{self, Balancer, Cluster, Health, Ingress, Source};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// `status.loadBalancer.ingress`: the host name alone, else the addresses in order. And of these those that are there
 /// only because a setting is unset in this shell.
-pub(super) fn ingress(
+pub(crate) fn ingress(
     balancer: &LoadBalancer,
     desired: &Desired,
     project: &Project,
@@ -57,14 +60,14 @@ pub(super) fn ingress(
 }
 
 /// Those at which it answers: public ones first.
-pub(super) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
+pub(crate) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
     let public = public_addresses(balancer).filter(|_| balancer.public_net.enabled);
     let private = balancer.private_net.iter().filter_map(|net| net.ip);
     public.chain(private.map(IpAddr::from)).collect()
 }
 
 /// For people; targets by the names of their nodes.
-pub(super) fn for_people(balancer: &LoadBalancer, cluster: &Cluster) -> Balancer {
+pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
     let ports = balancer.services.iter();
     let of_kube_proxy = ports.filter(|port| port.asks_kube_proxy());
     let of_kube_proxy: Vec<u16> = of_kube_proxy.map(|port| port.listen_port).collect();
@@ -80,7 +83,7 @@ pub(super) fn for_people(balancer: &LoadBalancer, cluster: &Cluster) -> Balancer
         use_of: group::use_of(balancer),
         group: group::name(balancer),
         ports: group::port_owners(balancer, cluster),
-        addresses: addresses(balancer),
+        addresses: addresses(&balancer),
         healthy: targets.iter().filter(|one| one.is_healthy()).count(),
         total: targets.len(),
         targets,

@@ -1,13 +1,13 @@
 //! A load balancer that is not there yet: the changes that would bring an empty one in order, in one call.
 
-use super::annotations;
-use super::balancer::TargetInRequest;
-use super::change::{Action, Change};
-use super::context::{CLUSTER_NAME, NETWORK};
-use super::desired::Place;
-use super::diff::{Diff, boxed};
 use super::primary_ips::{self, SELECTOR};
 use super::subnets::{self, RANGES};
+use super::whole::Diff;
+use crate::hetzner::load_balancers::annotations;
+use crate::hetzner::load_balancers::change::{Action, Change, boxed};
+use crate::hetzner::load_balancers::desired::Place;
+use crate::hetzner::load_balancers::model::balancer::TargetInRequest;
+use crate::hetzner::load_balancers::ownership::context::{CLUSTER_NAME, NETWORK};
 use crate::provider::{Field, OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
 use crate::text;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ const SETTINGS_NAMED: usize = 3;
 
 impl Diff<'_, '_> {
     /// Without a place to make it: a problem.
-    pub(super) fn create(mut self, name: Sourced<String>) {
+    pub(crate) fn create(mut self, name: Sourced<String>) {
         let primary = primary_ips::chosen(self.parser, self.context, self.desired);
         let Some(Place { location, zone }) = self.choose_place(primary.location) else {
             return;

@@ -150,7 +150,7 @@ impl TargetId {
     }
 
     /// The node that it is.
-    pub(super) fn node(self, cluster: &Cluster) -> Option<&String> {
+    pub(crate) fn node(self, cluster: &Cluster) -> Option<&String> {
         match self {
             TargetId::Server(id) => cluster.servers.get(&InstanceId::Cloud(id)),
             TargetId::Address(ip) => cluster.dedicated.get(&ip),
@@ -158,7 +158,7 @@ impl TargetId {
     }
 
     /// Whether the cloud itself says that it is a node: a kubelet may report any address.
-    pub(super) fn is_proven(self, cluster: &Cluster) -> bool {
+    pub(crate) fn is_proven(self, cluster: &Cluster) -> bool {
         match self {
             TargetId::Server(_) => self.node(cluster).is_some(),
             TargetId::Address(ip) => cluster.proven.contains(&ip),
@@ -166,7 +166,7 @@ impl TargetId {
     }
 
     /// For people: the name of its node, else what the API calls it.
-    pub(super) fn shown(self, cluster: &Cluster) -> String {
+    pub(crate) fn shown(self, cluster: &Cluster) -> String {
         match (self.node(cluster), self) {
             (Some(name), TargetId::Server(_)) => name.clone(),
             (Some(name), TargetId::Address(ip)) => format!("{name} ({ip})"),
@@ -263,7 +263,7 @@ impl PrimaryIp {
 
     /// Does a text name it, as ID, name or address? Several may be named by one text: the ID
     /// counts first, then the name.
-    pub(super) fn named<'a>(
+    pub(crate) fn named<'a>(
         all: impl Iterator<Item = &'a PrimaryIp> + Clone,
         text: &str,
     ) -> Option<&'a PrimaryIp> {
@@ -275,7 +275,7 @@ impl PrimaryIp {
 }
 
 /// Does a range, or a single address, hold this address?
-pub(super) fn covers(range: &str, address: &str) -> bool {
+pub(crate) fn covers(range: &str, address: &str) -> bool {
     let net = |text: &str| {
         let one = text.parse::<IpAddr>().map(IpNet::from);
         one.or_else(|_| text.parse::<IpNet>()).ok()

@@ -3,23 +3,23 @@
 //! Tenants read what is said of a refused certificate: it names no certificate but the one that was asked for, and does
 //! not say whose it is. What is refused is the certificate alone: a port keeps what it shows.
 
-use super::context::{Context, Project};
-use super::names::{self, SECRET, SERVICE, SERVICE_UID};
 use crate::hetzner::certificates::Certificate;
+use crate::hetzner::load_balancers::ownership::certificates::CertificateOwner;
+use crate::hetzner::load_balancers::ownership::context::{Context, Project};
 use crate::provider::{CertificateDomains, Source};
 use crate::text;
 
 /// The setting that says which other certificates Services may use.
-pub(super) const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR";
+pub(crate) const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR";
 
 /// The setting that says for which domains Services may have managed certificates.
-pub(super) const DOMAINS: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS";
+pub(crate) const DOMAINS: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_DOMAINS";
 
 /// The end of each message about a refused certificate.
-pub(super) const PORTS_STAY: &str = "a port that shows it keeps it, and no other port is given it";
+pub(crate) const PORTS_STAY: &str = "a port that shows it keeps it, and no other port is given it";
 
 /// Whether a Service may use a certificate.
-pub(super) enum Permission {
+pub(crate) enum Permission {
     Given,
     /// Why not, for people.
     Refused(String),
@@ -27,34 +27,19 @@ pub(super) enum Permission {
     Unknown(Source),
 }
 
-/// Whether the Service may use this certificate, which is there.
-///
-/// | the certificate has | then |
-/// |---|---|
-/// | the label `ccm-from-scratch/cluster-uid` of another cluster | nobody here may use it |
-/// | the label `ccm-from-scratch/secret` | Services of the namespace that the label names may use it |
-/// | the UID of the Service, or the label of a Service of its namespace in this cluster | it may use it |
-/// | none of these | the setting decides |
-pub(super) fn may_use(context: &Context, certificate: &Certificate) -> Permission {
-    let (service, labels) = (context.service, &certificate.labels);
-    let is_of_namespace =
-        |value: &String| names::namespace_of(value) == Some(service.namespace.as_str());
-    let belongs = || Permission::Refused("it belongs to another namespace or cluster".to_owned());
-    if names::is_of_another(labels, context.cluster) {
-        return belongs();
+/// Whether the Service may use this certificate, which is there: the labels decide, see [`CertificateOwner::gives`], else
+/// the setting.
+pub(crate) fn may_use(context: &Context, certificate: &Certificate) -> Permission {
+    let owner = CertificateOwner::of(certificate);
+    match owner.gives(context.service, context.cluster) {
+        Some(true) => return Permission::Given,
+        Some(false) => {
+            let why = "it belongs to another namespace or cluster";
+            return Permission::Refused(why.to_owned());
+        }
+        None => {}
     }
-    if let Some(secret) = labels.get(SECRET) {
-        return match is_of_namespace(secret) {
-            true => Permission::Given,
-            false => belongs(),
-        };
-    }
-    let is_made_here = names::is_of(labels, context.cluster);
-    let is_own = labels.get(SERVICE_UID) == Some(&service.uid);
-    if is_own || is_made_here && labels.get(SERVICE).is_some_and(is_of_namespace) {
-        return Permission::Given;
-    }
-    let value_of = |key: &str| labels.get(key).map(String::as_str);
+    let value_of = |key: &str| certificate.labels.get(key).map(String::as_str);
     match &context.project.defaults.certificate_selector {
         None => unless_unknown(context.project, SELECTOR),
         Some(selector) if selector.value.matches(value_of) => Permission::Given,
@@ -66,7 +51,7 @@ pub(super) fn may_use(context: &Context, certificate: &Certificate) -> Permissio
 }
 
 /// Whether Services may have a managed certificate for these domains.
-pub(super) fn may_have(context: &Context, domains: &[String]) -> Permission {
+pub(crate) fn may_have(context: &Context, domains: &[String]) -> Permission {
     let Some(limit) = &context.project.defaults.certificate_domains else {
         return unless_unknown(context.project, DOMAINS);
     };

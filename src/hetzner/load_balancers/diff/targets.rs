@@ -4,13 +4,14 @@
 //! A server without an address of the wanted kind would be refused by the API. An existing target that would have to be
 //! removed for it first stays, because traffic still reaches it.
 
-use super::annotations as a;
-use super::balancer::{LoadBalancer, Target, TargetId};
-use super::change::{Action, Purpose};
-use super::context::Context;
-use super::desired::{Desired, Machine};
-use super::diff::Diff;
-use super::group::Owner;
+use super::whole::Diff;
+use crate::hetzner::load_balancers::annotations as a;
+use crate::hetzner::load_balancers::change::{Action, Purpose};
+use crate::hetzner::load_balancers::desired::{Desired, Machine};
+use crate::hetzner::load_balancers::model::balancer::{Target, TargetId};
+use crate::hetzner::load_balancers::ownership::context::Context;
+use crate::hetzner::load_balancers::ownership::group::Owner;
+use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::{Description, OfferedNode, Reach, Reason, Source, Sourced, Verb};
 use crate::text;
 use serde_json::Value;
@@ -41,7 +42,7 @@ type Named = Vec<(TargetId, String)>;
 fn targets_of_nodes(
     context: &Context,
     desired: &Desired,
-    balancer: Option<&LoadBalancer>,
+    balancer: Option<Labelled>,
 ) -> BTreeMap<TargetId, bool> {
     let is_wanted = |ip: IpAddr| {
         let mut nodes = desired.targets.nodes.iter();
@@ -64,17 +65,19 @@ fn targets_of_nodes(
     let is_node = |target: &TargetId| {
         is_node(target) && !balancer.is_some_and(|one| group.is_before(one, *target))
     };
-    let all = balancer.into_iter().flat_map(LoadBalancer::single_targets);
+    let all = balancer
+        .into_iter()
+        .flat_map(|one| one.balancer.single_targets());
     all.filter(|(target, _)| is_node(target)).collect()
 }
 
 impl Ways {
-    fn new(context: &Context, desired: &Desired, balancer: Option<&LoadBalancer>) -> Ways {
+    fn new(context: &Context, desired: &Desired, balancer: Option<Labelled>) -> Ways {
         let private = &desired.use_private_ip;
         let attach = desired.attach.as_ref();
         let detached = attach
             .zip(balancer)
-            .is_some_and(|(attach, balancer)| attach.detaches(balancer));
+            .is_some_and(|(attach, balancer)| attach.detaches(&balancer));
         let mut there = targets_of_nodes(context, desired, balancer);
         there.retain(|_, by_private| !(detached && *by_private));
         let is_held = context.project.holds_back(&private.source);
@@ -229,10 +232,10 @@ enum Lack {
 }
 
 /// See `Needs::servers`. No `balancer`: one is to be created.
-pub(super) fn need_servers(
+pub(crate) fn need_servers(
     context: &Context,
     desired: &Desired,
-    balancer: Option<&LoadBalancer>,
+    balancer: Option<Labelled>,
 ) -> bool {
     let ways = Ways::new(context, desired, balancer);
     let reach = reach_of(context.nodes);
@@ -255,7 +258,7 @@ pub(super) fn need_servers(
 
 impl Diff<'_, '_> {
     /// `limit_now`: what it takes until its type is changed. True: one that stays is reached by the public interface.
-    pub(super) fn targets(&mut self, limit_now: usize) -> bool {
+    pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
         let mut ways = Ways::new(self.context, self.desired, balancer);
@@ -275,7 +278,7 @@ impl Diff<'_, '_> {
         before.retain(|target, _| is_ours(target) || stuck.contains(target));
         ways.there.retain(|target, _| is_ours(target));
         let foreign = self.foreign_targets(&before);
-        let others = balancer.map_or(0, LoadBalancer::other_targets) + foreign + stuck.len();
+        let others = balancer.map_or(0, |one| one.other_targets()) + foreign + stuck.len();
         let (fit, left) = ways.share(&wanted, limit.saturating_sub(others));
         if !left.is_empty() {
             let why = format!(

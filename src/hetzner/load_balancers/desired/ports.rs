@@ -1,15 +1,19 @@
 //! What a Service wants of each port of its load balancer, and of the port's health check.
 
-use super::annotations::{self as a, Annotation};
-use super::balancer::LoadBalancer;
 use super::certificates::{CertificatePlan, is_managed, issued};
-use super::context::{Context, Defaults, NODE_PORT, default_source};
-use super::group::{HTTP_PORT, is_in_status, owned};
-use super::listener::{KUBE_PROXY_PORT, Listener, Part, PortField, PortField as F};
-use super::parser::AnnotationParser;
 use super::permitted::{PORTS_STAY, Permission, may_use};
-use super::values as v;
 use crate::hetzner::certificates::Certificate;
+use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
+use crate::hetzner::load_balancers::annotations::values as v;
+use crate::hetzner::load_balancers::annotations::{self as a, Annotation};
+use crate::hetzner::load_balancers::model::listener::{
+    KUBE_PROXY_PORT, Listener, Part, PortField, PortField as F,
+};
+use crate::hetzner::load_balancers::ownership::context::{
+    Context, Defaults, NODE_PORT, default_source,
+};
+use crate::hetzner::load_balancers::ownership::group::{HTTP_PORT, is_in_status, owned};
+use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::{Finding, Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
 use crate::text::{self, did_you_mean};
 use serde_json::{Value, json};
@@ -72,21 +76,21 @@ const INTERVALS: [PortField; 3] = [F::CheckInterval, F::CheckTimeout, F::CheckRe
 
 /// One port as it should be.
 #[derive(Clone, Debug)]
-pub(super) struct Port {
+pub(crate) struct Port {
     /// With the API's defaults in unset fields.
-    pub(super) listener: Listener,
+    pub(crate) listener: Listener,
     /// Of every field that is enforced; the others are left unchanged.
-    pub(super) sources: BTreeMap<PortField, Source>,
+    pub(crate) sources: BTreeMap<PortField, Source>,
     /// A certificate of it is still to be issued.
-    pub(super) waits: bool,
+    pub(crate) waits: bool,
     /// Certificates that it may not show: they stay where the port shows them already.
-    pub(super) refused: Vec<u64>,
+    pub(crate) refused: Vec<u64>,
 }
 
 impl Port {
     /// The port as it will be: fields of the existing one stay where nothing enforces a value, or what does `is_held`
     /// back.
-    pub(super) fn merged(
+    pub(crate) fn merged(
         &self,
         found: Option<&Listener>,
         is_held: impl Fn(&Source) -> bool,
@@ -118,7 +122,7 @@ impl Port {
     }
 
     /// Can't it be as it should before a certificate is there that it may show? One that shows another one meanwhile can.
-    pub(super) fn is_put_off(&self, found: Option<&Listener>) -> bool {
+    pub(crate) fn is_put_off(&self, found: Option<&Listener>) -> bool {
         (self.waits || !self.refused.is_empty())
             && self.listener.certificates().is_empty()
             && !found.is_some_and(Listener::is_https)
@@ -136,14 +140,14 @@ struct PortReader<'a, 'b> {
 }
 
 /// All TCP ports; the others are reported.
-pub(super) fn ports(
+pub(crate) fn ports(
     parser: &mut AnnotationParser,
     context: &Context,
     certificates: &CertificatePlan,
 ) -> Vec<Port> {
     let mut ports = Vec::new();
-    let there =
-        owned(context.balancers, context.service, context.cluster).flat_map(|one| &one.services);
+    let there = owned(context.balancers, context.service, context.cluster)
+        .flat_map(|one| &one.balancer.services);
     let asked: Vec<&Listener> = there.filter(|one| one.asks_kube_proxy()).collect();
     for port in &context.service.ports {
         if port.protocol != Protocol::Tcp {
@@ -203,12 +207,12 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
 
 /// Leaves out the ports that others have on the same load balancer. A Service whose status shows another load balancer
 /// keeps that one, with all its ports: which one that is, and why.
-pub(super) fn leave_out_taken<'a>(
+pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
     ports: &mut Vec<Port>,
-    there: Option<&LoadBalancer>,
-) -> Option<(&'a LoadBalancer, Vec<Finding>)> {
+    there: Option<Labelled>,
+) -> Option<(Labelled<'a>, Vec<Finding>)> {
     let group = &context.group;
     if group.is_own() {
         return None;
@@ -220,7 +224,7 @@ pub(super) fn leave_out_taken<'a>(
     let inspect = text::shell_command("ccm lb inspect", &[&context.service.full_name()]);
     let mut others = owned(context.balancers, context.service, context.cluster);
     let other = others.find(|one| {
-        Some(one.id) != there.map(|there| there.id) && is_in_status(context.service, one)
+        Some(one.id) != there.map(|there| there.id) && is_in_status(context.service, *one)
     });
     let mut all = Vec::new();
     let mut is_taken = |number: u16| {

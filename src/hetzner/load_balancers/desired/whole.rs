@@ -1,93 +1,95 @@
 //! What a Service wants of its load balancer: a pure function of Service, nodes and settings.
 
-use super::annotations::{self as a, Annotation};
-use super::balancer::{Algorithm, LoadBalancer, PrivateNet};
 use super::certificates::{CertificatePlan, certificates};
-use super::context::Context;
-use super::context::default_source;
-use super::parser::{AnnotationParser, first_to_decide, value_of};
 use super::ports::{Port, ports};
 use super::uploads::upload;
-use super::values as v;
+use crate::hetzner::load_balancers::annotations::parser::{
+    AnnotationParser, first_to_decide, value_of,
+};
+use crate::hetzner::load_balancers::annotations::values as v;
+use crate::hetzner::load_balancers::annotations::{self as a, Annotation};
+use crate::hetzner::load_balancers::model::balancer::{Algorithm, LoadBalancer, PrivateNet};
+use crate::hetzner::load_balancers::ownership::context::Context;
+use crate::hetzner::load_balancers::ownership::context::default_source;
+use crate::hetzner::load_balancers::ownership::labels::is_of_program;
 use crate::provider::{
-    AddressKind, InstanceId, OfferedNode, ProviderId, Reason, Service, Source, Sourced,
+    AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reason, Service, Source, Sourced,
 };
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-pub(super) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
+pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
 /// The whole load balancer. A field that is none is left unchanged.
-pub(super) struct Desired {
+pub(crate) struct Desired {
     /// From the annotation alone: a default name renames nothing.
-    pub(super) name: Option<Sourced<String>>,
-    pub(super) kind: Option<Sourced<String>>,
-    pub(super) place: Place,
-    pub(super) algorithm: Option<Sourced<Algorithm>>,
+    pub(crate) name: Option<Sourced<String>>,
+    pub(crate) kind: Option<Sourced<String>>,
+    pub(crate) place: Place,
+    pub(crate) algorithm: Option<Sourced<Algorithm>>,
     /// Whether its public interface is on.
-    pub(super) public: Option<Sourced<bool>>,
+    pub(crate) public: Option<Sourced<bool>>,
     /// Against deletion.
-    pub(super) protection: Option<Sourced<bool>>,
+    pub(crate) protection: Option<Sourced<bool>>,
     /// Those that users ask for, by key.
-    pub(super) labels: BTreeMap<String, Sourced<String>>,
-    pub(super) ipv4_rdns: Option<Sourced<String>>,
-    pub(super) ipv6_rdns: Option<Sourced<String>>,
+    pub(crate) labels: BTreeMap<String, Sourced<String>>,
+    pub(crate) ipv4_rdns: Option<Sourced<String>>,
+    pub(crate) ipv6_rdns: Option<Sourced<String>>,
     /// With `HCLOUD_NETWORK`.
-    pub(super) attach: Option<Attach>,
-    pub(super) use_private_ip: Sourced<bool>,
+    pub(crate) attach: Option<Attach>,
+    pub(crate) use_private_ip: Sourced<bool>,
     /// Whether present targets stay by private or public IP as they are; see `Group::keeps_ways`.
-    pub(super) keeps_ways: bool,
-    pub(super) primary_ips: AskedIps,
+    pub(crate) keeps_ways: bool,
+    pub(crate) primary_ips: AskedIps,
     /// It outlasts its Services.
-    pub(super) is_kept: bool,
-    pub(super) certificates: CertificatePlan,
-    pub(super) ports: Vec<Port>,
-    pub(super) targets: Targets,
-    pub(super) in_status: InStatus,
+    pub(crate) is_kept: bool,
+    pub(crate) certificates: CertificatePlan,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) targets: Targets,
+    pub(crate) in_status: InStatus,
 }
 
 /// Where it is created.
 #[derive(Clone)]
-pub(super) struct Place {
-    pub(super) location: Option<Sourced<String>>,
-    pub(super) zone: Option<Sourced<String>>,
+pub(crate) struct Place {
+    pub(crate) location: Option<Sourced<String>>,
+    pub(crate) zone: Option<Sourced<String>>,
 }
 
 /// The private Network.
-pub(super) struct Attach {
-    pub(super) network: u64,
-    pub(super) ip: Option<Sourced<Ipv4Addr>>,
-    /// The address that is asked for, where only the daemon knows whether Services may: see
-    /// [`super::subnets::leave_out_refused`].
-    pub(super) unsure_ip: Option<Sourced<Ipv4Addr>>,
-    pub(super) range: Option<Sourced<Ipv4Net>>,
+pub(crate) struct Attach {
+    pub(crate) network: u64,
+    pub(crate) ip: Option<Sourced<Ipv4Addr>>,
+    /// The address that the Service asks for, where only the daemon knows whether Services may ask for it. It is held back.
+    pub(crate) unsure_ip: Option<Sourced<Ipv4Addr>>,
+    pub(crate) range: Option<Sourced<Ipv4Net>>,
 }
 
 /// What the Service asks for: texts that name a Primary IP.
-pub(super) struct AskedIps {
-    pub(super) families: [AskedIp; 2],
+pub(crate) struct AskedIps {
+    pub(crate) families: [AskedIp; 2],
     /// `spec.loadBalancerIP`; empty when unset.
-    pub(super) address: String,
+    pub(crate) address: String,
 }
 
-pub(super) struct AskedIp {
-    pub(super) annotation: &'static Annotation,
+pub(crate) struct AskedIp {
+    pub(crate) annotation: &'static Annotation,
     /// As the API calls it.
-    pub(super) kind: &'static str,
-    pub(super) asked: Option<Sourced<String>>,
+    pub(crate) kind: &'static str,
+    pub(crate) asked: Option<Sourced<String>>,
 }
 
-pub(super) struct Targets {
+pub(crate) struct Targets {
     /// By the names of the nodes.
-    pub(super) nodes: Vec<(Machine, String)>,
-    pub(super) source: Source,
+    pub(crate) nodes: Vec<(Machine, String)>,
+    pub(crate) source: Source,
 }
 
 /// What a node runs on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Machine {
+pub(crate) enum Machine {
     Server(u64),
     /// A dedicated server, with the addresses by which it can be a target.
     Dedicated {
@@ -99,40 +101,40 @@ pub(super) enum Machine {
 }
 
 /// What the Service's status should not, or alone, say.
-pub(super) struct InStatus {
-    pub(super) hostname: Option<String>,
+pub(crate) struct InStatus {
+    pub(crate) hostname: Option<String>,
     /// Whether the entries are of `ipMode: Proxy`: traffic from inside the cluster goes through the load balancer, so that
     /// kube-proxy sends none to this Service for a port of another owner. Set also when a port uses the PROXY protocol.
-    pub(super) is_by_proxy: bool,
-    pub(super) without_ipv6: Sourced<bool>,
-    pub(super) without_private: Sourced<bool>,
+    pub(crate) is_by_proxy: bool,
+    pub(crate) without_ipv6: Sourced<bool>,
+    pub(crate) without_private: Sourced<bool>,
 }
 
 impl Attach {
     /// Is a Network of this load balancer detached, with the targets that are reached by it?
-    pub(super) fn detaches(&self, balancer: &LoadBalancer) -> bool {
+    pub(crate) fn detaches(&self, balancer: &LoadBalancer) -> bool {
         !balancer.private_net.iter().all(|net| self.keeps(net))
     }
 
     /// The address that the Service asks for, also one that is held back.
-    pub(super) fn asked_ip(&self) -> Option<&Sourced<Ipv4Addr>> {
+    pub(crate) fn asked_ip(&self) -> Option<&Sourced<Ipv4Addr>> {
         self.ip.as_ref().or(self.unsure_ip.as_ref())
     }
 
     /// It is the wanted one, with the wanted IP.
-    pub(super) fn keeps(&self, net: &PrivateNet) -> bool {
+    pub(crate) fn keeps(&self, net: &PrivateNet) -> bool {
         let ip = self.ip.as_ref();
         net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)
     }
 
     /// The API takes neither when it creates a load balancer.
-    pub(super) fn needs_own_call(&self) -> bool {
+    pub(crate) fn needs_own_call(&self) -> bool {
         self.ip.is_some() || self.range.is_some()
     }
 }
 
 /// Reads all of it. What is wrong is in `parser` afterwards.
-pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desired {
+pub(crate) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desired {
     let defaults = &context.project.defaults;
     report_ignored_fields(parser, context.service);
     let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
@@ -217,9 +219,21 @@ fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
     }
 }
 
+/// The labels that a Service may set, and the keys of other programs, which are left out of them.
+fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
+    let key_of = |item: &str| {
+        let key = item.split_once('=').map_or(item, |(key, _)| key);
+        key.trim().to_owned()
+    };
+    let is_left_out = |item: &&str| is_of_program(&key_of(item));
+    let (left_out, own): (Vec<&str>, Vec<&str>) = text.split(',').partition(is_left_out);
+    let labels = Labels::parse(&own.join(","))?;
+    Ok((labels, left_out.into_iter().map(key_of).collect()))
+}
+
 /// Of one key the annotation wins. Keys of other programs are left out: labels of them that are there stay.
 fn labels(parser: &mut AnnotationParser, context: &Context) -> BTreeMap<String, Sourced<String>> {
-    let set = parser.read(&a::LABELS, None, v::labels);
+    let set = parser.read(&a::LABELS, None, allowed_labels);
     let set = set.map(|Sourced { value, source }| {
         let (labels, left_out) = value;
         if !left_out.is_empty() {
@@ -394,7 +408,7 @@ fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     let asked = asked_targets(parser, context, selector.as_ref());
     let is_present = |node: &OfferedNode| {
         let targets = context.group.balancer().into_iter();
-        let mut targets = targets.flat_map(LoadBalancer::single_targets);
+        let mut targets = targets.flat_map(|one| one.balancer.single_targets());
         targets.any(|(target, _)| {
             target
                 .node(context.cluster)

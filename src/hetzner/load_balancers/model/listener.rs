@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Where kube-proxy, or what replaces it, says whether the node takes traffic: 200, or 503, also when the node is about
 /// to be deleted (KEP-3836).
-pub(super) const KUBE_PROXY_PORT: u16 = 10256;
+pub(crate) const KUBE_PROXY_PORT: u16 = 10256;
 
 /// One port: where traffic comes in, where it is sent, and how targets are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Listener {
 
 /// Where in the API's document of a port a field is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     Port,
     /// Only `http` and `https` have it.
     Http,
@@ -174,16 +174,16 @@ impl Listener {
             .unwrap_or_default()
     }
 
-    pub(super) fn is_https(&self) -> bool {
+    pub(crate) fn is_https(&self) -> bool {
         self.protocol() == "https"
     }
 
-    pub(super) fn is_on(&self, field: PortField) -> bool {
+    pub(crate) fn is_on(&self, field: PortField) -> bool {
         self.get(field) == Some(&Value::Bool(true))
     }
 
     /// Are targets checked by what kube-proxy says of the node?
-    pub(super) fn asks_kube_proxy(&self) -> bool {
+    pub(crate) fn asks_kube_proxy(&self) -> bool {
         self.get(F::CheckPort)
             .is_some_and(|port| *port == KUBE_PROXY_PORT)
     }
@@ -197,7 +197,7 @@ impl Listener {
             .collect()
     }
 
-    pub(super) fn has(&self, part: Part) -> bool {
+    pub(crate) fn has(&self, part: Part) -> bool {
         match part {
             Part::Port | Part::Check => true,
             Part::Http => matches!(self.protocol(), "http" | "https"),

@@ -3,7 +3,7 @@
 //! A tenant writes them. What is read of a Service is bounded (250 ports, 500 annotations with 32 KiB together, see
 //! `kube`); what is reported of it is bounded here.
 
-use super::annotations::{self as a, Annotation, PREFIX, Scope, TABLE};
+use super::table::{self as a, Annotation, PREFIX, Scope, TABLE};
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
 use crate::text::{self, nearest};
 use std::borrow::Cow;
@@ -19,31 +19,31 @@ const FINDINGS_OF_A_REASON: usize = 5;
 const LONGEST_MESSAGE: usize = 1000;
 
 /// What a Service's annotations say.
-pub(super) struct AnnotationParser<'a> {
+pub(crate) struct AnnotationParser<'a> {
     service: &'a Service,
     set: BTreeMap<Place, Set<'a>>,
     /// What keeps the load balancer from being touched.
-    pub(super) problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
     findings: Vec<Finding>,
     /// The problems and findings that there were: each is said once, however many ports it is about.
     seen: HashSet<String>,
     /// Several Services share the load balancer.
     is_shared: bool,
     /// What is wrong with what they want of the whole of it.
-    pub(super) whole_problems: Vec<String>,
+    pub(crate) whole_problems: Vec<String>,
     /// What to do about a problem that does not say it.
-    pub(super) fix: Option<String>,
+    pub(crate) fix: Option<String>,
 }
 
 /// Who decides about the whole load balancer.
-pub(super) struct Deciders<'a, 'b> {
+pub(crate) struct Deciders<'a, 'b> {
     /// The Services that decide, the oldest first.
-    pub(super) deciders: &'b [&'a Service],
+    pub(crate) deciders: &'b [&'a Service],
     /// Whether other Services use the load balancer, too.
-    pub(super) is_shared: bool,
-    pub(super) is_external: bool,
+    pub(crate) is_shared: bool,
+    pub(crate) is_external: bool,
     /// Why the annotation of a Service that does not decide has no effect.
-    pub(super) why_others_do_not: String,
+    pub(crate) why_others_do_not: String,
 }
 
 /// Name of an annotation, and the listen port that it is about alone; always a TCP one.
@@ -58,7 +58,7 @@ struct Set<'a> {
 }
 
 impl<'a> AnnotationParser<'a> {
-    pub(super) fn new(service: &'a Service) -> AnnotationParser<'a> {
+    pub(crate) fn new(service: &'a Service) -> AnnotationParser<'a> {
         let mut parser = AnnotationParser {
             service,
             set: BTreeMap::new(),
@@ -78,7 +78,7 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// The value for a port, or with none for the whole; empty texts count as not set.
-    pub(super) fn read<T>(
+    pub(crate) fn read<T>(
         &mut self,
         annotation: &'static Annotation,
         port: Option<&ServicePort>,
@@ -114,7 +114,7 @@ impl<'a> AnnotationParser<'a> {
 
     /// Replaces what the Service says about the whole load balancer by the word of the oldest Service that may decide and
     /// says something. Which nodes are targets of an external load balancer each of its Services says for itself.
-    pub(super) fn join(&mut self, whole: &Deciders<'a, '_>) {
+    pub(crate) fn join(&mut self, whole: &Deciders<'a, '_>) {
         let service = self.service;
         self.is_shared = whole.is_shared;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name];
@@ -155,26 +155,26 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// Does it stand there at all, empty or not?
-    pub(super) fn has(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> bool {
+    pub(crate) fn has(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> bool {
         self.place(annotation, port).is_some()
     }
 
     /// Does it ask for something, for all ports or for a single one? What is turned off has the effect that was asked
     /// for.
-    pub(super) fn asks(&self, annotation: &'static Annotation) -> bool {
+    pub(crate) fn asks(&self, annotation: &'static Annotation) -> bool {
         let name = annotation.name;
         let mut all = self.set.range((name, None)..=(name, Some(u16::MAX)));
         all.any(|(_, set)| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
     /// Does one of its values not parse? Then what follows from it is not known.
-    pub(super) fn is_bad(&self, annotation: &'static Annotation) -> bool {
+    pub(crate) fn is_bad(&self, annotation: &'static Annotation) -> bool {
         let name = annotation.name;
         let mut all = self.set.range((name, None)..=(name, Some(u16::MAX)));
         all.any(|(_, set)| set.is_bad)
     }
 
-    pub(super) fn problem(&mut self, problem: String) {
+    pub(crate) fn problem(&mut self, problem: String) {
         if self.seen.insert(problem.clone()) {
             self.problems
                 .push(text::cut(&problem, LONGEST_MESSAGE).into_owned());
@@ -182,7 +182,7 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// About the whole load balancer. Where others share it, their ports do not wait for its end.
-    pub(super) fn whole_problem(&mut self, problem: String) {
+    pub(crate) fn whole_problem(&mut self, problem: String) {
         match self.is_shared {
             true => self.whole_problems.push(problem),
             false => self.problem(problem),
@@ -190,7 +190,7 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// It stays where it is, because it can't have what it asks for: what others decide about the whole is theirs.
-    pub(super) fn stays(&mut self, why: Finding) {
+    pub(crate) fn stays(&mut self, why: Finding) {
         match self.is_shared {
             true => self.whole_problem(why.text().into_owned()),
             false => self.finding(Finding {
@@ -201,13 +201,13 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// A problem that keeps the load balancer from being touched, with what to do about it.
-    pub(super) fn blocked(&mut self, why: Finding) {
+    pub(crate) fn blocked(&mut self, why: Finding) {
         self.problem(why.message);
         self.fix = self.fix.take().or(why.fix);
     }
 
     /// What is wrong with the whole keeps a load balancer from being made, and leaves one that is there as it is.
-    pub(super) fn end_whole(&mut self, is_there: bool) {
+    pub(crate) fn end_whole(&mut self, is_there: bool) {
         for problem in self.whole_problems.clone() {
             match is_there {
                 false => self.problem(problem),
@@ -221,22 +221,22 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// Will one more problem be said, and not only counted?
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.problems.len() < SAID_AT_MOST
     }
 
-    pub(super) fn finding(&mut self, finding: Finding) {
+    pub(crate) fn finding(&mut self, finding: Finding) {
         if self.seen.insert(finding.message.clone()) {
             self.findings.push(finding.by_provider());
         }
     }
 
-    pub(super) fn warning(&mut self, reason: Reason, message: impl Into<String>) {
+    pub(crate) fn warning(&mut self, reason: Reason, message: impl Into<String>) {
         self.finding(Finding::warning(reason, message));
     }
 
     /// All problems, and all findings.
-    pub(super) fn end(mut self) -> (Vec<String>, Vec<Finding>) {
+    pub(crate) fn end(mut self) -> (Vec<String>, Vec<Finding>) {
         if let Some(more @ 1..) = self.problems.len().checked_sub(SAID_AT_MOST) {
             self.problems.truncate(SAID_AT_MOST);
             self.problems.push(format!("and {more} more problems"));
@@ -347,12 +347,12 @@ fn find_port<'a>(service: &'a Service, suffix: &str) -> Option<&'a ServicePort> 
 }
 
 /// Does a Service set it, for the whole or for a port?
-pub(super) fn has(service: &Service, annotation: &Annotation) -> bool {
+pub(crate) fn has(service: &Service, annotation: &Annotation) -> bool {
     values_of(service, annotation).next().is_some()
 }
 
 /// What a Service sets it to, for the whole and for ports.
-pub(super) fn values_of<'a>(
+pub(crate) fn values_of<'a>(
     service: &'a Service,
     annotation: &Annotation,
 ) -> impl Iterator<Item = &'a str> {
@@ -368,7 +368,7 @@ pub(super) fn values_of<'a>(
 }
 
 /// The value that a Service sets for the whole, without what else its annotations say; none: unset or empty.
-pub(super) fn value_of<'a>(service: &'a Service, annotation: &Annotation) -> Option<&'a str> {
+pub(crate) fn value_of<'a>(service: &'a Service, annotation: &Annotation) -> Option<&'a str> {
     let mut all = service.annotations.iter();
     let (_, value) = all.find(|(key, _)| {
         let name = key.strip_prefix(PREFIX);
@@ -395,7 +395,7 @@ fn unknown(key: &str, name: &str) -> String {
 }
 
 /// One that decides before another one. In a manifest Services have no age.
-pub(super) fn first_to_decide(service: &Service) -> String {
+pub(crate) fn first_to_decide(service: &Service) -> String {
     let why = match service.created {
         Some(_) => "is older",
         None => "comes first",

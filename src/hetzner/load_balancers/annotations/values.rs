@@ -1,46 +1,45 @@
 //! The values of annotations: each text becomes a type once. An error says what is allowed.
 
-use super::names;
-use crate::provider::{Algorithm, HealthCheck, Labels};
+use crate::provider::{Algorithm, HealthCheck};
 use crate::text::{self as t, one_of, quoted};
 use serde_json::Value;
 use std::net::Ipv4Addr;
 
-pub(super) use crate::text::{boolean, ip_range};
+pub(crate) use crate::text::{boolean, ip_range};
 
-pub(super) fn any(text: &str) -> Result<String, String> {
+pub(crate) fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
 // Those of fields of a port are what the API's document has.
 
-pub(super) fn text(text: &str) -> Result<Value, String> {
+pub(crate) fn text(text: &str) -> Result<Value, String> {
     Ok(text.into())
 }
 
-pub(super) fn switch(text: &str) -> Result<Value, String> {
+pub(crate) fn switch(text: &str) -> Result<Value, String> {
     boolean(text).map(Value::from)
 }
 
-pub(super) fn count(text: &str) -> Result<Value, String> {
+pub(crate) fn count(text: &str) -> Result<Value, String> {
     t::count(text).map(Value::from)
 }
 
-pub(super) fn seconds(text: &str) -> Result<Value, String> {
+pub(crate) fn seconds(text: &str) -> Result<Value, String> {
     t::duration::whole_seconds(text).map(Value::from)
 }
 
 /// In the API's words.
-pub(super) fn protocol(text: &str) -> Result<&'static str, String> {
+pub(crate) fn protocol(text: &str) -> Result<&'static str, String> {
     word(text, &["tcp", "http", "https"].map(|word| (word, word)))
 }
 
-pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {
+pub(crate) fn algorithm(text: &str) -> Result<Algorithm, String> {
     let words = [Algorithm::RoundRobin, Algorithm::LeastConnections];
     word(text, &words.map(|word| (word.name(), word)))
 }
 
-pub(super) fn health_check(text: &str) -> Result<HealthCheck, String> {
+pub(crate) fn health_check(text: &str) -> Result<HealthCheck, String> {
     word(
         text,
         &[HealthCheck::KubeProxy].map(|word| (word.name(), word)),
@@ -48,33 +47,21 @@ pub(super) fn health_check(text: &str) -> Result<HealthCheck, String> {
 }
 
 /// Does an `https` port show the Service's own certificate?
-pub(super) fn is_managed(text: &str) -> Result<bool, String> {
+pub(crate) fn is_managed(text: &str) -> Result<bool, String> {
     word(text, &[("uploaded", false), ("managed", true)])
 }
 
-pub(super) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
+pub(crate) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
     text.parse()
         .map_err(|_| "use an IPv4 address, e.g. 10.0.0.5".to_owned())
 }
 
-/// The labels that a Service may set, and the keys of other programs, which are left out of them.
-pub(super) fn labels(text: &str) -> Result<(Labels, Vec<String>), String> {
-    let key_of = |item: &str| {
-        let key = item.split_once('=').map_or(item, |(key, _)| key);
-        key.trim().to_owned()
-    };
-    let is_left_out = |item: &&str| names::is_of_program(&key_of(item));
-    let (left_out, own): (Vec<&str>, Vec<&str>) = text.split(',').partition(is_left_out);
-    let labels = Labels::parse(&own.join(","))?;
-    Ok((labels, left_out.into_iter().map(key_of).collect()))
-}
-
 /// What the API takes for `timeout_idle`.
-pub(super) fn idle_seconds(text: &str) -> Result<Value, String> {
+pub(crate) fn idle_seconds(text: &str) -> Result<Value, String> {
     t::duration::seconds_between(text, 30, 300).map(Value::from)
 }
 
-pub(super) fn port(text: &str) -> Result<u16, String> {
+pub(crate) fn port(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(port @ 1..) => Ok(port),
         _ => Err("use a port number from 1 to 65535".to_owned()),
@@ -102,7 +89,7 @@ fn list(text: &str, fits: impl Fn(&str) -> bool, form: &str) -> Result<Vec<Strin
 }
 
 /// IDs or names.
-pub(super) fn certificates(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn certificates(text: &str) -> Result<Vec<String>, String> {
     list(text, |_| true, "")
 }
 
@@ -110,7 +97,7 @@ pub(super) fn certificates(text: &str) -> Result<Vec<String>, String> {
 const SECRET_NAME: usize = 253;
 
 /// Names of Secrets.
-pub(super) fn secrets(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn secrets(text: &str) -> Result<Vec<String>, String> {
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_name = |name: &str| {
         let bytes = name.as_bytes();
@@ -125,7 +112,7 @@ pub(super) fn secrets(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// Host names of a certificate; the first part may be a `*`.
-pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn domains(text: &str) -> Result<Vec<String>, String> {
     let is_part = |part: &str| {
         let mut bytes = part.bytes();
         !part.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -142,7 +129,7 @@ pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// What the API takes in a check: digits, `?` for one and `*` for several.
-pub(super) fn status_codes(text: &str) -> Result<Value, String> {
+pub(crate) fn status_codes(text: &str) -> Result<Value, String> {
     let is_code = |code: &str| {
         let mut bytes = code.bytes();
         code.len() <= 3 && bytes.all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
@@ -150,18 +137,18 @@ pub(super) fn status_codes(text: &str) -> Result<Value, String> {
     list(text, is_code, "status code; use e.g. 2??,301").map(Value::from)
 }
 
-pub(super) fn path(text: &str) -> Result<Value, String> {
+pub(crate) fn path(text: &str) -> Result<Value, String> {
     match text.starts_with('/') && !text.contains(char::is_whitespace) {
         true => Ok(text.into()),
         false => Err("use a path that begins with / and has no spaces".to_owned()),
     }
 }
 
-pub(super) fn domain(text: &str) -> Result<Value, String> {
+pub(crate) fn domain(text: &str) -> Result<Value, String> {
     host(text).map(Value::from)
 }
 
-pub(super) fn host(text: &str) -> Result<String, String> {
+pub(crate) fn host(text: &str) -> Result<String, String> {
     match text.contains([' ', '%', '\\']) {
         false => Ok(text.to_owned()),
         true => Err("use a host name, without spaces, % and \\".to_owned()),
@@ -170,7 +157,7 @@ pub(super) fn host(text: &str) -> Result<String, String> {
 
 /// What Kubernetes takes for a name in a status. A word that looks like an IPv4 address is one to it, zeros in front
 /// or not.
-pub(super) fn hostname(text: &str) -> Result<String, String> {
+pub(crate) fn hostname(text: &str) -> Result<String, String> {
     let mut parts = text.split('.');
     let is_ip = parts.clone().count() == 4 && parts.all(|part| part.parse::<u8>().is_ok());
     match t::is_subdomain(text) && !is_ip {

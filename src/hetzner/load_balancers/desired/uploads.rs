@@ -6,15 +6,17 @@
 //! uploaded, the ports are updated to it, and the old one is deleted once no load balancer uses it. Until then, and as
 //! long as a Secret can't be used, what was uploaded from it before stays.
 
-use super::annotations as a;
-use super::balancer::LoadBalancer;
 use super::certificates::{CertificatePlan, PortCertificates, is_https};
-use super::change::{Action, Change, Guard, Purpose};
-use super::context::{Context, Project};
-use super::names::{self, CLUSTER_UID, SECRET};
-use super::parser::{AnnotationParser, has};
-use super::values as v;
 use crate::hetzner::certificates::Certificate;
+use crate::hetzner::load_balancers::annotations as a;
+use crate::hetzner::load_balancers::annotations::parser::{AnnotationParser, has};
+use crate::hetzner::load_balancers::annotations::values as v;
+use crate::hetzner::load_balancers::change::{Action, Change, Purpose};
+use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
+use crate::hetzner::load_balancers::ownership::certificates::{CertificateOwner, of_upload};
+use crate::hetzner::load_balancers::ownership::context::{Context, Project};
+use crate::hetzner::load_balancers::ownership::guard::Guard;
+use crate::hetzner::load_balancers::ownership::names;
 use crate::provider::{
     self, Claim, Cluster, Description, Field, Reason, Service, ServicePort, ShownCertificate,
     Source, Sourced, TlsPair, TlsSecret, Verb,
@@ -60,7 +62,7 @@ fn asked<'a>(
 }
 
 /// For all ports. What is wrong is in `parser` afterwards.
-pub(super) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut CertificatePlan) {
+pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut CertificatePlan) {
     let asked = asked(parser, context.service);
     // Each Secret once, however many ports name it.
     let mut secrets: BTreeMap<&str, (Vec<String>, &Source)> = BTreeMap::new();
@@ -154,7 +156,7 @@ fn upload_one(
         want: Some(from.clone()),
         source: source.clone(),
     });
-    let labels = names::upload_labels(namespace, secret, cluster);
+    let labels = of_upload(namespace, secret, cluster);
     let body = json!({ "name": name, "type": "uploaded", "labels": labels });
     let upload = Description::new(Verb::Upload, noun, format!(" {from}"));
     let change = Change::new(
@@ -196,9 +198,8 @@ fn uploaded_before(context: &Context, secret: &str) -> Option<u64> {
 }
 
 fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
-    names::is_of(&certificate.labels, cluster)
-        && certificate.labels.contains_key(SECRET)
-        && !certificate.is_managed()
+    let owner = CertificateOwner::of(certificate);
+    owner.is_of_cluster(cluster) && owner.secret.is_some() && !certificate.is_managed()
 }
 
 /// Whether it was uploaded from this Secret, by its labels, its type and its name; with a digest, with this chain. The
@@ -210,10 +211,10 @@ fn is_upload(
     secret: &str,
     digest: Option<&str>,
 ) -> bool {
-    let labels = &certificate.labels;
+    let owner = CertificateOwner::of(certificate);
     is_ours(certificate, cluster)
-        && labels.get(SECRET) == Some(&names::secret_value(namespace, secret))
-        && labels.get(CLUSTER_UID).is_some_and(|uid| {
+        && owner.is_of_secret(namespace, secret)
+        && owner.cluster_uid.is_some_and(|uid| {
             names::is_upload_name(&certificate.name, uid, namespace, secret, digest)
         })
 }
@@ -248,7 +249,7 @@ pub(in crate::hetzner) fn unused(
         let mut all = secrets.clone();
         all.any(|((namespace, secret), held)| match usable(held) {
             Some(pair) => is_upload(one, cluster, namespace, secret, Some(&pair.digest)),
-            None => one.labels.get(SECRET) == Some(&names::secret_value(namespace, secret)),
+            None => CertificateOwner::of(one).is_of_secret(namespace, secret),
         })
     };
     let is_unused = |one: &&&Certificate| one.used_by.is_empty() && !is_wanted(one);
@@ -264,7 +265,7 @@ pub(in crate::hetzner) fn unused(
 }
 
 /// What the ports of a load balancer show, as far as it was read.
-pub(super) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec<ShownCertificate> {
+pub(crate) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec<ShownCertificate> {
     let shown = all.unwrap_or_default().iter().map(|one| {
         let ports = balancer.services.iter();
         let ports = ports.filter(|port| port.is_https() && port.certificates().contains(&one.id));
@@ -273,7 +274,7 @@ pub(super) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec
             name: one.name.clone(),
             ports: ports.map(|port| port.listen_port).collect(),
             not_valid_after: one.expires(),
-            secret: one.labels.get(SECRET).cloned(),
+            secret: CertificateOwner::of(one).secret.cloned(),
             is_managed: one.is_managed(),
         }
     });

@@ -1,14 +1,17 @@
 //! Certificates of ports. Here the managed ones: which one each `https` port shows, and those that have to be ordered
 //! or taken over first. Never deleted: Let's Encrypt counts how often one is ordered.
 
-use super::annotations as a;
-use super::change::{Action, Change, Guard};
-use super::context::Context;
-use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
-use super::parser::AnnotationParser;
 use super::permitted::{self, PORTS_STAY, Permission};
-use super::values as v;
 use crate::hetzner::certificates::Certificate;
+use crate::hetzner::load_balancers::annotations as a;
+use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
+use crate::hetzner::load_balancers::annotations::values as v;
+use crate::hetzner::load_balancers::change::{Action, Change};
+use crate::hetzner::load_balancers::ownership::certificates::{CertificateOwner, of_managed};
+use crate::hetzner::load_balancers::ownership::context::Context;
+use crate::hetzner::load_balancers::ownership::guard::Guard;
+use crate::hetzner::load_balancers::ownership::labels::WHOSE;
+use crate::hetzner::load_balancers::ownership::names::service_value;
 use crate::provider::{
     Claim, Cluster, Description, Field, Finding, Kept, Protocol, Reason, ServicePort, Source,
     Sourced, Verb,
@@ -17,36 +20,33 @@ use crate::text;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Hetzner has those of a certificate with this label signed by Let's Encrypt's test service.
-const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
-
 /// What the Service's ports show, and what has to be done before.
 #[derive(Default)]
-pub(super) struct CertificatePlan {
+pub(crate) struct CertificatePlan {
     /// A port that names its certificates itself, or shows none, is not here.
-    pub(super) ports: BTreeMap<u16, PortCertificates>,
+    pub(crate) ports: BTreeMap<u16, PortCertificates>,
     /// Before any port is touched.
-    pub(super) changes: Vec<Change>,
-    pub(super) fields: Vec<Field>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) fields: Vec<Field>,
     /// Certificates that this shell does not order, because it does not know the setting that limits them.
-    pub(super) held_back: Vec<Field>,
+    pub(crate) held_back: Vec<Field>,
     /// Those that are taken over, and those that are uploaded.
-    pub(super) claims: Vec<Claim>,
+    pub(crate) claims: Vec<Claim>,
     /// See `Needs::services`.
-    pub(super) rests_on_services: bool,
+    pub(crate) rests_on_services: bool,
 }
 
 /// What one port shows.
-pub(super) struct PortCertificates {
-    pub(super) ids: Sourced<Vec<u64>>,
+pub(crate) struct PortCertificates {
+    pub(crate) ids: Sourced<Vec<u64>>,
     /// One is still to be issued or uploaded.
-    pub(super) waits: bool,
+    pub(crate) waits: bool,
     /// The certificate that it may not show: it stays where the port shows it already.
-    pub(super) refused: Option<u64>,
+    pub(crate) refused: Option<u64>,
 }
 
 impl PortCertificates {
-    pub(super) fn new(ids: Sourced<Vec<u64>>, waits: bool) -> PortCertificates {
+    pub(crate) fn new(ids: Sourced<Vec<u64>>, waits: bool) -> PortCertificates {
         PortCertificates {
             ids,
             waits,
@@ -68,7 +68,7 @@ struct Wanted {
 }
 
 /// The managed ones, for all ports. What is wrong is in `parser` afterwards.
-pub(super) fn certificates(parser: &mut AnnotationParser, context: &Context) -> CertificatePlan {
+pub(crate) fn certificates(parser: &mut AnnotationParser, context: &Context) -> CertificatePlan {
     let wanted = wanted(parser, context);
     let names: Vec<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
     let mut all = CertificatePlan::default();
@@ -164,13 +164,13 @@ fn asks(parser: &mut AnnotationParser, context: &Context, port: &ServicePort) ->
     is_managed.value.then_some(is_managed.source)
 }
 
-pub(super) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> bool {
+pub(crate) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> bool {
     let protocol = parser.read(&a::PROTOCOL, Some(port), v::protocol);
     port.protocol == Protocol::Tcp && protocol.is_some_and(|protocol| protocol.value == "https")
 }
 
 /// Upstream takes any other word for `uploaded`.
-pub(super) fn is_managed(
+pub(crate) fn is_managed(
     parser: &mut AnnotationParser,
     context: &Context,
     port: &ServicePort,
@@ -216,7 +216,7 @@ fn choose<'a>(
     let is_free = named.is_none() && !wanted.is_named;
     let left = others.filter(|one| is_free && is_left(one, context, wanted));
     for one in named.into_iter().chain(left) {
-        all.rests_on_services |= one.labels.contains_key(SERVICE_UID);
+        all.rests_on_services |= CertificateOwner::of(one).service_uid.is_some();
         let Some(why) = why_not_free(one, context, wanted) else {
             match may_show(context, one) {
                 Permission::Given => take_over(context, one, all),
@@ -264,8 +264,9 @@ fn by_label<'a>(
 ) -> Option<Option<&'a Certificate>> {
     let uid = &context.service.uid;
     let is_free = |name: &str| name == wanted.name || !names.contains(&name);
-    let carries =
-        |one: &&Certificate| one.labels.get(SERVICE_UID) == Some(uid) && is_free(&one.name);
+    let carries = |one: &&Certificate| {
+        CertificateOwner::of(one).service_uid == Some(uid) && is_free(&one.name)
+    };
     let own: Vec<&Certificate> = context.certificates.all.iter().filter(carries).collect();
     let named = own.iter().find(|one| one.name == wanted.name);
     let same = || own.iter().find(|one| differs(one, wanted).is_empty());
@@ -278,8 +279,8 @@ fn by_label<'a>(
             let names: Vec<String> = several.iter().map(|one| one.shown()).collect();
             let names = text::some_of(&names);
             parser.problem(format!(
-                "certificates {names} carry the same label, {SERVICE_UID}={uid}: say which one port {} shows in \
-                 annotation {}",
+                "certificates {names} carry the same label, {}={uid}: say which one port {} shows in annotation {}",
+                CertificateOwner::KEY,
                 shown(&wanted.ports),
                 a::HTTP_MANAGED_CERTIFICATE_NAME.key()
             ));
@@ -301,45 +302,31 @@ fn by_label<'a>(
 
 /// Was it made for a Service of the same name in this cluster, for the same domains?
 fn is_left(one: &Certificate, context: &Context, wanted: &Wanted) -> bool {
-    let labels = names::labels(context.service, context.cluster);
-    let same = |label| labels.contains_key(label) && one.labels.get(label) == labels.get(label);
-    names::is_of(&one.labels, context.cluster) && same(SERVICE) && differs(one, wanted).is_empty()
+    let owner = CertificateOwner::of(one);
+    owner.is_of_cluster(context.cluster)
+        && owner.service == Some(&service_value(context.service))
+        && differs(one, wanted).is_empty()
 }
 
 /// Why it may not be taken over; none: it may.
 fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option<String> {
-    let cluster = one.labels.get(CLUSTER_UID);
-    let uid = one.labels.get(SERVICE_UID);
     if !one.is_managed() {
         return Some("it was uploaded".to_owned());
     }
-    let is_of_another = names::is_of_another(&one.labels, context.cluster);
-    if let Some(uid) = cluster.filter(|_| is_of_another) {
-        return Some(format!("label {CLUSTER_UID} says cluster {uid}"));
-    }
-    if let Some(uid) = uid.filter(|uid| context.cluster.service_uids.contains(*uid)) {
-        return Some(format!("label {SERVICE_UID} says another Service, {uid}"));
+    let owner = CertificateOwner::of(one);
+    if let Some(why) = owner.why_it_is_of_others(context.cluster) {
+        return Some(why);
     }
     let differ = differs(one, wanted);
     if !differ.is_empty() {
         return Some(format!("it is {}", differ.join(" and ")));
     }
-    // Another program's, of a cluster that we can't know.
-    let is_used = cluster.is_none() && !one.used_by.is_empty();
-    uid.filter(|_| is_used).map(|uid| {
-        format!(
-            "label {SERVICE_UID} says a Service that this cluster does not have, {uid}, and a load balancer shows it"
-        )
-    })
+    owner.why_it_may_be_of_others(one)
 }
 
 /// Those of this cluster whose Service does not exist.
 pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Kept> {
-    let is_left = |one: &&Certificate| {
-        let uid = one.labels.get(SERVICE_UID);
-        names::is_of(&one.labels, cluster)
-            && uid.is_some_and(|uid| !cluster.service_uids.contains(uid))
-    };
+    let is_left = |one: &&Certificate| CertificateOwner::of(one).is_left(cluster);
     let kept = |one: &Certificate| Kept {
         kind: "Certificate",
         id: one.id,
@@ -353,7 +340,7 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
 /// What of it is not as it is wanted.
 fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
     let domains = sorted(one.domain_names.clone());
-    let staging = one.labels.get(STAGING.0).map(String::as_str) == Some(STAGING.1);
+    let staging = CertificateOwner::of(one).is_staging;
     let other = (domains != wanted.domains).then(|| format!("for {}", text::some_of(&domains)));
     let test = (staging != wanted.is_staging).then(|| {
         let from = if staging { "test" } else { "real" };
@@ -380,10 +367,7 @@ fn hold_back(wanted: &Wanted, setting: Source, all: &mut CertificatePlan) {
 }
 
 fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
-    let mut labels = names::labels(context.service, context.cluster);
-    if wanted.is_staging {
-        labels.insert(STAGING.0.to_owned(), STAGING.1.to_owned());
-    }
+    let labels = of_managed(context.service, context.cluster, wanted.is_staging);
     let domains = text::some_of(&wanted.domains);
     let name = format!("certificate {}", wanted.name);
     all.fields.push(field(wanted, wanted.source.clone()));
@@ -405,10 +389,10 @@ fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
 fn take_over(context: &Context, found: &Certificate, all: &mut CertificatePlan) {
     all.claims.push(Claim::Id(found.id));
     all.fields.push(Field {
-        field: format!("certificate {} label {SERVICE_UID}", found.name),
-        have: found.labels.get(SERVICE_UID).cloned(),
+        field: format!("certificate {} label {}", found.name, CertificateOwner::KEY),
+        have: CertificateOwner::of(found).service_uid.cloned(),
         want: Some(context.service.uid.clone()),
-        source: Source::Rule(names::WHOSE),
+        source: Source::Rule(WHOSE),
     });
     let change = Change::new(
         context.project,
@@ -417,13 +401,13 @@ fn take_over(context: &Context, found: &Certificate, all: &mut CertificatePlan) 
         Value::Null,
         Description::new(Verb::TakeOver, format!("certificate {}", found.shown()), ""),
     );
-    let mut guard = Guard::of(found);
-    guard.set = names::labels(context.service, context.cluster);
+    let labels = of_managed(context.service, context.cluster, false);
+    let guard = Guard::of(found).with(labels);
     all.changes.push(change.guarded(guard));
 }
 
 /// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: a finding.
-pub(super) fn issued(
+pub(crate) fn issued(
     parser: &mut AnnotationParser,
     ports: &str,
     certificate: &Certificate,

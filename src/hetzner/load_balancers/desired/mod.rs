@@ -1,0 +1,9 @@
+//! What a Service wants of its load balancer.
+
+pub(crate) mod certificates;
+mod permitted;
+pub(crate) mod ports;
+pub(crate) mod uploads;
+mod whole;
+
+pub(crate) use whole::*;

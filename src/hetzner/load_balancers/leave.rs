@@ -1,0 +1,170 @@
+//! What takes a Service off a load balancer: it is deleted, or released, or kept by the others that use it.
+
+use super::change::{Action, Change, Purpose, boxed};
+use super::ownership::context::{Context, Project};
+use super::ownership::find::other_cluster;
+use super::ownership::group::{is_of, is_released_by_another, is_used_by_others, was_before};
+use super::ownership::guard::Guard;
+use super::ownership::labels::Labelled;
+use super::ownership::removal::{after_management, is_kept, why_it_stays, without_service};
+use crate::provider::{self, Cluster, Description, Finding, Protocol, Reason, Service, Verb};
+use crate::text::shell_command;
+use serde_json::{Value, json};
+
+/// What takes a Service off a load balancer: others that use it keep theirs.
+pub(super) fn leave(
+    context: &Context,
+    balancer: Labelled,
+) -> (Vec<Box<dyn provider::Change>>, Option<Finding>) {
+    if let Some(uid) = other_cluster(balancer, context.cluster) {
+        return (Vec::new(), Some(left_to_its_cluster(balancer, uid)));
+    }
+    match why_it_stays(balancer, context.service, context.cluster) {
+        None if balancer.protection.delete => {
+            let why = format!(
+                "load balancer {} is protected from being deleted and stays; it costs money until you delete it",
+                balancer.shown()
+            );
+            let fix = shell_command(
+                "hcloud load-balancer disable-protection",
+                &[&balancer.id, &"delete"],
+            );
+            let fix = format!("to have it deleted, remove its protection: {fix}");
+            let finding = Finding::warning(Reason::LoadBalancerProtected, why).with_fix(fix);
+            (Vec::new(), Some(finding.by_provider()))
+        }
+        None => (
+            vec![removal(context.project, balancer, Purpose::Usual)],
+            None,
+        ),
+        Some(why) => (release(context, balancer, &why), None),
+    }
+}
+
+/// Only while it is not protected, has these labels, and no port or target besides.
+pub(super) fn removal(
+    project: &Project,
+    balancer: Labelled,
+    purpose: Purpose,
+) -> Box<dyn provider::Change> {
+    let name = format!("load balancer {}", balancer.shown());
+    let deleted = Description::new(Verb::Delete, name, "");
+    let id = Some(balancer.id);
+    let mut change = Change::new(project, Action::Delete, id, Value::Null, deleted);
+    change.purpose = purpose;
+    Box::new(change.guarded(Guard::of(balancer.balancer)))
+}
+/// The Service's ports and targets are removed, and last, so that a restart finds it, the labels. What others added
+/// stays: ports that the Service has not, servers that are no nodes, addresses and label selectors.
+pub(super) fn release(
+    context: &Context,
+    balancer: Labelled,
+    why: &str,
+) -> Vec<Box<dyn provider::Change>> {
+    let shown = balancer.shown();
+    let part = |action, body, description| {
+        let mut part = Change::new(
+            context.project,
+            action,
+            Some(balancer.id),
+            body,
+            description,
+        );
+        part.purpose = Purpose::Release;
+        part
+    };
+    let (service, cluster) = (context.service, context.cluster);
+    let is_last = !is_used_by_others(balancer, &service.uid, cluster)
+        && !is_released_by_another(balancer, &service.uid);
+    let ownership = balancer.ownership;
+    let is_external = ownership.external.is_some();
+    let is_kept = is_last && !is_external && is_kept(balancer, service);
+    let mut parts = Vec::new();
+    // Made for Services, it has no port of others; also one that the Service had before stands in the way of the next.
+    let takes_all = is_kept && ownership.created.is_some();
+    // Then it is the Service's alone.
+    let is_alone = ownership.service_uid.as_ref() == Some(&service.uid);
+    for listener in &balancer.services {
+        let port = listener.listen_port;
+        let has_label = ownership.ports.contains_key(&port);
+        let mut own = service.ports.iter();
+        let mut has_port = || own.any(|one| one.port == port && one.protocol == Protocol::Tcp);
+        let is_own =
+            is_of(service, balancer, listener, cluster) || (is_alone && !has_label && has_port());
+        if takes_all || is_own {
+            let body = json!({ "listen_port": port });
+            parts.push(part(
+                Action::DeleteService,
+                body,
+                Description::new(Verb::Remove, format!("port {port}"), ""),
+            ));
+        }
+    }
+    for (target, _) in balancer.single_targets().filter(|_| is_last) {
+        let stays = is_external && was_before(balancer, target, cluster);
+        if target.is_proven(cluster) && !stays {
+            let name = format!("target {}", target.shown(cluster));
+            let removed = Description::new(Verb::Remove, name, "");
+            let mut removal = part(Action::RemoveTarget, Value::Null, removed);
+            removal.request.target = Some(target.in_request(None));
+            parts.push(removal);
+        }
+    }
+    let mut to = without_service(balancer, service, cluster, is_last);
+    if is_kept {
+        to.keep = Some(context.group.made_for());
+        to.cluster_uid = Some(cluster.uid.clone());
+    }
+    let (verb, detail) = match is_last && !is_external {
+        true => (Verb::Release, format!(", because {why}")),
+        false => (Verb::Leave, format!("; {why}")),
+    };
+    let release = Description::new(verb, format!("load balancer {shown}"), detail);
+    let guard = Guard::to(Some(balancer), &to);
+    // Else it lost its labels.
+    let has_labels = is_kept || guard.changes_labels();
+    let mut last = part(Action::Edit, Value::Null, release).guarded(guard);
+    let released = match is_last && !is_external {
+        true => format!(
+            "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was not \
+             deleted, because {why}; it costs money until you delete it"
+        ),
+        false => {
+            format!("Left load balancer {shown}: the ports of this Service were removed; {why}")
+        }
+    };
+    last.event = Some(Finding::info(Reason::LoadBalancerReleased, released).by_provider());
+    parts.extend(has_labels.then_some(last));
+    boxed(parts)
+}
+
+/// Ends the management of the Service on it: everything stays as it is, and a label says so.
+pub(super) fn end_management(
+    project: &Project,
+    balancer: Labelled,
+    service: &Service,
+    cluster: &Cluster,
+) -> Box<dyn provider::Change> {
+    let to = after_management(balancer, service, cluster);
+    let shown = balancer.shown();
+    let name = format!("load balancer {shown}");
+    let ends = Description::new(Verb::Release, name, "; ports, targets and addresses stay");
+    let id = Some(balancer.id);
+    let mut change = Change::new(project, Action::Edit, id, Value::Null, ends);
+    change.purpose = Purpose::Release;
+    let event = format!(
+        "Management of load balancer {shown} ended: its ports, targets and addresses stay as they are"
+    );
+    change.event = Some(Finding::info(Reason::LoadBalancerReleased, event).by_provider());
+    Box::new(change.guarded(Guard::to(Some(balancer), &to)))
+}
+
+/// A copy of this cluster, or the one that this is a copy of, has a Service of the same UID.
+pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
+    let message = format!(
+        "load balancer {} carries this Service's UID, but a label names another cluster, {uid}, and its targets do not \
+         show that it is this one's: it is left unchanged",
+        balancer.shown()
+    );
+    Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()
+}

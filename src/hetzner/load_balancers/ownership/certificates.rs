@@ -1,0 +1,136 @@
+//! Whose a certificate is, by its labels.
+
+use super::labels::{CLUSTER_UID, Ownership, SECRET, SERVICE, SERVICE_UID, STAGING, namespace_of};
+use super::names::label_value;
+use crate::hetzner::api::Api;
+use crate::hetzner::certificates::{self, Certificate};
+use crate::provider::{Cluster, Error, Service, Urgency};
+use std::collections::BTreeMap;
+
+/// What the labels of a certificate say about whose it is. `None`: it has no such label.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CertificateOwner<'a> {
+    pub(crate) service_uid: Option<&'a String>,
+    pub(crate) service: Option<&'a String>,
+    pub(crate) cluster_uid: Option<&'a String>,
+    /// `namespace.name` of the Secret that it was uploaded from.
+    pub(crate) secret: Option<&'a String>,
+    /// Whether the authority's test service issues it.
+    pub(crate) is_staging: bool,
+}
+
+impl<'a> CertificateOwner<'a> {
+    /// The key of the label that has the UID of the Service.
+    pub(crate) const KEY: &'static str = SERVICE_UID;
+
+    pub(crate) fn of(certificate: &'a Certificate) -> CertificateOwner<'a> {
+        let labels = &certificate.labels;
+        CertificateOwner {
+            service_uid: labels.get(SERVICE_UID),
+            service: labels.get(SERVICE),
+            cluster_uid: labels.get(CLUSTER_UID),
+            secret: labels.get(SECRET),
+            is_staging: labels.get(STAGING.0).map(String::as_str) == Some(STAGING.1),
+        }
+    }
+
+    /// Whether a label says that it is this cluster's. A cluster whose identity is not known has nothing.
+    pub(crate) fn is_of_cluster(&self, cluster: &Cluster) -> bool {
+        self.cluster_uid.is_some_and(|uid| cluster.is_known_by(uid))
+    }
+
+    fn other_cluster(&self, cluster: &Cluster) -> Option<&'a String> {
+        self.cluster_uid.filter(|uid| !cluster.is_known_by(uid))
+    }
+
+    /// Whether it was uploaded from this Secret. The whole value is compared, because long ones are cut.
+    pub(crate) fn is_of_secret(&self, namespace: &str, secret: &str) -> bool {
+        self.secret == Some(&secret_value(namespace, secret))
+    }
+
+    /// Whether it is this cluster's, and its Service does not exist.
+    pub(crate) fn is_left(&self, cluster: &Cluster) -> bool {
+        let uid = self.service_uid;
+        self.is_of_cluster(cluster) && uid.is_some_and(|uid| !cluster.service_uids.contains(uid))
+    }
+
+    /// Whether the Service may use it. `None`: its labels do not say so.
+    ///
+    /// | the certificate has | then |
+    /// |---|---|
+    /// | the label `cluster-uid` of another cluster | nobody here may use it |
+    /// | the label `secret` | Services of the namespace that the label names may use it |
+    /// | the UID of the Service, or the label of a Service of its namespace in this cluster | it may use it |
+    /// | none of these | the labels do not say |
+    pub(crate) fn gives(&self, service: &Service, cluster: &Cluster) -> Option<bool> {
+        let is_of_namespace =
+            |value: &String| namespace_of(value) == Some(service.namespace.as_str());
+        if self.other_cluster(cluster).is_some() {
+            return Some(false);
+        }
+        if let Some(secret) = self.secret {
+            return Some(is_of_namespace(secret));
+        }
+        let is_own = self.service_uid == Some(&service.uid);
+        let is_of_neighbour =
+            self.is_of_cluster(cluster) && self.service.is_some_and(is_of_namespace);
+        (is_own || is_of_neighbour).then_some(true)
+    }
+
+    /// Why no Service here may take it over, although it is what the Service wants: its labels name who has it.
+    pub(crate) fn why_it_is_of_others(&self, cluster: &Cluster) -> Option<String> {
+        if let Some(uid) = self.other_cluster(cluster) {
+            return Some(format!("label {CLUSTER_UID} says cluster {uid}"));
+        }
+        let lives = |uid: &&String| cluster.service_uids.contains(*uid);
+        let uid = self.service_uid.filter(lives)?;
+        Some(format!("label {SERVICE_UID} says another Service, {uid}"))
+    }
+
+    /// Why it may be another program's, of a cluster that nothing is known of.
+    pub(crate) fn why_it_may_be_of_others(&self, certificate: &Certificate) -> Option<String> {
+        let is_used = self.cluster_uid.is_none() && !certificate.used_by.is_empty();
+        let uid = self.service_uid.filter(|_| is_used)?;
+        Some(format!(
+            "label {SERVICE_UID} says a Service that this cluster does not have, {uid}, and a load balancer shows it"
+        ))
+    }
+}
+
+/// The certificates of this cluster, under any UID by which it is known.
+pub(in crate::hetzner) fn read(
+    api: &Api,
+    cluster: &Cluster,
+    urgency: Urgency,
+) -> Result<Vec<Certificate>, Error> {
+    certificates::of_cluster(api, CLUSTER_UID, cluster, urgency)
+}
+/// The labels of a managed certificate of the Service.
+pub(crate) fn of_managed(
+    service: &Service,
+    cluster: &Cluster,
+    is_staging: bool,
+) -> BTreeMap<String, String> {
+    let mut labels = Ownership::of_service(service, cluster).labels();
+    if is_staging {
+        labels.insert(STAGING.0.to_owned(), STAGING.1.to_owned());
+    }
+    labels
+}
+
+/// The labels of a certificate that is uploaded from this Secret. It has no UID of a Service, by which it would be that
+/// one's.
+pub(crate) fn of_upload(
+    namespace: &str,
+    secret: &str,
+    cluster: &Cluster,
+) -> BTreeMap<String, String> {
+    let mut labels = Ownership::of_cluster(cluster).labels();
+    labels.insert(SECRET.to_owned(), secret_value(namespace, secret));
+    labels
+}
+
+/// `namespace.name` of a Secret, as its label has it.
+fn secret_value(namespace: &str, secret: &str) -> String {
+    label_value(&format!("{namespace}.{secret}"))
+}

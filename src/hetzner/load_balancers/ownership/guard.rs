@@ -1,0 +1,150 @@
+//! What a write of labels, or a deletion, rests on: it is made only while that is still so.
+
+use super::labels::{Labelled, Ownership, those_of_owners};
+use crate::hetzner::certificates::Certificate;
+use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, Target};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A write that replaces labels, or deletes, rests on a read just before it: an operator, Terraform or another cluster
+/// may have changed the load balancer since all of them were listed.
+#[derive(Clone, Default)]
+pub(crate) struct Guard {
+    seen: Seen,
+    /// Labels. The API replaces the whole map; the others are kept as they are when the write is made.
+    set: BTreeMap<String, String>,
+    remove: BTreeSet<String>,
+}
+
+/// What there was when the write was planned.
+#[derive(Clone, Default)]
+pub(crate) struct Seen {
+    labels: BTreeMap<String, String>,
+    ports: BTreeSet<u16>,
+    targets: BTreeSet<String>,
+    is_protected: bool,
+    /// IDs of the load balancers that show a certificate.
+    uses: BTreeSet<u64>,
+}
+
+/// What a write does, as far as its guard depends on it.
+#[derive(Clone, Copy)]
+pub(crate) struct Guarded {
+    pub(crate) is_deletion: bool,
+    /// It is about the whole: ports and targets that came meanwhile would be taken, too.
+    pub(crate) takes_all: bool,
+}
+
+impl Guard {
+    /// The guard of a write that leaves the labels unchanged.
+    pub(crate) fn of(seen: impl Into<Seen>) -> Guard {
+        Guard {
+            seen: seen.into(),
+            ..Guard::default()
+        }
+    }
+
+    /// The write after which the labels say `to`. `balancer`: `None` for one that is created.
+    pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
+        let nothing = Ownership::default();
+        let from = balancer.map_or(&nothing, |one| one.ownership);
+        let (set, remove) = from.change_to(to);
+        let seen = balancer.map(|one| Seen::from(one.balancer));
+        Guard {
+            seen: seen.unwrap_or_default(),
+            set,
+            remove,
+        }
+    }
+
+    /// The write also sets these labels.
+    pub(crate) fn with(mut self, labels: BTreeMap<String, String>) -> Guard {
+        self.set.extend(labels);
+        self
+    }
+
+    pub(crate) fn changes_labels(&self) -> bool {
+        !self.set.is_empty() || !self.remove.is_empty()
+    }
+
+    /// How many labels it sets.
+    pub(crate) fn count(&self) -> usize {
+        self.set.len()
+    }
+
+    /// All labels after the write, as they were when it was planned.
+    pub(crate) fn labels(&self) -> BTreeMap<String, String> {
+        self.labels_now(&self.seen)
+    }
+
+    /// All labels after the write.
+    pub(crate) fn labels_now(&self, now: &Seen) -> BTreeMap<String, String> {
+        let mut labels = now.labels.clone();
+        labels.retain(|key, _| !self.remove.contains(key));
+        labels.extend(self.set.clone());
+        labels
+    }
+
+    /// Why the write is not made: what a process that was killed had begun may have ended since the load balancers were
+    /// listed, and a release must not leave it.
+    pub(crate) fn refused(&self, now: &Seen, write: Guarded) -> Option<&'static str> {
+        let seen = &self.seen;
+        let Guarded {
+            is_deletion,
+            takes_all,
+        } = write;
+        let has_more = !now.ports.is_subset(&seen.ports) || !now.targets.is_subset(&seen.targets);
+        if is_deletion && now.is_protected {
+            Some("it is protected by now")
+        } else if is_deletion && !now.uses.is_empty() {
+            Some("a load balancer uses it by now")
+        } else if is_deletion && seen.labels != now.labels {
+            Some("its labels changed meanwhile")
+        } else if those_of_owners(&seen.labels) != those_of_owners(&now.labels) {
+            Some("the labels that say whose it is changed meanwhile")
+        } else if takes_all && has_more {
+            Some("it got ports or targets meanwhile")
+        } else {
+            None
+        }
+    }
+}
+
+impl From<&LoadBalancer> for Seen {
+    fn from(balancer: &LoadBalancer) -> Seen {
+        let ports = balancer.services.iter().map(|port| port.listen_port);
+        Seen {
+            labels: balancer.labels.clone(),
+            ports: ports.collect(),
+            targets: balancer.targets.iter().flat_map(stands_for).collect(),
+            is_protected: balancer.protection.delete,
+            uses: BTreeSet::new(),
+        }
+    }
+}
+
+impl From<&Certificate> for Seen {
+    fn from(certificate: &Certificate) -> Seen {
+        Seen {
+            labels: certificate.labels.clone(),
+            uses: certificate.used_by.iter().map(|one| one.id).collect(),
+            ..Seen::default()
+        }
+    }
+}
+
+fn stands_for(target: &Target) -> Vec<String> {
+    match target {
+        Target::Server { server, .. } => vec![format!("server {}", server.id)],
+        Target::Ip { ip, .. } => vec![format!("address {}", ip.ip)],
+        Target::LabelSelector {
+            label_selector,
+            targets,
+        } => {
+            let selected = targets.iter().flatten();
+            let selected = selected.map(|one| format!("server {}", one.server.id));
+            let own = format!("selector {}", label_selector.selector);
+            selected.chain([own]).collect()
+        }
+        Target::Unknown => vec!["unknown".to_owned()],
+    }
+}

@@ -1,0 +1,152 @@
+//! Load balancers by what plans search them for. A list is indexed once, so that the plan of a Service costs the same,
+//! however many load balancers the project has.
+
+use super::labels::{Labelled, Ownership};
+use super::names::service_value;
+use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
+use crate::provider::Service;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+
+/// What the labels of the load balancers in a list say, and the places in the list, in ascending order, by what is
+/// searched for.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    ownerships: Vec<Ownership>,
+    places: HashMap<Key, Vec<usize>>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Id(u64),
+    Name(String),
+    /// A public or private address.
+    Address(IpAddr),
+    /// The UID of a Service that is on it, or on one of its ports.
+    Uid(String),
+    // The values of its labels.
+    ServiceUid(String),
+    Service(String),
+    Group(String),
+    Adopt(String),
+    Released(String),
+    /// Its owner allows ports on it. Only an operator makes such a one, so there are few.
+    External,
+}
+
+/// A list of load balancers with its index.
+#[derive(Clone, Copy)]
+pub(crate) struct Balancers<'a> {
+    all: &'a [LoadBalancer],
+    index: &'a Index,
+}
+
+impl Index {
+    pub(crate) fn new(balancers: &[LoadBalancer]) -> Index {
+        let mut index = Index::default();
+        for (place, balancer) in balancers.iter().enumerate() {
+            let ownership = Ownership::read(&balancer.labels);
+            for key in keys(balancer, &ownership) {
+                let places = index.places.entry(key).or_default();
+                // Several ports may be of one Service.
+                if places.last() != Some(&place) {
+                    places.push(place);
+                }
+            }
+            index.ownerships.push(ownership);
+        }
+        index
+    }
+
+    /// `balancers`: the list that the index was made for.
+    pub(crate) fn of<'a>(&'a self, all: &'a [LoadBalancer]) -> Balancers<'a> {
+        Balancers { all, index: self }
+    }
+}
+
+fn keys(balancer: &LoadBalancer, ownership: &Ownership) -> Vec<Key> {
+    let mut keys = vec![Key::Id(balancer.id), Key::Name(balancer.name.clone())];
+    keys.extend(balancer.all_addresses().map(Key::Address));
+    keys.extend(ownership.uids().cloned().map(Key::Uid));
+    keys.extend(ownership.service_uid.clone().map(Key::ServiceUid));
+    keys.extend(ownership.service.clone().map(Key::Service));
+    keys.extend(ownership.group.clone().map(Key::Group));
+    keys.extend(ownership.adopt.clone().map(Key::Adopt));
+    keys.extend(ownership.released.clone().map(Key::Released));
+    keys.extend(ownership.external.as_ref().map(|_| Key::External));
+    keys
+}
+
+/// What is found is in the order of the list.
+impl<'a> Balancers<'a> {
+    pub(crate) fn all(self) -> impl Iterator<Item = Labelled<'a>> {
+        let all = self.all.iter().zip(&self.index.ownerships);
+        all.map(|(balancer, ownership)| Labelled {
+            balancer,
+            ownership,
+        })
+    }
+
+    pub(crate) fn with_id(self, id: u64) -> Option<Labelled<'a>> {
+        self.with([Key::Id(id)]).next()
+    }
+
+    pub(crate) fn named(self, name: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
+        self.with([Key::Name(name.to_owned())])
+    }
+
+    /// Load balancers with one of these addresses.
+    pub(crate) fn at(
+        self,
+        addresses: impl IntoIterator<Item = IpAddr>,
+    ) -> impl Iterator<Item = Labelled<'a>> {
+        self.with(addresses.into_iter().map(Key::Address))
+    }
+
+    /// Load balancers whose label has the UID of this Service, for itself alone.
+    pub(crate) fn with_uid(self, uid: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
+        self.with([Key::ServiceUid(uid.to_owned())])
+    }
+
+    /// Load balancers that were made for a Service of this name.
+    pub(crate) fn made_for(
+        self,
+        service: &Service,
+    ) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
+        self.with([Key::Service(service_value(service))])
+    }
+
+    /// Load balancers of the group with this label.
+    pub(crate) fn of_group(self, label: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
+        self.with([Key::Group(label.to_owned())])
+    }
+
+    /// Load balancers whose label asks this Service to adopt them.
+    pub(crate) fn asking(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
+        self.with([Key::Adopt(service_value(service))])
+    }
+
+    /// Load balancers on which the management of the Service with this UID ended.
+    pub(crate) fn released(self, uid: &str) -> impl Iterator<Item = Labelled<'a>> + use<'a> {
+        self.with([Key::Released(uid.to_owned())])
+    }
+
+    /// Load balancers that carry the UID of this Service, and all external ones.
+    pub(crate) fn may_be_of(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> {
+        self.with([Key::Uid(service.uid.clone()), Key::External])
+    }
+
+    fn with<K: IntoIterator<Item = Key>>(
+        self,
+        keys: K,
+    ) -> impl Iterator<Item = Labelled<'a>> + use<'a, K> {
+        let places = |key: Key| self.index.places.get(&key).into_iter().flatten();
+        let places: BTreeSet<usize> = keys.into_iter().flat_map(places).copied().collect();
+        places.into_iter().filter_map(move |place| {
+            Some(Labelled {
+                balancer: self.all.get(place)?,
+                ownership: self.index.ownerships.get(place)?,
+            })
+        })
+    }
+}

@@ -1,0 +1,346 @@
+//! What the labels of a load balancer or certificate say about whose it is. No other file names their keys.
+//!
+//! | key | of a load balancer it says | who writes it |
+//! |---|---|---|
+//! | `hcloud-ccm/service-uid` | the UID of the Service that has the load balancer to itself | we, and Hetzner's controller |
+//! | `ccm-from-scratch/service` | `namespace.name` of that Service, for people | we |
+//! | `ccm-from-scratch/cluster-uid` | the cluster's UID, by which two clusters of one project differ | we |
+//! | `ccm-from-scratch/cluster` | `--cluster-name`, for people | we |
+//! | `ccm-from-scratch/created` | we created it; written by that request alone, because a missing label must be safe | we |
+//! | `ccm-from-scratch/adopted` | we adopted it | we |
+//! | `ccm-from-scratch/group` | `namespace.name` of the group whose Services share it | we |
+//! | `ccm-from-scratch/port-NUMBER` | the UID of the Service that owns the port | we |
+//! | `ccm-from-scratch/keep` | it outlasts its Services; `namespace.name` of the Service or group that asks for it | we |
+//! | `ccm-from-scratch/released` | the UID of the Service whose management on it ended | we |
+//! | `ccm-from-scratch/targets-before-CLUSTER` | the targets that an external one had before that cluster used it | we |
+//! | `ccm-from-scratch/adopt` | `namespace.name` of the Service that may adopt it | an operator |
+//! | `ccm-from-scratch/external` | it is external: the namespace whose Services may use it, or nothing for all | its owner |
+//!
+//! A certificate has `service-uid`, `service`, `cluster-uid` and `cluster` with the same meaning. `ccm-from-scratch/secret`
+//! is `namespace.name` of the Secret that it was uploaded from.
+
+use super::names::{label_value, service_value};
+use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
+use crate::provider::{Cluster, Service};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+
+pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
+pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
+pub const CLUSTER: &str = "ccm-from-scratch/cluster";
+pub const SERVICE: &str = "ccm-from-scratch/service";
+pub const CREATED: &str = "ccm-from-scratch/created";
+pub const ADOPTED: &str = "ccm-from-scratch/adopted";
+pub const SECRET: &str = "ccm-from-scratch/secret";
+pub const ADOPT: &str = "ccm-from-scratch/adopt";
+pub const GROUP: &str = "ccm-from-scratch/group";
+/// The number of a port follows.
+pub const PORT: &str = "ccm-from-scratch/port-";
+pub const EXTERNAL: &str = "ccm-from-scratch/external";
+/// The UID of a cluster follows.
+pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
+pub const RELEASED: &str = "ccm-from-scratch/released";
+pub const KEEP: &str = "ccm-from-scratch/keep";
+
+/// The value of labels that say yes.
+const YES: &str = "true";
+
+/// How the keys of Hetzner's controller begin, and ours.
+const UPSTREAM_PREFIX: &str = "hcloud-ccm/";
+const OUR_PREFIX: &str = "ccm-from-scratch/";
+
+/// How the keys begin of the labels by which the infrastructure provider of Cluster API owns a load balancer.
+const CLUSTER_API_PREFIX: &str = "caph-cluster-";
+/// How the keys begin of the labels by which tools own what they made for one cluster.
+const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
+/// The value of a label that says that a program manages an object, and deletes it when it is not needed.
+const OWNED: &str = "owned";
+/// The domains of keys by which programs know their load balancers. `kubernetes.io` stands for its subdomains, too.
+const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
+
+/// The label of a managed certificate that the authority's test service issues. Hetzner defines it.
+pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
+
+/// Why these labels are wanted.
+pub(crate) const WHOSE: &str = "labels say whose it is";
+
+/// What the labels of a load balancer say about whose it is: one field for each key of the table above. `None`: it has
+/// no such label.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ownership {
+    pub(crate) service_uid: Option<String>,
+    pub(crate) service: Option<String>,
+    pub(crate) cluster_uid: Option<String>,
+    pub(crate) cluster: Option<String>,
+    pub(crate) created: Option<String>,
+    pub(crate) adopted: Option<String>,
+    pub(crate) group: Option<String>,
+    pub(crate) keep: Option<String>,
+    pub(crate) released: Option<String>,
+    pub(crate) adopt: Option<String>,
+    pub(crate) external: Option<String>,
+    /// The UIDs of the Services that own ports.
+    pub(crate) ports: BTreeMap<u16, String>,
+    /// The targets that were there before, by the UID of the cluster.
+    pub(crate) targets_before: BTreeMap<String, String>,
+    /// Labels whose keys begin like ours and mean nothing.
+    unknown: BTreeMap<String, String>,
+}
+
+/// A load balancer with what its labels say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Labelled<'a> {
+    pub(crate) balancer: &'a LoadBalancer,
+    pub(crate) ownership: &'a Ownership,
+}
+
+impl Deref for Labelled<'_> {
+    type Target = LoadBalancer;
+
+    fn deref(&self) -> &LoadBalancer {
+        self.balancer
+    }
+}
+
+/// A label that is to be there, or to be absent.
+pub(crate) struct WantedLabel {
+    pub(crate) key: String,
+    /// `None`: it is to be absent.
+    pub(crate) value: Option<String>,
+    /// Whether Hetzner's controller would miss it, so that a take-over writes it.
+    pub(crate) counts_upstream: bool,
+    /// Whether it has `--cluster-name`, which a shell may not know.
+    pub(crate) is_cluster_name: bool,
+}
+
+impl Ownership {
+    pub(crate) fn read(labels: &BTreeMap<String, String>) -> Ownership {
+        let mut read = Ownership::default();
+        for (key, value) in labels {
+            let value = value.clone();
+            match read.field(key) {
+                Some(field) => *field = Some(value),
+                None if !key.starts_with(OUR_PREFIX) => {}
+                None => match (port_of(key), key.strip_prefix(TARGETS_BEFORE)) {
+                    (Some(number), _) => drop(read.ports.insert(number, value)),
+                    (_, Some(uid)) => drop(read.targets_before.insert(uid.to_owned(), value)),
+                    _ => drop(read.unknown.insert(key.clone(), value)),
+                },
+            }
+        }
+        read
+    }
+
+    fn field(&mut self, key: &str) -> Option<&mut Option<String>> {
+        Some(match key {
+            SERVICE_UID => &mut self.service_uid,
+            SERVICE => &mut self.service,
+            CLUSTER_UID => &mut self.cluster_uid,
+            CLUSTER => &mut self.cluster,
+            CREATED => &mut self.created,
+            ADOPTED => &mut self.adopted,
+            GROUP => &mut self.group,
+            KEEP => &mut self.keep,
+            RELEASED => &mut self.released,
+            ADOPT => &mut self.adopt,
+            EXTERNAL => &mut self.external,
+            _ => return None,
+        })
+    }
+
+    /// The labels that say this.
+    pub(crate) fn labels(&self) -> BTreeMap<String, String> {
+        let fields = [
+            (SERVICE_UID, &self.service_uid),
+            (SERVICE, &self.service),
+            (CLUSTER_UID, &self.cluster_uid),
+            (CLUSTER, &self.cluster),
+            (CREATED, &self.created),
+            (ADOPTED, &self.adopted),
+            (GROUP, &self.group),
+            (KEEP, &self.keep),
+            (RELEASED, &self.released),
+            (ADOPT, &self.adopt),
+            (EXTERNAL, &self.external),
+        ];
+        let fields = fields.into_iter();
+        let fields = fields.filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
+        let ports = self.ports.iter();
+        let ports = ports.map(|(number, uid)| (format!("{PORT}{number}"), uid.clone()));
+        let targets = self.targets_before.iter();
+        let targets = targets.map(|(uid, all)| (format!("{TARGETS_BEFORE}{uid}"), all.clone()));
+        let unknown = self.unknown.clone();
+        fields.chain(ports).chain(targets).chain(unknown).collect()
+    }
+
+    /// The labels to set, and the keys of those to remove, so that the labels say `to` afterwards.
+    pub(crate) fn change_to(&self, to: &Ownership) -> (BTreeMap<String, String>, BTreeSet<String>) {
+        let (from, mut set) = (self.labels(), to.labels());
+        let removed = from.keys().filter(|key| !set.contains_key(*key));
+        let removed = removed.cloned().collect();
+        set.retain(|key, value| from.get(key) != Some(value));
+        (set, removed)
+    }
+
+    /// What changes when the labels say `to` afterwards, and all that `said` says, in the order of the keys.
+    pub(crate) fn wanted(&self, to: &Ownership, said: &Ownership) -> Vec<WantedLabel> {
+        let (_, removed) = self.change_to(to);
+        let removed = removed.into_iter().map(|key| (key, None));
+        let said = said.labels().into_iter();
+        let said = said.map(|(key, value)| (key, Some(value)));
+        let all: BTreeMap<String, Option<String>> = removed.chain(said).collect();
+        let wanted = all.into_iter().map(|(key, value)| WantedLabel {
+            counts_upstream: [SERVICE_UID, KEEP].contains(&key.as_str()),
+            is_cluster_name: key == CLUSTER,
+            key,
+            value,
+        });
+        wanted.collect()
+    }
+
+    /// Adds what `said` says. It wins over what is there.
+    pub(crate) fn say(&mut self, said: Ownership) {
+        for (key, value) in said.labels() {
+            if let Some(field) = self.field(&key) {
+                *field = Some(value);
+            }
+        }
+        self.ports.extend(said.ports);
+        self.targets_before.extend(said.targets_before);
+    }
+
+    /// What is said of all that is this cluster's, as far as the cluster is known.
+    pub(crate) fn of_cluster(cluster: &Cluster) -> Ownership {
+        let is_named = !cluster.name.is_empty();
+        Ownership {
+            cluster_uid: Some(cluster.uid.clone()).filter(|uid| !uid.is_empty()),
+            cluster: is_named.then(|| label_value(&cluster.name)),
+            ..Ownership::default()
+        }
+    }
+
+    /// What is said of the load balancer of one Service.
+    pub(crate) fn of_service(service: &Service, cluster: &Cluster) -> Ownership {
+        Ownership {
+            service_uid: Some(service.uid.clone()),
+            service: Some(service_value(service)),
+            ..Ownership::of_cluster(cluster)
+        }
+    }
+
+    pub(crate) fn say_created(&mut self) {
+        self.created = Some(YES.to_owned());
+    }
+
+    /// Nothing where it was created by us.
+    pub(crate) fn say_adopted(&mut self) {
+        self.adopted = Some(YES.to_owned());
+    }
+
+    /// The UIDs of all Services that the load balancer says it is of.
+    pub(crate) fn uids(&self) -> impl Iterator<Item = &String> {
+        self.service_uid.iter().chain(self.ports.values())
+    }
+
+    /// Whether a label has the UID of the Service.
+    pub(crate) fn carries(&self, service: &Service) -> bool {
+        !service.uid.is_empty() && self.uids().any(|uid| *uid == service.uid)
+    }
+
+    /// Whether a label says that it is this cluster's. A cluster whose identity is not known has nothing.
+    pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
+        let uid = self.cluster_uid.as_ref();
+        uid.is_some_and(|uid| cluster.is_known_by(uid))
+    }
+
+    /// The UID of another cluster, where a label says that it is that one's.
+    pub(crate) fn other_cluster(&self, cluster: &Cluster) -> Option<&String> {
+        let uid = self.cluster_uid.as_ref();
+        uid.filter(|uid| !cluster.is_known_by(uid))
+    }
+
+    /// The targets that an external one had before this cluster used it.
+    pub(crate) fn targets_before(&self, cluster: &Cluster) -> Option<&String> {
+        let mut all = self.targets_before.iter();
+        let of = all.find(|(uid, _)| cluster.is_known_by(uid));
+        of.map(|(_, targets)| targets)
+    }
+
+    /// Whether an operator's label names this Service as the one that may adopt it.
+    pub(crate) fn asks_for(&self, service: &Service) -> bool {
+        self.adopt.as_ref() == Some(&service_value(service))
+    }
+
+    /// The key of a label by which a controller makes the whole of it what Services want. With one it is not external.
+    pub(crate) fn managed_by(&self) -> Option<&'static str> {
+        let by_uid = self.service_uid.as_ref().map(|_| SERVICE_UID);
+        by_uid.or(self.group.as_ref().map(|_| GROUP))
+    }
+
+    /// `namespace.name` of the Service that it was made for, where that is of another namespace.
+    pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
+        let made_for = self.service.as_ref().or(self.keep.as_ref())?;
+        // One that is too long for the label is known by the whole label alone.
+        let is_same = namespace_of(made_for) == Some(service.namespace.as_str())
+            || *made_for == service_value(service);
+        (!is_same).then_some(made_for)
+    }
+
+    /// Whether it is the group's of another namespace. A label that was cut within the namespace counts so.
+    pub(crate) fn is_of_guest(&self, service: &Service) -> bool {
+        let group = self.group.as_ref();
+        group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))
+    }
+}
+
+/// The number of the port whose label has this key.
+fn port_of(key: &str) -> Option<u16> {
+    let text = key.strip_prefix(PORT)?;
+    let number: u16 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+/// The namespace of what a label names by `namespace.name`. A namespace has no dot; `None` means that the label was cut
+/// inside the namespace, so that several namespaces may be meant.
+pub(crate) fn namespace_of(value: &str) -> Option<&str> {
+    value.split_once('.').map(|(namespace, _)| namespace)
+}
+
+/// The labels that say whose a load balancer or certificate is. While these stay the same, a planned write may be made.
+pub(crate) fn those_of_owners(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut labels = labels.clone();
+    labels.retain(|key, value| {
+        key == SERVICE_UID || key.starts_with(OUR_PREFIX) || says_owner(key, value)
+    });
+    labels
+}
+
+/// The label that says that another program owns the load balancer, as `KEY=VALUE`. Labels of an operator, for example those
+/// of Terraform, say no such thing.
+pub(crate) fn owned_by_program(balancer: &LoadBalancer) -> Option<String> {
+    let mut labels = balancer.labels.iter();
+    let found = labels.find(|(key, value)| says_owner(key, value));
+    found.map(|(key, value)| format!("{key}={value}"))
+}
+
+/// The key of a label that neither we nor Hetzner's controller writes.
+pub(crate) fn foreign_label(balancer: &LoadBalancer) -> Option<&String> {
+    let is_known = |key: &&String| key.starts_with(UPSTREAM_PREFIX) || key.starts_with(OUR_PREFIX);
+    balancer.labels.keys().find(|key| !is_known(key))
+}
+
+/// Whether a label says that another program owns the load balancer.
+fn says_owner(key: &str, value: &str) -> bool {
+    let starts = |prefix: &&str| key.starts_with(*prefix);
+    let is_ours = [UPSTREAM_PREFIX, OUR_PREFIX].iter().any(starts);
+    let is_owner = [CLUSTER_API_PREFIX, CLUSTER_PREFIX].iter().any(starts);
+    is_owner || (value == OWNED && !is_ours)
+}
+
+/// Whether other programs know their load balancers by labels of this key, so that no Service may set one.
+pub(crate) fn is_of_program(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    key.starts_with(CLUSTER_API_PREFIX)
+        || PROGRAM_DOMAINS.contains(&domain)
+        || domain.ends_with(".kubernetes.io")
+}
