@@ -2,11 +2,12 @@
 
 use super::change::{Action, Change, Purpose, boxed};
 use super::ownership::context::{Context, Project};
-use super::ownership::find::other_cluster;
-use super::ownership::group::{is_of, is_released_by_another, is_used_by_others, was_before};
+use super::ownership::facts::{is_kept, is_of, is_released_by_another, is_used_by_others};
+use super::ownership::group::was_before;
 use super::ownership::guard::Guard;
+use super::ownership::judge::{Stake, stake, why_it_stays};
 use super::ownership::labels::Labelled;
-use super::ownership::removal::{after_management, is_kept, why_it_stays, without_service};
+use super::ownership::removal::{after_management, without_service};
 use crate::provider::{self, Cluster, Description, Finding, Protocol, Reason, Service, Verb};
 use crate::text::shell_command;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ pub(super) fn leave(
     context: &Context,
     balancer: Labelled,
 ) -> (Vec<Box<dyn provider::Change>>, Option<Finding>) {
-    if let Some(uid) = other_cluster(balancer, context.cluster) {
+    if let Stake::Copy(uid) = stake(balancer, context.service, context.cluster) {
         return (Vec::new(), Some(left_to_its_cluster(balancer, uid)));
     }
     match why_it_stays(balancer, context.service, context.cluster) {

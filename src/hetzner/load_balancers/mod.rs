@@ -18,10 +18,13 @@
 //! | `ownership/` | whose a load balancer is |
 //! | `ownership/labels` | what labels say; no other file names their keys |
 //! | `ownership/guard` | what a write of labels, or a deletion, rests on |
+//! | `ownership/judge` | the tables: what a load balancer is to a Service, and what may be done with it |
+//! | `ownership/facts` | what the judge rests on |
 //! | `ownership/index` | load balancers by ID, name, label, UID, address: made once for each list |
+//! | `ownership/share` | names of groups and external ones, and who asks for them |
 //! | `ownership/group` | Services that use one together: which ones, and whose each port is |
 //! | `ownership/find` | which load balancer is a Service's |
-//! | `ownership/removal` | whether one is deleted or released |
+//! | `ownership/removal` | what labels say once a Service is off it |
 //! | `ownership/certificates` | whose a certificate is |
 //! | `ownership/names` | names, and values of labels |
 //! | `ownership/context` | what a plan rests on: settings, what was read, what is held back in a shell |
@@ -61,4 +64,4 @@ pub(super) use desired::uploads::{secrets, unused};
 pub(super) use diff::subnets::Subnets;
 pub(super) use observe::{Known, Types, observe, usage};
 pub(super) use ownership::certificates::read as certificates_of;
-pub(super) use ownership::group::key as group;
+pub(super) use ownership::share::key as group;

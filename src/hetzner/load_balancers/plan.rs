@@ -13,14 +13,16 @@ use super::leave::{end_management, leave, left_to_its_cluster, release, removal}
 use super::model::balancer::{BalancerType, TargetId};
 use super::observe::covers;
 use super::ownership::context::{Context, Snapshot};
+use super::ownership::facts::is_served_by;
 use super::ownership::find::{
-    Found, assign, by_label, find, other_cluster, rests_on_owners, rests_on_services,
-    why_asked_too_late,
+    Found, assign, by_label, find, rests_on_owners, rests_on_services, why_asked_too_late,
 };
-use super::ownership::group::{group, is_served_by, known_key, owned, released};
+use super::ownership::group::group;
 use super::ownership::guard::Guard;
+use super::ownership::judge::{Leftover, Stake, leftover, owned, stake};
 use super::ownership::labels::Labelled;
-use super::ownership::removal::{is_left, why_not_released, why_orphan_stays};
+use super::ownership::removal::why_not_released;
+use super::ownership::share::known_key;
 use crate::hetzner::pages;
 use crate::provider::{
     self, Assigned, Balancer, Claim, Cluster, Finding, Kept, LoadBalancerPlan, Needs, OfferedNode,
@@ -58,7 +60,7 @@ impl provider::Snapshot for Snapshot {
     ) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
         let balancers = self.balancers();
-        if let Some(balancer) = released(balancers, &service.uid) {
+        if let Some(balancer) = balancers.released(&service.uid).next() {
             plan.found = Some(status::for_people(balancer, cluster));
             plan.carries_uid = true;
             plan.is_released = true;
@@ -121,7 +123,7 @@ impl provider::Snapshot for Snapshot {
                 plan.changes.clear();
                 return plan;
             }
-            if let Some(uid) = other_cluster(balancer, cluster) {
+            if let Stake::Copy(uid) = stake(balancer, service, cluster) {
                 plan.findings.push(left_to_its_cluster(balancer, uid));
                 continue;
             }
@@ -215,12 +217,11 @@ impl provider::Snapshot for Snapshot {
         let orphan = |balancer: Labelled| {
             let ownership = balancer.ownership;
             let label = |field: &'_ Option<String>| field.clone().filter(|value| !value.is_empty());
-            if ownership.keep.is_some() || !is_left(balancer, cluster) {
+            let Some(Leftover::Orphan { stays }) = leftover(balancer, cluster) else {
                 return None;
-            }
+            };
             let (service, group) = (label(&ownership.service_uid), label(&ownership.group));
             let service_uid = service.or_else(|| group.clone())?;
-            let stays = why_orphan_stays(balancer, cluster);
             let is_deleted = stays.is_none();
             Some(Orphan {
                 balancer: status::for_people(balancer, cluster),
@@ -238,7 +239,7 @@ impl provider::Snapshot for Snapshot {
 
     fn kept(&self, cluster: &Cluster) -> Vec<Kept> {
         let all = self.balancers().all();
-        let kept = all.filter(|one| one.ownership.keep.is_some() && is_left(*one, cluster));
+        let kept = all.filter(|one| leftover(*one, cluster) == Some(Leftover::Kept));
         kept.map(|one| Kept {
             kind: "LoadBalancer",
             id: one.id,
@@ -430,7 +431,7 @@ impl Snapshot {
             let (changes, finding) = leave(context, balancer);
             plan.claims.push(Claim::Id(balancer.id));
             finding.into_iter().for_each(|one| parser.finding(one));
-            if other_cluster(balancer, context.cluster).is_some() {
+            if let Stake::Copy(_) = stake(balancer, context.service, context.cluster) {
                 continue;
             }
             plan.moves |= !changes.is_empty();

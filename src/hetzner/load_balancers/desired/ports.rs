@@ -12,7 +12,9 @@ use crate::hetzner::load_balancers::model::listener::{
 use crate::hetzner::load_balancers::ownership::context::{
     Context, Defaults, NODE_PORT, default_source,
 };
-use crate::hetzner::load_balancers::ownership::group::{HTTP_PORT, is_in_status, owned};
+use crate::hetzner::load_balancers::ownership::facts::is_in_status;
+use crate::hetzner::load_balancers::ownership::group::HTTP_PORT;
+use crate::hetzner::load_balancers::ownership::judge::owned;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::{Finding, Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
 use crate::text::{self, did_you_mean};

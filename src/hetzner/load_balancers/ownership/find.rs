@@ -2,14 +2,15 @@
 //! adoption, else by its name.
 
 use super::context::Context;
-use super::group::{Share, Use, cluster_on_external, is_in_status, is_used_by_others, owned};
+use super::facts::{has_only_own_targets, is_in_status, is_used_by_others, other_cluster};
+use super::group::Use;
 use super::index::Balancers;
+use super::judge::{AskedBy, Stake, WhyNot, adoption, owned, stake};
 use super::labels::{
     ADOPT, CLUSTER_UID, EXTERNAL, GROUP, Labelled, Ownership, RELEASED, SERVICE_UID,
-    owned_by_program,
 };
 use super::names;
-use super::removal::{foreign_target, has_only_own_targets};
+use super::share::Share;
 use crate::hetzner::load_balancers::annotations as a;
 use crate::provider::{Cluster, Description, Finding, Reason, Service, Source, Sourced, Verb};
 use crate::text::shell_command;
@@ -94,57 +95,11 @@ impl Asked<'_> {
         self.refused(Reason::LoadBalancerNotAdopted, why, Some(remedy))
     }
 
-    /// May it be adopted by its name?
-    fn check(&self) -> Result<(), Finding> {
-        let (service, cluster) = (self.context.service, self.context.cluster);
-        let balancer = self.balancer;
-        let refused = |why: &str| Err(self.not_adopted(why));
-        let ownership = balancer.ownership;
-        if ownership.external.is_some() {
-            return Err(self.external());
-        }
-        if is_used_by_others(balancer, &service.uid, cluster) {
-            return refused("other Services of this cluster use it");
-        }
-        if let Some(uid) = other_service(balancer, service, cluster) {
-            return Err(self.owned_by_service(uid));
-        }
-        if let Some(other) = &ownership.adopt {
-            return refused(&format!("its label {ADOPT} names another Service, {other}"));
-        }
-        if let Some(uid) = ownership.other_cluster(cluster) {
-            return refused(&format!(
-                "its label {CLUSTER_UID} names another cluster, {uid}"
-            ));
-        }
-        // This cluster's, of Services that do not exist any more. Its address may be another tenant's in DNS.
-        if let (Some(other), true) = (
-            ownership.of_another_namespace(service),
-            ownership.cluster_uid.is_some() || ownership.keep.is_some(),
-        ) {
-            return refused(&format!("it was left by {other}, of another namespace"));
-        }
-        // On one that ccm made, a Service had set the label.
-        let owner = owned_by_program(&balancer);
-        if let Some(label) = owner.filter(|_| ownership.created.is_none()) {
-            return refused(&format!(
-                "its label {label} says that another program owns it"
-            ));
-        }
-        match (&ownership.service_uid, &ownership.cluster_uid) {
-            (Some(_), Some(_)) => Ok(()),
-            (Some(_), None) if has_only_own_targets(balancer, cluster) => Ok(()),
-            (Some(uid), None) => refused(&format!(
-                "its label {SERVICE_UID} names a Service that this cluster does not have, {uid}, and its targets do \
-                 not show that it is this cluster's"
-            )),
-            (None, _) => match (balancer.services.first(), foreign_target(balancer, cluster)) {
-                (Some(port), _) => {
-                    refused(&format!("it has ports, {} among them", port.listen_port))
-                }
-                (None, Some(why)) => refused(&why),
-                (None, None) => Ok(()),
-            },
+    fn not_given(&self, why: WhyNot) -> Finding {
+        match why {
+            WhyNot::External => self.external(),
+            WhyNot::OfService(uid) => self.owned_by_service(uid),
+            WhyNot::Other(why) => self.not_adopted(&why),
         }
     }
 }
@@ -179,13 +134,13 @@ pub(crate) fn find<'a>(
         }
     };
     if let Some(balancer) = own {
-        return match other_cluster(balancer, cluster) {
-            None => Ok(Found::Own(balancer)),
-            Some(_) if balancer.ownership.asks_for(service) => Ok(Found::Adopted(balancer)),
-            Some(uid) => Err(asked(balancer, None).not_adopted(&format!(
+        return match stake(balancer, service, cluster) {
+            Stake::Copy(_) if balancer.ownership.asks_for(service) => Ok(Found::Adopted(balancer)),
+            Stake::Copy(uid) => Err(asked(balancer, None).not_adopted(&format!(
                 "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its \
                  targets do not show that it is this one's"
             ))),
+            Stake::Whole | Stake::Part | Stake::Nothing => Ok(Found::Own(balancer)),
         };
     }
     let label = (ADOPT, names::service_value(service));
@@ -195,12 +150,9 @@ pub(crate) fn find<'a>(
         one.ownership.group.is_some() && is_used_by_others(*one, &service.uid, cluster)
     };
     if let Some(balancer) = adopt.map_err(several)?.filter(|one| !is_left(one)) {
-        if balancer.ownership.external.is_some() {
-            return Err(asked(balancer, None).external());
-        }
-        return match other_service(balancer, service, cluster) {
-            Some(uid) => Err(asked(balancer, None).owned_by_service(uid)),
-            None => Ok(Found::Adopted(balancer)),
+        return match adoption(balancer, service, cluster, AskedBy::Label) {
+            Ok(()) => Ok(Found::Adopted(balancer)),
+            Err(why) => Err(asked(balancer, None).not_given(why)),
         };
     }
     let of_name = |name: &str| balancers.named(name).next();
@@ -208,8 +160,10 @@ pub(crate) fn find<'a>(
         let Some(balancer) = of_name(&named.value) else {
             return Ok(Found::Nothing(named.clone()));
         };
-        asked(balancer, Some(&named.source)).check()?;
-        return Ok(Found::Adopted(balancer));
+        return match adoption(balancer, service, cluster, AskedBy::Name) {
+            Ok(()) => Ok(Found::Adopted(balancer)),
+            Err(why) => Err(asked(balancer, Some(&named.source)).not_given(why)),
+        };
     }
     // Nothing asks for an existing one, so only what this cluster had made for a deleted Service of the same name is
     // used again.
@@ -225,7 +179,8 @@ pub(crate) fn find<'a>(
         }
     };
     let (of_first, of_second) = (of_name(&first), of_name(&second));
-    let is_left = |balancer: &Labelled| is_left_behind(*balancer, service, cluster);
+    let by_default = |one: Labelled<'a>| adoption(one, service, cluster, AskedBy::Default);
+    let is_left = |one: &Labelled<'a>| by_default(*one).is_ok();
     if let Some(balancer) = of_first.filter(is_left).or(of_second.filter(is_left)) {
         return Ok(Found::Adopted(balancer));
     }
@@ -233,9 +188,9 @@ pub(crate) fn find<'a>(
     match (of_first, of_second) {
         (None, _) => new(first, "the default name"),
         (Some(_), None) => new(second, "another one has the default name"),
-        (Some(_), Some(other)) => Err(match other_service(other, service, cluster) {
-            Some(uid) => asked(other, None).owned_by_service(uid),
-            None => asked(other, None).not_adopted("no annotation asks for it by its name"),
+        (Some(_), Some(other)) => Err(match by_default(other) {
+            Err(WhyNot::OfService(uid)) => asked(other, None).owned_by_service(uid),
+            _ => asked(other, None).not_adopted("no annotation asks for it by its name"),
         }),
     }
 }
@@ -326,25 +281,6 @@ pub(crate) fn by_label<'a>(
     }
 }
 
-/// Is it another cluster's, although it carries the UID of one of our Services, as in a copy of a cluster? Not where
-/// all its targets are nodes of this cluster: then the cluster was restored, and its UID is new. While the identity of this
-/// cluster is not known, one of its nodes among the targets is enough.
-pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
-    let Some(uid) = &balancer.ownership.cluster_uid else {
-        return cluster_on_external(balancer, cluster);
-    };
-    let is_ours = cluster.is_known_by(uid)
-        || has_only_own_targets(balancer, cluster)
-        || (cluster.uid.is_empty() && may_be_ours(balancer, cluster));
-    (!is_ours).then_some(uid.as_str())
-}
-
-/// It has no target yet, or a node of this cluster is one: in a copy of a cluster no target is a node.
-fn may_be_ours(balancer: Labelled, cluster: &Cluster) -> bool {
-    let mut targets = balancer.single_targets();
-    balancer.targets.is_empty() || targets.any(|(target, _)| target.node(cluster).is_some())
-}
-
 /// Why another one, whose label asks for its adoption by the Service, is not adopted: the Service has `own`. Not for one that
 /// the Service leaves.
 pub(crate) fn why_asked_too_late(
@@ -395,27 +331,6 @@ pub(crate) fn assign(balancer: Labelled, service: &Service, cluster: &Cluster) -
         description,
         is_needed: is_released || !(is_said || is_joint),
     }
-}
-
-/// This cluster had made it, or adopted it, for a Service of this name, which does not exist any more.
-fn is_left_behind(balancer: Labelled, service: &Service, cluster: &Cluster) -> bool {
-    let ownership = balancer.ownership;
-    ownership.is_of(cluster)
-        && ownership.service.as_ref() == Some(&names::service_value(service))
-        && ownership.service_uid.is_some()
-        && other_service(balancer, service, cluster).is_none()
-        && ownership.adopt.is_none()
-        && !is_used_by_others(balancer, &service.uid, cluster)
-}
-
-/// UID of another Service of this cluster that exists and owns it.
-fn other_service<'a>(
-    balancer: Labelled<'a>,
-    service: &Service,
-    cluster: &Cluster,
-) -> Option<&'a String> {
-    let is_other = |uid: &&String| **uid != service.uid && cluster.service_uids.contains(*uid);
-    balancer.ownership.uids().find(is_other)
 }
 
 /// The one of those that carry this label for which `counts` is true; the error names several.

@@ -15,30 +15,28 @@
 //!
 //! What is about the whole of a shared load balancer is decided by the Services of the group's own namespace alone.
 
+use super::facts::{
+    cluster_on_external, destination, is_allowed, is_of, is_port_of, is_recognised,
+    is_released_by_another, is_used_by_others, tcp,
+};
 use super::index::Balancers;
 use super::labels::{EXTERNAL, Labelled, Ownership, TARGETS_BEFORE, WantedLabel};
-use super::names::{label_value, service_value};
+use super::names::service_value;
+use super::share::{LABEL_LENGTH, Share, asked, external_keys, external_named};
+use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::annotations::parser::{
     AnnotationParser, Deciders, first_to_decide, value_of, values_of,
 };
-use crate::hetzner::load_balancers::annotations::{self as a, PREFIX};
 use crate::hetzner::load_balancers::model::balancer::TargetId;
 use crate::hetzner::load_balancers::model::listener::{Listener, PortField as F};
-use crate::provider::{BalancerUse, Cluster, PortOwner, Protocol, Reason, Service};
+use crate::provider::{BalancerUse, Cluster, PortOwner, Reason, Service};
 use crate::text;
-use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// A redirect answers here itself.
 pub(crate) const HTTP_PORT: u16 = 80;
 
-/// What comes before the ID or name of an external load balancer in [`key`].
-const OF_EXTERNAL: &str = "external:";
-
-/// As long as a label's value may be.
-const LABEL_LENGTH: usize = 63;
-
-/// In the label the label `targets-before`: any may have been there before.
+/// In the label `targets-before`: any may have been there before.
 const ALL: &str = "all";
 const NONE: &str = "none";
 
@@ -67,13 +65,6 @@ pub(crate) enum Use<'a> {
     External(Option<Labelled<'a>>),
 }
 
-/// A group's name.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Share<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) name: &'a str,
-}
-
 /// What labels are to say.
 pub(crate) struct Wanted {
     /// All of it, also what stays as it is.
@@ -93,75 +84,6 @@ pub(crate) enum Owner {
     Gone,
     /// Anybody else, or it is not known.
     Other,
-}
-
-impl<'a> Share<'a> {
-    fn parse(text: &'a str, own_namespace: &'a str) -> Result<Share<'a>, String> {
-        let (namespace, name) = text.split_once('/').unwrap_or((own_namespace, text));
-        let is_inner = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
-        let fits = |text: &str| {
-            let bytes = text.as_bytes();
-            bytes.len() <= LABEL_LENGTH
-                && bytes.iter().all(|one| is_inner(*one) || *one == b'-')
-                && bytes.first().is_some_and(|one| is_inner(*one))
-                && bytes.last().is_some_and(|one| is_inner(*one))
-        };
-        match fits(namespace) && fits(name) {
-            true => Ok(Share { namespace, name }),
-            false => Err(
-                "write NAME or NAMESPACE/NAME, each of lower-case letters, digits and dashes"
-                    .to_owned(),
-            ),
-        }
-    }
-
-    /// Those that may share it, of those that ask for it: the Services of its namespace, and of the namespaces that one
-    /// of these lists.
-    fn members(self, all: &[Service]) -> impl Iterator<Item = &Service> {
-        let hosts = all
-            .iter()
-            .filter(move |one| one.namespace == self.namespace);
-        let lists = hosts.filter_map(|one| value_of(one, &a::SHARE_NAMESPACES));
-        let guests: Vec<&str> = lists
-            .flat_map(|list| list.split(','))
-            .map(str::trim)
-            .collect();
-        all.iter().filter(move |one| {
-            one.namespace == self.namespace
-                || guests
-                    .iter()
-                    .any(|guest| *guest == "*" || *guest == one.namespace)
-        })
-    }
-}
-
-/// The text that is equal for all Services of a group; see `LoadBalancers::group`. By the value of the label `group` the
-/// Services of a load balancer's group are found as well.
-pub(in crate::hetzner) fn key(
-    namespace: &str,
-    annotations: &mut dyn Iterator<Item = (&str, &str)>,
-) -> Option<String> {
-    let set = annotations.filter_map(|(key, value)| {
-        let (name, value) = (key.strip_prefix(PREFIX)?, value.trim());
-        let is = |annotation: &a::Annotation| name.eq_ignore_ascii_case(annotation.name);
-        match (is(&a::SHARE), is(&a::EXTERNAL)) {
-            _ if value.is_empty() => None,
-            (true, _) => Share::parse(value, namespace).ok().map(Share::label),
-            (_, true) => Some(format!("{OF_EXTERNAL}{value}")),
-            _ => None,
-        }
-    });
-    set.last()
-}
-
-/// The key of the same group that names an external load balancer by its ID, where the project has it.
-pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
-    let named = key.strip_prefix(OF_EXTERNAL);
-    let found = named.and_then(|text| external_named(text, balancers));
-    match found {
-        Some(found) => format!("{OF_EXTERNAL}{}", found.id),
-        None => key,
-    }
 }
 
 /// What the Service says of it, and what others do. What is wrong is in `parser` afterwards. `balancers`: all; none: only
@@ -231,7 +153,7 @@ pub(crate) fn group<'a>(
     }
     // As it is now.
     let is_released =
-        |one: &Service| balancers.is_some_and(|all| released(all, &one.uid).is_some());
+        |one: &Service| balancers.is_some_and(|all| all.released(&one.uid).next().is_some());
     group
         .members
         .retain(|one| one.uid != service.uid && !is_released(one));
@@ -325,41 +247,6 @@ fn as_labelled<'a>(
     (Use::Shared(Share { namespace, name }), Vec::new())
 }
 
-/// The group with this label, which may be cut, and the Services that ask for it.
-fn asked<'a>(label: &str, cluster: &'a Cluster) -> Option<(Share<'a>, &'a [Service])> {
-    let all = cluster.groups.of_key(label);
-    let share = |one: &'a Service| Share::parse(value_of(one, &a::SHARE)?, &one.namespace).ok();
-    let mut shares = all.iter().filter_map(share);
-    Some((shares.find(|share| share.label() == label)?, all))
-}
-
-fn is_allowed(balancer: Labelled, service: &Service) -> bool {
-    let namespace = balancer.ownership.external.as_ref();
-    balancer.ownership.managed_by().is_none()
-        && namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)
-}
-
-/// UID of another cluster that put ports on an external load balancer, by the label that names its targets; none: this
-/// one did too, or has a target there, as one that was restored has.
-pub(crate) fn cluster_on_external<'a>(
-    balancer: Labelled<'a>,
-    cluster: &Cluster,
-) -> Option<&'a str> {
-    let is_known = balancer.ownership.targets_before(cluster).is_some() || {
-        let mut targets = balancer.single_targets();
-        targets.any(|(target, _)| target.node(cluster).is_some())
-    };
-    let uid = balancer.ownership.targets_before.keys().next_back();
-    uid.map(String::as_str).filter(|_| !is_known)
-}
-
-/// The load balancer with this text as its ID, else as its name.
-fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<Labelled<'a>> {
-    let by_id = text.parse().ok().and_then(|id| balancers.with_id(id));
-    let by_id = by_id.filter(|one| one.id.to_string() == text);
-    by_id.or_else(|| balancers.named(text).next())
-}
-
 /// The one that the annotation names.
 fn external<'a>(
     parser: &mut AnnotationParser,
@@ -415,113 +302,6 @@ fn external<'a>(
     Some(found)
 }
 
-/// The one that was this Service's when its management ended.
-pub(crate) fn released<'a>(balancers: Balancers<'a>, uid: &str) -> Option<Labelled<'a>> {
-    balancers.released(uid).next()
-}
-
-/// The load balancers that carry the UID of a Service, on themselves or on one of their ports; and external ones whose
-/// labels were lost, see [`is_recognised`].
-pub(crate) fn owned<'a>(
-    balancers: Balancers<'a>,
-    service: &'a Service,
-    cluster: &'a Cluster,
-) -> impl Iterator<Item = Labelled<'a>> {
-    balancers.may_be_of(service).filter(move |one| {
-        let mut ports = one.services.iter();
-        one.ownership.carries(service)
-            || !service.uid.is_empty()
-                && ports.any(|port| is_recognised(service, *one, port, cluster))
-    })
-}
-
-/// Whether one of the load balancer's addresses is in the status of the Service.
-pub(crate) fn is_in_status(service: &Service, balancer: Labelled) -> bool {
-    let mut all = service.addresses.iter();
-    all.any(|text| text.parse().is_ok_and(|ip| balancer.has_address(ip)))
-}
-
-/// Whether the status says that the Service is served by this load balancer: by an address, or, where the load balancer is
-/// external, by the host name that the Service asks for together with it.
-pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
-    let asks = || {
-        let named = value_of(service, &a::EXTERNAL);
-        named.is_some_and(|name| *name == balancer.name || *name == balancer.id.to_string())
-    };
-    let shows = |hostname: &str| {
-        let mut all = service.addresses.iter();
-        all.any(|one| one.eq_ignore_ascii_case(hostname))
-    };
-    is_in_status(service, balancer)
-        || value_of(service, &a::HOSTNAME).is_some_and(|hostname| shows(hostname) && asks())
-}
-
-/// Whether a port belongs to this Service: by its label, or see [`is_recognised`].
-pub(crate) fn is_of(
-    service: &Service,
-    balancer: Labelled,
-    port: &Listener,
-    cluster: &Cluster,
-) -> bool {
-    match balancer.ownership.ports.get(&port.listen_port) {
-        Some(uid) => *uid == service.uid,
-        None => is_recognised(service, balancer, port, cluster),
-    }
-}
-
-/// Whether a port of an external load balancer belongs to this Service although no label says so. Terraform removes all
-/// labels that it does not know at once. So all labels of this cluster must be gone, the port and node port must be those
-/// of the Service, and its status must say that this load balancer serves it.
-fn is_recognised(
-    service: &Service,
-    balancer: Labelled,
-    port: &Listener,
-    cluster: &Cluster,
-) -> bool {
-    is_allowed(balancer, service)
-        && has_lost_labels(balancer, cluster)
-        && is_port_of(service, port)
-        && is_served_by(service, balancer)
-}
-
-/// Whether an external load balancer has no label that was written for a Service of this cluster.
-fn has_lost_labels(balancer: Labelled, cluster: &Cluster) -> bool {
-    let is_ours = |uid: &String| cluster.service_uids.contains(uid);
-    let ownership = balancer.ownership;
-    ownership.targets_before(cluster).is_none() && !ownership.ports.values().any(is_ours)
-}
-
-fn is_port_of(service: &Service, port: &Listener) -> bool {
-    let is_it = |(number, to): (u16, Option<u16>)| {
-        number == port.listen_port && to.is_some() && to == destination(port)
-    };
-    tcp(service).any(is_it)
-}
-
-/// The port of the targets to which a port of a load balancer sends traffic.
-fn destination(port: &Listener) -> Option<u16> {
-    let number = port.get(F::DestinationPort).and_then(Value::as_u64)?;
-    u16::try_from(number).ok()
-}
-
-/// Do other living Services of this cluster use it, or are they to?
-pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster) -> bool {
-    let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
-    let mut on_ports = balancer.ownership.ports.values();
-    let keys = external_keys(balancer);
-    let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
-    // One without a port there needs none of our targets.
-    let is_served =
-        |one: &Service| one.uid != uid && is_allowed(balancer, one) && is_served_by(one, balancer);
-    let is_shared = |group: &String| {
-        asked(group, cluster)
-            .is_some_and(|(share, all)| share.members(all).any(|one| one.uid != uid))
-    };
-    on_ports.any(lives)
-        || asking.any(is_served)
-        || balancer.ownership.group.as_ref().is_some_and(is_shared)
-}
-
 /// Those that ask for it, and may.
 fn external_members<'a>(
     balancer: Labelled<'a>,
@@ -530,25 +310,6 @@ fn external_members<'a>(
     let keys = external_keys(balancer).into_iter();
     let all = keys.flat_map(|key| cluster.groups.of_key(&key));
     all.filter(move |one| is_allowed(balancer, one))
-}
-
-/// By what Services name it as external; see [`key`].
-fn external_keys(balancer: Labelled) -> [String; 2] {
-    let names = [balancer.id.to_string(), balancer.name.clone()];
-    names.map(|name| format!("{OF_EXTERNAL}{name}"))
-}
-
-/// Did the management of another Service end that is to stay on it?
-pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
-    let of = balancer.ownership.released.as_ref();
-    of.is_some_and(|of| of != uid)
-}
-
-impl Share<'_> {
-    /// The value of the label of the group.
-    pub(crate) fn label(self) -> String {
-        label_value(&format!("{}.{}", self.namespace, self.name))
-    }
 }
 
 impl<'a> Group<'a> {
@@ -930,13 +691,6 @@ fn ports_of<'a>(
 ) -> impl Iterator<Item = (Labelled<'a>, &'a Listener)> {
     let all = balancer.into_iter();
     all.flat_map(|one| one.balancer.services.iter().map(move |port| (one, port)))
-}
-
-/// Number and node port of the ports that a load balancer can have.
-fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)> + '_ {
-    let ports = service.ports.iter();
-    let ports = ports.filter(|port| port.protocol == Protocol::Tcp);
-    ports.map(|port| (port.port, port.node_port))
 }
 
 /// A redirect from HTTP needs port 80.

@@ -1,12 +1,15 @@
 //! Whose a load balancer is, and each of its ports: which Services use one together, which one is a Service's, and what
-//! happens to it when its Service is deleted.
+//! happens to it when its Service leaves it. The rules are the tables of [`judge`].
 
 pub(crate) mod certificates;
 pub(crate) mod context;
+pub(crate) mod facts;
 pub(crate) mod find;
 pub(crate) mod group;
 pub(crate) mod guard;
 pub(crate) mod index;
+pub(crate) mod judge;
 pub(crate) mod labels;
 pub(crate) mod names;
 pub(crate) mod removal;
+pub(crate) mod share;

@@ -1,0 +1,220 @@
+//! What is known of a load balancer, a Service and the cluster: the judge rests on these facts alone.
+
+use super::labels::Labelled;
+use super::share::{asked, external_keys};
+use crate::hetzner::load_balancers::annotations as a;
+use crate::hetzner::load_balancers::annotations::parser::value_of;
+use crate::hetzner::load_balancers::model::balancer::Target;
+use crate::hetzner::load_balancers::model::listener::{Listener, PortField as F};
+use crate::provider::{Cluster, InstanceId, Protocol, Service};
+use crate::text;
+use serde_json::Value;
+
+pub(crate) fn is_allowed(balancer: Labelled, service: &Service) -> bool {
+    let namespace = balancer.ownership.external.as_ref();
+    balancer.ownership.managed_by().is_none()
+        && namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)
+}
+
+/// UID of another cluster that put ports on an external load balancer, by the label that names its targets; none: this
+/// one did too, or has a target there, as one that was restored has.
+pub(crate) fn cluster_on_external<'a>(
+    balancer: Labelled<'a>,
+    cluster: &Cluster,
+) -> Option<&'a str> {
+    let is_known = balancer.ownership.targets_before(cluster).is_some() || {
+        let mut targets = balancer.single_targets();
+        targets.any(|(target, _)| target.node(cluster).is_some())
+    };
+    let uid = balancer.ownership.targets_before.keys().next_back();
+    uid.map(String::as_str).filter(|_| !is_known)
+}
+
+/// Whether one of the load balancer's addresses is in the status of the Service.
+pub(crate) fn is_in_status(service: &Service, balancer: Labelled) -> bool {
+    let mut all = service.addresses.iter();
+    all.any(|text| text.parse().is_ok_and(|ip| balancer.has_address(ip)))
+}
+
+/// Whether the status says that the Service is served by this load balancer: by an address, or, where the load balancer is
+/// external, by the host name that the Service asks for together with it.
+pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
+    let asks = || {
+        let named = value_of(service, &a::EXTERNAL);
+        named.is_some_and(|name| *name == balancer.name || *name == balancer.id.to_string())
+    };
+    let shows = |hostname: &str| {
+        let mut all = service.addresses.iter();
+        all.any(|one| one.eq_ignore_ascii_case(hostname))
+    };
+    is_in_status(service, balancer)
+        || value_of(service, &a::HOSTNAME).is_some_and(|hostname| shows(hostname) && asks())
+}
+
+/// Whether a port belongs to this Service: by its label, or see [`is_recognised`].
+pub(crate) fn is_of(
+    service: &Service,
+    balancer: Labelled,
+    port: &Listener,
+    cluster: &Cluster,
+) -> bool {
+    match balancer.ownership.ports.get(&port.listen_port) {
+        Some(uid) => *uid == service.uid,
+        None => is_recognised(service, balancer, port, cluster),
+    }
+}
+
+/// Whether a port of an external load balancer belongs to this Service although no label says so. Terraform removes all
+/// labels that it does not know at once. So all labels of this cluster must be gone, the port and node port must be those
+/// of the Service, and its status must say that this load balancer serves it.
+pub(crate) fn is_recognised(
+    service: &Service,
+    balancer: Labelled,
+    port: &Listener,
+    cluster: &Cluster,
+) -> bool {
+    is_allowed(balancer, service)
+        && has_lost_labels(balancer, cluster)
+        && is_port_of(service, port)
+        && is_served_by(service, balancer)
+}
+
+/// Whether an external load balancer has no label that was written for a Service of this cluster.
+pub(crate) fn has_lost_labels(balancer: Labelled, cluster: &Cluster) -> bool {
+    let is_ours = |uid: &String| cluster.service_uids.contains(uid);
+    let ownership = balancer.ownership;
+    ownership.targets_before(cluster).is_none() && !ownership.ports.values().any(is_ours)
+}
+
+pub(crate) fn is_port_of(service: &Service, port: &Listener) -> bool {
+    let is_it = |(number, to): (u16, Option<u16>)| {
+        number == port.listen_port && to.is_some() && to == destination(port)
+    };
+    tcp(service).any(is_it)
+}
+
+/// The port of the targets to which a port of a load balancer sends traffic.
+pub(crate) fn destination(port: &Listener) -> Option<u16> {
+    let number = port.get(F::DestinationPort).and_then(Value::as_u64)?;
+    u16::try_from(number).ok()
+}
+
+/// Number and node port of the ports that a load balancer can have.
+pub(crate) fn tcp(service: &Service) -> impl Iterator<Item = (u16, Option<u16>)> + '_ {
+    let ports = service.ports.iter();
+    let ports = ports.filter(|port| port.protocol == Protocol::Tcp);
+    ports.map(|port| (port.port, port.node_port))
+}
+
+/// Do other living Services of this cluster use it, or are they to?
+pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster) -> bool {
+    let lives = |of: &String| of != uid && cluster.service_uids.contains(of);
+    let mut on_ports = balancer.ownership.ports.values();
+    let keys = external_keys(balancer);
+    let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
+    // One without a port there needs none of our targets.
+    let is_served =
+        |one: &Service| one.uid != uid && is_allowed(balancer, one) && is_served_by(one, balancer);
+    let is_shared = |group: &String| {
+        asked(group, cluster)
+            .is_some_and(|(share, all)| share.members(all).any(|one| one.uid != uid))
+    };
+    on_ports.any(lives)
+        || asking.any(is_served)
+        || balancer.ownership.group.as_ref().is_some_and(is_shared)
+}
+
+/// Did the management of another Service end that is to stay on it?
+pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
+    let of = balancer.ownership.released.as_ref();
+    of.is_some_and(|of| of != uid)
+}
+
+/// Is it another cluster's, although it carries the UID of one of our Services, as in a copy of a cluster? Not where
+/// all its targets are nodes of this cluster: then the cluster was restored, and its UID is new. While the identity of this
+/// cluster is not known, one of its nodes among the targets is enough.
+pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
+    let Some(uid) = &balancer.ownership.cluster_uid else {
+        return cluster_on_external(balancer, cluster);
+    };
+    let is_ours = cluster.is_known_by(uid)
+        || has_only_own_targets(balancer, cluster)
+        || (cluster.uid.is_empty() && may_be_ours(balancer, cluster));
+    (!is_ours).then_some(uid.as_str())
+}
+
+/// It has no target yet, or a node of this cluster is one: in a copy of a cluster no target is a node.
+pub(crate) fn may_be_ours(balancer: Labelled, cluster: &Cluster) -> bool {
+    let mut targets = balancer.single_targets();
+    balancer.targets.is_empty() || targets.any(|(target, _)| target.node(cluster).is_some())
+}
+
+/// UID of another Service of this cluster that exists and owns it.
+pub(crate) fn other_service<'a>(
+    balancer: Labelled<'a>,
+    service: &Service,
+    cluster: &Cluster,
+) -> Option<&'a String> {
+    let is_other = |uid: &&String| **uid != service.uid && cluster.service_uids.contains(*uid);
+    balancer.ownership.uids().find(is_other)
+}
+
+/// The first target that is not proven to be a node of this cluster, for people. A server counts by its node, an
+/// address by the nodes' addresses, a label selector by the servers that it selects: one that selects none yet, or
+/// whose servers the API did not list, proves nothing.
+pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
+    balancer
+        .targets
+        .iter()
+        .find_map(|target| foreign_part(target, cluster))
+}
+
+/// It has targets, and all of them are nodes of this cluster. Without any nothing is proven: another cluster whose
+/// nodes are not up yet may own it.
+pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> bool {
+    !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
+}
+
+pub(crate) fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
+    let foreign_server = |id: u64| {
+        let is_node = cluster.servers.contains_key(&InstanceId::Cloud(id));
+        (!is_node).then(|| format!("server {id} is no node of this cluster"))
+    };
+    match target {
+        Target::Server { server, .. } => {
+            foreign_server(server.id).map(|why| format!("its target {why}"))
+        }
+        Target::Ip { ip, .. } => {
+            let ip = ip.ip;
+            let why = || format!("its target {ip} is no address of a node of this cluster");
+            (!cluster.addresses.contains(&ip)).then(why)
+        }
+        Target::LabelSelector {
+            label_selector,
+            targets,
+        } => {
+            let selector = &label_selector.selector;
+            match targets.as_deref() {
+                None => Some(format!(
+                    "which servers its target {selector:?} selects is not known"
+                )),
+                Some([]) => Some(format!("its target {selector:?} selects no server")),
+                Some(servers) => servers
+                    .iter()
+                    .find_map(|selected| foreign_server(selected.server.id))
+                    .map(|why| format!("its target {selector:?} selects servers, of which {why}")),
+            }
+        }
+        Target::Unknown => Some("it has a target of a kind that is not known".to_owned()),
+    }
+}
+
+/// Whether the load balancer outlasts its Services. The annotation says so, else the label, which may be of another
+/// Service of the group. The annotation of a guest in another namespace does not count. In doubt the load balancer stays.
+pub(crate) fn is_kept(balancer: Labelled, service: &Service) -> bool {
+    let is_guest = balancer.ownership.is_of_guest(service);
+    match value_of(service, &a::KEEP).filter(|_| !is_guest) {
+        Some(value) => text::boolean(value) != Ok(false),
+        None => balancer.ownership.keep.is_some(),
+    }
+}

@@ -1,0 +1,289 @@
+//! The one judge of ownership: what a load balancer is to a Service, and what may be done with it.
+//!
+//! Finding, adopting, releasing, deleting, orphans and reports ask it, and nothing else. In each table the first row that
+//! fits decides. In doubt a load balancer stays as it is. Each row has a test with its number: `judge/tests.rs`.
+//!
+//! # What the Service has on it: [`stake`]
+//!
+//! | row | the load balancer | the Service has on it |
+//! |--:|---|---|
+//! | 1 | no label has the Service's UID, and no port is recognised as the Service's | [`Stake::Nothing`] |
+//! | 2 | a label names another cluster, and the targets do not prove that it is this one's | [`Stake::Copy`]: it is that cluster's |
+//! | 3 | `service-uid` has the Service's UID, and no other living Service uses it | [`Stake::Whole`] |
+//! | 4 | anything else | [`Stake::Part`]: some ports |
+//!
+//! # Whether the Service may adopt it: [`adoption`]
+//!
+//! | row | the load balancer | its label `adopt` asks | its name is asked for | it has the default name |
+//! |--:|---|---|---|---|
+//! | 1 | it is external | no | no | no |
+//! | 2 | other living Services use it | – | no | no |
+//! | 3 | it carries the UID of another living Service | no | no | no |
+//! | 4 | its label `adopt` names another Service | – | no | no |
+//! | 5 | a label names another cluster | yes | no | no |
+//! | 6 | it was left by a Service of another namespace | yes | no | no |
+//! | 7 | a label says that another program owns it, and we did not create it | yes | no | – |
+//! | 8 | this cluster had it for a Service of this name, which does not exist any more | yes | yes | yes |
+//! | 9 | this cluster had it for another Service, which does not exist any more | yes | yes | no |
+//! | 10 | the UID of a Service that does not exist; all targets are nodes of this cluster | yes | yes | no |
+//! | 11 | the UID of a Service that does not exist | yes | no | no |
+//! | 12 | it has ports | yes | no | no |
+//! | 13 | it has a target that is no node of this cluster | yes | no | no |
+//! | 14 | none of these | yes | yes | no |
+//!
+//! # What happens to it when the Service leaves it: [`why_it_stays`]
+//!
+//! Deleted is only what was certainly made for the Service and is used by it alone.
+//!
+//! | row | it has | then |
+//! |--:|---|---|
+//! | 1 | other living Services | released |
+//! | 2 | the label `external` of its owner | released |
+//! | 3 | the label `released` with another UID | released |
+//! | 4 | the annotation `keep`, see [`is_kept`] | released, with the label `keep` |
+//! | 5 | a target that is no node of this cluster, see [`foreign_target`] | released |
+//! | 6 | the label `created`, which only the request that creates one sets | deleted |
+//! | 7 | the label `adopted` or `adopt` | released |
+//! | 8 | no label `service-uid`: it lost its labels | released |
+//! | 9 | a label that is neither ours nor `hcloud-ccm/…` | released: an operator's or a program's |
+//! | 10 | a label-selector target, which neither Hetzner's controller nor ours ever adds | released |
+//! | 11 | been created more than a minute before its Service, so no controller made it for that | released |
+//! | 12 | none of these | deleted: Hetzner's controller made it, or an older version of ours |
+//!
+//! Rows 8 to 11 recognise an adopted one whose label `adopted` was removed, as Terraform does with every label that it does
+//! not know. A load balancer that is to be deleted and is protected from it stays, too.
+//!
+//! # What it is when no Service has it: [`leftover`]
+//!
+//! | row | the load balancer | it is |
+//! |--:|---|---|
+//! | 1 | no label says that it is this cluster's | not ours |
+//! | 2 | the Service of its label `service-uid` exists, or Services use it | in use |
+//! | 3 | the label `keep` | kept |
+//! | 4 | it is protected from being deleted | an orphan that stays |
+//! | 5 | the label `adopt` | an orphan that stays |
+//! | 6 | something for which it would stay when its Service leaves it | an orphan that stays |
+//! | 7 | none of these | an orphan that is deleted on request |
+//!
+//! A cluster that was restored from another one's backup has that one's UID: what sends traffic to servers that are no
+//! nodes here may well be wanted there. So row 6 counts for orphans, too.
+
+use super::facts::{
+    foreign_target, has_only_own_targets, is_kept, is_recognised, is_released_by_another,
+    is_used_by_others, other_cluster, other_service,
+};
+use super::index::Balancers;
+use super::labels::{ADOPT, CLUSTER_UID, Labelled, SERVICE_UID, foreign_label, owned_by_program};
+use super::names::service_value;
+use crate::hetzner::load_balancers::annotations as a;
+use crate::hetzner::load_balancers::model::balancer::Target;
+use crate::provider::{Cluster, Service};
+use jiff::{SignedDuration, Timestamp};
+
+#[cfg(test)]
+mod tests;
+
+/// By how much the clocks of both APIs may differ.
+const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
+
+/// What a Service has on a load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stake<'a> {
+    Nothing,
+    /// The load balancer is another cluster's, which has a Service of the same UID. The UID of that cluster.
+    Copy(&'a str),
+    /// The load balancer is the Service's alone.
+    Whole,
+    /// Ports on a load balancer that others use, too, or used.
+    Part,
+}
+
+/// What asks for the adoption of a load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AskedBy {
+    /// The label `adopt`, which an operator set on it.
+    Label,
+    /// An annotation of the Service has its name.
+    Name,
+    /// Nothing asks. It has the name that the Service's load balancer would get.
+    Default,
+}
+
+/// Why a load balancer is not adopted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WhyNot<'a> {
+    External,
+    /// It is of another living Service with this UID.
+    OfService(&'a String),
+    /// For people. An operator may allow it by the label `adopt`.
+    Other(String),
+}
+
+/// What a load balancer of this cluster is that no Service has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Leftover {
+    Kept,
+    Orphan {
+        /// Why it is not deleted, for people. `None`: it is deleted on request.
+        stays: Option<String>,
+    },
+}
+
+pub(crate) fn stake<'a>(balancer: Labelled<'a>, service: &Service, cluster: &Cluster) -> Stake<'a> {
+    let mut ports = balancer.services.iter();
+    let ownership = balancer.ownership;
+    let is_on_it = ownership.carries(service)
+        || !service.uid.is_empty()
+            && ports.any(|port| is_recognised(service, balancer, port, cluster));
+    let is_own = || {
+        ownership.service_uid.as_ref() == Some(&service.uid)
+            && !is_used_by_others(balancer, &service.uid, cluster)
+    };
+    match (is_on_it, other_cluster(balancer, cluster)) {
+        (false, _) => Stake::Nothing,
+        (true, Some(uid)) => Stake::Copy(uid),
+        (true, None) if is_own() => Stake::Whole,
+        (true, None) => Stake::Part,
+    }
+}
+
+/// The load balancers on which the Service has something.
+pub(crate) fn owned<'a>(
+    balancers: Balancers<'a>,
+    service: &'a Service,
+    cluster: &'a Cluster,
+) -> impl Iterator<Item = Labelled<'a>> {
+    let all = balancers.may_be_of(service);
+    all.filter(move |one| stake(*one, service, cluster) != Stake::Nothing)
+}
+
+pub(crate) fn adoption<'a>(
+    balancer: Labelled<'a>,
+    service: &Service,
+    cluster: &Cluster,
+    by: AskedBy,
+) -> Result<(), WhyNot<'a>> {
+    let ownership = balancer.ownership;
+    let refused = |why: String| Err(WhyNot::Other(why));
+    if ownership.external.is_some() {
+        return Err(WhyNot::External);
+    }
+    if by != AskedBy::Label && is_used_by_others(balancer, &service.uid, cluster) {
+        return refused("other Services of this cluster use it".to_owned());
+    }
+    if let Some(uid) = other_service(balancer, service, cluster) {
+        return Err(WhyNot::OfService(uid));
+    }
+    if by == AskedBy::Label {
+        return Ok(());
+    }
+    if let Some(other) = &ownership.adopt {
+        return refused(format!("its label {ADOPT} names another Service, {other}"));
+    }
+    if let Some(uid) = ownership.other_cluster(cluster) {
+        return refused(format!(
+            "its label {CLUSTER_UID} names another cluster, {uid}"
+        ));
+    }
+    // Its address may be another tenant's in DNS.
+    if let (Some(other), true) = (
+        ownership.of_another_namespace(service),
+        ownership.cluster_uid.is_some() || ownership.keep.is_some(),
+    ) {
+        return refused(format!("it was left by {other}, of another namespace"));
+    }
+    // On one that ccm made, a Service had set the label.
+    let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);
+    if let Some(label) = owner.filter(|_| ownership.created.is_none()) {
+        return refused(format!(
+            "its label {label} says that another program owns it"
+        ));
+    }
+    let is_of_this_name = ownership.service.as_ref() == Some(&service_value(service));
+    match (&ownership.service_uid, &ownership.cluster_uid) {
+        (Some(_), Some(_)) if is_of_this_name => return Ok(()),
+        _ if by == AskedBy::Default => {
+            return refused("no annotation asks for it by its name".to_owned());
+        }
+        (Some(_), Some(_)) => return Ok(()),
+        (Some(_), None) if has_only_own_targets(balancer, cluster) => return Ok(()),
+        (Some(uid), None) => {
+            return refused(format!(
+                "its label {SERVICE_UID} names a Service that this cluster does not have, {uid}, and its targets do not \
+                 show that it is this cluster's"
+            ));
+        }
+        (None, _) => {}
+    }
+    match (balancer.services.first(), foreign_target(balancer, cluster)) {
+        (Some(port), _) => refused(format!("it has ports, {} among them", port.listen_port)),
+        (None, Some(why)) => refused(why),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Why a load balancer is released when its Service leaves it, and stays. `None`: it is deleted.
+pub(crate) fn why_it_stays(
+    balancer: Labelled,
+    service: &Service,
+    cluster: &Cluster,
+) -> Option<String> {
+    if is_used_by_others(balancer, &service.uid, cluster) {
+        return Some("other Services use it".to_owned());
+    }
+    let ownership = balancer.ownership;
+    if ownership.external.is_some() {
+        return Some("it is not this controller's".to_owned());
+    }
+    if is_released_by_another(balancer, &service.uid) {
+        return Some("the management of another Service on it ended".to_owned());
+    }
+    if is_kept(balancer, service) {
+        return Some(format!("annotation {} asks for it", a::KEEP.key()));
+    }
+    if let Some(target) = foreign_target(balancer, cluster) {
+        return Some(target);
+    }
+    if ownership.created.is_some() {
+        return None;
+    }
+    if ownership.adopted.is_some() || ownership.adopt.is_some() {
+        return Some("it was adopted".to_owned());
+    }
+    if ownership.service_uid.is_none() {
+        return Some("no label says that it was made for this Service alone".to_owned());
+    }
+    if let Some(label) = foreign_label(&balancer) {
+        return Some(format!("it has label {label}, which is not a controller's"));
+    }
+    let is_selector = |target: &Target| matches!(target, Target::LabelSelector { .. });
+    if balancer.targets.iter().any(is_selector) {
+        return Some("it has a label-selector target".to_owned());
+    }
+    let is_older = |(balancer, service): (Timestamp, Timestamp)| {
+        service.duration_since(balancer) > CLOCKS_DIFFER_BY
+    };
+    if balancer.created.zip(service.created).is_some_and(is_older) {
+        return Some("it is older than the Service".to_owned());
+    }
+    None
+}
+
+/// `None`: it is not this cluster's, or a Service has it.
+pub(crate) fn leftover(balancer: Labelled, cluster: &Cluster) -> Option<Leftover> {
+    let ownership = balancer.ownership;
+    let lives = |uid: &String| cluster.service_uids.contains(uid);
+    let is_used = || is_used_by_others(balancer, "", cluster);
+    if !ownership.is_of(cluster) || ownership.service_uid.as_ref().is_some_and(lives) || is_used() {
+        return None;
+    }
+    if ownership.keep.is_some() {
+        return Some(Leftover::Kept);
+    }
+    let stays = match &ownership.adopt {
+        _ if balancer.protection.delete => Some("it is protected from being deleted".to_owned()),
+        Some(service) => Some(format!("its label {ADOPT} keeps it for Service {service}")),
+        None => why_it_stays(balancer, &Service::default(), cluster),
+    };
+    Some(Leftover::Orphan { stays })
+}

@@ -1,0 +1,415 @@
+//! The rows of the judge's tables, by their numbers. A load balancer of a row fits no row above it, unless it says so.
+#![allow(clippy::unwrap_used)]
+
+use super::super::index::Index;
+use super::super::labels::{
+    ADOPTED, CREATED, EXTERNAL, GROUP, KEEP, PORT, RELEASED, SERVICE, TARGETS_BEFORE,
+};
+use super::*;
+use crate::hetzner::api::Reference;
+use crate::hetzner::load_balancers::annotations::PREFIX;
+use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, SelectorRef};
+use crate::provider::{InstanceId, ServicePort};
+use serde_json::json;
+
+const UID: &str = "uid-web";
+/// Of a living Service, and of one that does not exist any more.
+const LIVES: &str = "uid-lives";
+const GONE: &str = "uid-gone";
+const NODE: u64 = 1;
+const FOREIGN: u64 = 99;
+
+fn service() -> Service {
+    Service {
+        namespace: "default".to_owned(),
+        name: "web".to_owned(),
+        uid: UID.to_owned(),
+        created: Some(Timestamp::from_second(1_000_000).unwrap()),
+        ports: vec![ServicePort {
+            port: 80,
+            node_port: Some(30_080),
+            ..ServicePort::default()
+        }],
+        ..Service::default()
+    }
+}
+
+/// `cluster-1` with one node. Its Services are `web` and another one.
+fn cluster() -> Cluster {
+    let uids = [UID, LIVES].map(str::to_owned);
+    Cluster {
+        uid: "cluster-1".to_owned(),
+        service_uids: uids.into(),
+        servers: [(InstanceId::Cloud(NODE), "node-1".to_owned())].into(),
+        ..Cluster::default()
+    }
+}
+
+/// A load balancer with these labels, and servers as targets.
+fn balancer(labels: &[(&str, &str)], targets: &[u64]) -> LoadBalancer {
+    let labels = labels.iter();
+    let labels = labels.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let target = |id: &u64| Target::Server {
+        server: Reference { id: *id },
+        use_private_ip: false,
+        health_status: Vec::new(),
+    };
+    LoadBalancer {
+        id: 7,
+        labels: labels.collect(),
+        targets: targets.iter().map(target).collect(),
+        ..LoadBalancer::default()
+    }
+}
+
+fn with_port(mut balancer: LoadBalancer) -> LoadBalancer {
+    let port = json!({
+        "listen_port": 80,
+        "destination_port": 30_080,
+        "protocol": "tcp",
+        "proxyprotocol": false,
+        "health_check": {
+            "protocol": "tcp", "port": 30_080, "interval": 15, "timeout": 10, "retries": 3,
+        },
+    });
+    balancer
+        .services
+        .push(serde_json::from_value(port).unwrap());
+    balancer
+}
+
+fn judged<T>(balancer: &LoadBalancer, question: impl Fn(Labelled) -> T) -> T {
+    let all = std::slice::from_ref(balancer);
+    let index = Index::new(all);
+    let one = index.of(all).all().next().unwrap();
+    question(one)
+}
+
+fn port_80() -> String {
+    format!("{PORT}80")
+}
+
+#[test]
+fn what_the_service_has_on_it() {
+    let (port, copied) = (port_80(), format!("{TARGETS_BEFORE}cluster-9"));
+    let own = (SERVICE_UID, UID);
+    for (row, balancer, has) in [
+        (1, balancer(&[], &[]), "Nothing"),
+        (1, balancer(&[(SERVICE_UID, LIVES)], &[NODE]), "Nothing"),
+        // An external one with the numbers of the Service: its status does not say that it is served there.
+        (
+            1,
+            with_port(balancer(&[(EXTERNAL, "")], &[NODE])),
+            "Nothing",
+        ),
+        (
+            2,
+            balancer(&[own, (CLUSTER_UID, "cluster-9")], &[]),
+            "Copy(\"cluster-9\")",
+        ),
+        (
+            2,
+            balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE, FOREIGN]),
+            "Copy(\"cluster-9\")",
+        ),
+        (
+            2,
+            balancer(&[(EXTERNAL, ""), (&port, UID), (&copied, "all")], &[]),
+            "Copy(\"cluster-9\")",
+        ),
+        (3, balancer(&[own], &[]), "Whole"),
+        (
+            3,
+            balancer(&[own, (CLUSTER_UID, "cluster-1")], &[]),
+            "Whole",
+        ),
+        // Restored: the targets prove that it is this cluster's.
+        (
+            3,
+            balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE]),
+            "Whole",
+        ),
+        (
+            3,
+            balancer(&[own, (&format!("{PORT}443"), GONE)], &[]),
+            "Whole",
+        ),
+        (
+            4,
+            balancer(&[own, (&format!("{PORT}443"), LIVES)], &[]),
+            "Part",
+        ),
+        (
+            4,
+            balancer(&[(GROUP, "default.edge"), (&port, UID)], &[]),
+            "Part",
+        ),
+        (4, balancer(&[(EXTERNAL, ""), (&port, UID)], &[]), "Part"),
+    ] {
+        let stake = judged(&balancer, |one| {
+            format!("{:?}", stake(one, &service(), &cluster()))
+        });
+        assert_eq!(stake, has, "row {row}: {:?}", balancer.labels);
+    }
+}
+
+#[test]
+fn whether_the_service_may_adopt_it() {
+    let (of_web, of_other, of_stranger) = ("default.web", "default.other", "shop.web");
+    let ours = (CLUSTER_UID, "cluster-1");
+    let port = port_80();
+    // For the label `adopt`, the name, the default name: `y`, `n`, or `-` where it can't be asked.
+    for (row, balancer, may) in [
+        (1, balancer(&[(EXTERNAL, "")], &[]), "nnn"),
+        (2, balancer(&[(&port, LIVES)], &[]), "-nn"),
+        (3, balancer(&[(SERVICE_UID, LIVES), ours], &[]), "nnn"),
+        (4, balancer(&[(ADOPT, of_other)], &[]), "-nn"),
+        (
+            5,
+            balancer(&[(CLUSTER_UID, "cluster-9"), (SERVICE_UID, GONE)], &[]),
+            "ynn",
+        ),
+        (
+            6,
+            balancer(&[ours, (SERVICE_UID, GONE), (SERVICE, of_stranger)], &[]),
+            "ynn",
+        ),
+        (6, balancer(&[(KEEP, of_stranger)], &[]), "ynn"),
+        (7, balancer(&[("caph-cluster-prod", "owned")], &[]), "ynn"),
+        (
+            7,
+            balancer(&[("kubernetes.io/cluster/prod", "shared")], &[]),
+            "ynn",
+        ),
+        (7, balancer(&[("team", "owned")], &[]), "ynn"),
+        (
+            8,
+            balancer(&[ours, (SERVICE_UID, GONE), (SERVICE, of_web)], &[FOREIGN]),
+            "yyy",
+        ),
+        (
+            8,
+            with_port(balancer(
+                &[ours, (SERVICE_UID, GONE), (SERVICE, of_web)],
+                &[],
+            )),
+            "yyy",
+        ),
+        (
+            9,
+            balancer(&[ours, (SERVICE_UID, GONE), (SERVICE, of_other)], &[]),
+            "yyn",
+        ),
+        (
+            10,
+            with_port(balancer(&[(SERVICE_UID, GONE)], &[NODE])),
+            "yyn",
+        ),
+        (11, balancer(&[(SERVICE_UID, GONE)], &[]), "ynn"),
+        (11, balancer(&[(SERVICE_UID, GONE)], &[FOREIGN]), "ynn"),
+        (12, with_port(balancer(&[], &[NODE])), "ynn"),
+        (13, balancer(&[], &[FOREIGN]), "ynn"),
+        (14, balancer(&[], &[NODE]), "yyn"),
+        (14, balancer(&[("provisioner", "terraform")], &[]), "yyn"),
+        // Row 7 does not fit what we created.
+        (
+            14,
+            balancer(&[("team", "owned"), (CREATED, "true")], &[]),
+            "yyn",
+        ),
+    ] {
+        let asked = [AskedBy::Label, AskedBy::Name, AskedBy::Default];
+        for (by, may) in asked.into_iter().zip(may.chars()) {
+            let given = judged(&balancer, |one| {
+                adoption(one, &service(), &cluster(), by).is_ok()
+            });
+            let labels = &balancer.labels;
+            assert!(
+                may == '-' || given == (may == 'y'),
+                "row {row}, {by:?}: {labels:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_happens_to_it_when_the_service_leaves_it() {
+    let own = (SERVICE_UID, UID);
+    let created = (CREATED, "true");
+    let at = |second| Some(Timestamp::from_second(second).unwrap());
+    let of_age = |second, balancer| LoadBalancer {
+        created: at(second),
+        ..balancer
+    };
+    let mut selecting = balancer(&[own], &[]);
+    selecting.targets.push(Target::LabelSelector {
+        label_selector: SelectorRef {
+            selector: "role=web".to_owned(),
+        },
+        targets: Some(vec![
+            serde_json::from_value(json!({ "server": { "id": NODE } })).unwrap(),
+        ]),
+    });
+    let mut keeping = service();
+    keeping
+        .annotations
+        .insert(format!("{PREFIX}keep"), "true".to_owned());
+    let port = port_80();
+    for (row, service, balancer, stays) in [
+        (
+            1,
+            service(),
+            balancer(&[own, created, (&port, LIVES)], &[]),
+            "other Services use it",
+        ),
+        (
+            2,
+            service(),
+            balancer(&[(EXTERNAL, ""), (&port, UID)], &[]),
+            "not this controller's",
+        ),
+        (
+            3,
+            service(),
+            balancer(&[own, created, (RELEASED, GONE)], &[]),
+            "management of another",
+        ),
+        (
+            4,
+            keeping.clone(),
+            balancer(&[own, created], &[]),
+            "keep asks for it",
+        ),
+        (
+            4,
+            service(),
+            balancer(&[own, created, (KEEP, "default.web")], &[]),
+            "keep asks for it",
+        ),
+        (
+            5,
+            service(),
+            balancer(&[own, created], &[NODE, FOREIGN]),
+            "server 99 is no node",
+        ),
+        (
+            6,
+            service(),
+            balancer(&[own, created, (ADOPTED, "true")], &[NODE]),
+            "",
+        ),
+        // The label wins over what rows 8 to 11 guess.
+        (
+            6,
+            service(),
+            of_age(0, balancer(&[created, ("team", "web")], &[])),
+            "",
+        ),
+        (
+            7,
+            service(),
+            balancer(&[own, (ADOPTED, "true")], &[]),
+            "it was adopted",
+        ),
+        (
+            7,
+            service(),
+            balancer(&[own, (ADOPT, "default.web")], &[]),
+            "it was adopted",
+        ),
+        (
+            8,
+            service(),
+            balancer(&[(&port, UID)], &[]),
+            "no label says",
+        ),
+        (
+            9,
+            service(),
+            balancer(&[own, ("team", "web")], &[]),
+            "has label team",
+        ),
+        (10, service(), selecting, "label-selector target"),
+        (
+            11,
+            service(),
+            of_age(999_000, balancer(&[own], &[])),
+            "older than the Service",
+        ),
+        (
+            12,
+            service(),
+            of_age(999_950, balancer(&[own], &[NODE])),
+            "",
+        ),
+        (12, service(), balancer(&[own], &[]), ""),
+    ] {
+        let why = judged(&balancer, |one| why_it_stays(one, &service, &cluster()));
+        let labels = &balancer.labels;
+        match why {
+            Some(why) => assert!(!stays.is_empty() && why.contains(stays), "row {row}: {why}"),
+            None => assert_eq!(stays, "", "row {row}: {labels:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_it_is_when_no_service_has_it() {
+    let ours = (CLUSTER_UID, "cluster-1");
+    let gone = (SERVICE_UID, GONE);
+    let created = (CREATED, "true");
+    let mut protected = balancer(&[ours, gone, created], &[]);
+    protected.protection.delete = true;
+    let port = port_80();
+    for (row, balancer, is) in [
+        (1, balancer(&[gone, created], &[]), "None"),
+        (
+            1,
+            balancer(&[(CLUSTER_UID, "cluster-9"), gone, created], &[]),
+            "None",
+        ),
+        (
+            2,
+            balancer(&[ours, (SERVICE_UID, LIVES), created], &[]),
+            "None",
+        ),
+        (
+            2,
+            balancer(&[ours, gone, created, (&port, LIVES)], &[]),
+            "None",
+        ),
+        (
+            3,
+            balancer(&[ours, gone, created, (KEEP, "default.web")], &[]),
+            "Some(Kept)",
+        ),
+        (4, protected, "protected from being deleted"),
+        (
+            5,
+            balancer(&[ours, gone, created, (ADOPT, "default.web")], &[]),
+            "keeps it for Service",
+        ),
+        (
+            6,
+            balancer(&[ours, gone, created], &[FOREIGN]),
+            "server 99 is no node",
+        ),
+        (
+            6,
+            balancer(&[ours, gone, (ADOPTED, "true")], &[]),
+            "it was adopted",
+        ),
+        (
+            7,
+            balancer(&[ours, gone, created], &[NODE]),
+            "Orphan { stays: None }",
+        ),
+    ] {
+        let found = judged(&balancer, |one| format!("{:?}", leftover(one, &cluster())));
+        assert!(
+            found.contains(is),
+            "row {row}: {found}: {:?}",
+            balancer.labels
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! Groups: the names of shared and external load balancers, and the Services that ask for one.
+
+use super::index::Balancers;
+use super::labels::Labelled;
+use super::names::label_value;
+use crate::hetzner::load_balancers::annotations::parser::value_of;
+use crate::hetzner::load_balancers::annotations::{self as a, PREFIX};
+use crate::provider::{Cluster, Service};
+
+/// What comes before the ID or name of an external load balancer in [`key`].
+const OF_EXTERNAL: &str = "external:";
+
+/// As long as a label's value may be.
+pub(crate) const LABEL_LENGTH: usize = 63;
+
+/// A group's name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Share<'a> {
+    pub(crate) fn parse(text: &'a str, own_namespace: &'a str) -> Result<Share<'a>, String> {
+        let (namespace, name) = text.split_once('/').unwrap_or((own_namespace, text));
+        let is_inner = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+        let fits = |text: &str| {
+            let bytes = text.as_bytes();
+            bytes.len() <= LABEL_LENGTH
+                && bytes.iter().all(|one| is_inner(*one) || *one == b'-')
+                && bytes.first().is_some_and(|one| is_inner(*one))
+                && bytes.last().is_some_and(|one| is_inner(*one))
+        };
+        match fits(namespace) && fits(name) {
+            true => Ok(Share { namespace, name }),
+            false => Err(
+                "write NAME or NAMESPACE/NAME, each of lower-case letters, digits and dashes"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Those that may share it, of those that ask for it: the Services of its namespace, and of the namespaces that one
+    /// of these lists.
+    pub(crate) fn members(self, all: &[Service]) -> impl Iterator<Item = &Service> {
+        let hosts = all
+            .iter()
+            .filter(move |one| one.namespace == self.namespace);
+        let lists = hosts.filter_map(|one| value_of(one, &a::SHARE_NAMESPACES));
+        let guests: Vec<&str> = lists
+            .flat_map(|list| list.split(','))
+            .map(str::trim)
+            .collect();
+        all.iter().filter(move |one| {
+            one.namespace == self.namespace
+                || guests
+                    .iter()
+                    .any(|guest| *guest == "*" || *guest == one.namespace)
+        })
+    }
+}
+
+/// The text that is equal for all Services of a group; see `LoadBalancers::group`. By the value of the label `group` the
+/// Services of a load balancer's group are found as well.
+pub(in crate::hetzner) fn key(
+    namespace: &str,
+    annotations: &mut dyn Iterator<Item = (&str, &str)>,
+) -> Option<String> {
+    let set = annotations.filter_map(|(key, value)| {
+        let (name, value) = (key.strip_prefix(PREFIX)?, value.trim());
+        let is = |annotation: &a::Annotation| name.eq_ignore_ascii_case(annotation.name);
+        match (is(&a::SHARE), is(&a::EXTERNAL)) {
+            _ if value.is_empty() => None,
+            (true, _) => Share::parse(value, namespace).ok().map(Share::label),
+            (_, true) => Some(format!("{OF_EXTERNAL}{value}")),
+            _ => None,
+        }
+    });
+    set.last()
+}
+
+/// The key of the same group that names an external load balancer by its ID, where the project has it.
+pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
+    let named = key.strip_prefix(OF_EXTERNAL);
+    let found = named.and_then(|text| external_named(text, balancers));
+    match found {
+        Some(found) => format!("{OF_EXTERNAL}{}", found.id),
+        None => key,
+    }
+}
+
+impl Share<'_> {
+    /// The value of the label of the group.
+    pub(crate) fn label(self) -> String {
+        label_value(&format!("{}.{}", self.namespace, self.name))
+    }
+}
+
+/// The group with this label, which may be cut, and the Services that ask for it.
+pub(crate) fn asked<'a>(label: &str, cluster: &'a Cluster) -> Option<(Share<'a>, &'a [Service])> {
+    let all = cluster.groups.of_key(label);
+    let share = |one: &'a Service| Share::parse(value_of(one, &a::SHARE)?, &one.namespace).ok();
+    let mut shares = all.iter().filter_map(share);
+    Some((shares.find(|share| share.label() == label)?, all))
+}
+
+/// The load balancer with this text as its ID, else as its name.
+pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<Labelled<'a>> {
+    let by_id = text.parse().ok().and_then(|id| balancers.with_id(id));
+    let by_id = by_id.filter(|one| one.id.to_string() == text);
+    by_id.or_else(|| balancers.named(text).next())
+}
+
+/// By what Services name it as external; see [`key`].
+pub(crate) fn external_keys(balancer: Labelled) -> [String; 2] {
+    let names = [balancer.id.to_string(), balancer.name.clone()];
+    names.map(|name| format!("{OF_EXTERNAL}{name}"))
+}
