@@ -13,7 +13,7 @@ use super::leave::{end_management, leave, left_to_its_cluster, release, removal}
 use super::model::balancer::{BalancerType, TargetId};
 use super::observe::covers;
 use super::ownership::context::{Context, Snapshot};
-use super::ownership::facts::is_served_by;
+use super::ownership::facts::{is_allowed, is_in_status, is_served_by};
 use super::ownership::find::{
     Found, assign, by_label, find, rests_on_owners, rests_on_services, why_asked_too_late,
 };
@@ -291,7 +291,16 @@ impl Snapshot {
             parser.problem(why.to_owned());
             return refused(plan, parser, Reason::SyncLoadBalancerFailed);
         }
+        let stays = stays_meanwhile(&context).filter(|_| stays_on.is_none());
+        if let (Some(why), None) = (&context.group.refused, &stays) {
+            parser.problem(why.clone());
+        }
         let mut desired = desired(&mut parser, &context);
+        if let Some(stays) = stays {
+            plan = self.plan_on(service, nodes, cluster, Some(stays));
+            self.leave_unused(&mut plan, &context, &desired, None);
+            return plan;
+        }
         let found = find(&context, desired.name.as_ref());
         plan.needs = needs(&context, &desired, &found, &parser);
         let found = match found {
@@ -520,6 +529,22 @@ impl Snapshot {
             ),
         }
     }
+}
+
+/// Where a Service stays that can't have the load balancer that it asks for, and why: its status shows this one.
+fn stays_meanwhile<'a>(context: &Context<'a>) -> Option<(Labelled<'a>, Vec<Finding>)> {
+    let why = context.group.refused.as_ref()?;
+    let mut owned = owned(context.balancers, context.service, context.cluster);
+    let may_stay = |one: &Labelled| {
+        let stake = stake(*one, context.service, context.cluster);
+        let is_external = one.ownership.external.is_some();
+        matches!(stake, Stake::Whole | Stake::Part)
+            && (!is_external || is_allowed(*one, context.service))
+    };
+    let serving = owned.find(|one| may_stay(one) && is_in_status(context.service, *one))?;
+    let why = format!("{why}; the Service stays on {}", serving.shown());
+    let finding = Finding::warning(Reason::SyncLoadBalancerFailed, why);
+    Some((serving, vec![finding]))
 }
 
 /// Nodes that the other profile has initialised are not ours, so they would be removed from this load balancer: a

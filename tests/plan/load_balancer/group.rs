@@ -495,7 +495,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
         let plan = cluster.plan("b");
         assert!(plan.leaves.is_empty(), "{about}: {plan:#?}");
         let is_blocked = plan.obstacle.is_some();
-        assert_eq!(is_blocked, wish.1 != "edge", "{about}: {plan:#?}");
+        assert_eq!(is_blocked, wish.0 == "name", "{about}: {plan:#?}");
         let mut all = cluster.world.state.balancers.iter();
         let third = all.find(|one| one.id == third);
         let has = third.is_some_and(|one| one.labels.get(&label) == Some(&"b".to_owned()));
@@ -1116,18 +1116,40 @@ fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
+/// What it asks for it can't have. What serves it is kept right meanwhile, also for nodes that come and for its other
+/// annotations.
 #[test]
-fn a_blocked_service_is_shown_with_the_load_balancer_that_serves_it() {
+fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
     let mut cluster = Cluster::new();
+    cluster.world.state.balancers = vec![external(&[(EXTERNAL, "of-others")])];
     cluster.add("a", 3, &[80], &[]);
     cluster.settle();
     let id = cluster.named("kubernetes-default-a").id;
-    for (name, value) in [("external", "none"), ("share", "other/edge")] {
+    let nodes = cluster.world.nodes.clone();
+    for (name, value) in [
+        ("external", "none"),
+        ("external", "7"),
+        ("share", "other/edge"),
+    ] {
         cluster.set("a", name, Some(value));
+        cluster.world.nodes.push(node(9));
+        cluster.set("a", "uses-proxyprotocol", Some("true"));
         let plan = cluster.plan("a");
-        assert!(plan.obstacle.is_some(), "{name}");
-        assert_eq!(plan.found.map(|found| found.id), Some(id), "{name}");
+        assert!(plan.obstacle.is_none(), "{name}: {plan:#?}");
+        assert_eq!(plan.found.as_ref().map(|one| one.id), Some(id), "{name}");
+        let made = words(&plan.changes);
+        assert_eq!(made, ["update_service", "add_target"], "{name}: {plan:#?}");
+        let says = |one: &Finding| {
+            one.reason == Reason::SyncLoadBalancerFailed
+                && one.message.contains(&format!("annotation {PREFIX}{name}"))
+                && one
+                    .message
+                    .contains("the Service stays on kubernetes-default-a")
+        };
+        assert!(plan.findings.iter().any(says), "{:#?}", plan.findings);
         cluster.set("a", name, None);
+        cluster.set("a", "uses-proxyprotocol", None);
+        cluster.world.nodes.clone_from(&nodes);
     }
 }
 

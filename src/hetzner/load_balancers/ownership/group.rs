@@ -52,6 +52,8 @@ pub(crate) struct Group<'a> {
     pub(crate) is_of_several_namespaces: bool,
     /// Whether the Service may get ports that it does not have yet. A guest that nobody allows any more may not.
     may_add_ports: bool,
+    /// Why the Service can't have the load balancer that it asks for.
+    pub(crate) refused: Option<String>,
     service: &'a Service,
     cluster: &'a Cluster,
 }
@@ -106,6 +108,7 @@ pub(crate) fn group<'a>(
         deciders: Vec::new(),
         is_of_several_namespaces: false,
         may_add_ports: true,
+        refused: None,
         service,
         cluster,
     };
@@ -113,7 +116,7 @@ pub(crate) fn group<'a>(
         (Some(balancer), ..) => (group.of, group.members) = as_labelled(balancer, service, cluster),
         (None, None, None) => {}
         (None, Some(_), Some(_)) => {
-            parser.problem(format!(
+            group.refused = Some(format!(
                 "annotations {} and {} contradict each other: remove one",
                 a::SHARE.key(),
                 a::EXTERNAL.key()
@@ -131,7 +134,7 @@ pub(crate) fn group<'a>(
                 let mut made = made_for(share, balancers, cluster);
                 let served_on = made.find(|one| has_labelled_port(*one, service));
                 match served_on {
-                    None => parser.problem(why),
+                    None => group.refused = Some(why),
                     Some(balancer) => {
                         group.may_add_ports = false;
                         let shown = balancer.shown();
@@ -144,11 +147,14 @@ pub(crate) fn group<'a>(
             }
         }
         (None, None, Some(text)) => {
-            let found = balancers.and_then(|all| external(parser, service, all, text, cluster));
+            let found = balancers.map(|all| external(service, all, text, cluster));
+            let found = found.transpose().unwrap_or_else(|why| {
+                group.refused = Some(why);
+                None
+            });
             group.of = Use::External(found);
-            if let Some(found) = found {
-                group.members.extend(external_members(found, cluster));
-            }
+            let members = found.map(|found| external_members(found, cluster));
+            group.members.extend(members.into_iter().flatten());
         }
     }
     // As it is now.
@@ -247,33 +253,30 @@ fn as_labelled<'a>(
     (Use::Shared(Share { namespace, name }), Vec::new())
 }
 
-/// The one that the annotation names.
+/// The one that the annotation names. The error: why the Service can't have it.
 fn external<'a>(
-    parser: &mut AnnotationParser,
     service: &Service,
     all: Balancers<'a>,
     text: &str,
     cluster: &Cluster,
-) -> Option<Labelled<'a>> {
+) -> Result<Labelled<'a>, String> {
     let key = a::EXTERNAL.key();
     let Some(found) = external_named(text, all) else {
         let quoted = text::quoted(text);
-        parser.problem(format!(
+        return Err(format!(
             "annotation {key}: the project has no load balancer {quoted}"
         ));
-        return None;
     };
     let shown = found.shown();
     if let Some(label) = found.ownership.managed_by() {
-        parser.problem(format!(
+        return Err(format!(
             "annotation {key}: load balancer {shown} is managed for Services, says its label {label}: set annotation {} \
              instead, or end that first with ccm lb release",
             a::SHARE.key()
         ));
-        return None;
     }
     if !is_allowed(found, service) {
-        parser.problem(format!(
+        return Err(format!(
             "annotation {key}: the owner of load balancer {} does not allow it to namespace {}: to allow it, {}",
             shown,
             service.namespace,
@@ -282,14 +285,13 @@ fn external<'a>(
                 &[&found.id, &format!("{EXTERNAL}={}", service.namespace)]
             )
         ));
-        return None;
     }
     let has_ours = || {
         let mut uids = found.ownership.uids();
         uids.any(|uid| cluster.service_uids.contains(uid))
     };
     if let Some(uid) = cluster_on_external(found, cluster).filter(|_| has_ours()) {
-        parser.problem(format!(
+        return Err(format!(
             "annotation {key}: ports of load balancer {shown} are of Services of cluster {uid} that have the same UIDs as \
              Services of this one, which may be its copy: if it is that cluster, restored, {}",
             text::shell_command(
@@ -297,9 +299,8 @@ fn external<'a>(
                 &[&found.id, &format!("{TARGETS_BEFORE}{uid}")]
             )
         ));
-        return None;
     }
-    Some(found)
+    Ok(found)
 }
 
 /// Those that ask for it, and may.

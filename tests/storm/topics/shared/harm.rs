@@ -147,6 +147,10 @@ impl Moment<'_> {
                 if is_theirs && keys != ["labels"] {
                     return Some(format!("sets {keys:?}"));
                 }
+                if body["labels"].is_null() {
+                    // The labels stay as they are.
+                    return None;
+                }
                 let labels = balancer["labels"].as_object().unwrap().iter();
                 let mut of_others =
                     labels.filter(|(label, _)| !is_ours(label) || *label == EXTERNAL);
