@@ -324,9 +324,9 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a guest decides about the whole of a shared load balancer",
         file: "src/hetzner/load_balancers/ownership/group.rs",
-        old: "        Use::Shared(share) => group.members_in(share.namespace).collect(),",
-        new: "        Use::Shared(_) if $ON => group.members.clone(),
-        Use::Shared(share) => group.members_in(share.namespace).collect(),",
+        old: "            Use::Shared(share) => self.members_in(share.namespace).collect(),",
+        new: "            Use::Shared(_) if $ON => self.members.clone(),
+            Use::Shared(share) => self.members_in(share.namespace).collect(),",
     },
     Mutant {
         name: "a renewed Secret is not uploaded",

@@ -43,7 +43,15 @@ struct Asked<'a> {
     named: Option<&'a Source>,
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
+    fn new(context: &'a Context<'a>, balancer: Labelled<'a>) -> Asked<'a> {
+        Asked {
+            context,
+            balancer,
+            named: None,
+        }
+    }
+
     fn refused(&self, reason: Reason, why: String, remedy: Option<String>) -> Finding {
         let named = self.named.map(|named| format!("{named}: "));
         let choose = self.named.map(|_| "choose another name".to_owned());
@@ -104,83 +112,110 @@ impl Asked<'_> {
     }
 }
 
-/// The error says which load balancer is in the way, and what an operator can do.
+/// The load balancer of the Service, in this order: by its role there, by the label `adopt`, by the annotation `name`, by the
+/// default name. `named`: the annotation `name`. The error says which load balancer is in the way, and what an operator can
+/// do.
 pub(crate) fn find<'a>(
     context: &'a Context<'a>,
     named: Option<&'a Sourced<String>>,
 ) -> Result<Found<'a>, Finding> {
+    if let Some(found) = by_role(context)? {
+        return Ok(found);
+    }
+    if let Some(found) = by_adopt_label(context)? {
+        return Ok(found);
+    }
+    match named {
+        Some(named) => by_name(context, named),
+        None => by_default_name(context),
+    }
+}
+
+/// Several load balancers of which one could be the Service's.
+fn several(why: String) -> Finding {
+    Finding::warning(Reason::SyncLoadBalancerFailed, why)
+}
+
+/// The one that the Service has for itself, its group's, or the external one. `None`: there is none yet.
+fn by_role<'a>(context: &'a Context<'a>) -> Result<Option<Found<'a>>, Finding> {
     let (service, cluster) = (context.service, context.cluster);
-    let balancers = context.balancers;
-    let asked = |balancer, named| Asked {
-        context,
-        balancer,
-        named,
-    };
-    let several = |why| Finding::warning(Reason::SyncLoadBalancerFailed, why);
     let own = match context.group.of {
-        Use::Own => by_label(balancers, service, cluster).map_err(several)?,
+        Use::Own => by_label(context.balancers, service, cluster).map_err(several)?,
         Use::Shared(share) => {
             let found = find_shared(context, share).map_err(several)?;
-            if let Some(balancer) = found {
-                return Ok(Found::Own(balancer));
-            }
-            None
+            return Ok(found.map(Found::Own));
         }
-        Use::External(Some(balancer)) => return Ok(Found::Own(balancer)),
+        Use::External(Some(balancer)) => return Ok(Some(Found::Own(balancer))),
         // Nothing is made in its place: a problem says why.
         Use::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
-            return Ok(Found::Nothing(name));
+            return Ok(Some(Found::Nothing(name)));
         }
     };
-    if let Some(balancer) = own {
-        return match stake(balancer, service, cluster) {
-            Stake::Copy(_) if balancer.ownership.asks_for(service) => Ok(Found::Adopted(balancer)),
-            Stake::Copy(uid) => Err(asked(balancer, None).not_adopted(&format!(
-                "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its \
-                 targets do not show that it is this one's"
-            ))),
-            Stake::Whole | Stake::Part | Stake::Nothing => Ok(Found::Own(balancer)),
-        };
+    let Some(balancer) = own else {
+        return Ok(None);
+    };
+    match stake(balancer, service, cluster) {
+        Stake::Copy(_) if balancer.ownership.asks_for(service) => {
+            Ok(Some(Found::Adopted(balancer)))
+        }
+        Stake::Copy(uid) => Err(Asked::new(context, balancer).not_adopted(&format!(
+            "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its targets do \
+             not show that it is this one's"
+        ))),
+        Stake::Whole | Stake::Part | Stake::Nothing => Ok(Some(Found::Own(balancer))),
     }
+}
+
+fn by_adopt_label<'a>(context: &'a Context<'a>) -> Result<Option<Found<'a>>, Finding> {
+    let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
-    let adopt = only_one(balancers.asking(service), label, |_| true);
+    let found = only_one(context.balancers.asking(service), label, |_| true).map_err(several)?;
     // The Service leaves a group that stays.
     let is_left = |one: &Labelled| {
         one.ownership.group.is_some() && is_used_by_others(*one, &service.uid, cluster)
     };
-    if let Some(balancer) = adopt.map_err(several)?.filter(|one| !is_left(one)) {
-        return match adoption(balancer, service, cluster, AskedBy::Label) {
-            Ok(()) => Ok(Found::Adopted(balancer)),
-            Err(why) => Err(asked(balancer, None).not_given(why)),
-        };
+    let Some(balancer) = found.filter(|one| !is_left(one)) else {
+        return Ok(None);
+    };
+    match adoption(balancer, service, cluster, AskedBy::Label) {
+        Ok(()) => Ok(Some(Found::Adopted(balancer))),
+        Err(why) => Err(Asked::new(context, balancer).not_given(why)),
     }
-    let of_name = |name: &str| balancers.named(name).next();
-    if let Some(named) = named {
-        let Some(balancer) = of_name(&named.value) else {
-            return Ok(Found::Nothing(named.clone()));
-        };
-        return match adoption(balancer, service, cluster, AskedBy::Name) {
-            Ok(()) => Ok(Found::Adopted(balancer)),
-            Err(why) => Err(asked(balancer, Some(&named.source)).not_given(why)),
-        };
+}
+
+fn by_name<'a>(context: &'a Context<'a>, named: &'a Sourced<String>) -> Result<Found<'a>, Finding> {
+    let Some(balancer) = context.balancers.named(&named.value).next() else {
+        return Ok(Found::Nothing(named.clone()));
+    };
+    match adoption(balancer, context.service, context.cluster, AskedBy::Name) {
+        Ok(()) => Ok(Found::Adopted(balancer)),
+        Err(why) => {
+            let named = Some(&named.source);
+            let asked = Asked::new(context, balancer);
+            Err(Asked { named, ..asked }.not_given(why))
+        }
     }
-    // Nothing asks for an existing one, so only what this cluster had made for a deleted Service of the same name is
-    // used again.
-    let (first, second) = match context.group.of {
+}
+
+/// Nothing asks for an existing one. Where another load balancer has the default name, a hash follows it.
+fn by_default_name<'a>(context: &'a Context<'a>) -> Result<Found<'a>, Finding> {
+    let (service, cluster) = (context.service, context.cluster);
+    let (first, hashed) = match context.group.of {
         Use::Shared(share) => {
             let first = names::usual_name(cluster, share.namespace, share.name);
-            let of = format!("{} {}", cluster.uid, share.label());
-            (first.clone(), names::with_hash(&first, &of))
+            (first, format!("{} {}", cluster.uid, share.label()))
         }
         _ => {
             let first = names::default_name(context.project.profile, service, cluster);
-            (first.clone(), names::with_hash(&first, &service.uid))
+            (first, service.uid.clone())
         }
     };
+    let second = names::with_hash(&first, &hashed);
+    let of_name = |name: &str| context.balancers.named(name).next();
     let (of_first, of_second) = (of_name(&first), of_name(&second));
-    let by_default = |one: Labelled<'a>| adoption(one, service, cluster, AskedBy::Default);
-    let is_left = |one: &Labelled<'a>| by_default(*one).is_ok();
+    let may = |one: Labelled<'a>| adoption(one, service, cluster, AskedBy::Default);
+    let is_left = |one: &Labelled<'a>| may(*one).is_ok();
     if let Some(balancer) = of_first.filter(is_left).or(of_second.filter(is_left)) {
         return Ok(Found::Adopted(balancer));
     }
@@ -188,10 +223,13 @@ pub(crate) fn find<'a>(
     match (of_first, of_second) {
         (None, _) => new(first, "the default name"),
         (Some(_), None) => new(second, "another one has the default name"),
-        (Some(_), Some(other)) => Err(match by_default(other) {
-            Err(WhyNot::OfService(uid)) => asked(other, None).owned_by_service(uid),
-            _ => asked(other, None).not_adopted("no annotation asks for it by its name"),
-        }),
+        (Some(_), Some(other)) => {
+            let asked = Asked::new(context, other);
+            Err(match may(other) {
+                Err(WhyNot::OfService(uid)) => asked.owned_by_service(uid),
+                _ => asked.not_adopted("no annotation asks for it by its name"),
+            })
+        }
     }
 }
 

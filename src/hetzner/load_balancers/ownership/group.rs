@@ -31,7 +31,7 @@ use crate::hetzner::load_balancers::model::balancer::TargetId;
 use crate::hetzner::load_balancers::model::listener::{Listener, PortField as F};
 use crate::provider::{BalancerUse, Cluster, PortOwner, Reason, Service};
 use crate::text;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A redirect answers here itself.
 pub(crate) const HTTP_PORT: u16 = 80;
@@ -122,63 +122,10 @@ pub(crate) fn group<'a>(
                 a::EXTERNAL.key()
             ));
         }
-        (None, Some(share), None) => {
-            group.of = Use::Shared(share);
-            let all = cluster.groups.of_key(&share.label());
-            group.members.extend(share.members(all));
-            let is_member = group.members.iter().any(|one| one.uid == service.uid);
-            let is_own = service.namespace == share.namespace || balancers.is_none();
-            if !is_own && !is_member {
-                let why = not_allowed(share, service);
-                // What is served stays served.
-                let mut made = made_for(share, balancers, cluster);
-                let served_on = made.find(|one| has_labelled_port(*one, service));
-                match served_on {
-                    None => group.refused = Some(why),
-                    Some(balancer) => {
-                        group.may_add_ports = false;
-                        let shown = balancer.shown();
-                        let stays = format!(
-                            "{why}; its ports on load balancer {shown} stay, and it gets no more"
-                        );
-                        parser.warning(Reason::SyncLoadBalancerFailed, stays);
-                    }
-                }
-            }
-        }
-        (None, None, Some(text)) => {
-            let found = balancers.map(|all| external(service, all, text, cluster));
-            let found = found.transpose().unwrap_or_else(|why| {
-                group.refused = Some(why);
-                None
-            });
-            group.of = Use::External(found);
-            let members = found.map(|found| external_members(found, cluster));
-            group.members.extend(members.into_iter().flatten());
-        }
+        (None, Some(share), None) => group.join_shared(parser, share, balancers),
+        (None, None, Some(text)) => group.join_external(text, balancers),
     }
-    // As it is now.
-    let is_released =
-        |one: &Service| balancers.is_some_and(|all| all.released(&one.uid).next().is_some());
-    group
-        .members
-        .retain(|one| one.uid != service.uid && !is_released(one));
-    group.members.push(service);
-    group
-        .members
-        .sort_by_key(|one| (one.created.is_none(), one.created, &one.uid));
-    let is_leaving = stays_on.is_some() && group.members.len() > 1;
-    group.deciders = match group.of {
-        Use::Own => vec![service],
-        Use::Shared(share) => group.members_in(share.namespace).collect(),
-        Use::External(_) => Vec::new(),
-    };
-    group
-        .deciders
-        .retain(|one| !is_leaving || one.uid != service.uid);
-    if let Use::Shared(share) = group.of {
-        group.is_of_several_namespaces = is_of_several_namespaces(&group, share, balancers);
-    }
+    group.order(balancers, stays_on.is_some());
     parser.join(&Deciders {
         deciders: &group.deciders,
         is_shared: group.members.iter().any(|one| one.uid != service.uid),
@@ -314,6 +261,72 @@ fn external_members<'a>(
 }
 
 impl<'a> Group<'a> {
+    /// The Service asks for a shared load balancer.
+    fn join_shared(
+        &mut self,
+        parser: &mut AnnotationParser,
+        share: Share<'a>,
+        balancers: Option<Balancers<'a>>,
+    ) {
+        let (service, cluster) = (self.service, self.cluster);
+        self.of = Use::Shared(share);
+        let all = cluster.groups.of_key(&share.label());
+        self.members.extend(share.members(all));
+        let is_member = self.members.iter().any(|one| one.uid == service.uid);
+        if service.namespace == share.namespace || balancers.is_none() || is_member {
+            return;
+        }
+        let why = not_allowed(share, service);
+        // What is served stays served.
+        let mut made = made_for(share, balancers, cluster);
+        match made.find(|one| has_labelled_port(*one, service)) {
+            None => self.refused = Some(why),
+            Some(balancer) => {
+                self.may_add_ports = false;
+                let shown = balancer.shown();
+                let stays =
+                    format!("{why}; its ports on load balancer {shown} stay, and it gets no more");
+                parser.warning(Reason::SyncLoadBalancerFailed, stays);
+            }
+        }
+    }
+
+    /// The Service asks for the external load balancer with this ID or name.
+    fn join_external(&mut self, text: &str, balancers: Option<Balancers<'a>>) {
+        let (service, cluster) = (self.service, self.cluster);
+        let found = balancers.map(|all| external(service, all, text, cluster));
+        let found = found.transpose().unwrap_or_else(|why| {
+            self.refused = Some(why);
+            None
+        });
+        self.of = Use::External(found);
+        let members = found.map(|found| external_members(found, cluster));
+        self.members.extend(members.into_iter().flatten());
+    }
+
+    /// Puts the Service among the members as it is now, the oldest first, and says who decides. `is_leaving`: the Service
+    /// asks for another load balancer.
+    fn order(&mut self, balancers: Option<Balancers<'a>>, is_leaving: bool) {
+        let uid = &self.service.uid;
+        let is_released =
+            |one: &Service| balancers.is_some_and(|all| all.released(&one.uid).next().is_some());
+        let members = &mut self.members;
+        members.retain(|one| one.uid != *uid && !is_released(one));
+        members.push(self.service);
+        members.sort_by_key(|one| (one.created.is_none(), one.created, &one.uid));
+        let is_alone = members.len() == 1;
+        self.deciders = match self.of {
+            Use::Own => vec![self.service],
+            Use::Shared(share) => self.members_in(share.namespace).collect(),
+            Use::External(_) => Vec::new(),
+        };
+        let decides = |one: &Service| !is_leaving || is_alone || one.uid != *uid;
+        self.deciders.retain(|one| decides(one));
+        if let Use::Shared(share) = self.of {
+            self.is_of_several_namespaces = is_of_several_namespaces(self, share, balancers);
+        }
+    }
+
     pub(crate) fn is_own(&self) -> bool {
         matches!(self.of, Use::Own)
     }
@@ -569,18 +582,7 @@ impl<'a> Group<'a> {
             }
         }
         if !self.is_own() {
-            let own = ports.iter().map(|number| (*number, uid.clone()));
-            said.ports.extend(own);
-            // Ports that came without a label, or lost it.
-            for (balancer, port) in ports_of(balancer) {
-                let is_ours = matches!(self.owner(balancer, port), Owner::This | Owner::Member);
-                let stays = is_ours && !self.is_unwanted(balancer, port);
-                let number = port.listen_port;
-                let of = self.owner_uid(balancer, port).filter(|_| stays);
-                if let Some(of) = of.filter(|_| !unwanted.contains(&number)) {
-                    said.ports.entry(number).or_insert(of.clone());
-                }
-            }
+            said.ports = self.labels_of_ports(balancer, ports, &unwanted);
         }
         if is_of_several {
             (said.service_uid, said.service) = (None, None);
@@ -591,6 +593,29 @@ impl<'a> Group<'a> {
         let from = balancer.map_or(&nothing, |one| one.ownership);
         let shown = from.wanted(&to, &said);
         Wanted { to, shown }
+    }
+
+    /// The owners of ports that labels are to name: of the ports that the Service gets, and of those that came without a
+    /// label, or lost it.
+    fn labels_of_ports(
+        &self,
+        balancer: Option<Labelled>,
+        ports: &[u16],
+        unwanted: &BTreeSet<u16>,
+    ) -> BTreeMap<u16, String> {
+        let own = ports.iter();
+        let own = own.map(|number| (*number, self.service.uid.clone()));
+        let mut labels: BTreeMap<u16, String> = own.collect();
+        for (balancer, port) in ports_of(balancer) {
+            let is_ours = matches!(self.owner(balancer, port), Owner::This | Owner::Member);
+            let stays = is_ours && !self.is_unwanted(balancer, port);
+            let number = port.listen_port;
+            let of = self.owner_uid(balancer, port).filter(|_| stays);
+            if let Some(of) = of.filter(|_| !unwanted.contains(&number)) {
+                labels.entry(number).or_insert(of.clone());
+            }
+        }
+        labels
     }
 
     /// The ports whose labels are to be removed.

@@ -199,6 +199,18 @@ pub(crate) fn adoption<'a>(
             "its label {label} says that another program owns it"
         ));
     }
+    is_nobodys(balancer, service, cluster, by)
+}
+
+/// Rows 8 to 14: no living Service, no other cluster, no other namespace and no other program has it.
+fn is_nobodys<'a>(
+    balancer: Labelled,
+    service: &Service,
+    cluster: &Cluster,
+    by: AskedBy,
+) -> Result<(), WhyNot<'a>> {
+    let ownership = balancer.ownership;
+    let refused = |why: String| Err(WhyNot::Other(why));
     let is_of_this_name = ownership.service.as_ref() == Some(&service_value(service));
     match (&ownership.service_uid, &ownership.cluster_uid) {
         (Some(_), Some(_)) if is_of_this_name => return Ok(()),
