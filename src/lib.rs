@@ -39,7 +39,7 @@
 //! | what is waited for: noted, and shown | `provider/waits.rs`, `cli/logging.rs` |
 //! | what a change says before and after it is made | `provider/description.rs` |
 //! | secrets are redacted | `http/secret.rs` |
-//! | what is wrong with an annotation's value | `hetzner/load_balancers/values.rs` and `text`; `parser.rs` beside it adds its name |
+//! | what is wrong with an annotation's value | `hetzner/load_balancers/annotations/values.rs` and `text`; `parser.rs` beside it adds its name |
 //! | a finding becomes log line, event, metric | `controllers/report.rs`; whether again: `kube/recorder.rs` |
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
 //! | how old a list may be that a plan rests on | `controllers/node/mod.rs`, `lifecycle/observe.rs`, `service/sync.rs`, `route/sync.rs` |

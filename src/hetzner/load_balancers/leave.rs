@@ -81,7 +81,8 @@ pub(super) fn release(
     let is_external = ownership.external.is_some();
     let is_kept = is_last && !is_external && is_kept(balancer, service);
     let mut parts = Vec::new();
-    // Made for Services, it has no port of others; also one that the Service had before stands in the way of the next.
+    // A load balancer that ccm created has no ports of strangers. A port left there would block the next Service, so all
+    // are removed.
     let takes_all = is_kept && ownership.created.is_some();
     // Then it is the Service's alone.
     let is_alone = ownership.service_uid.as_ref() == Some(&service.uid);

@@ -13,7 +13,7 @@ use super::leave::{end_management, leave, left_to_its_cluster, release, removal}
 use super::model::balancer::{BalancerType, TargetId};
 use super::observe::covers;
 use super::ownership::context::{Context, Snapshot};
-use super::ownership::facts::{is_allowed, is_in_status, is_served_by};
+use super::ownership::facts::{is_in_status, is_served_by};
 use super::ownership::find::{
     Found, assign, by_label, find, rests_on_owners, rests_on_services, why_asked_too_late,
 };
@@ -273,7 +273,7 @@ fn needs(
 }
 
 impl Snapshot {
-    /// `stays`: on that one, for these reasons, whatever it asks for.
+    /// `stays`: the load balancer that the Service keeps, and why it can't have the one that it asks for.
     fn plan_on(
         &self,
         service: &Service,
@@ -298,6 +298,8 @@ impl Snapshot {
         let mut desired = desired(&mut parser, &context);
         if let Some(stays) = stays {
             plan = self.plan_on(service, nodes, cluster, Some(stays));
+            // Who may use what it asks for.
+            plan.needs.services = true;
             self.leave_unused(&mut plan, &context, &desired, None);
             return plan;
         }
@@ -308,7 +310,9 @@ impl Snapshot {
             Err(why) => {
                 parser.problem(why.message);
                 plan = refused(plan, parser, why.reason);
-                self.leave_unused(&mut plan, &context, &desired, None);
+                if stays_on.is_none() {
+                    self.leave_unused(&mut plan, &context, &desired, None);
+                }
                 return plan;
             }
         };
@@ -531,15 +535,17 @@ impl Snapshot {
     }
 }
 
-/// Where a Service stays that can't have the load balancer that it asks for, and why: its status shows this one.
+/// The load balancer on which a Service stays that can't have the one that it asks for, and why. It is the Service's alone,
+/// and its address is in the status.
 fn stays_meanwhile<'a>(context: &Context<'a>) -> Option<(Labelled<'a>, Vec<Finding>)> {
     let why = context.group.refused.as_ref()?;
     let mut owned = owned(context.balancers, context.service, context.cluster);
+    // On one that it shares, others decide, and could be harmed.
     let may_stay = |one: &Labelled| {
-        let stake = stake(*one, context.service, context.cluster);
-        let is_external = one.ownership.external.is_some();
-        matches!(stake, Stake::Whole | Stake::Part)
-            && (!is_external || is_allowed(*one, context.service))
+        let ownership = one.ownership;
+        ownership.group.is_none()
+            && ownership.external.is_none()
+            && stake(*one, context.service, context.cluster) == Stake::Whole
     };
     let serving = owned.find(|one| may_stay(one) && is_in_status(context.service, *one))?;
     let why = format!("{why}; the Service stays on {}", serving.shown());

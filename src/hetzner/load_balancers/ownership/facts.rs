@@ -16,8 +16,8 @@ pub(crate) fn is_allowed(balancer: Labelled, service: &Service) -> bool {
         && namespace.is_some_and(|one| one.is_empty() || *one == service.namespace)
 }
 
-/// UID of another cluster that put ports on an external load balancer, by the label that names its targets; none: this
-/// one did too, or has a target there, as one that was restored has.
+/// The UID of another cluster whose Services have ports on this external load balancer. `None` when this cluster has used
+/// it, too, or when one of its nodes is a target.
 pub(crate) fn cluster_on_external<'a>(
     balancer: Labelled<'a>,
     cluster: &Cluster,

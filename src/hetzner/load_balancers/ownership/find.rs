@@ -2,7 +2,9 @@
 //! adoption, else by its name.
 
 use super::context::Context;
-use super::facts::{has_only_own_targets, is_in_status, is_used_by_others, other_cluster};
+use super::facts::{
+    has_only_own_targets, is_in_status, is_used_by_others, other_cluster, other_service,
+};
 use super::group::Use;
 use super::index::Balancers;
 use super::judge::{AskedBy, Stake, WhyNot, adoption, owned, stake};
@@ -225,9 +227,9 @@ fn by_default_name<'a>(context: &'a Context<'a>) -> Result<Found<'a>, Finding> {
         (Some(_), None) => new(second, "another one has the default name"),
         (Some(_), Some(other)) => {
             let asked = Asked::new(context, other);
-            Err(match may(other) {
-                Err(WhyNot::OfService(uid)) => asked.owned_by_service(uid),
-                _ => asked.not_adopted("no annotation asks for it by its name"),
+            Err(match other_service(other, service, cluster) {
+                Some(uid) => asked.owned_by_service(uid),
+                None => asked.not_adopted("no annotation asks for it by its name"),
             })
         }
     }
@@ -272,13 +274,13 @@ fn lost_labels(balancer: Labelled, context: &Context) -> bool {
         && has_only_own_targets(balancer, context.cluster)
 }
 
-/// Does it rest on which Services exist whose load balancer this is?
+/// Whether the decision about this load balancer depends on the list of existing Services.
 fn rests_on_owner(balancer: Labelled, context: &Context) -> bool {
     balancer.ownership.other_cluster(context.cluster).is_some()
         || context.group.has_unknown_owner(balancer)
 }
 
-/// The same of the load balancers that the Service has.
+/// The same question for each load balancer on which the Service has something.
 pub(crate) fn rests_on_owners(context: &Context) -> bool {
     let mut owned = owned(context.balancers, context.service, context.cluster);
     owned.any(|one| rests_on_owner(one, context))

@@ -33,7 +33,7 @@ use crate::provider::{BalancerUse, Cluster, PortOwner, Reason, Service};
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A redirect answers here itself.
+/// The port on which a load balancer itself answers to redirect HTTP to HTTPS.
 pub(crate) const HTTP_PORT: u16 = 80;
 
 /// In the label `targets-before`: any may have been there before.
@@ -88,8 +88,9 @@ pub(crate) enum Owner {
     Other,
 }
 
-/// What the Service says of it, and what others do. What is wrong is in `parser` afterwards. `balancers`: all; none: only
-/// a manifest is checked. `stays_on`: it stays there, whatever it asks for.
+/// Reads which load balancer the Service asks for, and who shares it. [`Group::refused`] says why the Service can't have it;
+/// other mistakes are in `parser`. `balancers`: `None` means that only a manifest is checked. `stays_on`: the load balancer
+/// that the Service keeps meanwhile.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -113,7 +114,13 @@ pub(crate) fn group<'a>(
         cluster,
     };
     match (stays_on, share, text(&a::EXTERNAL)) {
-        (Some(balancer), ..) => (group.of, group.members) = as_labelled(balancer, service, cluster),
+        (Some(balancer), ..) => {
+            (group.of, group.members) = as_labelled(balancer, service, cluster);
+            if let Use::Shared(share) = group.of {
+                let all = cluster.groups.of_key(&share.label());
+                group.may_add_ports = share.allows(&service.namespace, all);
+            }
+        }
         (None, None, None) => {}
         (None, Some(_), Some(_)) => {
             group.refused = Some(format!(
@@ -125,7 +132,7 @@ pub(crate) fn group<'a>(
         (None, Some(share), None) => group.join_shared(parser, share, balancers),
         (None, None, Some(text)) => group.join_external(text, balancers),
     }
-    group.order(balancers, stays_on.is_some());
+    group.order(balancers, stays_on);
     parser.join(&Deciders {
         deciders: &group.deciders,
         is_shared: group.members.iter().any(|one| one.uid != service.uid),
@@ -250,7 +257,7 @@ fn external<'a>(
     Ok(found)
 }
 
-/// Those that ask for it, and may.
+/// The Services that ask for this external load balancer and may use it.
 fn external_members<'a>(
     balancer: Labelled<'a>,
     cluster: &'a Cluster,
@@ -304,9 +311,9 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Puts the Service among the members as it is now, the oldest first, and says who decides. `is_leaving`: the Service
-    /// asks for another load balancer.
-    fn order(&mut self, balancers: Option<Balancers<'a>>, is_leaving: bool) {
+    /// Puts the Service among the members as it is now, the oldest first, and says who decides. `stays_on`: the load balancer
+    /// on which the Service stays although it asks for another one; there it decides only where no other Service has a port.
+    fn order(&mut self, balancers: Option<Balancers<'a>>, stays_on: Option<Labelled>) {
         let uid = &self.service.uid;
         let is_released =
             |one: &Service| balancers.is_some_and(|all| all.released(&one.uid).next().is_some());
@@ -314,13 +321,14 @@ impl<'a> Group<'a> {
         members.retain(|one| one.uid != *uid && !is_released(one));
         members.push(self.service);
         members.sort_by_key(|one| (one.created.is_none(), one.created, &one.uid));
-        let is_alone = members.len() == 1;
+        let is_alone = members.len() == 1
+            && !stays_on.is_some_and(|one| is_used_by_others(one, uid, self.cluster));
         self.deciders = match self.of {
             Use::Own => vec![self.service],
             Use::Shared(share) => self.members_in(share.namespace).collect(),
             Use::External(_) => Vec::new(),
         };
-        let decides = |one: &Service| !is_leaving || is_alone || one.uid != *uid;
+        let decides = |one: &Service| stays_on.is_none() || is_alone || one.uid != *uid;
         self.deciders.retain(|one| decides(one));
         if let Use::Shared(share) = self.of {
             self.is_of_several_namespaces = is_of_several_namespaces(self, share, balancers);
@@ -395,15 +403,22 @@ impl<'a> Group<'a> {
         all.filter(move |one| one.namespace == namespace)
     }
 
-    /// The members that have a port on this external load balancer, the oldest first.
+    /// The Services that have a port on this external load balancer, the oldest first: members, and Services that ask for
+    /// another one and did not leave this one yet.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |one: &&Service| {
             let mut ports = balancer.services.iter();
             has_labelled_port(balancer, one)
                 || ports.any(|port| is_of(one, balancer, port, self.cluster))
         };
-        let members = self.members.iter().copied();
-        members.filter(is_served).collect()
+        let members = self.members.iter().copied().filter(is_served);
+        let owners = balancer.ownership.ports.values();
+        let leaving = owners.filter_map(|uid| self.cluster.groups.of_uid(uid));
+        let leaving = leaving.filter(|one| self.members.iter().all(|member| member.uid != one.uid));
+        let mut all: Vec<&Service> = members.chain(leaving).collect();
+        all.sort_by_key(|one| (one.created.is_none(), one.created, &one.uid));
+        all.dedup_by_key(|one| &one.uid);
+        all
     }
 
     /// The Service that has this port with this node port, where the label of the port was lost.
@@ -551,8 +566,10 @@ impl<'a> Group<'a> {
                 Some(one) if adopts && one.ownership.created.is_none() => said.say_adopted(),
                 Some(_) => {}
             }
-            to.keep = None;
-            said.keep = is_kept.then(|| self.made_for());
+            if !self.has_no_decider() {
+                to.keep = None;
+                said.keep = is_kept.then(|| self.made_for());
+            }
         }
         let (uid, unwanted) = (&self.service.uid, self.unwanted_labels(&to));
         to.ports.retain(|number, _| !unwanted.contains(number));

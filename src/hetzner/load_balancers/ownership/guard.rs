@@ -84,8 +84,8 @@ impl Guard {
         labels
     }
 
-    /// Why the write is not made: what a process that was killed had begun may have ended since the load balancers were
-    /// listed, and a release must not leave it.
+    /// Why the write must not be made. The load balancer may have changed since it was listed, for example by a change that
+    /// a killed process had begun.
     pub(crate) fn refused(&self, now: &Seen, write: Guarded) -> Option<&'static str> {
         let seen = &self.seen;
         let Guarded {

@@ -1,7 +1,7 @@
 //! The one judge of ownership: what a load balancer is to a Service, and what may be done with it.
 //!
-//! Finding, adopting, releasing, deleting, orphans and reports ask it, and nothing else. In each table the first row that
-//! fits decides. In doubt a load balancer stays as it is. Each row has a test with its number: `judge/tests.rs`.
+//! Finding, adopting, releasing, deleting and orphans ask it. In each table the first row that fits decides. In doubt a load
+//! balancer stays as it is. Each row has a test with its number: `judge/tests.rs`.
 //!
 //! # What the Service has on it: [`stake`]
 //!
@@ -17,13 +17,13 @@
 //! | row | the load balancer | its label `adopt` asks | its name is asked for | it has the default name |
 //! |--:|---|---|---|---|
 //! | 1 | it is external | no | no | no |
-//! | 2 | other living Services use it | – | no | no |
+//! | 2 | other living Services use it | next row | no | no |
 //! | 3 | it carries the UID of another living Service | no | no | no |
-//! | 4 | its label `adopt` names another Service | – | no | no |
+//! | 4 | its label `adopt` names another Service | can't be | no | no |
 //! | 5 | a label names another cluster | yes | no | no |
-//! | 6 | it was left by a Service of another namespace | yes | no | no |
-//! | 7 | a label says that another program owns it, and we did not create it | yes | no | – |
-//! | 8 | this cluster had it for a Service of this name, which does not exist any more | yes | yes | yes |
+//! | 6 | a Service of another namespace left it, and it is this cluster's or kept | yes | no | no |
+//! | 7 | a label says that another program owns it, and we did not create it | yes | no | next row |
+//! | 8 | this cluster had it for a Service of this name: the Service itself, or one that does not exist any more | yes | yes | yes |
 //! | 9 | this cluster had it for another Service, which does not exist any more | yes | yes | no |
 //! | 10 | the UID of a Service that does not exist; all targets are nodes of this cluster | yes | yes | no |
 //! | 11 | the UID of a Service that does not exist | yes | no | no |
@@ -40,7 +40,7 @@
 //! | 1 | other living Services | released |
 //! | 2 | the label `external` of its owner | released |
 //! | 3 | the label `released` with another UID | released |
-//! | 4 | the annotation `keep`, see [`is_kept`] | released, with the label `keep` |
+//! | 4 | the annotation or the label `keep`, see [`is_kept`] | released, with the label `keep` |
 //! | 5 | a target that is no node of this cluster, see [`foreign_target`] | released |
 //! | 6 | the label `created`, which only the request that creates one sets | deleted |
 //! | 7 | the label `adopted` or `adopt` | released |
@@ -65,8 +65,8 @@
 //! | 6 | something for which it would stay when its Service leaves it | an orphan that stays |
 //! | 7 | none of these | an orphan that is deleted on request |
 //!
-//! A cluster that was restored from another one's backup has that one's UID: what sends traffic to servers that are no
-//! nodes here may well be wanted there. So row 6 counts for orphans, too.
+//! Row 5 of the table before holds for orphans, too: a restored cluster has the UID of the other one, so a target that is no
+//! node here may still be wanted there.
 
 use super::facts::{
     foreign_target, has_only_own_targets, is_kept, is_recognised, is_released_by_another,
@@ -185,14 +185,14 @@ pub(crate) fn adoption<'a>(
             "its label {CLUSTER_UID} names another cluster, {uid}"
         ));
     }
-    // Its address may be another tenant's in DNS.
+    // Another tenant's DNS may still point to its address.
     if let (Some(other), true) = (
         ownership.of_another_namespace(service),
         ownership.cluster_uid.is_some() || ownership.keep.is_some(),
     ) {
         return refused(format!("it was left by {other}, of another namespace"));
     }
-    // On one that ccm made, a Service had set the label.
+    // On a load balancer that ccm created, this label came from a Service's annotation `labels`.
     let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);
     if let Some(label) = owner.filter(|_| ownership.created.is_none()) {
         return refused(format!(

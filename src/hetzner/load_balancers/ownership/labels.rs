@@ -3,7 +3,7 @@
 //! | key | of a load balancer it says | who writes it |
 //! |---|---|---|
 //! | `hcloud-ccm/service-uid` | the UID of the Service that has the load balancer to itself | we, and Hetzner's controller |
-//! | `ccm-from-scratch/service` | `namespace.name` of that Service, for people | we |
+//! | `ccm-from-scratch/service` | `namespace.name` of the Service that it was made for: one of this name may take it again | we |
 //! | `ccm-from-scratch/cluster-uid` | the cluster's UID, by which two clusters of one project differ | we |
 //! | `ccm-from-scratch/cluster` | `--cluster-name`, for people | we |
 //! | `ccm-from-scratch/created` | we created it; written by that request alone, because a missing label must be safe | we |
@@ -232,7 +232,7 @@ impl Ownership {
         self.created = Some(YES.to_owned());
     }
 
-    /// Nothing where it was created by us.
+    /// Says that we adopted the load balancer. Not called for one that we created.
     pub(crate) fn say_adopted(&mut self) {
         self.adopted = Some(YES.to_owned());
     }
@@ -277,7 +277,7 @@ impl Ownership {
         by_uid.or(self.group.as_ref().map(|_| GROUP))
     }
 
-    /// `namespace.name` of the Service that it was made for, where that is of another namespace.
+    /// The label `service`, else `keep`, where it names another namespace than the Service's.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
         // One that is too long for the label is known by the whole label alone.

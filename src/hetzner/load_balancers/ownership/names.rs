@@ -4,7 +4,7 @@ use crate::provider::{Cluster, Profile, Service};
 use crate::text::fnv1a;
 
 /// As long as a host name's part and a label's value may be.
-const LONGEST: usize = 63;
+pub(super) const LONGEST: usize = 63;
 
 /// As upstream cuts it.
 const LONGEST_UPSTREAM: usize = 32;

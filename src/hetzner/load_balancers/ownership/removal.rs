@@ -4,7 +4,8 @@ use super::facts::is_used_by_others;
 use super::labels::{Labelled, Ownership, RELEASED};
 use crate::provider::{Cluster, Service};
 
-/// What the labels say without the Service; without the last one nothing of ours, but for what its owner has set.
+/// The labels after the Service left. After the last Service none of ours is left; an external load balancer keeps its
+/// owner's labels and those of other clusters.
 pub(crate) fn without_service(
     balancer: Labelled,
     service: &Service,

@@ -2,7 +2,7 @@
 
 use super::index::Balancers;
 use super::labels::Labelled;
-use super::names::label_value;
+use super::names::{LONGEST, label_value};
 use crate::hetzner::load_balancers::annotations::parser::value_of;
 use crate::hetzner::load_balancers::annotations::{self as a, PREFIX};
 use crate::provider::{Cluster, Service};
@@ -11,7 +11,7 @@ use crate::provider::{Cluster, Service};
 const OF_EXTERNAL: &str = "external:";
 
 /// As long as a label's value may be.
-pub(crate) const LABEL_LENGTH: usize = 63;
+pub(crate) const LABEL_LENGTH: usize = LONGEST;
 
 /// A group's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,23 +40,31 @@ impl<'a> Share<'a> {
         }
     }
 
-    /// Those that may share it, of those that ask for it: the Services of its namespace, and of the namespaces that one
-    /// of these lists.
+    /// The Services that may share it, of those that ask for it.
     pub(crate) fn members(self, all: &[Service]) -> impl Iterator<Item = &Service> {
-        let hosts = all
-            .iter()
-            .filter(move |one| one.namespace == self.namespace);
+        let guests = self.guests(all);
+        all.iter()
+            .filter(move |one| self.is_open_to(&one.namespace, &guests))
+    }
+
+    /// Whether Services of this namespace may share it. `all`: the Services that ask for it.
+    pub(crate) fn allows(self, namespace: &str, all: &[Service]) -> bool {
+        self.is_open_to(namespace, &self.guests(all))
+    }
+
+    /// The namespaces that its hosts list. A host is a Service of its own namespace.
+    fn guests(self, all: &[Service]) -> Vec<&str> {
+        let hosts = all.iter().filter(|one| one.namespace == self.namespace);
         let lists = hosts.filter_map(|one| value_of(one, &a::SHARE_NAMESPACES));
-        let guests: Vec<&str> = lists
+        lists
             .flat_map(|list| list.split(','))
             .map(str::trim)
-            .collect();
-        all.iter().filter(move |one| {
-            one.namespace == self.namespace
-                || guests
-                    .iter()
-                    .any(|guest| *guest == "*" || *guest == one.namespace)
-        })
+            .collect()
+    }
+
+    fn is_open_to(self, namespace: &str, guests: &[&str]) -> bool {
+        let mut guests = guests.iter();
+        namespace == self.namespace || guests.any(|guest| *guest == "*" || *guest == namespace)
     }
 }
 
