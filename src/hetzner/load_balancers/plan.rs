@@ -13,7 +13,7 @@ use super::leave::{end_management, leave, left_to_its_cluster, release, removal}
 use super::model::balancer::{BalancerType, TargetId};
 use super::observe::covers;
 use super::ownership::context::{Context, Snapshot};
-use super::ownership::facts::{is_in_status, is_served_by};
+use super::ownership::facts::{is_allowed, is_in_status, is_served_by};
 use super::ownership::find::{
     Found, assign, by_label, find, rests_on_owners, rests_on_services, why_asked_too_late,
 };
@@ -535,17 +535,20 @@ impl Snapshot {
     }
 }
 
-/// The load balancer on which a Service stays that can't have the one that it asks for, and why. It is the Service's alone,
-/// and its address is in the status.
+/// The load balancer on which a Service stays that can't have the one that it asks for, and why. Its address is in the status,
+/// and the labels say in which role the Service has it: alone, in a group, or as an external one.
 fn stays_meanwhile<'a>(context: &Context<'a>) -> Option<(Labelled<'a>, Vec<Finding>)> {
     let why = context.group.refused.as_ref()?;
     let mut owned = owned(context.balancers, context.service, context.cluster);
-    // On one that it shares, others decide, and could be harmed.
     let may_stay = |one: &Labelled| {
         let ownership = one.ownership;
-        ownership.group.is_none()
-            && ownership.external.is_none()
-            && stake(*one, context.service, context.cluster) == Stake::Whole
+        let has_role = match (&ownership.external, &ownership.group) {
+            (Some(_), _) => is_allowed(*one, context.service),
+            (None, Some(_)) => true,
+            (None, None) => ownership.service_uid.as_ref() == Some(&context.service.uid),
+        };
+        let stake = stake(*one, context.service, context.cluster);
+        has_role && matches!(stake, Stake::Whole | Stake::Part)
     };
     let serving = owned.find(|one| may_stay(one) && is_in_status(context.service, *one))?;
     let why = format!("{why}; the Service stays on {}", serving.shown());

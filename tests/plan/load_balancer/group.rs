@@ -495,7 +495,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
         let plan = cluster.plan("b");
         assert!(plan.leaves.is_empty(), "{about}: {plan:#?}");
         let is_blocked = plan.obstacle.is_some();
-        assert_eq!(is_blocked, wish.1 != "edge", "{about}: {plan:#?}");
+        assert_eq!(is_blocked, wish.0 == "name", "{about}: {plan:#?}");
         let mut all = cluster.world.state.balancers.iter();
         let third = all.find(|one| one.id == third);
         let has = third.is_some_and(|one| one.labels.get(&label) == Some(&"b".to_owned()));

@@ -388,7 +388,13 @@ fn on_an_external_one_present_targets_are_reached_as_they_were() {
 /// It stays, because a port that it asks for elsewhere has another owner. Its permission has ended meanwhile.
 #[test]
 fn a_guest_that_stays_gets_no_more_ports_once_nobody_allows_it() {
-    for (allowed, has) in [(Some("shop"), true), (None, false)] {
+    // The wish is allowed and its port taken, or it is not allowed.
+    for (wish, allowed, has) in [
+        ("own", Some("shop"), true),
+        ("own", None, false),
+        ("infra/none", Some("shop"), true),
+        ("infra/none", None, false),
+    ] {
         let mut cluster = Cluster::new();
         let open = [("share", "edge"), ("share-namespaces", "shop")];
         cluster.add("a", 5, &[80], &open);
@@ -396,7 +402,7 @@ fn a_guest_that_stays_gets_no_more_ports_once_nobody_allows_it() {
         cluster.add("shop.h", 3, &[81], &[("share", "own")]);
         cluster.settle();
         cluster.set("a", "share-namespaces", allowed);
-        cluster.add("shop.g", 4, &[81, 443], &[("share", "own")]);
+        cluster.add("shop.g", 4, &[81, 443], &[("share", wish)]);
         let there = cluster.named(SHARED).public_net.ipv4.ip.unwrap();
         let guest = cluster.services.get_mut("shop.g").unwrap();
         guest.service.addresses = vec![there.to_string()];
@@ -404,46 +410,50 @@ fn a_guest_that_stays_gets_no_more_ports_once_nobody_allows_it() {
         let ports = cluster.ports(SHARED);
         assert!(ports.contains(&(81, "shop.g".into())), "{ports:?}");
         let got = ports.contains(&(443, "shop.g".into()));
-        assert_eq!(got, has, "{allowed:?}: {ports:?}");
+        assert_eq!(got, has, "{wish}, {allowed:?}: {ports:?}");
     }
 }
 
 /// Nobody asks for the group any more, and none of its Services can have what it asks for. Each would decide by itself.
 #[test]
 fn two_services_that_stay_do_not_fight_over_the_whole() {
-    let mut cluster = Cluster::new();
-    cluster.add("a", 5, &[80], &[("share", "edge")]);
-    cluster.add("b", 4, &[81], &[("share", "edge")]);
-    cluster.add("c", 3, &[80, 81], &[("share", "busy")]);
-    cluster.settle();
-    for (uid, kind) in [("a", "least_connections"), ("b", "round_robin")] {
-        cluster.set(uid, "share", Some("busy"));
-        cluster.set(uid, "algorithm-type", Some(kind));
+    for wish in ["busy", "infra/none"] {
+        let mut cluster = Cluster::new();
+        cluster.add("a", 5, &[80], &[("share", "edge")]);
+        cluster.add("b", 4, &[81], &[("share", "edge")]);
+        cluster.add("c", 3, &[80, 81], &[("share", "busy")]);
+        cluster.settle();
+        for (uid, kind) in [("a", "least_connections"), ("b", "round_robin")] {
+            cluster.set(uid, "share", Some(wish));
+            cluster.set(uid, "algorithm-type", Some(kind));
+        }
+        let before = cluster.named(SHARED).clone();
+        cluster.settle();
+        let after = cluster.named(SHARED);
+        assert_eq!(after.algorithm, before.algorithm, "{wish}");
+        assert_eq!(after.services, before.services, "{wish}");
+        assert_eq!(servers(after), servers(&before), "{wish}");
     }
-    let before = cluster.named(SHARED).clone();
-    cluster.settle();
-    let after = cluster.named(SHARED);
-    assert_eq!(after.algorithm, before.algorithm);
-    assert_eq!(after.services, before.services);
-    assert_eq!(servers(after), servers(&before));
 }
 
 /// One of them can't have what it asks for now, and stays. The targets that it asks for stay, too.
 #[test]
 fn services_on_an_external_load_balancer_do_not_fight_over_targets() {
-    let mut cluster = Cluster::new();
-    cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
-    cluster.add("a", 5, &[80], &[("external", "7")]);
-    let none = ("external-targets", "false");
-    cluster.add("b", 4, &[81], &[("external", "7"), none]);
-    cluster.add("c", 3, &[80], &[("share", "busy")]);
-    cluster.settle();
-    let before = servers(cluster.named("edge-lb"));
-    assert!(!before.is_empty());
-    cluster.set("a", "external", None);
-    cluster.set("a", "share", Some("busy"));
-    cluster.settle();
-    assert_eq!(servers(cluster.named("edge-lb")), before);
+    for wish in ["busy", "infra/none"] {
+        let mut cluster = Cluster::new();
+        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
+        cluster.add("a", 5, &[80], &[("external", "7")]);
+        let none = ("external-targets", "false");
+        cluster.add("b", 4, &[81], &[("external", "7"), none]);
+        cluster.add("c", 3, &[80], &[("share", "busy")]);
+        cluster.settle();
+        let before = servers(cluster.named("edge-lb"));
+        assert!(!before.is_empty(), "{wish}");
+        cluster.set("a", "external", None);
+        cluster.set("a", "share", Some(wish));
+        cluster.settle();
+        assert_eq!(servers(cluster.named("edge-lb")), before, "{wish}");
+    }
 }
 
 #[test]
