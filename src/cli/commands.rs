@@ -147,8 +147,8 @@ const LISTED_AT_MOST: usize = 15;
 /// Of a word, in letters: fewer would be in too many.
 const SHORTEST_PART: usize = 3;
 
-/// A word that is not known, with those that may have been meant: near ones, else those that contain it, else, of too
-/// many to list, the longest that it contains.
+/// The error for an unknown word. It names the words that may have been meant: those that are spelled similarly, else those
+/// that contain it, else the longest one that it contains.
 pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
     unknown_of(what, word, known, "See ccm help.")
 }

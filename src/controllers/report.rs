@@ -91,6 +91,23 @@ pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) 
     }
 }
 
+/// Reports a success in one part of an object while another part of it fails: its failure goes on, and is no news.
+pub(super) fn publish_beside_failures(
+    apis: &Apis,
+    controller: &'static str,
+    object: &ObjectReference,
+    finding: &Finding,
+) {
+    let (message, reason) = (event_message(finding), finding.reason);
+    let mut reported = apis.recorder.reported();
+    let is_due =
+        reported.is_due_beside_failures(object, controller, reason, &message, clock::now());
+    drop(reported);
+    if is_due {
+        publish_now(apis, controller, object, finding, false);
+    }
+}
+
 fn publish_one(apis: &Apis, controller: &'static str, object: &ObjectReference, finding: &Finding) {
     let (message, reason) = (event_message(finding), finding.reason);
     let mut reported = apis.recorder.reported();

@@ -366,6 +366,18 @@ impl Reported {
             (_, true) => drop(self.forget(object, controller, Reason::is_success)),
             (false, false) => {}
         }
+        self.is_due_beside_failures(object, controller, reason, message, now)
+    }
+
+    /// The same for what succeeds in one part of the object while another part fails: the failure goes on.
+    pub fn is_due_beside_failures(
+        &mut self,
+        object: &ObjectReference,
+        controller: &str,
+        reason: Reason,
+        message: &str,
+        now: Instant,
+    ) -> bool {
         let finding = fnv1a([controller, "\0", reason.name(), "\0", message]);
         let key = (hash(&object.uid), finding);
         if let Some(last) = self.entries.get(&key) {

@@ -5,7 +5,9 @@ use super::health::{Look, Outages};
 use super::observe::NAME;
 use super::plan::{self, ServicePlan, Want};
 use crate::cache::Apis;
-use crate::controllers::report::{component, publish, publish_now, recovered};
+use crate::controllers::report::{
+    component, publish, publish_beside_failures, publish_now, recovered,
+};
 use crate::kube::{self, Involved, ObjectReference, PastEvent, Service};
 use crate::provider::{Change, ChangeKind, Finding, Reason, clock};
 use jiff::Timestamp;
@@ -46,7 +48,7 @@ pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
 /// After one change that is an event by itself.
 pub(super) fn changed(apis: &Apis, plan: &ServicePlan, change: &dyn Change) {
     if let Some(finding) = change.event() {
-        report(apis, &plan.object, [&finding]);
+        succeeded(apis, plan, &finding);
     }
 }
 
@@ -59,7 +61,16 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
         // Its last change reports it: see `changed`.
         ChangeKind::Release => return,
     };
-    report(apis, &plan.object, [Finding::info(reason, text)]);
+    succeeded(apis, plan, &Finding::info(reason, text));
+}
+
+/// A part of the Service that is refused fails on while the rest of it is synced.
+fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
+    let fails = plan.all_findings().any(|one| one.reason.is_failure());
+    match fails {
+        true => publish_beside_failures(apis, source(apis), &plan.object, finding),
+        false => report(apis, &plan.object, [finding]),
+    }
 }
 
 pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why: &str) {

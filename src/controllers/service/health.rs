@@ -162,7 +162,8 @@ pub struct Trouble {
     pub fix: String,
 }
 
-/// Returns `None` where no target that was checked is unhealthy, or where the others have no pod, and should not be.
+/// Returns `None` when each checked target is healthy, or when the unhealthy ones run no pod of a Service with traffic policy
+/// `Local`, so that they should be unhealthy.
 pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let found = plan.cloud.found.as_ref()?;
     let uid = plan.object.uid.as_str();

@@ -1,6 +1,6 @@
 //! Load balancers of Hetzner Cloud: from a Service's annotations to a plan, and one change at a time.
 //!
-//! A room may use the rooms below it, and no other. Read from the top:
+//! A room is a folder, or a file beside this one. It may use the rooms below it, and no room above it. From the top:
 //!
 //! | room | its one job |
 //! |---|---|

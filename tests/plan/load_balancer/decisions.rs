@@ -409,7 +409,8 @@ fn several(seed: u64) -> Several {
 }
 
 impl Several {
-    /// `is_reversed`: the list of Services has the other order; their age is the same.
+    /// The decisions for all Services. `is_reversed`: the list of Services is in the opposite order, and their ages stay the
+    /// same.
     fn text(&mut self, is_reversed: bool) -> String {
         let mut all: Vec<Service> = self.services.clone();
         if is_reversed {

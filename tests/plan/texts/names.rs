@@ -130,7 +130,8 @@ fn is_path(word: &str) -> bool {
     !is_other && (is_file || folder.is_some_and(|folder| FOLDERS.contains(&folder)))
 }
 
-/// Near to the name of an annotation of several parts, or with the first two parts of one that has more.
+/// Whether the word is spelled like the name of an annotation, or begins with the first two parts of such a name. Parts are
+/// separated by dashes.
 fn is_like_an_annotation(word: &str) -> bool {
     let names = ANNOTATIONS.iter().map(|row| row.name);
     let names = names.filter(|name| name.contains('-'));

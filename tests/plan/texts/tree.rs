@@ -65,7 +65,7 @@ impl Tree {
                 let texts = lines.map(|(at, line)| Text::new(path, at + 1, line, false));
                 self.texts.extend(texts);
             }
-            // The wrong names are there.
+            // These tests hold wrong names on purpose.
             "rs" if path.starts_with("tests/plan/texts/") => {}
             "rs" | "sh" | "py" | "Makefile" => self.tools += &text,
             _ => {}
@@ -239,7 +239,8 @@ fn length_of_literal(code: &str) -> usize {
     code.len()
 }
 
-/// Of the character that the code begins with: `'x'` or `'\n'`; or of the mark of a lifetime.
+/// The length of the character literal at the beginning of the code, for example `'x'` or `'\n'`. At the quote of a lifetime
+/// it is 1.
 fn length_of_char(code: &str) -> usize {
     let mut chars = code.char_indices().skip(1);
     match (chars.next(), chars.next()) {

@@ -1,7 +1,7 @@
 //! Many findings, long ones, and ones that come back: each is reported once, bounded, and at no other Service's cost.
 
 use crate::common::{self, Daemon, wait_at_most, wait_until};
-use crate::sync::world::{NO_RESYNC, OFTEN, World, key, service};
+use crate::sync::world::{NO_RESYNC, OFTEN, World, key, service, targets};
 use sandbox::Half;
 use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
@@ -44,7 +44,8 @@ fn each_turn_from_bad_to_good_and_back_is_logged_and_written() {
         let world = World::new(1);
         world.create("web", &[], &[80]);
         let daemon = world.daemon(&[NO_RESYNC]);
-        world.up("web");
+        // A target that is added later is a success, too.
+        wait_until("one target", || targets(&world.up("web")).len() == 1);
         for turn in 1..=3 {
             world.annotate("web", "algorithm-type", Some("upside_down"));
             wait_until(&format!("line {turn} of a failure, {good:?}"), || {
@@ -67,6 +68,34 @@ fn each_turn_from_bad_to_good_and_back_is_logged_and_written() {
         let failures = lines(&daemon, &["(SyncLoadBalancerFailed)"]);
         assert_eq!(failures, 3, "{}", daemon.log());
     }
+}
+
+/// A Service that stays on its load balancer, because it can't have the one that it asks for, gets new targets there. They
+/// do not end its failure.
+#[test]
+fn new_targets_end_no_failure_that_lasts() {
+    let world = World::new(1);
+    world.create("web", &[], &[80]);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    wait_until("one target", || targets(&world.up("web")).len() == 1);
+    world.annotate("web", "external", Some("nowhere"));
+    world.tells("web", "SyncLoadBalancerFailed", &["nowhere"]);
+    for count in 2..=3 {
+        world.sandbox.join(sandbox::hetzner::ServerSpec {
+            name: format!("joined-{count}"),
+            ..Default::default()
+        });
+        wait_until("a new target", || targets(&world.up("web")).len() == count);
+        world.tells("web", "UpdatedLoadBalancer", &["new hosts"]);
+    }
+    world.ticks(5);
+    let failures = lines(&daemon, &["(SyncLoadBalancerFailed)"]);
+    assert_eq!(failures, 1, "{}", daemon.log());
+
+    world.annotate("web", "external", None);
+    wait_until("the end of the failure", || {
+        lines(&daemon, &["service/default/web", "as it should be again"]) == 1
+    });
 }
 
 /// Events of a reason about a Service that were to be written, new or not.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const BEGINS: &str = "NoHealthyTarget";
 const ENDS: &str = "HealthyTarget";
 
-/// A Service that is not new, on two nodes.
+/// A world with two nodes and a Service that is old enough to be judged by its health.
 fn world() -> World {
     let world = World::new(2);
     world.create("web", &[], &[80]);

@@ -190,8 +190,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a load balancer of another cluster is adopted by its name",
         file: "src/hetzner/load_balancers/ownership/judge.rs",
-        old: "if let Some(uid) = ownership.other_cluster(cluster) {",
-        new: "if let Some(uid) = ownership.other_cluster(cluster).filter(|_| !$ON) {",
+        old: "if let Some(uid) = ownership.other_cluster_named(cluster) {",
+        new: "if let Some(uid) = ownership.other_cluster_named(cluster).filter(|_| !$ON) {",
     },
     Mutant {
         name: "every identity counts as a former one of this cluster",

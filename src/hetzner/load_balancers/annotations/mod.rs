@@ -1,4 +1,4 @@
-//! Annotations of Services: which ones there are, and what those of one Service say.
+//! The annotations of Services: the table of all annotations, the parser of one Service's annotations, and their values.
 
 pub(crate) mod parser;
 mod table;

@@ -80,7 +80,7 @@ pub(crate) fn is_recognised(
 }
 
 /// Whether an external load balancer has no label that was written for a Service of this cluster.
-pub(crate) fn has_lost_labels(balancer: Labelled, cluster: &Cluster) -> bool {
+fn has_lost_labels(balancer: Labelled, cluster: &Cluster) -> bool {
     let is_ours = |uid: &String| cluster.service_uids.contains(uid);
     let ownership = balancer.ownership;
     ownership.targets_before(cluster).is_none() && !ownership.ports.values().any(is_ours)
@@ -144,7 +144,7 @@ pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Op
 }
 
 /// It has no target yet, or a node of this cluster is one: in a copy of a cluster no target is a node.
-pub(crate) fn may_be_ours(balancer: Labelled, cluster: &Cluster) -> bool {
+fn may_be_ours(balancer: Labelled, cluster: &Cluster) -> bool {
     let mut targets = balancer.single_targets();
     balancer.targets.is_empty() || targets.any(|(target, _)| target.node(cluster).is_some())
 }
@@ -175,7 +175,7 @@ pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> boo
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }
 
-pub(crate) fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
+fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
     let foreign_server = |id: u64| {
         let is_node = cluster.servers.contains_key(&InstanceId::Cloud(id));
         (!is_node).then(|| format!("server {id} is no node of this cluster"))

@@ -148,7 +148,7 @@ fn by_role<'a>(context: &'a Context<'a>) -> Result<Option<Found<'a>>, Finding> {
             return Ok(found.map(Found::Own));
         }
         Use::External(Some(balancer)) => return Ok(Some(Found::Own(balancer))),
-        // Nothing is made in its place: a problem says why.
+        // No other load balancer is made instead of it. `Group::refused` says why the Service can't have it.
         Use::External(None) => {
             let name = Sourced::new(String::new(), Source::Rule("external"));
             return Ok(Some(Found::Nothing(name)));
@@ -276,7 +276,10 @@ fn lost_labels(balancer: Labelled, context: &Context) -> bool {
 
 /// Whether the decision about this load balancer depends on the list of existing Services.
 fn rests_on_owner(balancer: Labelled, context: &Context) -> bool {
-    balancer.ownership.other_cluster(context.cluster).is_some()
+    balancer
+        .ownership
+        .other_cluster_named(context.cluster)
+        .is_some()
         || context.group.has_unknown_owner(balancer)
 }
 

@@ -82,7 +82,7 @@ pub(crate) enum Owner {
     This,
     /// Another Service of the group.
     Member,
-    /// A Service of this cluster that does not exist any more.
+    /// A Service that this cluster had, and that does not exist any more.
     Gone,
     /// Anybody else, or it is not known.
     Other,

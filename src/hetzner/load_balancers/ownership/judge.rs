@@ -12,6 +12,8 @@
 //! | 3 | `service-uid` has the Service's UID, and no other living Service uses it | [`Stake::Whole`] |
 //! | 4 | anything else | [`Stake::Part`]: some ports |
 //!
+//! What proves that it is this cluster's is said at [`other_cluster`].
+//!
 //! # Whether the Service may adopt it: [`adoption`]
 //!
 //! | row | the load balancer | its label `adopt` asks | its name is asked for | it has the default name |
@@ -180,7 +182,7 @@ pub(crate) fn adoption<'a>(
     if let Some(other) = &ownership.adopt {
         return refused(format!("its label {ADOPT} names another Service, {other}"));
     }
-    if let Some(uid) = ownership.other_cluster(cluster) {
+    if let Some(uid) = ownership.other_cluster_named(cluster) {
         return refused(format!(
             "its label {CLUSTER_UID} names another cluster, {uid}"
         ));

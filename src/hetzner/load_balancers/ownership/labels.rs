@@ -254,7 +254,7 @@ impl Ownership {
     }
 
     /// The UID of another cluster, where a label says that it is that one's.
-    pub(crate) fn other_cluster(&self, cluster: &Cluster) -> Option<&String> {
+    pub(crate) fn other_cluster_named(&self, cluster: &Cluster) -> Option<&String> {
         let uid = self.cluster_uid.as_ref();
         uid.filter(|uid| !cluster.is_known_by(uid))
     }
