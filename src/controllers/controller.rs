@@ -40,12 +40,12 @@ impl Proposal {
     pub(super) fn new(
         object: &ObjectReference,
         changes: Description,
-        obstacle: &Option<Finding>,
+        obstacle: Option<&Finding>,
     ) -> Proposal {
         Proposal {
             object: object.for_people(),
             changes,
-            obstacle: obstacle.as_ref().map(|finding| finding.text().into_owned()),
+            obstacle: obstacle.map(|finding| finding.text().into_owned()),
         }
     }
 }

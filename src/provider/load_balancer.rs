@@ -81,9 +81,14 @@ pub trait Snapshot: Send + Sync {
     /// What ends its management: ports, targets and addresses stay, and no plan changes them from then on. Pure.
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// What is there once an operator has said that this Service is to have this load balancer, and the change that
-    /// says it, where that was not said before. None: there is no such load balancer. Pure.
-    fn assigned(&self, id: u64, service: &Service, cluster: &Cluster) -> Option<Assigned>;
+    /// What gives this load balancer to the Service, as an operator has said, and brings it in order. Pure.
+    fn plan_adoption(
+        &self,
+        id: u64,
+        service: &Service,
+        nodes: &[OfferedNode],
+        cluster: &Cluster,
+    ) -> LoadBalancerPlan;
 
     /// Is a server of the cluster's nodes a target? Then the project has that server. Pure.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
@@ -121,9 +126,6 @@ pub struct Needs {
     /// Service's.
     pub project: bool,
 }
-
-/// See [`Snapshot::assigned`].
-pub type Assigned = (Arc<dyn Snapshot>, Option<Box<dyn Change>>);
 
 /// One write that was planned.
 pub trait Change: fmt::Debug + Send + Sync {
@@ -168,6 +170,11 @@ pub trait Change: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The name of the load balancer that the change creates, with what asks for the name.
+    fn new_name(&self) -> Option<&Sourced<String>> {
+        None
+    }
+
     /// Reported on the Service once the change was made.
     fn event(&self) -> Option<Finding> {
         None
@@ -190,49 +197,233 @@ pub enum ChangeKind {
 /// What one Service's load balancer is, should be, and what lies between.
 #[derive(Debug, Default)]
 pub struct LoadBalancerPlan {
+    pub outcome: Outcome,
     /// None: there is none yet, or none any more.
     pub found: Option<Balancer>,
     /// What was found, or what it leaves, carries the UID of the Service, or the label of its group; else its name, or
     /// the label `adopt`, says that it is the Service's.
     pub carries_uid: bool,
-    /// In their order, each after the actions of those before have ended, unless it may follow at once.
-    pub changes: Vec<Box<dyn Change>>,
     /// Every field, with what there is, what should be, and what asks for it.
     pub fields: Vec<Field>,
-    pub findings: Vec<Finding>,
-    /// Why nothing is changed; then `changes` is empty.
-    pub obstacle: Option<Finding>,
-    /// What `obstacle` says, each problem by itself.
-    pub problems: Vec<String>,
-    /// What the Service's status should say of what is there now; none: leave it as it is.
-    pub status: Option<Vec<Ingress>>,
     /// Fields that differ, and are left as they are because the default that asks for them may not
     /// be the daemon's; their source is that default.
     pub held_back: Vec<Field>,
-    /// Where one would be created: what such defaults decide of it for good, in one field.
-    pub unsure_new: Option<Field>,
-    /// Of `status`: what is there by such a default.
-    pub unsure: Vec<(Ingress, Source)>,
-    /// What takes the Service off load balancers that it does not want any more: made when there is nothing else to
-    /// do, and the status says so.
-    pub leaves: Vec<Box<dyn Change>>,
-    /// There are such load balancers, which serve the Service until then.
-    pub moves: bool,
-    /// Whether the status of a Service that ends is emptied before the first change: once its labels are removed from an
-    /// external load balancer, the status must not say any more that the Service has ports there.
-    pub empties_status_first: bool,
-    /// Its management has ended: the Service gets no finalizer.
-    pub is_released: bool,
-    /// What it changes or makes besides `found`, each by its ID or its name: of one sync only one plan may.
+    /// Also a part of the Service that is refused, while the rest of it is synced.
+    pub findings: Vec<Finding>,
+    /// What the Service's status should say once the changes are made; none: leave it as it is. Of a Service that ends it is
+    /// emptied before the first change: once its labels are removed from an external load balancer, the status must not
+    /// say any more that the Service has ports there.
+    pub status: Option<Vec<Ingress>>,
+    /// What it changes or makes besides `found`: of one sync only one plan may.
     pub claims: Vec<Claim>,
-    /// The name of the load balancer that it creates: it is claimed, too.
-    pub new_name: Option<Sourced<String>>,
-    /// A part waits for something in the cloud that the executor does not wait for: it is planned again soon, although
-    /// nothing failed.
-    pub is_unfinished: bool,
     /// What must have been read after the pass began, from the APIs themselves, before it is applied: by what was read
     /// last of nodes and cluster.
     pub needs: Needs,
+}
+
+/// What is done for a Service in the cloud.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Nothing of the Service can be synced. `problems`: what `why` says, each by itself.
+    Refused { why: Finding, problems: Vec<String> },
+    /// Nothing: the management of its load balancer has ended. The Service gets no finalizer.
+    Released,
+    /// It has no load balancer, and none is made now. A finding or a field that is held back says why.
+    Waiting,
+    /// The changes, in their order, each after the actions of those before have ended, unless it may follow at once.
+    /// Without changes the load balancer is as it should be.
+    Change {
+        changes: Vec<Box<dyn Change>>,
+        then: Then,
+    },
+}
+
+/// What follows the changes of a plan, and the status.
+#[derive(Debug, Default)]
+pub enum Then {
+    /// Nothing: all is as it should be.
+    #[default]
+    Done,
+    /// A part waits for something in the cloud that the executor does not wait for: it is planned again soon, although
+    /// nothing failed.
+    Again,
+    /// What takes the Service off load balancers that do not serve it.
+    Leave(Vec<Box<dyn Change>>),
+    /// The same for load balancers that serve the Service until then. Without a change the new one can't serve it yet.
+    Move(Vec<Box<dyn Change>>),
+}
+
+impl Default for Outcome {
+    fn default() -> Outcome {
+        Outcome::of(Vec::new())
+    }
+}
+
+impl Outcome {
+    /// These changes, and nothing after them.
+    pub fn of(changes: Vec<Box<dyn Change>>) -> Outcome {
+        let then = Then::Done;
+        Outcome::Change { changes, then }
+    }
+
+    pub fn refused(why: Finding) -> Outcome {
+        let problems = vec![why.message.clone()];
+        Outcome::Refused { why, problems }
+    }
+
+    /// The changes that are made first. See [`Outcome::Change`].
+    pub fn changes(&self) -> &[Box<dyn Change>] {
+        match self {
+            Outcome::Change { changes, .. } => changes,
+            _ => &[],
+        }
+    }
+
+    /// The changes that are made when everything else is done and the status says so.
+    pub fn leaves(&self) -> &[Box<dyn Change>] {
+        match self {
+            Outcome::Change { then, .. } => then.leaves(),
+            _ => &[],
+        }
+    }
+
+    /// The changes that are made first, to be executed.
+    pub fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
+        match self {
+            Outcome::Change { changes, .. } => std::mem::take(changes),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The changes of [`leaves`](Outcome::leaves), to be executed. The plan stays unfinished.
+    pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
+        match self {
+            Outcome::Change {
+                then: Then::Leave(leaves) | Then::Move(leaves),
+                ..
+            } => std::mem::take(leaves),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Drops the changes for which `is_kept` is false.
+    pub fn retain_changes(&mut self, mut is_kept: impl FnMut(&dyn Change) -> bool) {
+        if let Outcome::Change { changes, .. } = self {
+            changes.retain(|change| is_kept(&**change));
+        }
+    }
+
+    /// Why nothing of the Service is synced.
+    pub fn obstacle(&self) -> Option<&Finding> {
+        match self {
+            Outcome::Refused { why, .. } => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Whether the Service is planned again soon, although nothing failed.
+    pub fn is_unfinished(&self) -> bool {
+        matches!(self, Outcome::Change { then, .. } if !matches!(then, Then::Done))
+    }
+
+    /// Whether everything is as it should be.
+    pub fn is_in_order(&self) -> bool {
+        self.changes().is_empty()
+            && matches!(
+                self,
+                Outcome::Change {
+                    then: Then::Done,
+                    ..
+                }
+            )
+    }
+
+    /// Whether another load balancer serves the Service until the plan is finished.
+    pub fn moves(&self) -> bool {
+        matches!(
+            self,
+            Outcome::Change {
+                then: Then::Move(_),
+                ..
+            }
+        )
+    }
+
+    pub fn is_released(&self) -> bool {
+        matches!(self, Outcome::Released)
+    }
+}
+
+impl Then {
+    /// These, too, take the Service off load balancers.
+    pub fn and_leave(self, more: Vec<Box<dyn Change>>) -> Then {
+        match self {
+            Then::Done | Then::Again => Then::Leave(more),
+            Then::Leave(mut leaves) => {
+                leaves.extend(more);
+                Then::Leave(leaves)
+            }
+            Then::Move(mut leaves) => {
+                leaves.extend(more);
+                Then::Move(leaves)
+            }
+        }
+    }
+
+    fn leaves(&self) -> &[Box<dyn Change>] {
+        match self {
+            Then::Leave(leaves) | Then::Move(leaves) => leaves,
+            Then::Done | Then::Again => &[],
+        }
+    }
+}
+
+impl LoadBalancerPlan {
+    /// Nothing is done, for this reason.
+    pub fn refuse(self, why: Finding) -> LoadBalancerPlan {
+        LoadBalancerPlan {
+            outcome: Outcome::refused(why),
+            held_back: Vec::new(),
+            status: None,
+            ..self
+        }
+    }
+
+    /// Without what may not be done while the cluster's identity is not known: nothing is created or deleted, because it
+    /// would be another cluster's afterwards, or may be now. `why`: that this is so.
+    pub fn without_identity(mut self, why: Finding) -> LoadBalancerPlan {
+        let Outcome::Change { changes, then } = &mut self.outcome else {
+            return self;
+        };
+        let all = changes.iter().chain(then.leaves());
+        if all.into_iter().any(|one| one.creates_or_deletes()) {
+            changes.retain(|change| !change.creates_or_deletes());
+            *then = match then {
+                Then::Move(_) => Then::Move(Vec::new()),
+                _ => Then::Again,
+            };
+            self.findings.push(why);
+        }
+        self
+    }
+
+    /// For a reader that no person is: with twenty load balancers of a hundred targets the details are most of a daemon's
+    /// memory.
+    pub fn without_details(mut self) -> LoadBalancerPlan {
+        self.fields = Vec::new();
+        if let Some(found) = &mut self.found {
+            found.targets = Vec::new();
+            found.ports = Vec::new();
+            found.certificates = Vec::new();
+        }
+        self
+    }
+
+    /// The name of the load balancer that the changes create, with what asks for the name.
+    pub fn new_name(&self) -> Option<&Sourced<String>> {
+        let mut changes = self.outcome.changes().iter();
+        changes.find_map(|change| change.new_name())
+    }
 }
 
 /// What one plan takes, and no other one may take at the same time.

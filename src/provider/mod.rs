@@ -34,9 +34,9 @@ pub use instance::{
 };
 pub use interned::{Interned, NodeLabels};
 pub use load_balancer::{
-    ActionId, Actions, Applied, Assigned, Balancer, BalancerHealth, BalancerUse, Cause, Change,
-    ChangeKind, Claim, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan,
-    PortOwner, SeenHealth, ShownCertificate, Snapshot, Target, TargetCounts, Usage,
+    ActionId, Actions, Applied, Balancer, BalancerHealth, BalancerUse, Cause, Change, ChangeKind,
+    Claim, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan, Outcome, PortOwner,
+    SeenHealth, ShownCertificate, Snapshot, Target, TargetCounts, Then, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{

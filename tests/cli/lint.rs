@@ -38,7 +38,7 @@ const CASES: &[Case] = &[
     (&[80], &[("type.p80", "lb11")], plain, &["type is about the whole load balancer"]),
     // Wrong values.
     (&[80], &[("protocol", "ftp"), ("algorithm-type", "random"), ("use-private-ip", "maybe")], plain,
-        &["use-private-ip: \"maybe\"", "algorithm-type: \"random\": use round_robin or least_connections", "protocol: \"ftp\": use tcp, http or https"]),
+        &["algorithm-type: \"random\": use round_robin or least_connections", "use-private-ip: \"maybe\"", "protocol: \"ftp\": use tcp, http or https"]),
     (&[80], &[("http-timeout-idle", "10s"), ("health-check-retries", "0")], plain, &["use 30s to 300s", "health-check-retries: \"0\""]),
     (&[80], &[("hostname", "Foo_Bar.example")], plain, &["hostname: \"Foo_Bar.example\": use a host name"]),
     (&[80], &[("node-selector", "a in b")], plain, &["node-selector: \"a in b\""]),

@@ -88,8 +88,11 @@ fn arrows_point_one_way() {
 
 /// The rooms of `hetzner/load_balancers`. Each may use those below it.
 const STAGES: &[&str] = &[
+    "snapshot",
     "plan",
+    "settle",
     "leave",
+    "checks",
     "observe",
     "diff",
     "desired",

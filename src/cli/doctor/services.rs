@@ -29,7 +29,7 @@ pub(super) fn services(view: &View) -> Verdicts {
     nodes::need_project(view)?;
     let mut outcomes = Vec::new();
     for plan in plans {
-        let blocked = plan.cloud.obstacle.iter();
+        let blocked = plan.obstacle().into_iter();
         let shows = inspect(&plan.service);
         let blocked = blocked.map(|one| reported(Outcome::fail, one, &shows));
         let warned = plan.warnings();
@@ -198,7 +198,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
     let has_writes = plan.has_writes();
     let is_conflict = |one: &Finding| one.reason == Reason::PortConflict;
     let (lack, remedy) = match (plan.want, &plan.cloud.found) {
-        _ if plan.cloud.obstacle.is_some() => return None,
+        _ if plan.obstacle().is_some() => return None,
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {

@@ -83,7 +83,7 @@ fn inspection(
     known: Sides,
 ) -> String {
     // What blocks it, what does not work, then warnings.
-    let mut findings: Vec<String> = plan.cloud.obstacle.iter().map(finding).collect();
+    let mut findings: Vec<String> = plan.obstacle().into_iter().map(finding).collect();
     findings.extend(gone(plan).filter(|_| known == Sides::Both));
     findings.extend(failed.as_deref().map(failed_lines));
     findings.extend(unhealthy(plan));
@@ -138,14 +138,14 @@ fn inspection(
         section(
             "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
             &(fields.collect::<String>() + &more),
-            match plan.cloud.obstacle {
+            match plan.obstacle() {
                 None => known.or_unknown("none: nothing is wanted of a load balancer"),
                 Some(_) => "unknown: the desired state can't be computed, see FINDINGS",
             },
         ),
         would_do(
             &plan.description(),
-            match plan.cloud.obstacle {
+            match plan.obstacle() {
                 None => known.or_unknown("change nothing"),
                 Some(_) => "change nothing, until what blocks it is fixed: see FINDINGS",
             },
@@ -257,9 +257,9 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
         vec![found.map_or("-".to_owned(), text)]
     };
     let state = match plan.want {
-        Want::Ensure if plan.cloud.is_released => "its management has ended",
+        Want::Ensure if plan.cloud.outcome.is_released() => "its management has ended",
         Want::Ensure => "wants a load balancer",
-        Want::Remove if plan.is_deletion() || plan.cloud.changes.is_empty() => {
+        Want::Remove if plan.is_deletion() || plan.changes().is_empty() => {
             "its load balancer is to be removed"
         }
         Want::Remove => "its ports are to be removed",

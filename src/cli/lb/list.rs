@@ -145,7 +145,7 @@ fn diff(plan: &ServicePlan) -> String {
         true => return "orphan, stays".into(),
         false => {}
     }
-    if let Some(obstacle) = &plan.cloud.obstacle {
+    if let Some(obstacle) = plan.obstacle() {
         return format!("!{}", obstacle.reason.name());
     }
     if plan.service.left_alone.is_some() {
@@ -153,13 +153,13 @@ fn diff(plan: &ServicePlan) -> String {
     }
     let mut words = match (plan.want, &plan.cloud.found) {
         // It does not exist any more, or it is protected.
-        (Want::Remove, _) if plan.cloud.changes.is_empty() => vec!["finalizer".into()],
+        (Want::Remove, _) if plan.changes().is_empty() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
         // It stays, without what the Service has on it.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) if !plan.cloud.held_back.is_empty() => vec!["(create)".into()],
         (Want::Ensure, None) => vec!["create".into()],
-        _ if plan.cloud.is_released => vec!["released".into()],
+        _ if plan.cloud.outcome.is_released() => vec!["released".into()],
         _ => written(plan),
     };
     if plan.want == Want::Ensure && serves_nothing(plan) {

@@ -121,7 +121,7 @@ fn plan_and_ask(
     let plans = plans.map_err(|why| context.exit(why))?;
     let can_t = plans
         .iter()
-        .any(|plan| plan.cloud.obstacle.is_some() || !plan.has_writes());
+        .any(|plan| plan.obstacle().is_some() || !plan.has_writes());
     if context.settings.dry_run.value || can_t {
         return Ok(context.would_do(&plans));
     }

@@ -118,7 +118,7 @@ fn taints(node: &Node, is_off: bool) -> Vec<Taint> {
 impl LifecyclePlan {
     pub fn proposal(&self) -> Proposal {
         let changes = self.change.iter().map(Change::description);
-        Proposal::new(&self.object, changes.collect(), &self.obstacle)
+        Proposal::new(&self.object, changes.collect(), self.obstacle.as_ref())
     }
 }
 

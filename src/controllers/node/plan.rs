@@ -166,7 +166,7 @@ impl NodePlan {
     pub fn proposal(&self) -> Proposal {
         let changes = self.changes.iter();
         let changes = changes.map(|change| self.description_of(change));
-        Proposal::new(&self.object, changes.collect(), &self.obstacle)
+        Proposal::new(&self.object, changes.collect(), self.obstacle.as_ref())
     }
 
     /// What one of the changes does, a part for each value.

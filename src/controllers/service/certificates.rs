@@ -12,7 +12,7 @@ use crate::controllers::report::Report;
 use crate::controllers::share::Payer;
 use crate::kube::ObjectReference;
 use crate::provider::{
-    Change, LoadBalancerPlan, LoadBalancers, TlsSecrets, Urgency, calls::counted,
+    Change, LoadBalancerPlan, LoadBalancers, Outcome, TlsSecrets, Urgency, calls::counted,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +113,7 @@ fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
         uid: String::new(),
     };
     let cloud = LoadBalancerPlan {
-        changes: deletions,
+        outcome: Outcome::of(deletions),
         ..LoadBalancerPlan::default()
     };
     let plan = ServicePlan::new(object, Arc::default(), Want::Nothing, cloud);

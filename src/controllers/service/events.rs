@@ -23,9 +23,7 @@ const UPDATED: &str = "Updated load balancer with new hosts";
 
 pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
     report(apis, &plan.object, plan.all_findings());
-    let is_right = plan.cloud.obstacle.is_none()
-        && plan.cloud.changes.is_empty()
-        && !plan.cloud.is_unfinished
+    let is_right = plan.cloud.outcome.is_in_order()
         && !plan.all_findings().any(|one| one.reason.is_failure())
         && plan.want == Want::Ensure;
     // Without a change nothing else says that the failure is over.

@@ -433,14 +433,14 @@ impl Sync<'_> {
         let (to_do, in_order): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|plan| {
             let cloud = &plan.cloud;
             plan.has_writes()
-                || cloud.obstacle.is_some()
-                || cloud.is_unfinished
-                || cloud.is_released
+                || plan.obstacle().is_some()
+                || cloud.outcome.is_unfinished()
+                || cloud.outcome.is_released()
         });
         // Whether a Service is above a limit is decided by the list of all: to read it alone tells nothing new.
         let (above, to_do): (Vec<_>, Vec<_>) = to_do
             .into_iter()
-            .partition(|plan| plan.service.above.is_some() && plan.cloud.obstacle.is_some());
+            .partition(|plan| plan.service.above.is_some() && plan.obstacle().is_some());
         for plan in above {
             self.leave_as_it_is(plan, begun);
         }

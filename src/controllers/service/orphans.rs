@@ -15,7 +15,7 @@ use crate::kube::{AnyService, ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
     self, Balancer, BalancerUse, Cluster, ErrorKind, Finding, Kept, LoadBalancerPlan,
-    LoadBalancers, Orphan, Reason, Snapshot, Urgency, clock,
+    LoadBalancers, Orphan, Outcome, Reason, Snapshot, Urgency, clock,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -156,7 +156,7 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
         orphan.made_for()
     );
     let cloud = LoadBalancerPlan {
-        changes: orphan.removal.into_iter().collect(),
+        outcome: Outcome::of(orphan.removal.into_iter().collect()),
         findings: vec![Finding::warning(Reason::OrphanedLoadBalancer, message)],
         ..LoadBalancerPlan::default()
     };

@@ -380,7 +380,7 @@ impl Sync<'_> {
                 continue;
             }
             events::findings(self.apis, &plan);
-            if let Some(obstacle) = plan.cloud.obstacle.clone() {
+            if let Some(obstacle) = plan.obstacle().cloned() {
                 let why = obstacle.text().into_owned();
                 self.fail(task, plan, why, Some(obstacle.reason));
             } else if self.is_closed {
@@ -414,7 +414,7 @@ impl Sync<'_> {
             Err(error) => return self.failed_on_kubernetes(work.task, work.plan, &error),
         }
         plan.add_finalizer = false;
-        if plan.cloud.changes.is_empty() {
+        if plan.changes().is_empty() {
             return self.finish(work.task, work.plan);
         }
         self.has_written = true;
@@ -462,9 +462,9 @@ impl Sync<'_> {
         // The plan on what the answer of a creation showed, where nothing is left to do in the cloud. It does not show
         // the load balancer that the Service has left.
         let in_order = match (&over.end, observed) {
-            (End::PlanAgain(Some(shown)), Some(observed)) if !plan.cloud.moves => {
+            (End::PlanAgain(Some(shown)), Some(observed)) if !plan.cloud.outcome.moves() => {
                 let plan = plan::plan_for(&observed, &**shown, &task.service, self.for_people);
-                let is_in_order = plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty();
+                let is_in_order = plan.obstacle().is_none() && plan.changes().is_empty();
                 is_in_order.then_some(plan)
             }
             _ => None,
@@ -491,7 +491,8 @@ impl Sync<'_> {
         if !over.refused.is_empty() {
             let all: Vec<String> = over.refused.iter().map(ToString::to_string).collect();
             // The address is there, so the status is written all the same, unless another one serves the Service.
-            let status = |plan: &ServicePlan| plan.last_write().filter(|_| !plan.cloud.moves);
+            let status =
+                |plan: &ServicePlan| plan.last_write().filter(|_| !plan.cloud.outcome.moves());
             match self.write(&mut task, &mut plan, status) {
                 Ok(_) => plan.status = None,
                 Err(error) if error.is_not_found() => task.warn_of_leftover(),
@@ -525,7 +526,7 @@ impl Sync<'_> {
         if let Some(kind) = task.kind.take() {
             events::done(self.apis, &plan, kind);
         }
-        if !plan.cloud.leaves.is_empty() {
+        if !plan.leaves().is_empty() {
             return Some(task);
         }
         self.report.changed += usize::from(task.has_changed);
@@ -602,7 +603,7 @@ impl Sync<'_> {
     pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan, begun: Instant) {
         self.state.due.planned(&plan.service);
         events::findings(self.apis, &plan);
-        if let Some(obstacle) = plan.cloud.obstacle.clone() {
+        if let Some(obstacle) = plan.obstacle().cloned() {
             let task = Task::new(Arc::clone(&plan.service), None, begun);
             let why = obstacle.text().into_owned();
             self.fail(task, plan, why, Some(obstacle.reason));
@@ -658,7 +659,7 @@ impl Sync<'_> {
         has_failed: bool,
     ) {
         let (uid, backoff) = (&plan.object.uid, &mut self.state.due.backoff);
-        let is_tried_again = has_failed || plan.cloud.is_unfinished;
+        let is_tried_again = has_failed || plan.cloud.outcome.is_unfinished();
         match is_tried_again {
             true => backoff.failed(uid, clock::now()),
             false => backoff.succeeded(uid),
@@ -743,13 +744,16 @@ fn note(claimed: &mut HashMap<Claim, u64>, execution: &Execution<Work>) {
 
 fn claims(plan: &ServicePlan) -> HashSet<Claim> {
     let found = plan.cloud.found.iter().map(|one| Claim::Id(one.id));
-    let name = plan.new_name().map(|name| Claim::Name(name.value.clone()));
+    let name = plan
+        .cloud
+        .new_name()
+        .map(|name| Claim::Name(name.value.clone()));
     let claims = plan.cloud.claims.iter().cloned();
     claims.chain(found).chain(name).collect()
 }
 
 fn kind_of(plan: &ServicePlan) -> ChangeKind {
-    let mut kinds = plan.cloud.changes.iter().map(|change| change.kind());
+    let mut kinds = plan.changes().iter().map(|change| change.kind());
     let first = kinds.next().unwrap_or(ChangeKind::Settings);
     match kinds.all(|kind| kind == first) {
         true => first,

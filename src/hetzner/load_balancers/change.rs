@@ -10,7 +10,8 @@ use crate::hetzner::certificates::Certificate;
 use crate::hetzner::error::Code;
 use crate::http::{Method, Secret};
 use crate::provider::{
-    self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, TlsPair, Urgency, Verb,
+    self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, Sourced, TlsPair, Urgency,
+    Verb,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -111,6 +112,8 @@ pub struct Change {
     guard: Option<Box<Guard>>,
     /// Sent beside `request`, and never shown.
     pair: Option<Arc<TlsPair>>,
+    /// The name of the load balancer that the write creates, with what asks for the name.
+    new_name: Option<Sourced<String>>,
 }
 
 /// A shorter part of a key would be found in other texts, and says nothing.
@@ -156,12 +159,14 @@ impl Change {
             event: None,
             guard: None,
             pair: None,
+            new_name: None,
         }
     }
 
     /// One that is created with all of this, see `create`.
     pub(super) fn creation(
         project: &Project,
+        name: Sourced<String>,
         body: Value,
         targets: Vec<TargetInRequest>,
     ) -> Change {
@@ -179,6 +184,7 @@ impl Change {
             format!("load balancer {}", change.text("name")),
             format!(", {kind} in {place}, {parts}"),
         );
+        change.new_name = Some(name);
         change
     }
 
@@ -524,6 +530,10 @@ impl provider::Change for Change {
         self.id.is_none() || self.action.is(Deletes)
     }
 
+    fn new_name(&self) -> Option<&Sourced<String>> {
+        self.new_name.as_ref()
+    }
+
     fn kind(&self) -> ChangeKind {
         match self.action {
             _ if self.purpose == Purpose::Release => ChangeKind::Release,
@@ -543,12 +553,10 @@ impl provider::Change for Change {
 
     /// A load balancer without ports and targets, which are then tried one by one.
     fn without_parts(&self) -> Option<Box<dyn provider::Change>> {
-        if self.action != Action::Create {
-            return None;
-        }
+        let name = self.new_name.clone()?;
         let mut body = self.request.body.clone();
         body.insert("services".to_owned(), json!([]));
-        let bare = Change::creation(&self.project, Value::Object(body), Vec::new());
+        let bare = Change::creation(&self.project, name, Value::Object(body), Vec::new());
         Some(Box::new(bare))
     }
 

@@ -1,16 +1,131 @@
 //! What takes a Service off a load balancer: it is deleted, or released, or kept by the others that use it.
 
+use super::annotations::parser::AnnotationParser;
 use super::change::{Action, Change, Purpose, boxed};
+use super::checks::serves_other_profile;
+use super::desired::Desired;
+use super::diff::status;
 use super::ownership::context::{Context, Project};
-use super::ownership::facts::{is_kept, is_of, is_released_by_another, is_used_by_others};
+use super::ownership::facts::{
+    is_kept, is_of, is_released_by_another, is_served_by, is_used_by_others,
+};
 use super::ownership::group::was_before;
 use super::ownership::guard::Guard;
-use super::ownership::judge::{Stake, stake, why_it_stays};
+use super::ownership::judge::{Stake, owned, stake, why_it_stays};
 use super::ownership::labels::Labelled;
 use super::ownership::removal::{after_management, without_service};
-use crate::provider::{self, Cluster, Description, Finding, Protocol, Reason, Service, Verb};
+use crate::provider::{
+    self, Claim, Cluster, Description, Finding, LoadBalancerPlan, Outcome, Protocol, Reason,
+    Service, Then, Verb,
+};
 use crate::text::shell_command;
 use serde_json::{Value, json};
+
+/// What takes a Service off load balancers.
+#[derive(Default)]
+pub(super) struct Leaving {
+    pub(super) changes: Vec<Box<dyn provider::Change>>,
+    pub(super) claims: Vec<Claim>,
+    /// The Service has something on one of them.
+    pub(super) is_any: bool,
+}
+
+/// What takes the Service off the load balancers that it had before. `there`: the one that it moves to; `None`: a new one.
+pub(super) fn leave_others(
+    context: &Context,
+    there: Option<Labelled>,
+    parser: &mut AnnotationParser,
+) -> Leaving {
+    let id = there.map(|there| there.id);
+    let all = owned(context.balancers, context.service, context.cluster);
+    let mut leaving = Leaving::default();
+    for balancer in all.filter(|one| Some(one.id) != id) {
+        let (changes, finding) = leave(context, balancer);
+        leaving.claims.push(Claim::Id(balancer.id));
+        finding.into_iter().for_each(|one| parser.finding(one));
+        if let Stake::Copy(_) = stake(balancer, context.service, context.cluster) {
+            continue;
+        }
+        leaving.changes.extend(changes);
+        leaving.is_any = true;
+        let moves = format!(
+            "the Service moves from load balancer {} to {}, and its addresses change; the old one serves it until then",
+            balancer.shown(),
+            there.map_or("a new one".to_owned(), |one| one.shown())
+        );
+        parser.warning(Reason::LoadBalancerChanges, moves);
+    }
+    leaving
+}
+
+/// Takes the Service off load balancers that do not serve it, and that it does not ask for, while it can't have what
+/// it asks for: its status names another one, or it was never given an address. Where the status has only a host name
+/// nothing says which load balancer serves the Service, and all stay.
+///
+/// `there`: the load balancer that the Service asks for. What the Service can't have becomes a finding until its next
+/// plan, which has nothing to leave.
+pub(super) fn leave_unused(
+    mut plan: LoadBalancerPlan,
+    context: &Context,
+    desired: &Desired,
+    there: Option<Labelled>,
+) -> LoadBalancerPlan {
+    // Where the plan holds something back, the daemon may know that the Service still needs the load balancer.
+    if plan.found.is_none() || !plan.held_back.is_empty() {
+        return plan;
+    }
+    let mut leaves = Vec::new();
+    for balancer in unused(context, desired, there) {
+        let (changes, finding) = leave(context, balancer);
+        plan.claims.push(Claim::Id(balancer.id));
+        plan.findings.extend(finding);
+        leaves.extend(changes);
+    }
+    if leaves.is_empty() {
+        return plan;
+    }
+    plan.carries_uid = true;
+    plan.outcome = match plan.outcome {
+        Outcome::Refused { why, .. } => {
+            plan.findings.push(why);
+            let then = Then::Leave(leaves);
+            let changes = Vec::new();
+            Outcome::Change { changes, then }
+        }
+        Outcome::Change { changes, then } => {
+            let then = then.and_leave(leaves);
+            Outcome::Change { changes, then }
+        }
+        other => other,
+    };
+    plan
+}
+
+fn unused<'a>(
+    context: &Context<'a>,
+    desired: &Desired,
+    there: Option<Labelled>,
+) -> Vec<Labelled<'a>> {
+    let (service, balancers) = (context.service, context.balancers);
+    let all = || owned(balancers, service, context.cluster);
+    let is_of_other_profile = |one| serves_other_profile(context, one).is_some();
+    let is_named = all().any(|one| is_served_by(service, one));
+    if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
+        return Vec::new();
+    }
+    // Settings may leave every address out: then an empty status does not say that nothing serves the Service.
+    let would_be_named = |one: Labelled| {
+        let (status, _) = status::ingress(&one, desired, context.project);
+        !status.is_empty()
+    };
+    let is_unused = |one: &Labelled| {
+        Some(one.id) != there.map(|there| there.id)
+            && !is_served_by(service, *one)
+            && (is_named || would_be_named(*one))
+            && !context.group.may_be_asked_for(*one, balancers)
+    };
+    all().filter(is_unused).collect()
+}
 
 /// What takes a Service off a load balancer: others that use it keep theirs.
 pub(super) fn leave(

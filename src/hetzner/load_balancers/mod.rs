@@ -4,8 +4,11 @@
 //!
 //! | room | its one job |
 //! |---|---|
-//! | `plan` | what must have been read before, and what to do for one Service |
+//! | `snapshot` | what the controller may ask of a list of load balancers |
+//! | `plan` | the stages of a plan: settle, compare, say what is done |
+//! | `settle` | which load balancer is the Service's, which ports it has there, or where it stays meanwhile |
 //! | `leave` | what takes a Service off a load balancer: deleted, released, or kept by others |
+//! | `checks` | what the API would refuse one by one |
 //! | `observe` | what is read |
 //! | `diff/` | the differences, as changes in their order; what is held back |
 //! | `diff/create` | the differences of one that does not exist yet, as one request |
@@ -36,6 +39,7 @@
 
 pub mod annotations;
 mod change;
+mod checks;
 mod desired;
 mod diff;
 mod leave;
@@ -43,6 +47,8 @@ mod model;
 mod observe;
 mod ownership;
 mod plan;
+mod settle;
+mod snapshot;
 
 pub use super::api::{Location, Reference};
 pub use super::certificates::{Certificate, CertificateError, CertificateStatus};

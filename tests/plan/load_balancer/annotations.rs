@@ -236,7 +236,7 @@ fn every_annotation_is_set_changed_and_removed() {
             Profile::CcmFromScratch => case.removed.0,
             Profile::Hcloud => case.removed.1,
         };
-        if let Some(obstacle) = world.plan().obstacle {
+        if let Some(obstacle) = world.plan().outcome.obstacle() {
             assert!(
                 obstacle.message.contains(removed),
                 "{about}: {}",
@@ -314,10 +314,10 @@ fn the_example_of_each_annotation_is_right() {
         world.set(&[with, &[(row.name, example)]].concat());
         let plan = world.plan();
         assert!(
-            plan.problems.is_empty(),
+            plan.outcome.obstacle().is_none(),
             "{} {example}: {:?}",
             row.name,
-            plan.problems
+            plan.outcome
         );
         let unused =
             |reason| [Reason::UnknownAnnotation, Reason::AnnotationWithoutEffect].contains(&reason);

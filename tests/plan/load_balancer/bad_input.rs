@@ -81,7 +81,7 @@ fn a_host_name_that_no_status_takes_is_refused_before_anything_is_made() {
     ] {
         let mut world = World::new(Profile::CcmFromScratch);
         world.set(&[("hostname", text)]);
-        assert_eq!(world.plan().obstacle, None, "{text}");
+        assert_eq!(world.plan().outcome.obstacle(), None, "{text}");
     }
 }
 
@@ -230,7 +230,7 @@ fn what_only_http_has_is_told_where_no_port_has_it() {
             world.settle();
             world.set(annotations);
             let plan = world.plan();
-            assert_eq!(plan.obstacle, None, "{annotations:?}");
+            assert_eq!(plan.outcome.obstacle(), None, "{annotations:?}");
             let told = plan.findings.iter();
             let told = told.filter(|one| one.reason == Reason::AnnotationWithoutEffect);
             let told: Vec<&str> = told.map(|one| one.message.as_str()).collect();

@@ -79,7 +79,7 @@ fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
         assert_eq!(shows(&world), None);
         let plan = world.plan();
         assert!(
-            plan.is_unfinished
+            plan.outcome.is_unfinished()
                 && plan
                     .status
                     .as_ref()
@@ -99,7 +99,7 @@ fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
             ["port 443: added, https to node port 30443"]
         );
         assert_eq!(shows(&world), Some(vec![certificate.id]));
-        assert!(!world.plan().is_unfinished);
+        assert!(!world.plan().outcome.is_unfinished());
     }
 }
 
@@ -118,7 +118,7 @@ fn a_failed_issuance_is_told_with_its_reason_and_the_rest_goes_on() {
     world.set(&[("algorithm-type", "least_connections")]);
     assert_eq!(words(&world.settle()), ["change_algorithm"]);
     let plan = world.plan();
-    assert!(plan.is_unfinished);
+    assert!(plan.outcome.is_unfinished());
     let told = plan.findings.iter();
     let mut told = told.filter(|one| one.reason == Reason::CertificateFailed);
     let message = told.next().expect("told").text();
@@ -201,7 +201,7 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
                 told.iter().copied().collect::<Vec<_>>(),
                 "{names}"
             );
-            assert_eq!(plan.is_unfinished, told.is_some(), "{names}");
+            assert_eq!(plan.outcome.is_unfinished(), told.is_some(), "{names}");
             assert!(
                 plan.status.is_some_and(|status| !status.is_empty()),
                 "{names}"
@@ -209,7 +209,7 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
             world.issue();
             world.settle();
             assert_eq!(shows(&world).as_deref(), Some(*after), "{names} {is_there}");
-            assert!(!world.plan().is_unfinished);
+            assert!(!world.plan().outcome.is_unfinished());
         }
     }
 }
@@ -224,7 +224,7 @@ fn a_renewal_that_failed_is_told_and_the_port_stays() {
     all.last_mut().unwrap().status.as_mut().unwrap().renewal = "failed".into();
     assert!(world.settle().is_empty());
     assert!(world.findings().contains(&Reason::CertificateFailed));
-    assert!(!world.plan().is_unfinished);
+    assert!(!world.plan().outcome.is_unfinished());
 }
 
 /// A port that shows an uploaded certificate goes on with it until the managed one is there.
@@ -504,7 +504,7 @@ fn without_domains_or_with_bad_ones_nothing_is_ordered() {
 fn the_load_balancer_does_not_depend_on_the_order() {
     let mut world = world(Profile::CcmFromScratch);
     world.state.balancers = vec![fresh(1, "kubernetes-default-web", "lb11")];
-    let planned = world.plan().changes;
+    let planned = world.plan().outcome.take_changes();
     assert_eq!(words(&planned)[0], "create_certificate");
     assert!(planned[0].may_fail_alone());
     let requests = planned.iter().map(|one| one.json());

@@ -199,7 +199,7 @@ fn nothing_of_a_check_of_kube_proxy_stays() {
     ]);
     world.settle();
     world.balancer_mut().services[0].set(PortField::CheckPath, "/healthz");
-    assert!(world.plan().changes.is_empty());
+    assert!(world.plan().outcome.changes().is_empty());
 }
 
 /// The daemon may have the setting: a check of kube-proxy that is there stays, and any other one is what it was without.
@@ -213,7 +213,7 @@ fn a_shell_that_may_not_know_the_setting_leaves_a_check_of_kube_proxy() {
         world.defaults.health_check = None;
         world.defaults.unknown = vec![DEFAULT.into()];
         let plan = world.plan();
-        assert!(plan.changes.is_empty(), "{plan:?}");
+        assert!(plan.outcome.changes().is_empty(), "{plan:?}");
         let held = plan.held_back.iter().map(|one| one.source.to_string());
         assert!(held.clone().count() >= 2 && held.clone().all(|one| one.contains(DEFAULT)));
         assert_eq!(shown(&world), asked);

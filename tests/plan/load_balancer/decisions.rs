@@ -17,7 +17,8 @@ use ccm::hetzner::load_balancers::{
     SelectedServer, SelectorRef, TARGETS_BEFORE, Target,
 };
 use ccm::provider::{
-    Change, InstanceId, LoadBalancerPlan, Protocol, ProviderId, Service, ServicePort, TrafficPolicy,
+    Change, InstanceId, LoadBalancerPlan, Outcome, Protocol, ProviderId, Service, ServicePort,
+    Then, TrafficPolicy,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -437,15 +438,14 @@ impl Several {
             writeln!(text, "-- left on {:?}", world.left_on()).unwrap();
             let ids: Vec<u64> = world.state.balancers.iter().map(|one| one.id).collect();
             for id in ids {
-                let (plan, said) = world.assigned(id).expect("the load balancer exists");
-                let said = said.map(|said| change_text(&*said));
+                let plan = world.adoption(id);
                 let found = plan.found.as_ref().map(|found| found.id);
-                let changes: Vec<String> =
-                    plan.changes.iter().map(|one| change_text(&**one)).collect();
+                let changes = plan.outcome.changes().iter();
+                let changes: Vec<String> = changes.map(|one| change_text(&**one)).collect();
                 writeln!(
                     text,
-                    "-- assigned {id}: {said:?}, then {found:?} {changes:?} {:?}",
-                    plan.obstacle
+                    "-- adoption of {id}: {found:?} {changes:?} {:?}",
+                    plan.outcome.obstacle()
                 )
                 .unwrap();
             }
@@ -471,31 +471,41 @@ fn plan_text(plan: &LoadBalancerPlan) -> String {
     let found = plan.found.as_ref();
     let found = found.map(|found| json!(found).to_string());
     writeln!(text, "found {found:?} by UID {}", plan.carries_uid).unwrap();
-    for (kind, changes) in [("write", &plan.changes), ("leave", &plan.leaves)] {
+    let outcome = &plan.outcome;
+    for (kind, changes) in [("write", outcome.changes()), ("leave", outcome.leaves())] {
         for change in changes {
             writeln!(text, "{kind} {}", change_text(&**change)).unwrap();
         }
     }
+    match outcome {
+        Outcome::Refused { why, problems } => writeln!(text, "refused {why:?} {problems:?}"),
+        Outcome::Released => writeln!(text, "released"),
+        Outcome::Waiting => writeln!(text, "waiting"),
+        Outcome::Change { then, .. } => match then {
+            Then::Done => writeln!(text, "then done"),
+            Then::Again => writeln!(text, "then again"),
+            Then::Leave(_) => writeln!(text, "then leaves"),
+            Then::Move(_) => writeln!(text, "then moves"),
+        },
+    }
+    .unwrap();
     for field in &plan.fields {
         writeln!(text, "field {field:?}").unwrap();
     }
     for finding in &plan.findings {
         writeln!(text, "finding {finding:?}").unwrap();
     }
-    writeln!(text, "obstacle {:?}", plan.obstacle).unwrap();
-    writeln!(text, "problems {:?}", plan.problems).unwrap();
-    writeln!(text, "status {:?} unsure {:?}", plan.status, plan.unsure).unwrap();
     writeln!(
         text,
-        "held back {:?} new {:?}",
-        plan.held_back, plan.unsure_new
+        "status {:?} held back {:?}",
+        plan.status, plan.held_back
     )
     .unwrap();
-    writeln!(text, "claims {:?} name {:?}", plan.claims, plan.new_name).unwrap();
+    let (name, claims) = (plan.new_name(), &plan.claims);
     writeln!(
         text,
-        "moves {} empties first {} released {} unfinished {} needs {:?}",
-        plan.moves, plan.empties_status_first, plan.is_released, plan.is_unfinished, plan.needs
+        "claims {claims:?} name {name:?} needs {:?}",
+        plan.needs
     )
     .unwrap();
     text
@@ -549,9 +559,9 @@ fn the_same_world_leads_to_the_same_decisions() {
         "\"change\":\"delete_service\"",
         "\"change\":\"add_service\"",
         "leave ",
-        "obstacle Some",
-        "released true",
-        "moves true",
+        "refused ",
+        "released\n",
+        "then moves",
         "ip_mode: Some(\"Proxy\")",
         "Release",
         "orphan ",

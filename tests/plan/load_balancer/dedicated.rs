@@ -128,7 +128,7 @@ fn without_an_address_there_the_public_one_and_a_word_about_it() {
     assert_eq!(world.findings(), [Reason::InternalIPNotConfigured]);
     // What was read for this plan alone has no subnets: an existing target is not turned for that.
     world.state.subnets = None;
-    assert!(world.plan().changes.is_empty());
+    assert!(world.plan().outcome.changes().is_empty());
 }
 
 #[test]
@@ -175,10 +175,11 @@ fn an_address_that_only_a_kubelet_knows_removes_no_target() {
                 now.contains(&private(77).to_string()),
                 "{use_private_ip} {is_offered}: {now:?}"
             );
-            assert!(world.plan().changes.is_empty());
+            assert!(world.plan().outcome.changes().is_empty());
             let removal = world.removal();
             let lines = removal
-                .changes
+                .outcome
+                .changes()
                 .iter()
                 .flat_map(|change| change.description().done());
             let lines: Vec<String> = lines.collect();
@@ -199,9 +200,9 @@ fn turned_off_or_without_credentials_no_address_is_removed_and_none_added() {
                 world.settle();
                 let before = addresses(&world);
                 turn_off(&mut world, is_off);
-                assert!(world.plan().changes.is_empty(), "off: {is_off}");
+                assert!(world.plan().outcome.changes().is_empty(), "off: {is_off}");
                 world.nodes.truncate(2);
-                assert!(world.plan().changes.is_empty(), "off: {is_off}");
+                assert!(world.plan().outcome.changes().is_empty(), "off: {is_off}");
                 assert_eq!(addresses(&world), before);
             }
         }
@@ -230,7 +231,8 @@ fn a_release_leaves_the_addresses_of_others() {
     add_address(&mut world, Ipv4Addr::new(198, 51, 100, 7));
     let removal = world.removal();
     let made: Vec<String> = removal
-        .changes
+        .outcome
+        .changes()
         .iter()
         .flat_map(|change| change.description().done())
         .collect();
@@ -281,7 +283,7 @@ fn in_any_world_addresses_of_others_stay_and_the_end_is_one() {
         for other in others {
             assert!(addresses(&world).contains(&other), "seed {seed}: {made:?}");
         }
-        assert!(world.plan().changes.is_empty(), "seed {seed}");
+        assert!(world.plan().outcome.changes().is_empty(), "seed {seed}");
     }
     assert!(removed > 300 && foreign > 300, "{removed} {foreign}");
 }

@@ -130,7 +130,7 @@ fn what_nobody_set_names_the_setting_that_would() {
     world.balancer_mut().services[0].set(PortField::ProxyProtocol, true);
     let plan = world.plan();
     let expected = Source::Default("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL".into());
-    assert_eq!(plan.changes.len(), 1);
+    assert_eq!(plan.outcome.changes().len(), 1);
     let differs: Vec<_> = plan.fields.iter().filter(|field| field.differs()).collect();
     assert_eq!(differs.len(), 1);
     assert_eq!(differs[0].field, "port 80 proxy protocol");
@@ -191,7 +191,7 @@ fn location_and_zone_from_both_sides() {
             world.defaults.location = None;
         }
         world.set(annotations);
-        let changes = world.plan().changes;
+        let changes = world.plan().outcome.take_changes();
         if changes.is_empty() {
             return world.obstacle();
         }

@@ -110,7 +110,7 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
         let (needs, plan) = (world.needs(), world.plan());
         match fate {
             Adopted => {
-                let event = plan.changes[0].event().unwrap();
+                let event = plan.outcome.changes()[0].event().unwrap();
                 assert_eq!(event.reason, Reason::LoadBalancerAdopted);
                 let settled = world.settle();
                 let events = settled.iter().filter(|change| change.event().is_some());
@@ -131,8 +131,11 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
                 assert_eq!(selectors(world.balancer()), selectors(&before), "{about}");
             }
             Not(_) | Owned => {
-                assert!(plan.changes.is_empty() && plan.status.is_none(), "{about}");
-                let obstacle = plan.obstacle.clone().unwrap();
+                assert!(
+                    plan.outcome.changes().is_empty() && plan.status.is_none(),
+                    "{about}"
+                );
+                let obstacle = plan.outcome.obstacle().unwrap();
                 let command = obstacle.message.contains("hcloud load-balancer add-label ");
                 let (reason, part) = match fate {
                     Not(part) => (Reason::LoadBalancerNotAdopted, part),
@@ -291,7 +294,8 @@ fn nothing_is_adopted_by_a_default_name() {
         assert_eq!(world.state.balancers[0], there, "{about}: left unchanged");
         // The second name can be used by another, too.
         world.state.balancers[1].labels.clear();
-        let obstacle = world.plan().obstacle.unwrap();
+        let plan = world.plan();
+        let obstacle = plan.outcome.obstacle().unwrap();
         assert_eq!(obstacle.reason, Reason::LoadBalancerNotAdopted, "{about}");
     }
 }
@@ -318,16 +322,17 @@ fn our_uid_on_another_clusters_is_a_conflict_unless_its_targets_are_our_nodes() 
                 assert!(world.needs().services, "{about}");
                 world.settle();
                 assert_eq!(world.balancer().id, 1, "{about}");
-                assert_ne!(removal.changes.len(), 0, "{about}");
+                assert_ne!(removal.outcome.changes().len(), 0, "{about}");
                 continue;
             }
-            let obstacle = world.plan().obstacle.unwrap();
+            let plan = world.plan();
+            let obstacle = plan.outcome.obstacle().unwrap();
             assert_eq!(obstacle.reason, Reason::LoadBalancerNotAdopted, "{about}");
             let command = "hcloud load-balancer add-label 1 ccm-from-scratch/adopt=default.web";
             assert!(obstacle.message.contains(command), "{}", obstacle.message);
             // Deleted with the Service it is not, and the Service does not wait for it.
             assert!(
-                removal.changes.is_empty() && removal.obstacle.is_none(),
+                removal.outcome.changes().is_empty() && removal.outcome.obstacle().is_none(),
                 "{about}"
             );
             assert_eq!(removal.findings[0].reason, Reason::LoadBalancerNotAdopted);
@@ -342,7 +347,7 @@ fn our_uid_under_a_former_identity_is_ours() {
         let mut world = in_the_way("front", &[OWN, FORMER, MADE], &[], vec![server(99)]);
         world.profile = profile;
         let removal = world.removal();
-        assert!(!removal.changes.is_empty(), "it is released");
+        assert!(!removal.outcome.changes().is_empty(), "it is released");
         assert!(removal.findings.is_empty(), "{:?}", removal.findings);
         world.settle();
         assert_eq!(world.balancer().id, 1);
@@ -372,7 +377,7 @@ fn while_the_identity_is_not_known_our_uid_is_enough() {
             world.cluster.uid.clear();
             world.cluster.former_uids.clear();
             let plan = world.plan();
-            assert_eq!(plan.obstacle.is_none(), *is_synced, "{about}");
+            assert_eq!(plan.outcome.obstacle().is_none(), *is_synced, "{about}");
             let before = world.state.balancers[0].labels.get(CLUSTER_UID).cloned();
             if *is_synced {
                 assert!(plan.carries_uid, "{about}");
@@ -397,7 +402,7 @@ fn the_command_names_the_load_balancer_by_its_id() {
     ] {
         let mut world = in_the_way("a;rm -rf $HOME", labels, &[443], vec![]);
         world.set(&[("name", "a;rm -rf $HOME")]);
-        let message = world.plan().obstacle.unwrap().message;
+        let message = world.plan().outcome.obstacle().unwrap().message.clone();
         assert!(message.contains(expected), "{message}");
     }
 }
@@ -509,7 +514,9 @@ fn a_release_takes_away_what_is_the_services_and_the_labels_last() {
         assert_eq!((ports, one.targets.len()), (vec![443], 3), "{stops_after}");
         let removal = world.removal();
         assert!(
-            removal.found.is_none() && removal.changes.is_empty() && removal.obstacle.is_none()
+            removal.found.is_none()
+                && removal.outcome.changes().is_empty()
+                && removal.outcome.obstacle().is_none()
         );
         world.state = before;
     }
@@ -536,7 +543,7 @@ fn what_is_kept_says_for_whom() {
         let kept = kept.map(|(label, value)| (label.to_owned(), value.to_owned()));
         assert_eq!(one.labels, kept.into(), "{stops_after}");
         assert!(one.services.is_empty() && one.targets.is_empty());
-        assert!(world.removal().changes.is_empty() && world.orphans().is_empty());
+        assert!(world.removal().outcome.changes().is_empty() && world.orphans().is_empty());
     }
 }
 
@@ -610,8 +617,8 @@ fn two_with_the_label_are_both_left_alone() {
     let message = world.obstacle();
     assert!(message.contains("one (1), two (2)"), "{message}");
     let removal = world.removal();
-    assert!(removal.changes.is_empty());
-    let obstacle = removal.obstacle.unwrap();
+    assert!(removal.outcome.changes().is_empty());
+    let obstacle = removal.outcome.obstacle().unwrap();
     assert_eq!(obstacle.reason, Reason::DeleteLoadBalancerFailed);
     assert!(obstacle.message.contains("one (1), two (2)"));
 }
@@ -621,13 +628,17 @@ fn removal_goes_by_the_label_alone_and_keeps_what_is_protected() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.state.balancers = vec![labelled(1, NAME, &[])];
     let plan = world.removal();
-    assert!(plan.found.is_none() && plan.changes.is_empty() && plan.obstacle.is_none());
+    assert!(
+        plan.found.is_none()
+            && plan.outcome.changes().is_empty()
+            && plan.outcome.obstacle().is_none()
+    );
     world.state.balancers = vec![labelled(1, "x", &[(SERVICE_UID, UID), MADE])];
     let changes = crate::load_balancer::support::changes(world.removal());
     assert_eq!(lines(&changes), ["load balancer x (1): deleted"]);
     world.state.balancers[0].protection.delete = true;
     let plan = world.removal();
-    assert!(plan.changes.is_empty() && plan.obstacle.is_none());
+    assert!(plan.outcome.changes().is_empty() && plan.outcome.obstacle().is_none());
     assert_eq!(plan.findings[0].reason, Reason::LoadBalancerProtected);
 }
 

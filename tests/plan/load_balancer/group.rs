@@ -11,7 +11,8 @@ use ccm::hetzner::load_balancers::{
     Reference, SERVICE_UID, TARGETS_BEFORE, Target,
 };
 use ccm::provider::{
-    Change, Finding, Labels, LoadBalancerPlan, OfferedNode, Reach, Reason, Service, ServicePort,
+    Change, Finding, Labels, LoadBalancerPlan, OfferedNode, Outcome, Reach, Reason, Service,
+    ServicePort,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -121,22 +122,22 @@ impl Cluster {
         for _ in 0..6 {
             let mut plan = self.plan(uid);
             let is_deleted = self.services[uid].is_deleted;
-            if plan.obstacle.is_some() {
+            if plan.outcome.obstacle().is_some() {
                 return true;
             }
-            if plan.changes.is_empty() {
+            if plan.outcome.changes().is_empty() {
                 if is_deleted {
                     self.services.remove(uid);
                     return true;
                 }
-                // The status comes first; see `LoadBalancerPlan::empties_status_first` for Services that end.
+                // The status comes first; see `LoadBalancerPlan::status` for Services that end.
                 if let Some(status) = plan.status.clone() {
                     let status = status.into_iter().filter_map(|one| one.ip).collect();
                     self.services.get_mut(uid).unwrap().service.addresses = status;
                 }
-                plan.changes = std::mem::take(&mut plan.leaves);
+                plan.outcome = Outcome::of(plan.outcome.take_leaves());
             }
-            if plan.empties_status_first {
+            if is_deleted && plan.status.is_some() {
                 self.services
                     .get_mut(uid)
                     .unwrap()
@@ -144,10 +145,10 @@ impl Cluster {
                     .addresses
                     .clear();
             }
-            if plan.changes.is_empty() {
+            if plan.outcome.changes().is_empty() {
                 return true;
             }
-            for change in plan.changes {
+            for change in plan.outcome.take_changes() {
                 if left == 0 {
                     return false;
                 }
@@ -422,7 +423,10 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
     cluster.settle();
     cluster.set("b", "share", Some("edge"));
     let plan = cluster.plan("b");
-    assert!(plan.obstacle.is_none() && plan.is_unfinished, "{plan:#?}");
+    assert!(
+        plan.outcome.obstacle().is_none() && plan.outcome.is_unfinished(),
+        "{plan:#?}"
+    );
     let says = |finding: &Finding| {
         let parts = [
             "port 80 can't be had: Service default/a has it",
@@ -480,21 +484,25 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
         cluster.set("b", "share", None);
         cluster.set("b", wish.0, Some(wish.1));
         let plan = cluster.plan("b");
-        assert!(!plan.leaves.is_empty(), "{about}: {plan:#?}");
-        assert!(plan.obstacle.is_none(), "{about}: {plan:#?}");
+        assert!(!plan.outcome.leaves().is_empty(), "{about}: {plan:#?}");
+        assert!(plan.outcome.obstacle().is_none(), "{about}: {plan:#?}");
         // Without an address none serves it; with a host name alone nothing says which one does.
         for (status, stays) in [(None, false), (Some("www.example.com"), wish.1 != "edge")] {
             let service = &mut cluster.services.get_mut("b").unwrap().service;
             let status = status.map(str::to_owned).into_iter().collect();
             let before = std::mem::replace(&mut service.addresses, status);
             let plan = cluster.plan("b");
-            assert_eq!(plan.leaves.is_empty(), stays, "{about}: {plan:#?}");
+            assert_eq!(
+                plan.outcome.leaves().is_empty(),
+                stays,
+                "{about}: {plan:#?}"
+            );
             cluster.services.get_mut("b").unwrap().service.addresses = before;
         }
         cluster.settle();
         let plan = cluster.plan("b");
-        assert!(plan.leaves.is_empty(), "{about}: {plan:#?}");
-        let is_blocked = plan.obstacle.is_some();
+        assert!(plan.outcome.leaves().is_empty(), "{about}: {plan:#?}");
+        let is_blocked = plan.outcome.obstacle().is_some();
         assert_eq!(is_blocked, wish.0 == "name", "{about}: {plan:#?}");
         let mut all = cluster.world.state.balancers.iter();
         let third = all.find(|one| one.id == third);
@@ -546,7 +554,11 @@ fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
         }
         cluster.settle();
         let plan = cluster.plan("b");
-        assert_eq!(plan.obstacle.is_none(), is_right, "{about}: {plan:#?}");
+        assert_eq!(
+            plan.outcome.obstacle().is_none(),
+            is_right,
+            "{about}: {plan:#?}"
+        );
         let all = cluster.world.state.balancers.iter();
         let there = all.clone().find(|one| one.id == at).unwrap();
         let mut ports = there.services.iter();
@@ -574,15 +586,15 @@ fn who_joins_or_leaves_is_served_at_every_moment() {
     cluster.set("b", "share", Some("edge"));
     let plan = cluster.plan("b");
     assert!(reasons(&plan).contains(&Reason::LoadBalancerChanges));
-    assert_eq!(words(&plan.changes), ["edit", "add_service"]);
-    assert_eq!(words(&plan.leaves), ["delete"]);
+    assert_eq!(words(plan.outcome.changes()), ["edit", "add_service"]);
+    assert_eq!(words(plan.outcome.leaves()), ["delete"]);
     cluster.settle();
     assert_eq!(cluster.world.state.balancers.len(), 1);
     // And back.
     cluster.set("b", "share", None);
     let plan = cluster.plan("b");
-    assert_eq!(words(&plan.changes), ["create"]);
-    assert_eq!(words(&plan.leaves), ["delete_service", "edit"]);
+    assert_eq!(words(plan.outcome.changes()), ["create"]);
+    assert_eq!(words(plan.outcome.leaves()), ["delete_service", "edit"]);
     cluster.settle();
     assert_eq!(cluster.ports("kubernetes-default-a"), owned(&[(80, "a")]));
     // The last one of a group keeps its load balancer.
@@ -623,7 +635,13 @@ fn another_namespace_shares_only_what_it_is_allowed() {
     cluster.add("infra.a", 3, &[80], &[("share", "edge")]);
     cluster.add("web.b", 2, &[443], &[("share", "infra/edge")]);
     cluster.settle();
-    let obstacle = cluster.plan("web.b").obstacle.expect("not allowed").message;
+    let obstacle = cluster
+        .plan("web.b")
+        .outcome
+        .obstacle()
+        .expect("not allowed")
+        .message
+        .clone();
     assert!(
         obstacle.contains("share-namespaces with \"web\""),
         "{obstacle}"
@@ -632,7 +650,7 @@ fn another_namespace_shares_only_what_it_is_allowed() {
     for allowed in ["web", "shop, web", "*"] {
         cluster.set("infra.a", "share-namespaces", Some(allowed));
         assert_eq!(
-            words(&cluster.plan("web.b").changes),
+            words(cluster.plan("web.b").outcome.changes()),
             ["edit", "add_service"],
             "{allowed}"
         );
@@ -658,13 +676,25 @@ fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_is_refused() {
     cluster.add("b", 2, &[4, 5, 6], &[("share", "edge")]);
     cluster.add("c", 1, &[7], &[("share", "edge")]);
     cluster.settle();
-    let obstacle = cluster.plan("b").obstacle.expect("too many").message;
+    let obstacle = cluster
+        .plan("b")
+        .outcome
+        .obstacle()
+        .expect("too many")
+        .message
+        .clone();
     assert!(
         obstacle
             .contains("3 TCP ports beside 3 of others, and a load balancer of type lb11 takes 5"),
         "{obstacle}"
     );
-    let obstacle = cluster.plan("c").obstacle.expect("too many").message;
+    let obstacle = cluster
+        .plan("c")
+        .outcome
+        .obstacle()
+        .expect("too many")
+        .message
+        .clone();
     assert!(
         obstacle.contains("1 TCP ports beside 6 of others"),
         "{obstacle}"
@@ -724,7 +754,13 @@ fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_wa
                 Some(environment("HCLOUD_LOAD_BALANCERS_LABELS", labels));
             cluster.add("a", 3, &[80], &own);
             if !is_it {
-                let obstacle = cluster.plan("a").obstacle.expect("not allowed").message;
+                let obstacle = cluster
+                    .plan("a")
+                    .outcome
+                    .obstacle()
+                    .expect("not allowed")
+                    .message
+                    .clone();
                 assert!(
                     obstacle.contains("add-label --overwrite 7 ccm-from-scratch/external=default"),
                     "{obstacle}"
@@ -774,7 +810,10 @@ fn external_targets_may_be_left_out() {
         &[80],
         &[("external", "7"), ("external-targets", "false")],
     );
-    assert_eq!(words(&cluster.plan("a").changes), ["edit", "add_service"]);
+    assert_eq!(
+        words(cluster.plan("a").outcome.changes()),
+        ["edit", "add_service"]
+    );
 }
 
 #[test]
@@ -793,7 +832,13 @@ fn a_port_that_others_have_is_named_and_left() {
     }
     // It does not exist: named.
     cluster.add("c", 1, &[1], &[("external", "front")]);
-    let obstacle = cluster.plan("c").obstacle.expect("none").message;
+    let obstacle = cluster
+        .plan("c")
+        .outcome
+        .obstacle()
+        .expect("none")
+        .message
+        .clone();
     assert!(
         obstacle.contains("the project has no load balancer \"front\""),
         "{obstacle}"
@@ -839,8 +884,13 @@ fn management_ends_and_begins_again_on_request() {
         let before = cluster.world.state.balancers[0].clone();
         cluster.take_service("a");
         let plan = cluster.world.release();
-        assert_eq!(words(&plan.changes), ["edit"], "{:?}", lines(&plan.changes));
-        apply(&mut cluster.world.state, &*plan.changes[0]);
+        assert_eq!(
+            words(plan.outcome.changes()),
+            ["edit"],
+            "{:?}",
+            lines(plan.outcome.changes())
+        );
+        apply(&mut cluster.world.state, &*plan.outcome.changes()[0]);
         let after = cluster.world.state.balancers[0].clone();
         let labels: Vec<_> = after
             .labels
@@ -852,20 +902,19 @@ fn management_ends_and_begins_again_on_request() {
             (&after.services, &after.targets),
             (&before.services, &before.targets)
         );
-        assert!(cluster.plan("a").is_released);
+        assert!(cluster.plan("a").outcome.is_released());
         assert!(cluster.settle().is_empty());
-        let snapshot = cluster.world.assigned(after.id);
-        let (assigned, change) = snapshot.expect("a load balancer");
-        assert!(assigned.obstacle.is_none() && !assigned.changes.is_empty());
-        apply(&mut cluster.world.state, &*change.expect("a change"));
+        let plan = cluster.world.adoption(after.id);
+        assert!(plan.outcome.obstacle().is_none() && plan.outcome.changes().len() > 1);
+        apply(&mut cluster.world.state, &*plan.outcome.changes()[0]);
         cluster.settle();
-        assert!(!cluster.plan("a").is_released);
+        assert!(!cluster.plan("a").outcome.is_released());
         assert_eq!(cluster.world.state.balancers[0].labels[SERVICE_UID], "a");
     }
     // Deleted while it is released: the load balancer stays.
     cluster.take_service("a");
     let plan = cluster.world.release();
-    apply(&mut cluster.world.state, &*plan.changes[0]);
+    apply(&mut cluster.world.state, &*plan.outcome.changes()[0]);
     cluster.services.get_mut("a").unwrap().is_deleted = true;
     cluster.settle();
     assert_eq!(cluster.world.state.balancers.len(), 1);
@@ -884,20 +933,24 @@ fn what_was_adopted_beside_others_is_left_to_them() {
         cluster.settle();
         cluster.take_service("a");
         let plan = cluster.world.release();
-        apply(&mut cluster.world.state, &*plan.changes[0]);
+        apply(&mut cluster.world.state, &*plan.outcome.changes()[0]);
         let id = plan.found.expect("a load balancer").id;
         cluster.settle();
         let before = cluster.balancer(id).clone();
         cluster.take_service("a");
-        let (plan, change) = cluster.world.assigned(id).expect("a load balancer");
-        assert!(plan.obstacle.is_none(), "{plan:?}");
-        apply(&mut cluster.world.state, &*change.expect("a change"));
+        let plan = cluster.world.adoption(id);
+        assert!(plan.outcome.obstacle().is_none(), "{plan:?}");
+        apply(&mut cluster.world.state, &*plan.outcome.changes()[0]);
         cluster.settle();
-        assert!(!cluster.plan("a").is_released);
+        assert!(!cluster.plan("a").outcome.is_released());
         cluster.set("a", uses, None);
         cluster.settle();
         let plan = cluster.plan("a");
-        assert!(plan.obstacle.is_none(), "{:?}", plan.obstacle);
+        assert!(
+            plan.outcome.obstacle().is_none(),
+            "{:?}",
+            plan.outcome.obstacle()
+        );
         assert_ne!(plan.found.expect("its own").id, id);
         let after = cluster.balancer(id);
         let labels = after.labels.keys().filter(|label| label.contains("adopt"));
@@ -923,7 +976,8 @@ fn an_external_load_balancer_is_never_one_service_s_own() {
         before.labels.extend(adopt);
         cluster.world.state.balancers = vec![before.clone()];
         cluster.add("a", 1, &[80], annotations);
-        let obstacle = cluster.plan("a").obstacle.expect("not adopted");
+        let plan = cluster.plan("a");
+        let obstacle = plan.outcome.obstacle().expect("not adopted");
         assert_eq!(
             obstacle.reason,
             Reason::LoadBalancerNotAdopted,
@@ -944,7 +998,7 @@ fn what_was_released_is_served_when_the_others_of_its_group_are_deleted() {
         cluster.settle();
         cluster.take_service("a");
         let plan = cluster.world.release();
-        apply(&mut cluster.world.state, &*plan.changes[0]);
+        apply(&mut cluster.world.state, &*plan.outcome.changes()[0]);
         let before = cluster.named(SHARED).clone();
         cluster.set("a", "share", None);
         cluster.services.get_mut("a").unwrap().is_deleted = is_deleted;
@@ -988,7 +1042,7 @@ fn targets_of_an_external_load_balancer_stay_while_a_service_needs_them() {
         cluster.set("b", "external-targets", Some(of_b));
         for uid in ["a", "b"] {
             let plan = cluster.plan(uid);
-            let lines = lines(&plan.changes);
+            let lines = lines(plan.outcome.changes());
             assert_eq!(lines.len(), changes, "{then:?}, {of_b}: {uid}: {lines:?}");
         }
     }
@@ -1011,18 +1065,19 @@ fn ports_of_the_cluster_that_this_is_a_copy_of_are_not_ours() {
         cluster.world.state.balancers = vec![one];
         cluster.services.get_mut("a").unwrap().service.addresses = vec![ip];
         for of in ["a", "b"] {
-            let obstacle = cluster.plan(of).obstacle;
-            let why = obstacle.map(|one| one.message).unwrap_or_default();
+            let plan = cluster.plan(of);
+            let obstacle = plan.outcome.obstacle().map(|one| one.message.clone());
+            let why = obstacle.unwrap_or_default();
             assert_eq!(why.is_empty(), is_ours, "{of}, {target}, {uid}: {why}");
             assert!(is_ours || why.contains("cluster-2"), "{why}");
         }
         cluster.services.get_mut("a").unwrap().is_deleted = true;
         let removal = cluster.plan("a");
         assert_eq!(
-            words(&removal.changes).contains(&"delete_service".to_owned()),
+            words(removal.outcome.changes()).contains(&"delete_service".to_owned()),
             is_ours && uid == "a",
             "{target}, {uid}: {:?}",
-            lines(&removal.changes)
+            lines(removal.outcome.changes())
         );
     }
 }
@@ -1040,7 +1095,7 @@ fn a_port_without_label_is_of_no_service_that_its_owner_does_not_allow() {
         let member = cluster.services.get_mut("a").unwrap();
         member.service.addresses = vec![ip.to_string()];
         member.is_deleted = true;
-        let changes = words(&cluster.plan("a").changes);
+        let changes = words(cluster.plan("a").outcome.changes());
         assert_eq!(!changes.is_empty(), is_removed, "{allowed}: {changes:?}");
     }
 }
@@ -1112,7 +1167,7 @@ fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
     });
     cluster.set("b", "share", Some("edge"));
     cluster.settle();
-    assert!(cluster.plan("b").is_unfinished, "of node 9");
+    assert!(cluster.plan("b").outcome.is_unfinished(), "of node 9");
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
@@ -1135,9 +1190,9 @@ fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
         cluster.world.nodes.push(node(9));
         cluster.set("a", "uses-proxyprotocol", Some("true"));
         let plan = cluster.plan("a");
-        assert!(plan.obstacle.is_none(), "{name}: {plan:#?}");
+        assert!(plan.outcome.obstacle().is_none(), "{name}: {plan:#?}");
         assert_eq!(plan.found.as_ref().map(|one| one.id), Some(id), "{name}");
-        let made = words(&plan.changes);
+        let made = words(plan.outcome.changes());
         assert_eq!(made, ["update_service", "add_target"], "{name}: {plan:#?}");
         let says = |one: &Finding| {
             one.reason == Reason::SyncLoadBalancerFailed
@@ -1164,7 +1219,13 @@ fn what_is_managed_for_a_service_is_not_external() {
         one.labels.insert(EXTERNAL.into(), String::new());
         let id = one.id.to_string();
         cluster.add("b", 2, &[81], &[("external", &id)]);
-        let obstacle = cluster.plan("b").obstacle.expect("an obstacle").message;
+        let obstacle = cluster
+            .plan("b")
+            .outcome
+            .obstacle()
+            .expect("an obstacle")
+            .message
+            .clone();
         assert!(obstacle.contains("ccm lb release"), "{obstacle}");
         assert!(cluster.settle().is_empty(), "its address would change");
     }
@@ -1199,7 +1260,11 @@ fn a_group_takes_no_load_balancer_without_labels_that_sends_traffic_elsewhere() 
         let ip = one.public_net.ipv4.ip.expect("an address").to_string();
         cluster.services.get_mut("a").unwrap().service.addresses = vec![ip];
         cluster.world.state.balancers = vec![one];
-        assert_eq!(words(&cluster.plan("a").changes)[0], word, "{target}");
+        assert_eq!(
+            words(cluster.plan("a").outcome.changes())[0],
+            word,
+            "{target}"
+        );
     }
 }
 
@@ -1259,7 +1324,8 @@ fn history(seed: u64) -> usize {
                 made.extend(cluster.settle());
                 // What a Service left behind, without a label and with other ports, is known to be its own by nothing.
                 if uids.iter().any(|uid| {
-                    cluster.services.contains_key(uid) && cluster.plan(uid).obstacle.is_some()
+                    cluster.services.contains_key(uid)
+                        && cluster.plan(uid).outcome.obstacle().is_some()
                 }) {
                     continue;
                 }
@@ -1308,7 +1374,7 @@ fn check_end(cluster: &mut Cluster, before: &LoadBalancer, made: &[String]) {
         let plan = cluster.plan(uid);
         let service = cluster.services[uid].service.clone();
         let found = plan.found.as_ref().map(|found| found.id);
-        if plan.obstacle.is_some() {
+        if plan.outcome.obstacle().is_some() {
             // It stays where it was, if it was anywhere.
             continue;
         }

@@ -75,7 +75,7 @@ fn a_protected_one_stays_when_its_service_is_deleted() {
             None => world.unset("deletion-protection"),
         }
         let removal = world.removal();
-        assert!(removal.changes.is_empty(), "{removal:?}");
+        assert!(removal.outcome.changes().is_empty(), "{removal:?}");
         assert_eq!(removal.findings[0].reason, Reason::LoadBalancerProtected);
     }
     // Unset: left unchanged.

@@ -60,7 +60,7 @@ fn time(world: &World, services: &[Service]) -> Duration {
     let planned = &services[..PLANNED.min(services.len())];
     let once = |_| {
         let (plans, time) = world.plans(planned);
-        assert!(plans.iter().all(|plan| plan.obstacle.is_none()));
+        assert!(plans.iter().all(|plan| plan.outcome.obstacle().is_none()));
         time
     };
     (0..3).map(once).min().unwrap()

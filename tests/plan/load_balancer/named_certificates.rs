@@ -116,7 +116,7 @@ fn a_port_keeps_the_refused_certificate_that_it_shows_and_everything_else_is_syn
         label(&mut world, &[HERE, (SECRET, "shop.web-tls")]);
         assert_eq!(words(&world.settle()), [""; 0]);
         assert_eq!(told(&world).len(), 1);
-        assert!(!world.plan().is_unfinished, "it is as it can be");
+        assert!(!world.plan().outcome.is_unfinished(), "it is as it can be");
         // What is allowed follows the annotation.
         world.set(&[("http-certificates", "bought,two")]);
         world.set(&[("algorithm-type", "least_connections")]);

@@ -249,7 +249,8 @@ fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
         world.nodes = left.iter().map(|id| node(*id)).collect();
         let plan = world.plan();
         let removals = plan
-            .changes
+            .outcome
+            .changes()
             .iter()
             .filter(|change| change.description().done().join(", ").contains("removed"));
         let flags: Vec<bool> = removals.map(|one| one.needs_another_first()).collect();
@@ -262,7 +263,8 @@ fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
     world.set(&[("use-private-ip", "true")]);
     let plan = world.plan();
     let mut removals = plan
-        .changes
+        .outcome
+        .changes()
         .iter()
         .filter(|change| change.description().done().join(", ").contains("removed"));
     assert!(removals.all(|one| one.needs_another_first()), "{plan:?}");
@@ -366,7 +368,7 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
             .map(|one| one.message.as_str())
             .collect();
         assert_eq!(told.is_empty(), lacks.is_empty(), "{about}: {told:?}");
-        assert_eq!(plan.is_unfinished, !lacks.is_empty(), "{about}");
+        assert_eq!(plan.outcome.is_unfinished(), !lacks.is_empty(), "{about}");
         assert_eq!(world.needs().servers, !lacks.is_empty(), "{about}");
         let name = |id: &u64| told[0].contains(&format!("worker-0{id}"));
         assert!(lacks.iter().all(name), "{about}: {told:?}");
@@ -494,7 +496,7 @@ fn where_it_can_not_be_attached_is_said_before() {
             world.state.subnets = Some(subnets.to_vec().into());
             let about = format!("{annotations:?} {is_there}");
             if says.is_empty() {
-                assert_eq!(world.plan().obstacle, None, "{about}");
+                assert_eq!(world.plan().outcome.obstacle(), None, "{about}");
                 continue;
             }
             let message = world.obstacle();

@@ -42,7 +42,7 @@ fn edit(world: &mut World, name: &str, edit: impl FnOnce(&mut PrimaryIp)) {
 
 /// Both families as the POST names them.
 fn asked(world: &World) -> Ids {
-    let addresses = &creation(&world.plan().changes)["public_net"];
+    let addresses = &creation(world.plan().outcome.changes())["public_net"];
     (addresses["ipv4"].as_u64(), addresses["ipv6"].as_u64())
 }
 
@@ -340,7 +340,7 @@ fn a_shell_that_does_not_know_the_selector_claims_nothing() {
         world.set(annotations);
         let plan = world.plan();
         assert_eq!(
-            plan.changes.is_empty(),
+            plan.outcome.changes().is_empty(),
             is_held,
             "{unknown} {annotations:?}"
         );
@@ -353,12 +353,12 @@ fn a_shell_that_does_not_know_the_selector_claims_nothing() {
             true => {
                 assert_eq!(held, [format!("default of {SELECTOR}")]);
                 // It is reported once.
-                assert!(plan.unsure_new.is_none());
+                assert_eq!(plan.held_back.len(), 1);
             }
             false => assert!(held.is_empty()),
         }
         select(&mut world, "");
-        assert!(!world.plan().changes.is_empty());
+        assert!(!world.plan().outcome.changes().is_empty());
     }
 }
 

@@ -289,19 +289,23 @@ fn changes_lead_to_what_is_wanted_and_no_further() {
         let mut world = world(&mut random);
         let before = world.state.balancers.first().cloned();
         let plan = world.plan();
-        if plan.obstacle.is_some() {
+        if plan.outcome.obstacle().is_some() {
             assert!(
-                plan.changes.is_empty() && plan.status.is_none(),
+                plan.outcome.changes().is_empty() && plan.status.is_none(),
                 "seed {seed}"
             );
             refused += 1;
             continue;
         }
         let differs = plan.fields.iter().any(|field| field.differs());
-        assert_eq!(differs, !plan.changes.is_empty(), "seed {seed}: {plan:#?}");
+        assert_eq!(
+            differs,
+            !plan.outcome.changes().is_empty(),
+            "seed {seed}: {plan:#?}"
+        );
         let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
         let made = made.unwrap_or_else(|_| panic!("seed {seed}"));
-        assert!(world.plan().changes.is_empty(), "seed {seed}");
+        assert!(world.plan().outcome.changes().is_empty(), "seed {seed}");
         let after = world.balancer();
         if let Some(before) = before.filter(|before| before.id == after.id) {
             let expected = differences(&before, after);
@@ -318,10 +322,10 @@ fn changes_lead_to_what_is_wanted_and_no_further() {
         settled += 1;
         written += made.len();
         // What was waited for comes, and then all is as it should be.
-        waited += usize::from(plan.is_unfinished);
+        waited += usize::from(plan.outcome.is_unfinished());
         world.issue();
         world.settle();
-        assert!(!world.plan().is_unfinished, "seed {seed}");
+        assert!(!world.plan().outcome.is_unfinished(), "seed {seed}");
         let there = world.balancer().services.len();
         let tcp = world.service.ports.iter();
         let tcp = tcp.filter(|port| port.protocol == Protocol::Tcp).count();
@@ -340,7 +344,7 @@ fn wherever_it_is_cut_off_the_end_is_the_same() {
     for seed in 0..SEEDS / 4 {
         let mut random = Random::new(seed);
         let mut whole = world(&mut random);
-        if whole.plan().obstacle.is_some() {
+        if whole.plan().outcome.obstacle().is_some() {
             continue;
         }
         let mut cut = World {
@@ -353,7 +357,7 @@ fn wherever_it_is_cut_off_the_end_is_the_same() {
         };
         whole.settle();
         for _ in 0..1000 {
-            let Some(first) = cut.plan().changes.into_iter().next() else {
+            let Some(first) = cut.plan().outcome.take_changes().into_iter().next() else {
                 break;
             };
             apply(&mut cut.state, &*first);
@@ -405,7 +409,7 @@ fn servers_that_can_not_be_reached_are_never_added() {
             reach.insert(id, one.clone());
             node.reach = one;
         }
-        if whole.plan().obstacle.is_some() {
+        if whole.plan().outcome.obstacle().is_some() {
             continue;
         }
         let copy = || World {
@@ -436,7 +440,7 @@ fn servers_that_can_not_be_reached_are_never_added() {
             }
         }
         let plan = whole.plan();
-        assert!(plan.changes.is_empty(), "seed {seed}");
+        assert!(plan.outcome.changes().is_empty(), "seed {seed}");
         assert!(
             !plan.fields.iter().any(|field| field.differs()),
             "seed {seed}"
@@ -444,7 +448,7 @@ fn servers_that_can_not_be_reached_are_never_added() {
         settled += 1;
         lacking += usize::from(whole.needs().servers);
         for _ in 0..1000 {
-            let Some(first) = cut.plan().changes.into_iter().next() else {
+            let Some(first) = cut.plan().outcome.take_changes().into_iter().next() else {
                 break;
             };
             apply(&mut cut.state, &*first);
@@ -478,7 +482,7 @@ fn any_reach(random: &mut Random) -> Reach {
 /// Servers that the plan adds, and those that it removes, once each.
 fn added_and_removed(plan: &LoadBalancerPlan) -> (Vec<u64>, Vec<u64>) {
     let (mut added, mut removed) = (Vec::new(), Vec::new());
-    for change in &plan.changes {
+    for change in plan.outcome.changes() {
         let request = &change.json()["request"];
         match word(&**change).as_str() {
             "add_target" => added.push(target(request).0),
@@ -510,7 +514,11 @@ fn targets_of(change: &dyn Change) -> Vec<(u64, bool)> {
 
 /// Every request.
 fn requests(plan: &LoadBalancerPlan) -> Vec<Value> {
-    plan.changes.iter().map(|change| change.json()).collect()
+    plan.outcome
+        .changes()
+        .iter()
+        .map(|change| change.json())
+        .collect()
 }
 
 #[test]
@@ -540,7 +548,12 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
             world.unset("name");
         }
         let (needs, plan) = (world.needs(), world.plan());
-        let about = || format!("seed {seed}: {needs:?} {:#?}", lines(&plan.changes));
+        let about = || {
+            format!(
+                "seed {seed}: {needs:?} {:#?}",
+                lines(plan.outcome.changes())
+            )
+        };
         with_servers += usize::from(needs.servers);
         with_services += usize::from(needs.services);
         with_none += usize::from(needs == Needs::default());
@@ -555,8 +568,8 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
                 world.cluster.service_uids = uids.iter().map(|uid| (*uid).into()).collect();
                 let other = world.plan();
                 assert_eq!(requests(&other), requests(&plan), "{}", about());
-                let is_blocked = other.obstacle.is_some();
-                assert_eq!(is_blocked, plan.obstacle.is_some(), "{}", about());
+                let is_blocked = other.outcome.obstacle().is_some();
+                assert_eq!(is_blocked, plan.outcome.obstacle().is_some(), "{}", about());
             }
         }
         if needs.servers {
@@ -565,7 +578,7 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
         // Which servers exist is not what targets are added or removed by.
         let (added, removed) = added_and_removed(&plan);
         assert!(added.is_empty(), "{}", about());
-        for change in &plan.changes {
+        for change in plan.outcome.changes() {
             for (server, _) in targets_of(&**change) {
                 let id = ProviderId::Ours(InstanceId::Cloud(server));
                 let node = world
@@ -606,7 +619,7 @@ fn a_plan_in_order_needs_nothing_else() {
                 },
             };
         }
-        if world.plan().obstacle.is_some() {
+        if world.plan().outcome.obstacle().is_some() {
             continue;
         }
         world.settle();
@@ -614,7 +627,7 @@ fn a_plan_in_order_needs_nothing_else() {
         let is_full = world.findings().contains(&Reason::MaxTargetsReached);
         // A list without any of the servers takes no target away.
         let is_of_cluster = |node: &OfferedNode| matches!(node.reach, Reach::By { .. });
-        if plan.is_unfinished || is_full || !world.nodes.iter().any(is_of_cluster) {
+        if plan.outcome.is_unfinished() || is_full || !world.nodes.iter().any(is_of_cluster) {
             continue;
         }
         in_order += 1;

@@ -163,12 +163,10 @@ impl World {
         snapshot.plan_release(&self.service, &self.all_nodes())
     }
 
-    /// The plan as it would be, and the change that makes it so.
-    pub fn assigned(&self, id: u64) -> Option<(LoadBalancerPlan, Option<Box<dyn Change>>)> {
-        let cluster = self.all_nodes();
-        let (snapshot, change) = self.snapshot().assigned(id, &self.service, &cluster)?;
-        let plan = snapshot.plan(&self.service, &self.nodes, &cluster);
-        Some((plan, change))
+    /// The plan by which an operator gives the load balancer to the Service.
+    pub fn adoption(&self, id: u64) -> LoadBalancerPlan {
+        let snapshot = self.snapshot();
+        snapshot.plan_adoption(id, &self.service, &self.nodes, &self.all_nodes())
     }
 
     /// The key of the Service's group, where it is in one.
@@ -215,14 +213,14 @@ impl World {
     pub fn settle(&mut self) -> Vec<Box<dyn Change>> {
         let mut made = Vec::new();
         for _ in 0..5 {
-            let plan = self.plan();
-            if let Some(obstacle) = &plan.obstacle {
+            let mut plan = self.plan();
+            if let Some(obstacle) = plan.outcome.obstacle() {
                 panic!("{}", obstacle.message);
             }
-            if plan.changes.is_empty() {
+            if plan.outcome.changes().is_empty() {
                 return made;
             }
-            for change in plan.changes {
+            for change in plan.outcome.take_changes() {
                 let anew = model::apply(&mut self.state, &*change);
                 made.push(change);
                 if anew {
@@ -260,10 +258,10 @@ impl World {
     /// What stands in the way.
     pub fn obstacle(&self) -> String {
         let plan = self.plan();
-        assert!(plan.changes.is_empty() && plan.status.is_none());
-        let obstacle = plan.obstacle.expect("an obstacle");
+        assert!(plan.outcome.changes().is_empty() && plan.status.is_none());
+        let obstacle = plan.outcome.obstacle().expect("an obstacle");
         assert_eq!(obstacle.reason, Reason::SyncLoadBalancerFailed);
-        obstacle.message
+        obstacle.message.clone()
     }
 
     pub fn findings(&self) -> Vec<Reason> {
@@ -316,8 +314,8 @@ pub fn node(id: u64) -> OfferedNode {
 }
 
 /// As the provider made them.
-pub fn changes(plan: LoadBalancerPlan) -> Vec<Box<dyn Change>> {
-    plan.changes
+pub fn changes(mut plan: LoadBalancerPlan) -> Vec<Box<dyn Change>> {
+    plan.outcome.take_changes()
 }
 
 /// The API's words for them.

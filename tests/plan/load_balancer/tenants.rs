@@ -245,7 +245,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         guest.service.ports.push(more);
         cluster.set("shop.guest", "type", Some("lb31"));
         let plan = cluster.plan("shop.guest");
-        assert!(plan.obstacle.is_none(), "{plan:#?}");
+        assert!(plan.outcome.obstacle().is_none(), "{plan:#?}");
         let says = |text: &str| plan.findings.iter().any(|one| one.message.contains(text));
         assert!(
             says("no Service that shares \"edge\" in namespace default allows it"),
@@ -267,7 +267,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         let guest = cluster.services.get_mut("shop.guest").unwrap();
         guest.service.ports[0].node_port = Some(32_222);
         assert_eq!(
-            words(&cluster.plan("shop.guest").changes),
+            words(cluster.plan("shop.guest").outcome.changes()),
             ["update_service"]
         );
         guest_leaves(cluster, is_deleted);

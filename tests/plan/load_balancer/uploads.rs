@@ -289,7 +289,8 @@ fn nothing_of_the_key_is_in_a_plan() {
     holds(&mut world, "web-tls", "a");
     let plan = world.plan();
     let json: Vec<String> = plan
-        .changes
+        .outcome
+        .changes()
         .iter()
         .map(|one| one.json().to_string())
         .collect();

@@ -36,7 +36,7 @@ fn a_new_one_is_made_by_one_write_and_then_is_right() {
     assert_eq!(balancer["targets"].as_array().unwrap().len(), 12);
     assert_eq!(balancer["services"].as_array().unwrap().len(), 3);
     let plan = world.plan();
-    assert!(plan.changes.is_empty());
+    assert!(plan.outcome.changes().is_empty());
     assert_eq!(
         plan.status.unwrap().len(),
         3,
@@ -49,22 +49,22 @@ fn a_new_one_is_made_by_one_write_and_then_is_right() {
 fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in_it() {
     let world = World::without_network();
     let plan = world.plan();
-    let applied = plan.changes[0].apply();
+    let applied = plan.outcome.changes()[0].apply();
     let Ok(Applied::Shown(Some(action), shown)) = applied else {
         panic!("{applied:?}");
     };
     let left = shown.plan(&world.service, &world.nodes, &world.cluster);
-    assert!(left.changes.is_empty(), "{left:?}");
+    assert!(left.outcome.changes().is_empty(), "{left:?}");
     world.wait(action).unwrap();
     let looked = world.plan();
-    assert!(looked.changes.is_empty(), "{looked:?}");
+    assert!(looked.outcome.changes().is_empty(), "{looked:?}");
     assert_eq!(left.status, looked.status);
     assert_eq!(left.status.unwrap().len(), 2);
 
     // Its private address comes only with the end of the action.
     let world = World::new();
     let plan = world.plan();
-    let applied = plan.changes[0].apply();
+    let applied = plan.outcome.changes()[0].apply();
     assert!(
         matches!(applied, Ok(Applied::LookAgain(Some(_)))),
         "{applied:?}"
@@ -147,13 +147,13 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
     assert!(writes.iter().any(|write| write.starts_with("PUT ")));
 
     let removal = world.removal();
-    let deleted = removal.changes[0].apply();
+    let deleted = removal.outcome.changes()[0].apply();
     if let Applied::Running(action) = deleted.unwrap() {
         world.wait(action).unwrap();
     }
     assert!(world.balancers().is_empty());
     // It is gone already: that is what was wanted.
-    let again = removal.changes[0].apply();
+    let again = removal.outcome.changes()[0].apply();
     assert!(matches!(again, Ok(Applied::Done)), "{again:?}");
     world.check_document();
 }
@@ -164,7 +164,7 @@ fn a_deletion_without_a_word_is_one_too() {
     world.settle();
     world.sandbox.cloud().set_silent_deletes(true);
     let removal = world.removal();
-    let deleted = removal.changes[0].apply();
+    let deleted = removal.outcome.changes()[0].apply();
     assert!(matches!(deleted, Ok(Applied::Done)), "{deleted:?}");
     common::wait_until("its end", || world.balancers().is_empty());
 }
@@ -185,10 +185,18 @@ fn a_type_that_came_since_the_types_were_read_is_found() {
     let cloud = world.sandbox.cloud();
     let announced = "2020-01-01T00:00:00Z";
     cloud.deprecate_load_balancer_type("lb21", announced, "2020-06-01T00:00:00Z");
-    assert!(world.plan().obstacle.unwrap().message.contains("lb21"));
+    assert!(
+        world
+            .plan()
+            .outcome
+            .obstacle()
+            .unwrap()
+            .message
+            .contains("lb21")
+    );
     cloud.deprecate_load_balancer_type("lb21", announced, "2999-06-01T00:00:00Z");
     common::wait_at_most(Duration::from_secs(4), "the new type", || {
-        world.plan().obstacle.is_none()
+        world.plan().outcome.obstacle().is_none()
     });
     let reads = |call: &Call| call.path == "/v1/load_balancer_types";
     assert_eq!(world.sandbox.calls().count(reads), 2);
@@ -202,7 +210,7 @@ fn an_answer_of_somebody_else_is_no_success() {
     let removal = world.removal();
     let other = Rule::new(Effect::other_json()).half(Half::Hetzner);
     world.sandbox.faults().add(other.method("DELETE").times(1));
-    let deleted = removal.changes[0].apply();
+    let deleted = removal.outcome.changes()[0].apply();
     assert_eq!(deleted.unwrap_err().kind, ErrorKind::Unavailable);
 }
 
@@ -263,7 +271,7 @@ fn one_field_of_a_port_that_is_refused_does_not_keep_the_rest() {
             .faults()
             .add(on_create(Effect::Instead(Response::json(422, &body))));
         let plan = world.plan();
-        let change = plan.changes[0].as_ref();
+        let change = plan.outcome.changes()[0].as_ref();
         let error = change.apply().unwrap_err();
         let is_in_part = error.kind == ErrorKind::InPart;
         assert_eq!(is_in_part, posts == 2, "{field}: {error:?}");
@@ -327,7 +335,7 @@ fn a_place_that_does_not_exist_is_refused_with_its_annotation() {
             world.sandbox.faults().add(on_create(effect).times(2));
         }
         let plan = world.plan();
-        let outcome = world.apply(plan.changes[0].as_ref());
+        let outcome = world.apply(plan.outcome.changes()[0].as_ref());
         let said = outcome.unwrap_err().to_string();
         for part in says {
             assert!(said.contains(part), "{said}");
@@ -339,7 +347,7 @@ fn a_place_that_does_not_exist_is_refused_with_its_annotation() {
     // A location is looked up where types are sold, before anything is tried.
     let mut world = World::without_network();
     world.set(&[("location", "nowhere")]);
-    let said = world.plan().obstacle.unwrap().message;
+    let said = world.plan().outcome.obstacle().unwrap().message.clone();
     let says = "annotation load-balancer.hetzner.cloud/location: there is no location \"nowhere\" for load balancers of \
                 type lb11; use ash, fsn1, ";
     assert!(said.starts_with(says), "{said}");
@@ -363,7 +371,7 @@ fn a_named_certificate_that_is_not_issued_yet_keeps_its_port_alone_waiting() {
     world.settle();
     assert_eq!(world.writes(), ["POST load_balancers"]);
     assert_eq!(world.balancer()["services"].as_array().unwrap().len(), 1);
-    assert!(world.plan().is_unfinished);
+    assert!(world.plan().outcome.is_unfinished());
     issue(Duration::ZERO);
     assert_eq!(
         world.settle(),
@@ -377,7 +385,7 @@ fn a_lost_answer_is_an_error_and_the_next_look_finds_what_was_made() {
     let world = World::new();
     world.sandbox.faults().add(on_create(Effect::AnswerLost));
     let plan = world.plan();
-    let error = plan.changes[0].apply().unwrap_err();
+    let error = plan.outcome.changes()[0].apply().unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert_eq!(world.writes().len(), 1, "never repeated");
     // Until it is made whole it is locked, and not attached yet.
@@ -401,15 +409,15 @@ fn what_was_attached_meanwhile_is_looked_at_again() {
     // Whoever made it is done only now.
     cloud.edit_load_balancer(id, |one| *one = right);
     assert!(
-        plan.changes[0]
+        plan.outcome.changes()[0]
             .description()
             .done()
             .join(", ")
             .ends_with(": attached"),
         "{:?}",
-        plan.changes
+        plan.outcome.changes()
     );
-    let outcome = plan.changes[0].apply();
+    let outcome = plan.outcome.changes()[0].apply();
     assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
     assert!(world.settle().is_empty());
 }
@@ -424,7 +432,7 @@ fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
         .sandbox
         .cloud()
         .create_load_balancer(world.sandbox.project(), other);
-    let outcome = plan.changes[0].apply();
+    let outcome = plan.outcome.changes()[0].apply();
     assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
     world.settle();
     let names: Vec<String> = world
@@ -462,7 +470,7 @@ fn refusals_say_what_kind_they_are() {
         let world = World::new();
         let plan = world.plan();
         world.sandbox.faults().add(on_create(effect));
-        let outcome = plan.changes[0].apply();
+        let outcome = plan.outcome.changes()[0].apply();
         assert_eq!(outcome.unwrap_err().kind, kind);
         assert_eq!(world.writes().len(), 1);
     }
@@ -479,7 +487,7 @@ fn what_the_gate_refuses_never_leaves() {
         Urgency::Asked,
     );
     let plan = world.plan();
-    let outcome = plan.changes[0].apply();
+    let outcome = plan.outcome.changes()[0].apply();
     assert_eq!(outcome.unwrap_err().kind, ErrorKind::Refused);
     assert!(world.writes().is_empty());
 }
@@ -494,7 +502,7 @@ fn writes_are_paid_from_the_same_budget() {
         .faults()
         .add(on_create(Effect::hetzner_rate_limit()));
     for _ in 0..2 {
-        let outcome = plan.changes[0].apply();
+        let outcome = plan.outcome.changes()[0].apply();
         let kind = outcome.unwrap_err().kind;
         assert!(
             matches!(kind, ErrorKind::RateLimited { put_off: false, .. }),
@@ -522,14 +530,14 @@ fn a_write_that_is_put_off_reads_nothing() {
     cloud.set_rate_limit(project, 3600, 100);
     let plan = world.removal();
     let mark = world.sandbox.calls().mark();
-    let kind = plan.changes[0].apply().unwrap_err().kind;
+    let kind = plan.outcome.changes()[0].apply().unwrap_err().kind;
     let is_put_off = matches!(kind, ErrorKind::RateLimited { put_off: true, .. });
     assert!(is_put_off, "{kind:?}");
     assert_eq!(world.sandbox.calls().calls_since(mark).len(), 0);
     // It has what it reads and writes.
     cloud.set_rate_limit(project, 3600, 182);
     let plan = world.removal();
-    assert!(plan.changes[0].apply().is_ok());
+    assert!(plan.outcome.changes()[0].apply().is_ok());
 }
 
 #[test]
@@ -544,8 +552,8 @@ fn actions_are_asked_for_together_and_a_failed_one_says_why() {
         .annotations
         .remove(&format!("{PREFIX}node-selector"));
     let plan = world.plan();
-    assert_eq!(plan.changes.len(), 60);
-    let failing = plan.changes[0].apply();
+    assert_eq!(plan.outcome.changes().len(), 60);
+    let failing = plan.outcome.changes()[0].apply();
     let Ok(Applied::Running(action)) = failing else {
         panic!("{failing:?}");
     };

@@ -107,8 +107,8 @@ impl World {
         let mut made = Vec::new();
         for _ in 0..8 {
             let plan = self.plan();
-            assert_eq!(plan.obstacle, None);
-            if plan.changes.is_empty() {
+            assert_eq!(plan.outcome.obstacle(), None);
+            if plan.outcome.changes().is_empty() {
                 return made;
             }
             let failed_before = made.len();
@@ -135,7 +135,7 @@ impl World {
     }
 
     pub fn make(&self, plan: &LoadBalancerPlan, made: &mut Vec<String>) -> bool {
-        for change in &plan.changes {
+        for change in plan.outcome.changes() {
             let outcome = self.apply(change.as_ref());
             match outcome {
                 Ok(Applied::Done) => made.push(change.description().done().join(", ")),

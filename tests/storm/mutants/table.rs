@@ -154,8 +154,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the finalizer is removed before the load balancer",
         file: "src/controllers/service/sync.rs",
-        old: "if plan.cloud.changes.is_empty() {\n            return self.finish(work.task, work.plan);",
-        new: "if plan.cloud.changes.is_empty() || ($ON && plan.want == Want::Remove) {\n            return self.finish(work.task, work.plan);",
+        old: "if plan.changes().is_empty() {\n            return self.finish(work.task, work.plan);",
+        new: "if plan.changes().is_empty() || ($ON && plan.want == Want::Remove) {\n            return self.finish(work.task, work.plan);",
     },
     Mutant {
         name: "a plan rests on a list from before its own last writes",
@@ -166,8 +166,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a Service leaves its old load balancer before the status names the new one",
         file: "src/controllers/service/plan.rs",
-        old: "if plan.writes_before_leaving() == 0 {",
-        new: "if plan.writes_before_leaving() == 0 || $ON {",
+        old: "            && self.first_write().is_none()\n            && self.last_write().is_none()",
+        new: "            && ($ON || self.first_write().is_none())\n            && ($ON || self.last_write().is_none())",
     },
     Mutant {
         name: "a new Service gets a load balancer in another project",
@@ -272,15 +272,15 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the label of a port is written after the port",
         file: "src/hetzner/load_balancers/diff/whole.rs",
-        old: "self.plan.changes = boxed(self.changes);",
-        new: "if $ON {
-            self.changes.sort_by_key(|one| one.action == Action::Edit);
-        }
-        self.plan.changes = boxed(self.changes);",
+        old: "self.compare_all(self.desired.name().cloned(), adopts, zone);",
+        new: "self.compare_all(self.desired.name().cloned(), adopts, zone);
+        if $ON {
+            self.found.changes.sort_by_key(|one| one.action == Action::Edit);
+        }",
     },
     Mutant {
         name: "a Service that can't have a port of its group is left as it is",
-        file: "src/hetzner/load_balancers/plan.rs",
+        file: "src/hetzner/load_balancers/settle.rs",
         old: "true => parser.stays(why),",
         new: "true if $ON => parser.problem(why.message),\n                true => parser.stays(why),",
     },

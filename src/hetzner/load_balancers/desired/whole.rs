@@ -22,8 +22,21 @@ use std::net::{IpAddr, Ipv4Addr};
 
 pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
-/// The whole load balancer. A field that is none is left unchanged.
+/// What a Service wants of its load balancer.
 pub(crate) struct Desired {
+    /// `None`: the load balancer is external, and nobody decides about the whole.
+    pub(crate) whole: Option<Whole>,
+    pub(crate) use_private_ip: Sourced<bool>,
+    /// Whether present targets stay by private or public IP as they are; see `Group::keeps_ways`.
+    pub(crate) keeps_ways: bool,
+    pub(crate) certificates: CertificatePlan,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) targets: Targets,
+    pub(crate) in_status: InStatus,
+}
+
+/// What is wanted of the whole load balancer. A field that is none is left unchanged.
+pub(crate) struct Whole {
     /// From the annotation alone: a default name renames nothing.
     pub(crate) name: Option<Sourced<String>>,
     pub(crate) kind: Option<Sourced<String>>,
@@ -39,20 +52,13 @@ pub(crate) struct Desired {
     pub(crate) ipv6_rdns: Option<Sourced<String>>,
     /// With `HCLOUD_NETWORK`.
     pub(crate) attach: Option<Attach>,
-    pub(crate) use_private_ip: Sourced<bool>,
-    /// Whether present targets stay by private or public IP as they are; see `Group::keeps_ways`.
-    pub(crate) keeps_ways: bool,
     pub(crate) primary_ips: AskedIps,
     /// It outlasts its Services.
     pub(crate) is_kept: bool,
-    pub(crate) certificates: CertificatePlan,
-    pub(crate) ports: Vec<Port>,
-    pub(crate) targets: Targets,
-    pub(crate) in_status: InStatus,
 }
 
 /// Where it is created.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Place {
     pub(crate) location: Option<Sourced<String>>,
     pub(crate) zone: Option<Sourced<String>>,
@@ -133,69 +139,99 @@ impl Attach {
     }
 }
 
+impl Desired {
+    pub(crate) fn name(&self) -> Option<&Sourced<String>> {
+        self.whole.as_ref()?.name.as_ref()
+    }
+
+    pub(crate) fn kind(&self) -> Option<&Sourced<String>> {
+        self.whole.as_ref()?.kind.as_ref()
+    }
+
+    pub(crate) fn public(&self) -> Option<&Sourced<bool>> {
+        self.whole.as_ref()?.public.as_ref()
+    }
+
+    pub(crate) fn attach(&self) -> Option<&Attach> {
+        self.whole.as_ref()?.attach.as_ref()
+    }
+
+    pub(crate) fn attach_mut(&mut self) -> Option<&mut Attach> {
+        self.whole.as_mut()?.attach.as_mut()
+    }
+}
+
 /// Reads all of it. What is wrong is in `parser` afterwards.
 pub(crate) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desired {
-    let defaults = &context.project.defaults;
+    let (defaults, group) = (&context.project.defaults, &context.group);
     report_ignored_fields(parser, context.service);
-    let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
-    let usual = context.project.enforced(&a::ALGORITHM_TYPE).map(usual);
-    let mut set = |annotation, default: &Option<Sourced<bool>>| {
-        let set = parser.read(annotation, None, v::boolean);
-        set.or_else(|| default.clone())
-    };
-    let disabled = set(&a::DISABLE_PUBLIC_NETWORK, &defaults.disable_public_network);
-    let mut switch = |annotation, default| {
+    let whole = (!group.is_external()).then(|| whole(parser, context));
+    let mut switch = |annotation, default: &Option<Sourced<bool>>| {
         let off = || Sourced::new(false, default_source(annotation));
-        set(annotation, default).unwrap_or_else(off)
+        let set = parser.read(annotation, None, v::boolean);
+        set.or_else(|| default.clone()).unwrap_or_else(off)
     };
-    let mut use_private_ip = switch(&a::USE_PRIVATE_IP, &defaults.use_private_ip);
+    let own_way = switch(&a::USE_PRIVATE_IP, &defaults.use_private_ip);
     let without_ipv6 = switch(&a::IPV6_DISABLED, &defaults.disable_ipv6);
     let private = &defaults.disable_private_ingress;
     let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, private);
-    let algorithm = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
-    let kind = parser.read(&a::TYPE, None, v::any);
-    let keep = parser.read(&a::KEEP, None, v::boolean);
     let mut certificates = certificates(parser, context);
     upload(parser, context, &mut certificates);
-    let is_external = context.group.is_external();
-    if is_external {
-        use_private_ip = way_on_external(parser, context, use_private_ip);
-    }
-    // Without a Service that may decide, the whole stays as it is.
-    let is_left = is_external || context.group.has_no_decider();
-    let usual = usual.filter(|_| !is_left);
     let desired = Desired {
-        name: parser.read(&a::NAME, None, v::any),
-        kind: kind.or_else(|| defaults.kind.clone()).filter(|_| !is_left),
-        place: place(parser, context),
-        algorithm: algorithm
-            .or_else(|| defaults.algorithm.clone().filter(|_| !is_left))
-            .or(usual),
-        public: disabled
-            .filter(|_| !is_left)
-            .map(|disabled| Sourced::new(!disabled.value, disabled.source)),
-        protection: parser.read(&a::DELETION_PROTECTION, None, v::boolean),
-        labels: labels(parser, context),
-        ipv4_rdns: parser.read(&a::IPV4_RDNS, None, v::host),
-        ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::host),
-        attach: attach(parser, context).filter(|_| !is_left),
-        use_private_ip,
-        keeps_ways: context.group.keeps_ways(),
-        primary_ips: asked_ips(parser, context),
-        is_kept: keep.is_some_and(|keep| keep.value),
+        use_private_ip: match group.is_external() {
+            true => way_on_external(parser, context, own_way),
+            false => own_way,
+        },
+        keeps_ways: group.keeps_ways(),
         ports: ports(parser, context, &certificates),
         certificates,
         targets: targets(parser, context),
         in_status: InStatus {
             hostname: hostname.map(|hostname| hostname.value),
-            is_by_proxy: is_external || context.group.is_of_several_namespaces,
+            is_by_proxy: group.is_external() || group.is_of_several_namespaces,
             without_ipv6,
             without_private,
         },
+        whole,
     };
     check_ways_in(parser, context, &desired);
     desired
+}
+
+/// What the Service wants of the whole, or who decides for it. Without a Service that may decide no default counts.
+fn whole(parser: &mut AnnotationParser, context: &Context) -> Whole {
+    let defaults = &context.project.defaults;
+    let is_decided = !context.group.has_no_decider();
+    let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
+    let usual = || context.project.enforced(&a::ALGORITHM_TYPE).map(usual);
+    let algorithm = || defaults.algorithm.clone().or_else(usual);
+    let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
+    let disabled = disabled.or_else(|| defaults.disable_public_network.clone());
+    let set = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
+    let kind = parser.read(&a::TYPE, None, v::any);
+    let keep = parser.read(&a::KEEP, None, v::boolean);
+    Whole {
+        name: parser.read(&a::NAME, None, v::any),
+        kind: kind
+            .or_else(|| defaults.kind.clone())
+            .filter(|_| is_decided),
+        place: match is_decided {
+            true => place(parser, context),
+            false => Place::default(),
+        },
+        algorithm: set.or_else(|| algorithm().filter(|_| is_decided)),
+        public: disabled
+            .filter(|_| is_decided)
+            .map(|disabled| Sourced::new(!disabled.value, disabled.source)),
+        protection: parser.read(&a::DELETION_PROTECTION, None, v::boolean),
+        labels: labels(parser, context),
+        ipv4_rdns: parser.read(&a::IPV4_RDNS, None, v::host),
+        ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::host),
+        attach: attach(parser, context).filter(|_| is_decided),
+        primary_ips: asked_ips(parser, context),
+        is_kept: keep.is_some_and(|keep| keep.value),
+    }
 }
 
 fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
@@ -207,12 +243,6 @@ fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
             false => default.clone(),
         }
     };
-    if context.group.has_no_decider() {
-        return Place {
-            location: None,
-            zone: None,
-        };
-    }
     Place {
         location: one(&a::LOCATION, &defaults.location),
         zone: one(&a::NETWORK_ZONE, &defaults.network_zone),
@@ -248,8 +278,8 @@ fn labels(parser: &mut AnnotationParser, context: &Context) -> BTreeMap<String, 
         Sourced::new(labels, source)
     });
     let default = context.project.defaults.labels.clone();
-    let is_left = context.group.is_external() || context.group.has_no_decider();
-    let all = [default.filter(|_| !is_left), set];
+    let is_decided = !context.group.has_no_decider();
+    let all = [default.filter(|_| is_decided), set];
     let labels = all
         .into_iter()
         .flatten()
@@ -319,7 +349,7 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Des
             private.source
         ));
     }
-    let off = desired.public.as_ref().filter(|public| !public.value);
+    let off = desired.public().filter(|public| !public.value);
     if let Some(off) = off.filter(|_| !private.value) {
         parser.whole_problem(format!(
             "{}: with the public interface off the nodes are reached by their private addresses only: set \

@@ -2,10 +2,10 @@
 
 use super::primary_ips::{self, SELECTOR};
 use super::subnets::{self, RANGES};
-use super::whole::Diff;
+use super::whole::{Diff, Differences};
 use crate::hetzner::load_balancers::annotations;
-use crate::hetzner::load_balancers::change::{Action, Change, boxed};
-use crate::hetzner::load_balancers::desired::Place;
+use crate::hetzner::load_balancers::change::{Action, Change};
+use crate::hetzner::load_balancers::desired::{Place, Whole};
 use crate::hetzner::load_balancers::model::balancer::TargetInRequest;
 use crate::hetzner::load_balancers::ownership::context::{CLUSTER_NAME, NETWORK};
 use crate::provider::{Field, OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
@@ -18,21 +18,21 @@ const SETTINGS_NAMED: usize = 3;
 
 impl Diff<'_, '_> {
     /// Without a place to make it: a problem.
-    pub(crate) fn create(mut self, name: Sourced<String>) {
-        let primary = primary_ips::chosen(self.parser, self.context, self.desired);
-        let Some(Place { location, zone }) = self.choose_place(primary.location) else {
-            return;
+    pub(crate) fn create(mut self, whole: &Whole, name: Sourced<String>) -> Differences {
+        let primary = primary_ips::chosen(self.parser, self.context, whole);
+        let Some(Place { location, zone }) = self.choose_place(whole, primary.location) else {
+            return Differences::default();
         };
-        self.plan.fields.extend(primary.fields);
+        self.found.fields.extend(primary.fields);
         self.compare("location", None, location.clone());
         self.compare("network zone", None, zone.clone());
         let zone_of = match (&location, &zone) {
             (Some(location), _) => subnets::zone_of(&location.value, self.context.nodes),
             (None, zone) => zone.as_ref().map(|zone| zone.value.as_str()),
         };
-        let first = self.changes.len();
+        let first = self.found.changes.len();
         self.compare_all(Some(name.clone()), None, zone_of);
-        let (mut body, targets) = self.fold(first);
+        let (mut body, targets) = self.fold(whole, first);
         let value = |one: Option<Sourced<String>>| json!(one.map(|one| one.value));
         body.insert("location".to_owned(), value(location));
         body.insert("network_zone".to_owned(), value(zone));
@@ -42,33 +42,38 @@ impl Diff<'_, '_> {
         }
         let project = self.context.project;
         let has_selector = project.defaults.primary_ip_selector.is_some();
-        let attach = self.desired.attach.as_ref();
+        let attach = whole.attach.as_ref();
         let asks = attach.is_some_and(|attach| attach.unsure_ip.is_some());
         let claims = claims && !has_selector && project.is_unknown(SELECTOR);
         let unsure = [(claims, SELECTOR), (asks, RANGES)].into_iter();
         let unsure = unsure.filter_map(|(is_unsure, setting)| is_unsure.then_some(setting));
         let unsure: Vec<&str> = unsure.collect();
+        // The Service had a load balancer that was made with the daemon's settings: it is not replaced by one made with our
+        // defaults.
+        let has_status = !self.context.service.addresses.is_empty();
+        let of_settings = has_status.then(|| held_back(&name.value, &self.unknown_settings(whole)));
         if let Some(of_daemon) = held_back(&name.value, &unsure) {
             // The daemon may know that Services may not claim this Primary IP, or not ask for this private address.
-            self.plan.held_back.push(of_daemon);
+            self.found.held_back.push(of_daemon);
+        } else if let Some(of_daemon) = of_settings.flatten() {
+            self.found.changes.clear();
+            self.found.held_back.push(of_daemon);
         } else {
-            self.plan.unsure_new = held_back(&name.value, &self.unknown_settings());
-            self.plan.new_name = Some(name);
-            self.changes
-                .push(Change::creation(project, Value::Object(body), targets));
+            let creation = Change::creation(project, name, Value::Object(body), targets);
+            self.found.changes.push(creation);
         }
-        self.plan.changes = boxed(self.changes);
+        self.found
     }
 
     /// The changes from `first` on as one request. What it can't carry follows when the load balancer exists.
-    fn fold(&mut self, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
+    fn fold(&mut self, whole: &Whole, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());
-        let attach = self.desired.attach.as_ref();
+        let attach = whole.attach.as_ref();
         let is_attached = attach.is_some_and(|attach| !attach.needs_own_call());
         // By private IP they can be reached only once it is attached.
         let can_be_reached = is_attached || !self.desired.use_private_ip.value;
-        for change in self.changes.drain(first..) {
+        for change in self.found.changes.drain(first..) {
             let request = change.request;
             let (key, value) = match change.action {
                 Action::Edit | Action::ChangeType => {
@@ -98,25 +103,24 @@ impl Diff<'_, '_> {
 
     /// Settings that decide about a new one, and may be set otherwise for the daemon. The daemon corrects the others;
     /// but it can't correct the location, nor who could reach it until then.
-    fn unknown_settings(&self) -> Vec<&'static str> {
-        let desired = self.desired;
-        let place = &desired.place;
+    fn unknown_settings(&self, whole: &Whole) -> Vec<&'static str> {
+        let place = &whole.place;
         let unset = [
-            (desired.attach.is_none(), Some(NETWORK)),
+            (whole.attach.is_none(), Some(NETWORK)),
             (
-                desired.public.is_none(),
+                whole.public.is_none(),
                 annotations::DISABLE_PUBLIC_NETWORK.variable,
             ),
             (
-                desired.use_private_ip.source.is_default(),
+                self.desired.use_private_ip.source.is_default(),
                 annotations::USE_PRIVATE_IP.variable,
             ),
             (
                 place.location.is_none() && place.zone.is_none(),
                 annotations::LOCATION.variable,
             ),
-            (desired.kind.is_none(), annotations::TYPE.variable),
-            (desired.name.is_none(), Some(CLUSTER_NAME)),
+            (whole.kind.is_none(), annotations::TYPE.variable),
+            (whole.name.is_none(), Some(CLUSTER_NAME)),
             (true, Some("--load-balancer-class")),
             (true, Some("--service-selector")),
         ];
@@ -128,8 +132,12 @@ impl Diff<'_, '_> {
     }
 
     /// A location wins; neither: where most nodes are. `of_addresses`: where its Primary IPs are.
-    fn choose_place(&mut self, of_addresses: Option<Sourced<String>>) -> Option<Place> {
-        let Place { location, zone } = self.desired.place.clone();
+    fn choose_place(
+        &mut self,
+        whole: &Whole,
+        of_addresses: Option<Sourced<String>>,
+    ) -> Option<Place> {
+        let Place { location, zone } = whole.place.clone();
         // Upstream's zone labels are no locations.
         let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {

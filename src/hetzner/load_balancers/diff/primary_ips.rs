@@ -7,7 +7,7 @@
 use super::status;
 use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::annotations::parser::{AnnotationParser, has};
-use crate::hetzner::load_balancers::desired::{ASKED_BY_FIELD, AskedIp, Desired};
+use crate::hetzner::load_balancers::desired::{ASKED_BY_FIELD, AskedIp, Whole};
 use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, PrimaryIp, covers};
 use crate::hetzner::load_balancers::ownership::context::Context;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
@@ -46,13 +46,9 @@ fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + 
 }
 
 /// Those of a new load balancer. What the API would refuse is a problem, and what Services may not claim.
-pub(crate) fn chosen(
-    parser: &mut AnnotationParser,
-    context: &Context,
-    desired: &Desired,
-) -> Chosen {
+pub(crate) fn chosen(parser: &mut AnnotationParser, context: &Context, whole: &Whole) -> Chosen {
     let mut chosen = Chosen::default();
-    for family in &desired.primary_ips.families {
+    for family in &whole.primary_ips.families {
         let Some(asked) = &family.asked else {
             continue;
         };
@@ -71,8 +67,8 @@ pub(crate) fn chosen(
             }
             continue;
         };
-        family.check(parser, desired, context, asked, one);
-        place(parser, desired, asked, one, &mut chosen);
+        family.check(parser, whole, context, asked, one);
+        place(parser, whole, asked, one, &mut chosen);
         chosen.ids.insert(family.kind.to_owned(), json!(one.id));
         chosen.fields.push(Field {
             field: format!("public {}", family.kind),
@@ -88,10 +84,10 @@ pub(crate) fn chosen(
 pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &Context,
-    desired: &Desired,
+    whole: &Whole,
     there: Option<Labelled>,
 ) {
-    let asked = &desired.primary_ips;
+    let asked = &whole.primary_ips;
     if let Some(balancer) = there {
         for family in &asked.families {
             family.report(parser, context, &balancer);
@@ -153,7 +149,7 @@ impl AskedIp {
     fn check(
         &self,
         parser: &mut AnnotationParser,
-        desired: &Desired,
+        whole: &Whole,
         context: &Context,
         asked: &Sourced<String>,
         one: &PrimaryIp,
@@ -166,7 +162,7 @@ impl AskedIp {
             ));
         };
         if one.kind != self.kind {
-            let mut families = desired.primary_ips.families.iter();
+            let mut families = whole.primary_ips.families.iter();
             let other = families.find(|family| family.kind == one.kind);
             let key = other.map(|family| family.annotation.key());
             let (kind, key) = (&one.kind, key.unwrap_or_default());
@@ -193,7 +189,7 @@ impl AskedIp {
         if one.blocked {
             refuse("is blocked by Hetzner: ask their support why, or choose another");
         }
-        if let Some(public) = desired.public.as_ref().filter(|public| !public.value) {
+        if let Some(public) = whole.public.as_ref().filter(|public| !public.value) {
             refuse(&format!(
                 "would have nothing to do: {} turns the public addresses off; remove one of the two",
                 public.source
@@ -254,14 +250,14 @@ fn keep(address: &PrimaryIp) -> String {
 /// It decides where the load balancer is created, unless a location is set.
 fn place(
     parser: &mut AnnotationParser,
-    desired: &Desired,
+    whole: &Whole,
     asked: &Sourced<String>,
     one: &PrimaryIp,
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
     // Of the same kind of place.
-    let (wanted, is) = match (&desired.place.location, &desired.place.zone) {
+    let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),
     };
@@ -277,7 +273,7 @@ fn place(
             at.name
         )),
         None => {
-            let source = &desired.place.location.as_ref().unwrap_or(asked).source;
+            let source = &whole.place.location.as_ref().unwrap_or(asked).source;
             chosen.location = Some(Sourced::new(at.name.clone(), source.clone()));
         }
     }

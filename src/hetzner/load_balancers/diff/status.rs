@@ -5,11 +5,61 @@ use crate::hetzner::load_balancers::model::balancer::{
     HealthStatus, LoadBalancer, Target, TargetId,
 };
 use crate::hetzner::load_balancers::model::listener::PortField;
-use crate::hetzner::load_balancers::ownership::context::Project;
+use crate::hetzner::load_balancers::ownership::context::{Context, Project};
 use crate::hetzner::load_balancers::ownership::group;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
-use crate::provider::{self, Balancer, Cluster, Health, Ingress, Source};
+use crate::provider::{self, Balancer, Cluster, Field, Health, Ingress, Source};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
+
+/// What the status is to say: nothing where the Service has no port on a load balancer of several. An address that may only be
+/// wanted in this shell is held back where the status does not have it; a status that is empty yet, or of none of these
+/// addresses, gets all.
+pub(crate) fn wanted(
+    balancer: &LoadBalancer,
+    desired: &Desired,
+    context: &Context,
+) -> (Vec<Ingress>, Option<Field>) {
+    if desired.ports.is_empty() && !context.group.is_own() {
+        return (Vec::new(), None);
+    }
+    let (all, unsure) = ingress(balancer, desired, context.project);
+    hold_back(all, &unsure, &context.service.addresses)
+}
+
+/// `has`: what the status says now.
+fn hold_back(
+    all: Vec<Ingress>,
+    unsure: &[(Ingress, Source)],
+    has: &[String],
+) -> (Vec<Ingress>, Option<Field>) {
+    let text = |entry: &Ingress| entry.ip.clone().or_else(|| entry.hostname.clone());
+    let is_ipv6 = |address: &String| address.contains(':');
+    let is_kept = |entry: &Ingress| entry.ip.as_ref().is_some_and(|ip| has.contains(ip));
+    // Of IPv6 there is one: another one takes its place.
+    let is_there = |entry: &Ingress| {
+        is_kept(entry) || entry.ip.as_ref().is_some_and(is_ipv6) && has.iter().any(is_ipv6)
+    };
+    let setting = |entry: &Ingress| {
+        let (_, source) = unsure.iter().find(|(unsure, _)| unsure == entry)?;
+        source.setting().filter(|_| !is_there(entry))
+    };
+    let settings: BTreeSet<&str> = all.iter().filter_map(setting).collect();
+    let settings: Vec<&str> = settings.into_iter().collect();
+    if settings.is_empty() || !all.iter().any(is_kept) {
+        return (all, None);
+    }
+    let shown: Vec<String> = all.iter().filter_map(text).collect();
+    let held = Field {
+        field: "status".to_owned(),
+        have: Some(has.join(", ")),
+        want: Some(shown.join(", ")),
+        source: Source::Default(settings.join(", ")),
+    };
+    let mut wanted = all.clone();
+    wanted.retain(|entry| setting(entry).is_none());
+    (wanted, Some(held))
+}
 
 /// `status.loadBalancer.ingress`: the host name alone, else the addresses in order. And of these those that are there
 /// only because a setting is unset in this shell.
@@ -35,7 +85,7 @@ pub(crate) fn ingress(
     });
     let is_by_proxy = by_proxy || in_status.is_by_proxy;
     let mode = if is_by_proxy { "Proxy" } else { "VIP" };
-    let public = desired.public.as_ref().map(|public| public.value);
+    let public = desired.public().map(|public| public.value);
     let public = public.unwrap_or(balancer.public_net.enabled);
     let public = public_addresses(balancer).filter(|_| public);
     let private = private_then(balancer, desired).into_iter();
@@ -104,7 +154,7 @@ fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
 /// Its private IPs when it is attached as it should be; one that the API will choose is not known yet.
 fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     let nets = balancer.private_net.iter();
-    match desired.attach.as_ref().map(|attach| (attach, &attach.ip)) {
+    match desired.attach().map(|attach| (attach, &attach.ip)) {
         None => nets.filter_map(|net| net.ip).collect(),
         Some((_, Some(ip))) => vec![ip.value],
         Some((attach, None)) => nets
@@ -154,5 +204,53 @@ fn target(name: String, health: &[HealthStatus], of_kube_proxy: &[u16]) -> provi
     provider::Target {
         name,
         health: health.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_held_back_where_the_status_had_none_of_its_kind() {
+        const V4: &str = "192.0.2.1";
+        const V6: &str = "2001:db8::1";
+        let ingress = |ip: &&str| Ingress {
+            ip: Some((*ip).to_owned()),
+            hostname: None,
+            ip_mode: None,
+        };
+        // What the status has, what it is to get, what of that is unsure → what is held back.
+        for (has, all, unsure, held) in [
+            (&[V4][..], &[V4, V6][..], &[V6][..], &[V6][..]),
+            (&[V4], &[V4, V6, "10.0.0.2"], &["10.0.0.2"], &["10.0.0.2"]),
+            (&[V4, V6], &[V4, V6], &[V6], &[]),
+            (&[V4, V6], &[V4, "2001:db8::2"], &["2001:db8::2"], &[]),
+            // Another load balancer: what the status had of the old one is gone anyway.
+            (
+                &[V4, V6],
+                &["192.0.2.2", "2001:db8::2"],
+                &["2001:db8::2"],
+                &[],
+            ),
+            (
+                &[V4, "10.0.0.2"],
+                &["192.0.2.2", "10.0.0.3"],
+                &["10.0.0.3"],
+                &[],
+            ),
+            (&[], &[V4, V6], &[V6], &[]),
+        ] {
+            let list = |ips: &[&str]| ips.iter().map(ingress).collect::<Vec<_>>();
+            let source = Source::Default("SETTING".to_owned());
+            let unsure = list(unsure).into_iter();
+            let unsure: Vec<_> = unsure.map(|entry| (entry, source.clone())).collect();
+            let mut want = list(all);
+            want.retain(|entry| !list(held).contains(entry));
+            let has: Vec<String> = has.iter().map(ToString::to_string).collect();
+            let (wanted, is_held) = hold_back(list(all), &unsure, &has);
+            assert_eq!(wanted, want, "{has:?} → {all:?}");
+            assert_eq!(is_held.is_some(), !held.is_empty(), "{has:?} → {all:?}");
+        }
     }
 }

@@ -72,12 +72,9 @@ fn fits(
 pub(crate) fn leave_out_refused(
     parser: &mut AnnotationParser,
     context: &Context,
-    attach: &mut Option<Attach>,
+    attach: &mut Attach,
     there: Option<Labelled>,
 ) {
-    let Some(attach) = attach else {
-        return;
-    };
     let (project, network) = (context.project, attach.network);
     let mut nets = there.into_iter().flat_map(|one| &one.balancer.private_net);
     let has = nets.find(|net| net.network == network);

@@ -74,7 +74,7 @@ fn targets_of_nodes(
 impl Ways {
     fn new(context: &Context, desired: &Desired, balancer: Option<Labelled>) -> Ways {
         let private = &desired.use_private_ip;
-        let attach = desired.attach.as_ref();
+        let attach = desired.attach();
         let detached = attach
             .zip(balancer)
             .is_some_and(|(attach, balancer)| attach.detaches(&balancer));
@@ -311,7 +311,7 @@ impl Diff<'_, '_> {
             if is_last && !is_added {
                 change.purpose = Purpose::LastTarget;
             }
-            self.changes.push(change);
+            self.found.changes.push(change);
         }
         needs_public
     }
@@ -326,8 +326,8 @@ impl Diff<'_, '_> {
             return (can, BTreeSet::new());
         }
         // It is planned again before long, with servers as they are then.
-        self.plan.is_unfinished = true;
-        let is_closed = desired.public.as_ref().is_some_and(|public| !public.value);
+        self.found.is_unfinished = true;
+        let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
         let (there, not_there): (Vec<_>, Vec<_>) = can_not
             .into_iter()
@@ -401,7 +401,7 @@ impl Diff<'_, '_> {
         let Some(balancer) = self.balancer else {
             return;
         };
-        let public = self.desired.public.as_ref().map(|public| public.value);
+        let public = self.desired.public().map(|public| public.value);
         if by_private || public.unwrap_or(balancer.public_net.enabled) {
             return;
         }

@@ -3,19 +3,17 @@
 use super::subnets;
 use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
-use crate::hetzner::load_balancers::change::{Action, Change, Purpose, boxed};
+use crate::hetzner::load_balancers::change::{Action, Change, Purpose};
 use crate::hetzner::load_balancers::desired::ports::Port;
-use crate::hetzner::load_balancers::desired::{Attach, Desired};
+use crate::hetzner::load_balancers::desired::{Attach, Desired, Place, Whole};
 use crate::hetzner::load_balancers::model::balancer::{BalancerType, PublicIp};
 use crate::hetzner::load_balancers::model::listener::{Listener, PortField};
 use crate::hetzner::load_balancers::ownership::context::{
     CLUSTER_NAME, Context, NETWORK, default_source,
 };
 use crate::hetzner::load_balancers::ownership::guard::Guard;
-use crate::hetzner::load_balancers::ownership::labels::{Labelled, WHOSE};
-use crate::provider::{
-    Description, Field, Finding, LoadBalancerPlan, Reason, Source, Sourced, Verb,
-};
+use crate::hetzner::load_balancers::ownership::labels::{Labelled, Ownership, WHOSE};
+use crate::provider::{Description, Field, Finding, Reason, Source, Sourced, Verb};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -29,10 +27,8 @@ pub(crate) const USUAL_TYPE: &str = "lb11";
 /// Those whose key is taken out of an annotation stay: without a limit they would grow without end.
 const LABELS_AT_MOST: usize = 100;
 
-/// The comparison of one load balancer; the differences are added to the plan.
+/// The comparison of one load balancer.
 pub(crate) struct Diff<'a, 'b> {
-    pub(crate) plan: &'a mut LoadBalancerPlan,
-    pub(crate) changes: Vec<Change>,
     pub(crate) parser: &'a mut AnnotationParser<'b>,
     pub(crate) context: &'a Context<'a>,
     pub(crate) desired: &'a Desired,
@@ -40,6 +36,20 @@ pub(crate) struct Diff<'a, 'b> {
     pub(crate) kind: &'a BalancerType,
     /// None: it is to be created, and differs in everything.
     pub(crate) balancer: Option<Labelled<'a>>,
+    /// So far.
+    pub(crate) found: Differences,
+}
+
+/// What differs.
+#[derive(Default)]
+pub(crate) struct Differences {
+    /// In their order.
+    pub(crate) changes: Vec<Change>,
+    /// Every field, also those that are right.
+    pub(crate) fields: Vec<Field>,
+    pub(crate) held_back: Vec<Field>,
+    /// A target that the cloud would refuse now may be one before long.
+    pub(crate) is_unfinished: bool,
 }
 
 /// The value as people read it.
@@ -56,12 +66,12 @@ fn on_or_off(on: &bool) -> String {
 
 impl Diff<'_, '_> {
     /// `adopts`: it becomes the Service's with the first change, which is reported so.
-    pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) {
+    pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) -> Differences {
         let zone = self
             .balancer
             .map(|one| one.balancer.location.network_zone.as_str());
-        self.compare_all(self.desired.name.clone(), adopts, zone);
-        self.plan.changes = boxed(self.changes);
+        self.compare_all(self.desired.name().cloned(), adopts, zone);
+        self.found
     }
 
     /// The order is that of the changes. `zone`: the network zone it is in, as far as that is known.
@@ -71,53 +81,50 @@ impl Diff<'_, '_> {
         adopts: Option<Finding>,
         zone: Option<&str>,
     ) {
-        let desired = self.desired;
-        if self.context.group.is_external() {
-            // Nothing else of it is ours to change.
-            self.remove_ports();
-            self.name_and_labels(None, None);
-            self.services();
-            if self.parser.whole_problems.is_empty() {
-                self.targets(self.kind.max_targets);
-            }
-            return;
-        }
         // A label of a port outlasts the port.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
         }
         self.name_and_labels(name, adopts);
-        if !self.parser.whole_problems.is_empty() {
-            return self.services();
+        match &self.desired.whole {
+            Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
+            _ => self.services(),
         }
+        // Nothing else of an external one is ours to change.
+        if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
+            self.targets(self.kind.max_targets);
+        }
+    }
+
+    fn compare_whole(&mut self, whole: &Whole, zone: Option<&str>) {
         // A larger type comes early, a smaller one last.
         let has = self.balancer.map(|one| &one.balancer.load_balancer_type);
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
         let has_kind = has.map_or(self.kind, |has| has);
-        let resized = self.resized();
+        let resized = self.resized(whole);
         let (early, late) = if grows {
             (resized, None)
         } else {
             (None, resized)
         };
-        self.changes.extend(early);
-        self.check_place();
-        self.algorithm();
+        self.found.changes.extend(early);
+        self.check_place(&whole.place);
+        self.algorithm(whole);
         let public = self.balancer.map(|one| &one.balancer.public_net);
         let ipv4 = public.map(|net| &net.ipv4);
         let ipv6 = public.map(|net| &net.ipv6);
-        self.reverse_dns("IPv4", ipv4, &desired.ipv4_rdns);
-        self.reverse_dns("IPv6", ipv6, &desired.ipv6_rdns);
-        self.protection();
-        self.network(zone);
+        self.reverse_dns("IPv4", ipv4, &whole.ipv4_rdns);
+        self.reverse_dns("IPv6", ipv6, &whole.ipv6_rdns);
+        self.protection(whole);
+        self.network(whole, zone);
         // On early, off late: the API refuses that while targets use public addresses.
         let is_off = |public: &&Sourced<bool>| !public.value;
-        let off = desired.public.as_ref().filter(is_off);
+        let off = whole.public.as_ref().filter(is_off);
         if off.is_none() {
-            self.public_interface(desired.public.as_ref());
+            self.public_interface(whole.public.as_ref());
         }
-        if is_own {
+        if self.context.group.is_own() {
             self.remove_ports();
         }
         self.services();
@@ -126,10 +133,10 @@ impl Diff<'_, '_> {
         if off.is_some() {
             self.public_interface(off.filter(|_| !needs_public));
         }
-        self.changes.extend(late);
+        self.found.changes.extend(late);
     }
 
-    /// Adds a field to the plan. What changes it, where it differs and is not held back. `want`: none: it is left
+    /// Adds a field. What changes it, where it differs and is not held back. `want`: none: it is left
     /// unchanged.
     pub(crate) fn compare(
         &mut self,
@@ -152,11 +159,11 @@ impl Diff<'_, '_> {
         let is_held = field.have.is_some() && self.context.project.holds_back(&field.source);
         let differs = field.differs();
         if differs && is_held {
-            self.plan.held_back.push(field.clone());
+            self.found.held_back.push(field.clone());
         }
         let value = || Description::value(name, field.have.as_deref(), field.want.as_deref());
         let change = (differs && !is_held).then(value);
-        self.plan.fields.push(field);
+        self.found.fields.push(field);
         change
     }
 
@@ -172,42 +179,66 @@ impl Diff<'_, '_> {
 
     pub(crate) fn change(&mut self, action: Action, body: Value, description: Description) {
         let change = self.new_change(action, body, description);
-        self.changes.push(change);
+        self.found.changes.push(change);
     }
 
-    fn name_and_labels(&mut self, mut wanted: Option<Sourced<String>>, adopts: Option<Finding>) {
-        let (balancer, context) = (self.balancer, self.context);
-        let own = balancer.map(|one| one.id);
-        let is_taken = |name: &Sourced<String>| {
-            let mut named = context.balancers.named(&name.value);
-            named.any(|other| Some(other.id) != own)
-        };
-        let has_name = balancer.map(|one| one.name.clone());
-        if let Some(name) = wanted.take_if(|name| is_taken(name)) {
-            let why = format!(
-                "{}: another load balancer is called {:?}: this one stays {:?}",
-                name.source,
-                name.value,
-                has_name.as_deref().unwrap_or_default()
-            );
-            let finding = Finding::warning(Reason::LoadBalancerNameTaken, why);
-            self.parser.finding(finding.with_fix("choose another name"));
-        }
-        let mut parts = Vec::new();
-        let mut body = json!({});
-        let name = wanted.as_ref().map(|name| name.value.clone());
-        if let Some(renamed) = self.compare("name", has_name, wanted) {
+    /// One request for both.
+    fn name_and_labels(&mut self, wanted: Option<Sourced<String>>, adopts: Option<Finding>) {
+        let (mut parts, mut body) = (Vec::new(), json!({}));
+        let name = self.free_name(wanted);
+        let value = name.as_ref().map(|name| name.value.clone());
+        let has = self.balancer.map(|one| one.name.clone());
+        if let Some(renamed) = self.compare("name", has, name) {
             parts.push(renamed);
-            body = json!({ "name": name });
+            body = json!({ "name": value });
         }
+        let to = self.ownership(adopts.is_some(), &mut parts);
+        let guard = Guard::to(self.balancer, &to);
+        let asked = self.asked_labels(guard.count(), &mut parts);
+        if parts.is_empty() {
+            return;
+        }
+        let mut change = self.new_change(Action::Edit, body, parts.into_iter().collect());
+        if adopts.is_some() {
+            change.purpose = Purpose::Adoption;
+        }
+        change.event = adopts;
+        let guard = guard.with(asked);
+        if guard.changes_labels() {
+            change = change.guarded(guard);
+        }
+        self.found.changes.push(change);
+    }
+
+    /// Without a name that another one has.
+    fn free_name(&mut self, wanted: Option<Sourced<String>>) -> Option<Sourced<String>> {
+        let own = self.balancer.map(|one| one.id);
+        let wanted = wanted?;
+        let mut named = self.context.balancers.named(&wanted.value);
+        if !named.any(|other| Some(other.id) != own) {
+            return Some(wanted);
+        }
+        let why = format!(
+            "{}: another load balancer is called {:?}: this one stays {:?}",
+            wanted.source,
+            wanted.value,
+            self.balancer.map_or("", |one| &one.balancer.name)
+        );
+        let finding = Finding::warning(Reason::LoadBalancerNameTaken, why);
+        self.parser.finding(finding.with_fix("choose another name"));
+        None
+    }
+
+    /// What the labels are to say of ownership. The labels that differ are added to `parts`.
+    fn ownership(&mut self, adopts: bool, parts: &mut Vec<Description>) -> Ownership {
+        let (balancer, context) = (self.balancer, self.context);
         let own_ports = self.desired.ports.iter();
         let own_ports: Vec<u16> = own_ports.map(|port| port.listener.listen_port).collect();
-        let is_kept = self.desired.is_kept;
-        let has = |label: &String| balancer.and_then(|one| one.labels.get(label).cloned());
-        let wanted = context.labels(balancer, adopts.is_some(), &own_ports, is_kept);
+        let is_kept = self.desired.whole.as_ref().is_some_and(|one| one.is_kept);
+        let wanted = context.labels(balancer, adopts, &own_ports, is_kept);
         let mut to = wanted.to;
         for label in wanted.shown {
-            let (field, has) = (format!("label {}", label.key), has(&label.key));
+            let (field, has) = (format!("label {}", label.key), self.label(&label.key));
             let Some(value) = label.value else {
                 let absent = Sourced::new("absent".to_owned(), Source::Rule(WHOSE));
                 self.compare(&field, has, Some(absent));
@@ -227,17 +258,30 @@ impl Diff<'_, '_> {
             let counts = label.counts_upstream
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
-                || adopts.is_some()
+                || adopts
                 || balancer.is_none();
             let want = counts.then(|| Sourced::new(value, source));
             parts.extend(self.compare(&field, has, want));
         }
-        let guard = Guard::to(balancer, &to);
+        to
+    }
+
+    fn label(&self, key: &str) -> Option<String> {
+        self.balancer?.labels.get(key).cloned()
+    }
+
+    /// The labels that users ask for, and that differ; `parts` gets them, too. `others`: how many labels are added besides.
+    fn asked_labels(
+        &mut self,
+        others: usize,
+        parts: &mut Vec<Description>,
+    ) -> BTreeMap<String, String> {
+        let desired = self.desired;
+        let there = self.balancer.map_or(0, |one| one.labels.len());
         let mut asked = BTreeMap::new();
-        for (label, wanted) in &self.desired.labels {
-            let has = has(label);
-            let there = balancer.map_or(0, |one| one.labels.len());
-            let count = there + guard.count() + asked.len();
+        for (label, wanted) in desired.whole.iter().flat_map(|whole| &whole.labels) {
+            let has = self.label(label);
+            let count = there + others + asked.len();
             if has.is_none() && count >= LABELS_AT_MOST {
                 let why = format!(
                     "{}: label {label} is not added: the load balancer has {count}, and gets no more than \
@@ -252,26 +296,14 @@ impl Diff<'_, '_> {
                 asked.insert(label.clone(), wanted.value.clone());
             }
         }
-        if parts.is_empty() {
-            return;
-        }
-        let mut change = self.new_change(Action::Edit, body, parts.into_iter().collect());
-        if adopts.is_some() {
-            change.purpose = Purpose::Adoption;
-        }
-        change.event = adopts;
-        let guard = guard.with(asked);
-        if guard.changes_labels() {
-            change = change.guarded(guard);
-        }
-        self.changes.push(change);
+        asked
     }
 
-    fn resized(&mut self) -> Option<Change> {
+    fn resized(&mut self, whole: &Whole) -> Option<Change> {
         let kind = &self.kind.name;
         let have = self.balancer.map(|one| one.load_balancer_type.name.clone());
         let usual = || Sourced::new(kind.clone(), default_source(&annotations::TYPE));
-        let want = self.desired.kind.clone();
+        let want = whole.kind.clone();
         let want = want.or_else(|| have.is_none().then(usual));
         let body = json!({ "load_balancer_type": kind });
         let resize = self.compare("type", have, want)?;
@@ -279,17 +311,16 @@ impl Diff<'_, '_> {
     }
 
     /// It can't be moved.
-    fn check_place(&mut self) {
+    fn check_place(&mut self, place: &Place) {
         let Some(is) = self.balancer.map(|one| &one.balancer.location) else {
             return;
         };
-        let place = &self.desired.place;
         let (field, is, wanted) = match (&place.location, &place.zone) {
             (None, Some(zone)) => ("network zone", &is.network_zone, Some(zone)),
             (location, _) => ("location", &is.name, location.as_ref()),
         };
         let differs = wanted.filter(|wanted| wanted.value != *is);
-        self.plan.fields.push(Field {
+        self.found.fields.push(Field {
             field: field.to_owned(),
             have: Some(is.clone()),
             want: wanted
@@ -308,11 +339,11 @@ impl Diff<'_, '_> {
         }
     }
 
-    fn algorithm(&mut self) {
+    fn algorithm(&mut self, whole: &Whole) {
         let has = self
             .balancer
             .map(|one| one.algorithm.kind.name().to_owned());
-        let want = shown(self.desired.algorithm.as_ref(), |one| one.name().to_owned());
+        let want = shown(whole.algorithm.as_ref(), |one| one.name().to_owned());
         let kind = want.as_ref().map(|want| want.value.clone());
         if let Some(change) = self.compare("algorithm", has, want) {
             self.change(Action::ChangeAlgorithm, json!({ "type": kind }), change);
@@ -320,9 +351,9 @@ impl Diff<'_, '_> {
     }
 
     /// The call that creates one can't carry it.
-    fn protection(&mut self) {
+    fn protection(&mut self, whole: &Whole) {
         let has = self.balancer.map(|one| on_or_off(&one.protection.delete));
-        let wanted = self.desired.protection.as_ref();
+        let wanted = whole.protection.as_ref();
         if let Some(change) = self.compare("deletion protection", has, shown(wanted, on_or_off)) {
             let body = json!({ "delete": wanted.is_some_and(|wanted| wanted.value) });
             self.change(Action::ChangeProtection, body, change);
@@ -352,9 +383,9 @@ impl Diff<'_, '_> {
     }
 
     /// Detaching drops the targets that are reached by their private IP.
-    fn network(&mut self, zone: Option<&str>) {
+    fn network(&mut self, whole: &Whole, zone: Option<&str>) {
         // Without HCLOUD_NETWORK nothing is ever detached.
-        let Some(wanted) = &self.desired.attach else {
+        let Some(wanted) = &whole.attach else {
             return;
         };
         let by_setting = Source::Environment(NETWORK.to_owned());
@@ -484,7 +515,7 @@ impl Diff<'_, '_> {
     ) -> Option<(Listener, Vec<Description>)> {
         let number = port.listener.listen_port;
         if port.is_put_off(there) {
-            self.plan.fields.push(Field {
+            self.found.fields.push(Field {
                 field: format!("port {number}"),
                 have: there.map(|found| found.protocol().to_owned()),
                 want: None,
@@ -504,8 +535,8 @@ impl Diff<'_, '_> {
                 want: Some(port.listener.protocol().to_owned()),
                 source: source.clone(),
             };
-            self.plan.held_back.push(held_back.clone());
-            self.plan.fields.push(held_back);
+            self.found.held_back.push(held_back.clone());
+            self.found.fields.push(held_back);
             return None;
         }
         let merged = port.merged(there, is_held);

@@ -37,18 +37,32 @@ impl<'a> Found<'a> {
     }
 }
 
+/// Why none was found and none is made.
+pub(crate) enum Unfound {
+    /// Several could be the Service's: none of them is changed.
+    Several(Finding),
+    /// The one that is asked for is not adopted.
+    NotAdopted(Finding),
+}
+
+impl From<Finding> for Unfound {
+    fn from(why: Finding) -> Unfound {
+        Unfound::NotAdopted(why)
+    }
+}
+
 /// One that is asked for: why it is not adopted, and what an operator can do.
 struct Asked<'a> {
-    context: &'a Context<'a>,
+    service: &'a Service,
     balancer: Labelled<'a>,
     /// What asks for it by its name.
     named: Option<&'a Source>,
 }
 
 impl<'a> Asked<'a> {
-    fn new(context: &'a Context<'a>, balancer: Labelled<'a>) -> Asked<'a> {
+    fn new(service: &'a Service, balancer: Labelled<'a>) -> Asked<'a> {
         Asked {
-            context,
+            service,
             balancer,
             named: None,
         }
@@ -92,7 +106,7 @@ impl<'a> Asked<'a> {
 
     /// An operator may allow it.
     fn not_adopted(&self, why: &str) -> Finding {
-        let service = self.context.service;
+        let service = self.service;
         let remedy = format!(
             "to have Service {} adopt it, with its ports and targets: {}",
             service.full_name(),
@@ -118,9 +132,9 @@ impl<'a> Asked<'a> {
 /// default name. `named`: the annotation `name`. The error says which load balancer is in the way, and what an operator can
 /// do.
 pub(crate) fn find<'a>(
-    context: &'a Context<'a>,
-    named: Option<&'a Sourced<String>>,
-) -> Result<Found<'a>, Finding> {
+    context: &Context<'a>,
+    named: Option<&Sourced<String>>,
+) -> Result<Found<'a>, Unfound> {
     if let Some(found) = by_role(context)? {
         return Ok(found);
     }
@@ -128,18 +142,18 @@ pub(crate) fn find<'a>(
         return Ok(found);
     }
     match named {
-        Some(named) => by_name(context, named),
-        None => by_default_name(context),
+        Some(named) => Ok(by_name(context, named)?),
+        None => Ok(by_default_name(context)?),
     }
 }
 
 /// Several load balancers of which one could be the Service's.
-fn several(why: String) -> Finding {
-    Finding::warning(Reason::SyncLoadBalancerFailed, why)
+fn several(why: String) -> Unfound {
+    Unfound::Several(Finding::warning(Reason::SyncLoadBalancerFailed, why))
 }
 
 /// The one that the Service has for itself, its group's, or the external one. `None`: there is none yet.
-fn by_role<'a>(context: &'a Context<'a>) -> Result<Option<Found<'a>>, Finding> {
+fn by_role<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
         Use::Own => by_label(context.balancers, service, cluster).map_err(several)?,
@@ -161,15 +175,15 @@ fn by_role<'a>(context: &'a Context<'a>) -> Result<Option<Found<'a>>, Finding> {
         Stake::Copy(_) if balancer.ownership.asks_for(service) => {
             Ok(Some(Found::Adopted(balancer)))
         }
-        Stake::Copy(uid) => Err(Asked::new(context, balancer).not_adopted(&format!(
+        Stake::Copy(uid) => Err(Asked::new(context.service, balancer).not_adopted(&format!(
             "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its targets do \
              not show that it is this one's"
-        ))),
+        )).into()),
         Stake::Whole | Stake::Part | Stake::Nothing => Ok(Some(Found::Own(balancer))),
     }
 }
 
-fn by_adopt_label<'a>(context: &'a Context<'a>) -> Result<Option<Found<'a>>, Finding> {
+fn by_adopt_label<'a>(context: &Context<'a>) -> Result<Option<Found<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers.asking(service), label, |_| true).map_err(several)?;
@@ -182,11 +196,11 @@ fn by_adopt_label<'a>(context: &'a Context<'a>) -> Result<Option<Found<'a>>, Fin
     };
     match adoption(balancer, service, cluster, AskedBy::Label) {
         Ok(()) => Ok(Some(Found::Adopted(balancer))),
-        Err(why) => Err(Asked::new(context, balancer).not_given(why)),
+        Err(why) => Err(Asked::new(context.service, balancer).not_given(why).into()),
     }
 }
 
-fn by_name<'a>(context: &'a Context<'a>, named: &'a Sourced<String>) -> Result<Found<'a>, Finding> {
+fn by_name<'a>(context: &Context<'a>, named: &Sourced<String>) -> Result<Found<'a>, Finding> {
     let Some(balancer) = context.balancers.named(&named.value).next() else {
         return Ok(Found::Nothing(named.clone()));
     };
@@ -194,14 +208,14 @@ fn by_name<'a>(context: &'a Context<'a>, named: &'a Sourced<String>) -> Result<F
         Ok(()) => Ok(Found::Adopted(balancer)),
         Err(why) => {
             let named = Some(&named.source);
-            let asked = Asked::new(context, balancer);
+            let asked = Asked::new(context.service, balancer);
             Err(Asked { named, ..asked }.not_given(why))
         }
     }
 }
 
 /// Nothing asks for an existing one. Where another load balancer has the default name, a hash follows it.
-fn by_default_name<'a>(context: &'a Context<'a>) -> Result<Found<'a>, Finding> {
+fn by_default_name<'a>(context: &Context<'a>) -> Result<Found<'a>, Finding> {
     let (service, cluster) = (context.service, context.cluster);
     let (first, hashed) = match context.group.of {
         Use::Shared(share) => {
@@ -226,7 +240,7 @@ fn by_default_name<'a>(context: &'a Context<'a>) -> Result<Found<'a>, Finding> {
         (None, _) => new(first, "the default name"),
         (Some(_), None) => new(second, "another one has the default name"),
         (Some(_), Some(other)) => {
-            let asked = Asked::new(context, other);
+            let asked = Asked::new(context.service, other);
             Err(match other_service(other, service, cluster) {
                 Some(uid) => asked.owned_by_service(uid),
                 None => asked.not_adopted("no annotation asks for it by its name"),
@@ -237,7 +251,7 @@ fn by_default_name<'a>(context: &'a Context<'a>) -> Result<Found<'a>, Finding> {
 
 /// The load balancer of a group: by its label, else the one that the oldest Service that decides brings in, else one that lost its
 /// labels.
-fn find_shared<'a>(context: &'a Context<'a>, share: Share) -> Result<Option<Labelled<'a>>, String> {
+fn find_shared<'a>(context: &Context<'a>, share: Share) -> Result<Option<Labelled<'a>>, String> {
     let (balancers, cluster) = (context.balancers, context.cluster);
     let is_ours = |one: Labelled| {
         one.ownership.cluster_uid.is_some() && other_cluster(one, cluster).is_none()
@@ -290,7 +304,7 @@ pub(crate) fn rests_on_owners(context: &Context) -> bool {
 }
 
 /// Does what was found rest on which Services exist? See `Needs::services`.
-pub(crate) fn rests_on_services(found: &Result<Found, Finding>, context: &Context) -> bool {
+pub(crate) fn rests_on_services(found: &Result<Found, Unfound>, context: &Context) -> bool {
     match found {
         Ok(Found::Own(balancer)) => rests_on_owner(*balancer, context),
         Ok(Found::Adopted(_)) | Err(_) => true,

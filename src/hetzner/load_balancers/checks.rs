@@ -1,0 +1,143 @@
+//! What the API, or a node of the other profile, would refuse one by one when it came to it: said before anything is done.
+
+use super::annotations;
+use super::annotations::parser::AnnotationParser;
+use super::desired::Desired;
+use super::diff::USUAL_TYPE;
+use super::model::balancer::BalancerType;
+use super::ownership::context::Context;
+use super::ownership::labels::Labelled;
+use crate::provider::{Finding, ProviderId, Reason};
+use std::collections::BTreeSet;
+
+/// Nodes that the other profile has initialised are not ours, so they would be removed from this load balancer: a
+/// start with the wrong profile must not lose the traffic.
+pub(super) fn serves_other_profile(context: &Context, balancer: Labelled) -> Option<String> {
+    let own = context.project.profile;
+    let other = own.other();
+    let is_target = |id: &str| match other.parse_provider_id(id) {
+        ProviderId::Ours(server) => balancer
+            .server_targets()
+            .any(|(target, _)| Some(target) == server.cloud()),
+        ProviderId::Foreign | ProviderId::Unknown(_) => false,
+    };
+    let mut nodes = context.cluster.foreign_nodes.iter();
+    let (node, id) = nodes.find(|(_, id)| is_target(id))?;
+    Some(format!(
+        "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} is of profile {}: this runs as {}, \
+         which would take the node out, so nothing is changed; run it with --cloud-provider={}",
+        balancer.name,
+        other.name(),
+        own.name(),
+        other.name()
+    ))
+}
+
+/// The type it should be of: the one that is wanted, else the one it has, else the smallest.
+pub(super) fn kind<'a>(
+    parser: &mut AnnotationParser,
+    context: &Context<'a>,
+    desired: &Desired,
+    there: Option<Labelled<'a>>,
+) -> Option<&'a BalancerType> {
+    let has = there.map(|balancer| &balancer.balancer.load_balancer_type);
+    let wanted = match (desired.kind(), has) {
+        (Some(wanted), _) => wanted.value.as_str(),
+        (None, Some(has)) => has.name.as_str(),
+        // It can't be used, and none is made.
+        (None, None) if context.group.is_external() || context.group.has_no_decider() => {
+            return None;
+        }
+        (None, None) => {
+            let message = format!(
+                "no type of load balancer is set, so it is an {USUAL_TYPE}; annotation {} sets another",
+                annotations::TYPE.key()
+            );
+            parser.finding(Finding::info(Reason::LoadBalancerTypeUnconfigured, message));
+            USUAL_TYPE
+        }
+    };
+    // None: only a manifest is checked; see `covers`.
+    let types = context.observed.types.as_deref();
+    let is_it = |kind: &&BalancerType| kind.name == wanted;
+    let found = || types?.iter().find(is_it);
+    let Some(kind) = has.filter(is_it).or_else(found) else {
+        let names: Vec<&str> = types?.iter().map(|kind| kind.name.as_str()).collect();
+        let source = desired.kind().map(|kind| kind.source.to_string());
+        parser.whole_problem(format!(
+            "{}: there is no type {}; use {}",
+            source.unwrap_or_else(|| "type".to_owned()),
+            crate::text::quoted(wanted),
+            crate::text::one_of(&names)
+        ));
+        return has;
+    };
+    if let Some(deprecation) = &kind.deprecation {
+        let why = format!(
+            "type {} of the load balancer is deprecated and ends after {}: choose another in annotation {}",
+            kind.name,
+            deprecation.unavailable_after,
+            annotations::TYPE.key()
+        );
+        parser.warning(Reason::LoadBalancerTypeDeprecated, why);
+    }
+    Some(kind)
+}
+
+/// What the API would refuse one by one, when it came to it.
+pub(super) fn check_services(
+    parser: &mut AnnotationParser,
+    context: &Context,
+    desired: &Desired,
+    kind: Option<&BalancerType>,
+    there: Option<Labelled>,
+) {
+    let Some(kind) = kind else { return };
+    let name = &kind.name;
+    let larger = format!(
+        "choose a larger one in annotation {}",
+        annotations::TYPE.key()
+    );
+    let mut others = match context.group.is_own() {
+        true => BTreeSet::new(),
+        false => context.group.other_ports(there),
+    };
+    others.retain(|number| {
+        let mut own = desired.ports.iter();
+        own.all(|port| port.listener.listen_port != *number)
+    });
+    let (own, most) = (desired.ports.len(), kind.max_services);
+    if own > 0 && own + others.len() > most {
+        let whose = match others.len() {
+            0 => format!("the Service has {own} TCP ports"),
+            others => format!("the Service has {own} TCP ports beside {others} of others"),
+        };
+        parser.problem(format!(
+            "{whose}, and a load balancer of type {name} takes {most}: {larger}, or remove ports"
+        ));
+    }
+    let (certificates, most) = (certificates(desired, there), kind.max_assigned_certificates);
+    if certificates > most {
+        parser.problem(format!(
+            "the ports need {certificates} certificates, and a load balancer of type {name} takes {most}: {larger}, or \
+             name fewer in {}",
+            annotations::HTTP_CERTIFICATES.key()
+        ));
+    }
+}
+
+/// How many its ports have, each counted once.
+fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
+    let mut ids = BTreeSet::new();
+    for port in &desired.ports {
+        let mut found = there
+            .into_iter()
+            .flat_map(|balancer| &balancer.balancer.services);
+        let found = found.find(|one| one.listen_port == port.listener.listen_port);
+        let listener = port.merged(found, |_| false);
+        if listener.is_https() {
+            ids.extend(listener.certificates());
+        }
+    }
+    ids.len()
+}

@@ -1,0 +1,184 @@
+//! What the provider tells of a snapshot of load balancers: the plans, and what is there.
+
+use super::change::Purpose;
+use super::desired::uploads::shown;
+use super::diff::status;
+use super::leave::removal;
+use super::model::balancer::TargetId;
+use super::observe::covers;
+use super::ownership::context::Snapshot;
+use super::ownership::judge::{Leftover, leftover, owned};
+use super::ownership::labels::Labelled;
+use super::ownership::share::known_key;
+use super::settle::For;
+use crate::hetzner::pages;
+use crate::provider::{
+    self, Balancer, Cluster, Kept, LoadBalancerPlan, OfferedNode, Orphan, SeenHealth, Service,
+    ShownCertificate,
+};
+use std::collections::HashSet;
+
+impl provider::Snapshot for Snapshot {
+    fn calls(&self) -> u32 {
+        let observed = &self.observed;
+        let certificates = observed.certificates.as_ref().map(Vec::len);
+        let primary_ips = observed.primary_ips.as_ref().map(Vec::len);
+        // Unused certificates of ours are searched by a list of their own.
+        let lists = [
+            Some(observed.balancers.len()),
+            certificates,
+            certificates,
+            primary_ips,
+        ];
+        lists.into_iter().flatten().map(pages::calls).sum()
+    }
+
+    fn covers(&self, service: &Service) -> bool {
+        covers(self, service)
+    }
+
+    fn plan(
+        &self,
+        service: &Service,
+        nodes: &[OfferedNode],
+        cluster: &Cluster,
+    ) -> LoadBalancerPlan {
+        self.plan_service(For {
+            service,
+            nodes,
+            cluster,
+        })
+    }
+
+    fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
+        self.plan_end(service, cluster)
+    }
+
+    fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer> {
+        let mut owned = owned(self.balancers(), service, cluster);
+        let found = owned.find(|one| {
+            one.ownership.is_of(cluster) || one.ownership.targets_before(cluster).is_some()
+        })?;
+        Some(status::for_people(found, cluster))
+    }
+
+    fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {
+        self.plan_end_of_management(service, cluster)
+    }
+
+    fn plan_adoption(
+        &self,
+        id: u64,
+        service: &Service,
+        nodes: &[OfferedNode],
+        cluster: &Cluster,
+    ) -> LoadBalancerPlan {
+        let of = For {
+            service,
+            nodes,
+            cluster,
+        };
+        self.plan_given(id, of)
+    }
+
+    fn has_server_of(&self, cluster: &Cluster) -> bool {
+        let is_server = |target| matches!(target, TargetId::Server(_));
+        let all = self.balancers().all();
+        let mut all = all.flat_map(|one| one.balancer.single_targets());
+        all.any(|(target, _)| is_server(target) && target.node(cluster).is_some())
+    }
+
+    fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth> {
+        // Names do not count.
+        let names = &Cluster::default();
+        let is_wanted = |uid: &&String| services.contains(uid.as_str());
+        let is_ours = |one: &Labelled| {
+            let ownership = one.ownership;
+            let mut uids = ownership.uids().chain(&ownership.released);
+            uids.any(|uid| is_wanted(&uid))
+        };
+        let seen = |one: Labelled| {
+            let shown = status::for_people(one, names);
+            let uids = one.ownership.uids();
+            let with_ports = uids.filter(|uid| is_wanted(uid) && shown.has_port_of(uid));
+            let of_services = with_ports.map(|uid| (uid.clone(), shown.target_counts(Some(uid))));
+            SeenHealth {
+                use_of: shown.use_of,
+                counts: shown.target_counts(None),
+                of_services: of_services.collect(),
+            }
+        };
+        let all = self.balancers().all();
+        all.filter(is_ours).map(seen).collect()
+    }
+
+    fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>> {
+        let certificates = self.observed.certificates.as_deref()?;
+        let all = self.balancers().all();
+        let is_ours = |one: &Labelled| {
+            let mut uids = one.ownership.uids();
+            uids.any(|uid| services.contains(uid.as_str()))
+        };
+        let shown = all
+            .filter(is_ours)
+            .flat_map(|one| shown(&one, Some(certificates)));
+        Some(shown.collect())
+    }
+
+    fn all(&self) -> Vec<(Balancer, String)> {
+        let names = &Cluster::default();
+        let shown = |one: Labelled| {
+            let service = one
+                .ownership
+                .service
+                .as_ref()
+                .or(one.ownership.group.as_ref())
+                .cloned();
+            (status::for_people(one, names), service.unwrap_or_default())
+        };
+        let all = self.balancers().all();
+        let all = all.filter(|one| one.ownership.uids().any(|uid| !uid.is_empty()));
+        all.map(shown).collect()
+    }
+
+    fn known_group(&self, key: String) -> String {
+        known_key(key, self.balancers())
+    }
+
+    fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
+        let orphan = |balancer: Labelled| {
+            let ownership = balancer.ownership;
+            let label = |field: &'_ Option<String>| field.clone().filter(|value| !value.is_empty());
+            let Some(Leftover::Orphan { stays }) = leftover(balancer, cluster) else {
+                return None;
+            };
+            let (service, group) = (label(&ownership.service_uid), label(&ownership.group));
+            let service_uid = service.or_else(|| group.clone())?;
+            let is_deleted = stays.is_none();
+            Some(Orphan {
+                balancer: status::for_people(balancer, cluster),
+                service: label(&ownership.service)
+                    .or(group)
+                    .unwrap_or_else(|| "unknown".to_owned()),
+                service_uid,
+                service_exists: false,
+                removal: is_deleted.then(|| removal(&self.project, balancer, Purpose::Orphan)),
+                stays,
+            })
+        };
+        self.balancers().all().filter_map(orphan).collect()
+    }
+
+    fn kept(&self, cluster: &Cluster) -> Vec<Kept> {
+        let all = self.balancers().all();
+        let kept = all.filter(|one| leftover(*one, cluster) == Some(Leftover::Kept));
+        kept.map(|one| Kept {
+            kind: "LoadBalancer",
+            id: one.id,
+            name: one.name.clone(),
+            domains: Vec::new(),
+            addresses: status::addresses(&one),
+        })
+        .collect()
+    }
+}
