@@ -411,32 +411,16 @@ impl Sync<'_> {
             true => polled.seen.clone(),
             false => Seen::default(),
         };
-        let health = measure_health(&polled, proposals.as_ref());
         let is_comparison = polled.is_resync && selection.is_of_all() && !self.for_people;
-        if let Some(observed) = proposals.as_ref().filter(|_| is_comparison) {
-            let look = Look {
-                services: &polled.services,
-                health: &health,
-                age: clock::since(observed.answered),
-                period: apis.resync_period(state.settings.resync_period),
-            };
-            events::outages(apis, &mut state.outages, &look);
-        }
+        state.report_health(apis, &polled, proposals.as_ref(), is_comparison);
         let proposals = proposals.map(|observed| plan::plan(&observed, self.for_people));
         let proposals = proposals.unwrap_or_default();
         state.remember(&polled, dependencies);
         measure(&polled);
         // All nodes are read anew for what has to be written: two lists of thousands would be most of the memory.
         polled.nodes = Arc::default();
-        // A blocked Service may not be blocked any more, what an unfinished one waits for may have come, and a released
-        // one may have been adopted.
-        let (to_do, in_order): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|plan| {
-            let cloud = &plan.cloud;
-            plan.has_writes()
-                || plan.obstacle().is_some()
-                || cloud.outcome.is_unfinished()
-                || cloud.outcome.is_released()
-        });
+        let (to_do, in_order): (Vec<_>, Vec<_>) =
+            proposals.into_iter().partition(ServicePlan::is_taken_up);
         // Whether a Service is above a limit is decided by the list of all: to read it alone tells nothing new.
         let (above, to_do): (Vec<_>, Vec<_>) = to_do
             .into_iter()
@@ -493,6 +477,26 @@ impl Sync<'_> {
 }
 
 impl State {
+    /// The metrics, and, when all load balancers were compared, the events of outages.
+    fn report_health(
+        &mut self,
+        apis: &Apis,
+        polled: &Polled,
+        observed: Option<&Observed>,
+        is_comparison: bool,
+    ) {
+        let health = measure_health(polled, observed);
+        if let Some(observed) = observed.filter(|_| is_comparison) {
+            let look = Look {
+                services: &polled.services,
+                health: &health,
+                age: clock::since(observed.answered),
+                period: apis.resync_period(self.settings.resync_period),
+            };
+            events::outages(apis, &mut self.outages, &look);
+        }
+    }
+
     /// Services, by Kubernetes alone. One that was known and is not in the list any more may be of another type now.
     fn list(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Listed, Error> {
         let settings = &self.settings;

@@ -112,20 +112,14 @@ pub(super) fn plan_for(
         Want::Release if !is_end => {}
         Want::Release => plan.cloud = snapshot.plan_release(&for_cloud, cluster),
         Want::Ensure => {
-            plan.cloud = match observed.management {
+            plan.ensure(match observed.management {
                 Management::Begins(id) => snapshot.plan_adoption(id, &for_cloud, nodes, cluster),
                 _ => snapshot.plan(&for_cloud, nodes, cluster),
-            };
-            let is_synced = matches!(plan.cloud.outcome, Outcome::Change { .. });
-            plan.add_finalizer = is_synced && !service.has_our_finalizer();
-            let has = &service.status.load_balancer.ingress;
-            plan.status = plan.cloud.status.clone().filter(|wanted| wanted != has);
-            if nodes.is_empty() {
-                plan.findings.push(Finding::warning(
-                    Reason::UnAvailableLoadBalancer,
-                    "There are no available nodes for LoadBalancer",
-                ));
-            }
+            });
+            let why = "There are no available nodes for LoadBalancer";
+            let without_nodes = Finding::warning(Reason::UnAvailableLoadBalancer, why);
+            let findings = &mut plan.findings;
+            findings.extend(nodes.is_empty().then_some(without_nodes));
         }
     }
     if cluster.uid.is_empty() {
@@ -346,6 +340,15 @@ impl ServicePlan {
         }
     }
 
+    /// What the Service itself gets, besides what is done in the cloud.
+    fn ensure(&mut self, cloud: LoadBalancerPlan) {
+        let is_synced = matches!(cloud.outcome, Outcome::Change { .. });
+        self.add_finalizer = is_synced && !self.service.has_our_finalizer();
+        let has = &self.service.status.load_balancer.ingress;
+        self.status = cloud.status.clone().filter(|wanted| wanted != has);
+        self.cloud = cloud;
+    }
+
     /// Its load balancer stays as it is, with our labels: by them it is the Service's when that is ours again, and an
     /// orphan once the Service does not exist. Without such a load balancer nothing says that the finalizer is ours.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, left: LeftAlone, cluster: &Cluster) {
@@ -368,6 +371,16 @@ impl ServicePlan {
     /// E.g. `service/default/web`; `load-balancer/front` for one that no Service wants.
     pub fn name(&self) -> String {
         self.object.for_people()
+    }
+
+    /// Whether the Service is planned on fresh data now. A blocked Service may not be blocked any more, what an unfinished one
+    /// waits for may have come, and a released one may have been adopted.
+    pub(super) fn is_taken_up(&self) -> bool {
+        let outcome = &self.cloud.outcome;
+        self.has_writes()
+            || self.obstacle().is_some()
+            || outcome.is_unfinished()
+            || outcome.is_released()
     }
 
     /// Is there anything to write, to either API?
@@ -563,6 +576,14 @@ impl ServicePlan {
 }
 
 impl ServiceWrite {
+    /// Whether the Service is not ours any more after the write.
+    pub(super) fn ends_management(&self) -> bool {
+        matches!(
+            self,
+            ServiceWrite::RemoveFinalizer { .. } | ServiceWrite::EndManagement
+        )
+    }
+
     /// E.g. `set status to 192.0.2.7, 2001:db8::1`.
     pub(super) fn forms(&self) -> Forms {
         let finalizer = |verb| Description::new(verb, "finalizer", "");

@@ -292,24 +292,8 @@ impl Sync<'_> {
         let by_uid: HashMap<&str, &Arc<Service>> = by_uid.collect();
         let mut services = Vec::new();
         for task in tasks.iter_mut() {
-            let meta = &task.service.metadata;
-            let now = match by_uid.get(task.uid()) {
-                Some(now) => Some(Arc::clone(now)),
-                None => self.apis.kube.service(&meta.namespace, &meta.name)?,
-            };
-            // Another one that came to carry its name is planned in the next tick.
-            let now = now.filter(|now| now.metadata.uid == meta.uid);
-            let now = now.and_then(|now| self.admitted(now));
-            let own = self.state.admission.own_payer(&meta.uid);
-            task.payer = own.filter(|_| self.is_limited).or(task.payer.take());
-            // One that did not change is kept once: its annotations may have 32 kB.
-            services.extend(now.map(|mut now| match now == task.service {
-                true => Arc::clone(&task.service),
-                false => {
-                    Arc::make_mut(&mut now).share_annotations(&task.service);
-                    now
-                }
-            }));
+            let listed = by_uid.get(task.uid()).copied();
+            services.extend(self.read_again(task, listed)?);
         }
         if services.is_empty() {
             return Ok(None);
@@ -340,6 +324,32 @@ impl Sync<'_> {
             plans = plan::plan(&observed, self.for_people);
         }
         Ok(Some((Arc::new(observed), plans)))
+    }
+
+    /// The Service of a task as it is now, from a list where it is in one. `None`: it does not exist any more. Another one that
+    /// came to carry its name is planned in the next tick.
+    fn read_again(
+        &mut self,
+        task: &mut Task,
+        listed: Option<&Arc<Service>>,
+    ) -> Result<Option<Arc<Service>>, Error> {
+        let meta = &task.service.metadata;
+        let now = match listed {
+            Some(now) => Some(Arc::clone(now)),
+            None => self.apis.kube.service(&meta.namespace, &meta.name)?,
+        };
+        let now = now.filter(|now| now.metadata.uid == meta.uid);
+        let now = now.and_then(|now| self.admitted(now));
+        let own = self.state.admission.own_payer(&meta.uid);
+        task.payer = own.filter(|_| self.is_limited).or(task.payer.take());
+        // One that did not change is kept once: its annotations may have 32 kB.
+        Ok(now.map(|mut now| {
+            if now == task.service {
+                return Arc::clone(&task.service);
+            }
+            Arc::make_mut(&mut now).share_annotations(&task.service);
+            now
+        }))
     }
 
     /// The Service, which was read again, without a change that waits for calls.
@@ -444,7 +454,7 @@ impl Sync<'_> {
 
     /// After the changes in the cloud. The task where the Service has to be planned again.
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
-        let (observed, mut plan) = (over.subject.observed, over.subject.plan);
+        let (observed, plan) = (over.subject.observed, over.subject.plan);
         let mut task = over.subject.task;
         self.payers.extend(task.payer.clone());
         task.since = clock::now();
@@ -459,16 +469,9 @@ impl Sync<'_> {
         }
         let lines = over.lines.into_iter().map(|line| (name.clone(), line));
         self.report.changes.extend(lines);
-        // The plan on what the answer of a creation showed, where nothing is left to do in the cloud. It does not show
-        // the load balancer that the Service has left.
-        let in_order = match (&over.end, observed) {
-            (End::PlanAgain(Some(shown)), Some(observed)) if !plan.cloud.outcome.moves() => {
-                let plan = plan::plan_for(&observed, &**shown, &task.service, self.for_people);
-                let is_in_order = plan.obstacle().is_none() && plan.changes().is_empty();
-                is_in_order.then_some(plan)
-            }
-            _ => None,
-        };
+        let in_order = observed.filter(|_| !plan.cloud.outcome.moves());
+        let in_order =
+            in_order.and_then(|observed| self.in_order_as_shown(&task, &over.end, &observed));
         if let Some(plan) = &in_order {
             task.works_on(plan);
         }
@@ -490,16 +493,8 @@ impl Sync<'_> {
         }
         if !over.refused.is_empty() {
             let all: Vec<String> = over.refused.iter().map(ToString::to_string).collect();
-            // The address is there, so the status is written all the same, unless another one serves the Service.
-            let status =
-                |plan: &ServicePlan| plan.last_write().filter(|_| !plan.cloud.outcome.moves());
-            match self.write(&mut task, &mut plan, status) {
-                Ok(_) => plan.status = None,
-                Err(error) if error.is_not_found() => task.warn_of_leftover(),
-                Err(error) => log::debug!("{name}: status not written: {error}"),
-            }
             let why = text::reported_once(&all, without_correlations);
-            return self.failed(task, plan, why);
+            return self.refused(task, plan, why);
         }
         if !needs_new_plan {
             return self.finish(task, plan);
@@ -513,6 +508,35 @@ impl Sync<'_> {
         };
         events::findings(self.apis, &plan);
         self.finish(task, plan)
+    }
+
+    /// The plan on what the answer of a creation showed, where nothing is left to do in the cloud. That answer does not show a
+    /// load balancer that the Service leaves.
+    fn in_order_as_shown(
+        &self,
+        task: &Task,
+        end: &End,
+        observed: &Observed,
+    ) -> Option<ServicePlan> {
+        let End::PlanAgain(Some(shown)) = end else {
+            return None;
+        };
+        let plan = plan::plan_for(observed, &**shown, &task.service, self.for_people);
+        let is_in_order = plan.obstacle().is_none() && plan.changes().is_empty();
+        is_in_order.then_some(plan)
+    }
+
+    /// The cloud refused some of the changes. The address is there, so the status is written all the same, unless another load
+    /// balancer serves the Service.
+    fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
+        let moves = plan.cloud.outcome.moves();
+        let status = |plan: &ServicePlan| plan.last_write().filter(|_| !moves);
+        match self.write(&mut task, &mut plan, status) {
+            Ok(_) => plan.status = None,
+            Err(error) if error.is_not_found() => task.warn_of_leftover(),
+            Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
+        }
+        self.failed(task, plan, why)
     }
 
     /// The load balancer is as it should be: now Kubernetes. The task where the Service has to be planned again.
@@ -547,40 +571,17 @@ impl Sync<'_> {
             return Ok(true);
         };
         let kube = &self.apis.kube;
+        let meta = &plan.service.metadata;
         let written = retry_on_conflict(|is_first| {
-            let mut service = Arc::clone(&plan.service);
-            if !is_first {
-                let meta = &plan.service.metadata;
-                let now = kube.service(&meta.namespace, &meta.name)?;
-                let same = |now: &Arc<Service>| {
-                    now.metadata.uid == meta.uid
-                        && due::fingerprint(now) == due::fingerprint(&plan.service)
-                };
-                let Some(now) = now.filter(same) else {
-                    return Ok(None);
-                };
-                service = now;
+            if is_first {
+                return patched(kube, &plan.service, &write).map(Some);
             }
-            let meta = &service.metadata;
-            let body = patch(&service, &write);
-            let written = kube.patch_service_status(&meta.namespace, &meta.name, &body);
-            count_write(NAME, write.forms().0, written.as_ref().map(drop));
-            match written {
-                // It was deleted already.
-                Err(error)
-                    if error.is_not_found()
-                        && matches!(
-                            write,
-                            ServiceWrite::RemoveFinalizer { .. } | ServiceWrite::EndManagement
-                        ) =>
-                {
-                    Ok(Some(service))
-                }
-                written => written.map(|mut written| {
-                    written.share_annotations(&service);
-                    Some(Arc::new(written))
-                }),
-            }
+            let is_same = |now: &Arc<Service>| {
+                now.metadata.uid == meta.uid
+                    && due::fingerprint(now) == due::fingerprint(&plan.service)
+            };
+            let now = kube.service(&meta.namespace, &meta.name)?.filter(is_same);
+            now.map(|now| patched(kube, &now, &write)).transpose()
         })?;
         let Some(service) = written else {
             return Ok(false);
@@ -670,6 +671,26 @@ impl Sync<'_> {
             plan.made = made;
             self.plans.push(plan);
         }
+    }
+}
+
+/// Makes one write to the Service itself.
+fn patched(
+    kube: &kube::Client,
+    service: &Arc<Service>,
+    write: &ServiceWrite,
+) -> Result<Arc<Service>, kube::Error> {
+    let meta = &service.metadata;
+    let written = kube.patch_service_status(&meta.namespace, &meta.name, &patch(service, write));
+    count_write(NAME, write.forms().0, written.as_ref().map(drop));
+    match written {
+        Ok(mut written) => {
+            written.share_annotations(service);
+            Ok(Arc::new(written))
+        }
+        // The Service was deleted already.
+        Err(error) if error.is_not_found() && write.ends_management() => Ok(Arc::clone(service)),
+        Err(error) => Err(error),
     }
 }
 

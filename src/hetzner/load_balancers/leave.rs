@@ -5,9 +5,11 @@ use super::change::{Action, Change, Purpose, boxed};
 use super::checks::serves_other_profile;
 use super::desired::Desired;
 use super::diff::status;
+use super::model::balancer::TargetId;
+use super::model::listener::Listener;
 use super::ownership::context::{Context, Project};
 use super::ownership::facts::{
-    is_kept, is_of, is_released_by_another, is_served_by, is_used_by_others,
+    is_kept, is_of, is_released_by_another, is_served_by, is_used_by_others, tcp,
 };
 use super::ownership::group::was_before;
 use super::ownership::guard::Guard;
@@ -15,8 +17,8 @@ use super::ownership::judge::{Stake, owned, stake, why_it_stays};
 use super::ownership::labels::Labelled;
 use super::ownership::removal::{after_management, without_service};
 use crate::provider::{
-    self, Claim, Cluster, Description, Finding, LoadBalancerPlan, Outcome, Protocol, Reason,
-    Service, Then, Verb,
+    self, Claim, Cluster, Description, Finding, LoadBalancerPlan, Outcome, Reason, Service, Then,
+    Verb,
 };
 use crate::text::shell_command;
 use serde_json::{Value, json};
@@ -170,89 +172,120 @@ pub(super) fn removal(
     change.purpose = purpose;
     Box::new(change.guarded(Guard::of(balancer.balancer)))
 }
-/// The Service's ports and targets are removed, and last, so that a restart finds it, the labels. What others added
-/// stays: ports that the Service has not, servers that are no nodes, addresses and label selectors.
+
+/// Takes the Service off a load balancer that stays. The Service's ports and targets are removed first, and the labels last, so
+/// that a restart finds what is left. What others added stays: ports that the Service does not have, servers that are no
+/// nodes, addresses and label selectors.
 pub(super) fn release(
     context: &Context,
     balancer: Labelled,
     why: &str,
 ) -> Vec<Box<dyn provider::Change>> {
-    let shown = balancer.shown();
-    let part = |action, body, description| {
-        let mut part = Change::new(
-            context.project,
-            action,
-            Some(balancer.id),
-            body,
-            description,
-        );
-        part.purpose = Purpose::Release;
-        part
-    };
     let (service, cluster) = (context.service, context.cluster);
     let is_last = !is_used_by_others(balancer, &service.uid, cluster)
         && !is_released_by_another(balancer, &service.uid);
-    let ownership = balancer.ownership;
-    let is_external = ownership.external.is_some();
-    let is_kept = is_last && !is_external && is_kept(balancer, service);
-    let mut parts = Vec::new();
-    // A load balancer that ccm created has no ports of strangers. A port left there would block the next Service, so all
-    // are removed.
-    let takes_all = is_kept && ownership.created.is_some();
-    // Then it is the Service's alone.
-    let is_alone = ownership.service_uid.as_ref() == Some(&service.uid);
-    for listener in &balancer.services {
-        let port = listener.listen_port;
-        let has_label = ownership.ports.contains_key(&port);
-        let mut own = service.ports.iter();
-        let mut has_port = || own.any(|one| one.port == port && one.protocol == Protocol::Tcp);
-        let is_own =
-            is_of(service, balancer, listener, cluster) || (is_alone && !has_label && has_port());
-        if takes_all || is_own {
-            let body = json!({ "listen_port": port });
-            parts.push(part(
-                Action::DeleteService,
-                body,
-                Description::new(Verb::Remove, format!("port {port}"), ""),
-            ));
-        }
+    let is_external = balancer.ownership.external.is_some();
+    let release = Release {
+        context,
+        balancer,
+        is_last,
+        is_external,
+        is_kept: is_last && !is_external && is_kept(balancer, service),
+    };
+    let mut parts = release.ports();
+    parts.extend(release.targets());
+    parts.extend(release.labels(why));
+    boxed(parts)
+}
+
+/// How one Service is taken off a load balancer that stays.
+struct Release<'a> {
+    context: &'a Context<'a>,
+    balancer: Labelled<'a>,
+    /// No other Service uses the load balancer.
+    is_last: bool,
+    is_external: bool,
+    /// The load balancer waits for another Service.
+    is_kept: bool,
+}
+
+impl Release<'_> {
+    fn part(&self, action: Action, body: Value, description: Description) -> Change {
+        let (project, id) = (self.context.project, Some(self.balancer.id));
+        let mut part = Change::new(project, action, id, body, description);
+        part.purpose = Purpose::Release;
+        part
     }
-    for (target, _) in balancer.single_targets().filter(|_| is_last) {
-        let stays = is_external && was_before(balancer, target, cluster);
-        if target.is_proven(cluster) && !stays {
+
+    /// A load balancer that ccm created has no ports of strangers. When it is kept, a port that is left would block the next
+    /// Service, so all ports are removed.
+    fn ports(&self) -> Vec<Change> {
+        let (service, ownership) = (self.context.service, self.balancer.ownership);
+        let takes_all = self.is_kept && ownership.created.is_some();
+        let is_alone = ownership.service_uid.as_ref() == Some(&service.uid);
+        let is_own = |port: &&Listener| {
+            let number = port.listen_port;
+            let has_label = ownership.ports.contains_key(&number);
+            let has_port = || tcp(service).any(|(own, _)| own == number);
+            takes_all
+                || is_of(service, self.balancer, port, self.context.cluster)
+                || (is_alone && !has_label && has_port())
+        };
+        let removed = self.balancer.balancer.services.iter().filter(is_own);
+        let removal = |port: &Listener| {
+            let name = format!("port {}", port.listen_port);
+            let removed = Description::new(Verb::Remove, name, "");
+            let body = json!({ "listen_port": port.listen_port });
+            self.part(Action::DeleteService, body, removed)
+        };
+        removed.map(removal).collect()
+    }
+
+    /// The nodes of this cluster, once no Service uses the load balancer.
+    fn targets(&self) -> Vec<Change> {
+        let (balancer, cluster) = (self.balancer, self.context.cluster);
+        let stays = |target| self.is_external && was_before(balancer, target, cluster);
+        let targets = balancer.single_targets().map(|(target, _)| target);
+        let removed =
+            targets.filter(|target| self.is_last && target.is_proven(cluster) && !stays(*target));
+        let removal = |target: TargetId| {
             let name = format!("target {}", target.shown(cluster));
             let removed = Description::new(Verb::Remove, name, "");
-            let mut removal = part(Action::RemoveTarget, Value::Null, removed);
+            let mut removal = self.part(Action::RemoveTarget, Value::Null, removed);
             removal.request.target = Some(target.in_request(None));
-            parts.push(removal);
-        }
+            removal
+        };
+        removed.map(removal).collect()
     }
-    let mut to = without_service(balancer, service, cluster, is_last);
-    if is_kept {
-        to.keep = Some(context.group.made_for());
-        to.cluster_uid = Some(cluster.uid.clone());
-    }
-    let (verb, detail) = match is_last && !is_external {
-        true => (Verb::Release, format!(", because {why}")),
-        false => (Verb::Leave, format!("; {why}")),
-    };
-    let release = Description::new(verb, format!("load balancer {shown}"), detail);
-    let guard = Guard::to(Some(balancer), &to);
-    // Else it lost its labels.
-    let has_labels = is_kept || guard.changes_labels();
-    let mut last = part(Action::Edit, Value::Null, release).guarded(guard);
-    let released = match is_last && !is_external {
-        true => format!(
-            "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was not \
-             deleted, because {why}; it costs money until you delete it"
-        ),
-        false => {
-            format!("Left load balancer {shown}: the ports of this Service were removed; {why}")
+
+    /// The write of the labels. `None`: the load balancer has lost them.
+    fn labels(&self, why: &str) -> Option<Change> {
+        let (balancer, cluster) = (self.balancer, self.context.cluster);
+        let mut to = without_service(balancer, self.context.service, cluster, self.is_last);
+        if self.is_kept {
+            to.keep = Some(self.context.group.made_for());
+            to.cluster_uid = Some(cluster.uid.clone());
         }
-    };
-    last.event = Some(Finding::info(Reason::LoadBalancerReleased, released).by_provider());
-    parts.extend(has_labels.then_some(last));
-    boxed(parts)
+        let shown = balancer.shown();
+        let (verb, detail, event) = if self.is_last && !self.is_external {
+            let event = format!(
+                "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was \
+                 not deleted, because {why}; it costs money until you delete it"
+            );
+            (Verb::Release, format!(", because {why}"), event)
+        } else {
+            let event = format!(
+                "Left load balancer {shown}: the ports of this Service were removed; {why}"
+            );
+            (Verb::Leave, format!("; {why}"), event)
+        };
+        let guard = Guard::to(Some(balancer), &to);
+        let has_labels = self.is_kept || guard.changes_labels();
+        let release = Description::new(verb, format!("load balancer {shown}"), detail);
+        let mut last = self.part(Action::Edit, Value::Null, release).guarded(guard);
+        last.event = Some(Finding::info(Reason::LoadBalancerReleased, event).by_provider());
+        has_labels.then_some(last)
+    }
 }
 
 /// Ends the management of the Service on it: everything stays as it is, and a label says so.

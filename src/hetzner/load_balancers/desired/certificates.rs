@@ -200,13 +200,12 @@ fn choose<'a>(
     if let Some(found) = by_label(parser, context, wanted, names) {
         return found;
     }
-    let domains = &a::HTTP_MANAGED_CERTIFICATE_DOMAINS;
     if wanted.domains.is_empty() {
         parser.problem(format!(
             "{}: the managed certificate of port {} has no domains: set annotation {}",
             wanted.source,
             shown(&wanted.ports),
-            domains.key()
+            a::HTTP_MANAGED_CERTIFICATE_DOMAINS.key()
         ));
         return None;
     }
@@ -218,16 +217,7 @@ fn choose<'a>(
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= CertificateOwner::of(one).service_uid.is_some();
         let Some(why) = why_not_free(one, context, wanted) else {
-            match may_show(context, one) {
-                Permission::Given => take_over(context, one, all),
-                // The caller asks, too, and reports it.
-                Permission::Refused(_) => {}
-                Permission::Unknown(setting) => {
-                    hold_back(wanted, setting, all);
-                    return None;
-                }
-            }
-            return Some(one);
+            return take_over(context, wanted, one, all);
         };
         if named.is_some() {
             parser.problem(format!(
@@ -386,7 +376,23 @@ fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
     ));
 }
 
-fn take_over(context: &Context, found: &Certificate, all: &mut CertificatePlan) {
+/// A certificate that is free becomes the Service's, where the Service may use it. `None`: a shell does not know whether it
+/// may.
+fn take_over<'a>(
+    context: &Context,
+    wanted: &Wanted,
+    found: &'a Certificate,
+    all: &mut CertificatePlan,
+) -> Option<&'a Certificate> {
+    match may_show(context, found) {
+        Permission::Given => {}
+        // The caller asks, too, and reports it.
+        Permission::Refused(_) => return Some(found),
+        Permission::Unknown(setting) => {
+            hold_back(wanted, setting, all);
+            return None;
+        }
+    }
     all.claims.push(Claim::Id(found.id));
     all.fields.push(Field {
         field: format!("certificate {} label {}", found.name, CertificateOwner::KEY),
@@ -404,6 +410,7 @@ fn take_over(context: &Context, found: &Certificate, all: &mut CertificatePlan) 
     let labels = of_managed(context.service, context.cluster, false);
     let guard = Guard::of(found).with(labels);
     all.changes.push(change.guarded(guard));
+    Some(found)
 }
 
 /// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: a finding.

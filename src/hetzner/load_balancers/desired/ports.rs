@@ -416,8 +416,8 @@ impl PortReader<'_, '_> {
         if !self.wanted.listener.is_https() {
             return None;
         }
-        let number = self.port.port;
         let Some(named) = named else {
+            let number = self.port.port;
             if context.project.enforced(&a::HTTP_CERTIFICATES).is_some() {
                 self.parser.problem(format!(
                     "port {number}: protocol https needs a certificate: name one in annotation {}, or a Secret in {}",
@@ -427,47 +427,58 @@ impl PortReader<'_, '_> {
             }
             return None;
         };
-        let (mut ids, mut source) = (Vec::new(), named.source.clone());
+        let mut ids = Sourced::new(Vec::new(), named.source.clone());
         // Only a manifest is checked.
         let are_unread = context.observed.certificates.is_none();
         for name in named.value.iter().filter(|_| !are_unread) {
-            let Some(one) = context.certificates.named(name) else {
-                // Which others there are is the project's business: tenants read this.
-                let names = context.certificates.all.iter();
-                let may_use =
-                    |one: &&Certificate| !matches!(may_use(context, one), Permission::Refused(_));
-                let names = names.filter(may_use).map(|one| one.name.as_str());
-                let near = self.parser.has_room().then(|| did_you_mean(name, names));
-                self.parser.problem(format!(
-                    "{}: there is no certificate {} in the project{}",
-                    named.source,
-                    text::quoted(name),
-                    near.unwrap_or_default()
-                ));
-                continue;
-            };
-            match may_use(context, one) {
-                Permission::Given => {}
-                Permission::Refused(why) => {
-                    let why = format!(
-                        "{}: port {number}: certificate {} can't be used by Services of namespace {}: {why}; {PORTS_STAY}",
-                        named.source,
-                        text::quoted(name),
-                        context.service.namespace
-                    );
-                    self.parser.warning(Reason::CertificateFailed, why);
-                    self.wanted.refused.push(one.id);
-                    continue;
-                }
-                Permission::Unknown(setting) => source = setting,
-            }
-            // The API takes none that is still to be issued, and refuses the whole port.
-            match issued(self.parser, &number.to_string(), one) {
-                Some(id) => ids.push(id),
-                None => self.wanted.waits = true,
+            match context.certificates.named(name) {
+                Some(certificate) => self.use_named((name, &named.source), certificate, &mut ids),
+                None => self.report_missing(name, &named.source),
             }
         }
-        Some(Sourced::new(ids, source))
+        Some(ids)
+    }
+
+    /// Which other certificates there are is the project's business, because tenants read this.
+    fn report_missing(&mut self, name: &str, source: &Source) {
+        let context = self.context;
+        let may_use = |one: &&Certificate| !matches!(may_use(context, one), Permission::Refused(_));
+        let names = context.certificates.all.iter().filter(may_use);
+        let names = names.map(|one| one.name.as_str());
+        let near = self.parser.has_room().then(|| did_you_mean(name, names));
+        self.parser.problem(format!(
+            "{source}: there is no certificate {} in the project{}",
+            text::quoted(name),
+            near.unwrap_or_default()
+        ));
+    }
+
+    /// Adds the ID of a certificate that an annotation names to those of the port, where the Service may use it.
+    fn use_named(
+        &mut self,
+        (name, source): (&str, &Source),
+        certificate: &Certificate,
+        ids: &mut Sourced<Vec<u64>>,
+    ) {
+        let (number, context) = (self.port.port, self.context);
+        match may_use(context, certificate) {
+            Permission::Given => {}
+            Permission::Refused(why) => {
+                let why = format!(
+                    "{source}: port {number}: certificate {} can't be used by Services of namespace {}: {why}; {PORTS_STAY}",
+                    text::quoted(name),
+                    context.service.namespace
+                );
+                self.parser.warning(Reason::CertificateFailed, why);
+                return self.wanted.refused.push(certificate.id);
+            }
+            Permission::Unknown(setting) => ids.source = setting,
+        }
+        // The API takes none that is still to be issued, and refuses the whole port.
+        match issued(self.parser, &number.to_string(), certificate) {
+            Some(id) => ids.value.push(id),
+            None => self.wanted.waits = true,
+        }
     }
 
     fn health_check(&mut self) {

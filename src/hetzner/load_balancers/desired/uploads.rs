@@ -80,15 +80,7 @@ pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut
         let id = id.or_else(|| uploaded_before(context, secret));
         ids.insert(secret, id);
         if let Err(why) = found {
-            let then = match id {
-                Some(_) => "the certificate that was uploaded from it before stays",
-                None => {
-                    "until then ports are left unchanged, and not added where they do not exist"
-                }
-            };
-            let (ports, namespace) = (text::some_of(&ports), &context.service.namespace);
-            let why = format!("port {ports}: Secret {namespace}/{secret}: {why}; {then}");
-            parser.warning(Reason::CertificateFailed, why);
+            report_unusable(parser, context, (secret, &ports), id.is_some(), &why);
         }
     }
     if let Some(last) = all.changes[before..].last_mut() {
@@ -122,6 +114,23 @@ pub(crate) fn upload(parser: &mut AnnotationParser, context: &Context, all: &mut
             ));
         }
     }
+}
+
+fn report_unusable(
+    parser: &mut AnnotationParser,
+    context: &Context,
+    (secret, ports): (&str, &[String]),
+    was_uploaded: bool,
+    why: &str,
+) {
+    let then = if was_uploaded {
+        "the certificate that was uploaded from it before stays"
+    } else {
+        "until then ports are left unchanged, and not added where they do not exist"
+    };
+    let (ports, namespace) = (text::some_of(ports), &context.service.namespace);
+    let why = format!("port {ports}: Secret {namespace}/{secret}: {why}; {then}");
+    parser.warning(Reason::CertificateFailed, why);
 }
 
 /// The ID of what the Secret holds, where that is there already; else it is uploaded, unless it was not read. The error:

@@ -571,22 +571,11 @@ impl<'a> Group<'a> {
                 said.keep = is_kept.then(|| self.made_for());
             }
         }
-        let (uid, unwanted) = (&self.service.uid, self.unwanted_labels(&to));
+        let unwanted = self.unwanted_labels(&to);
         to.ports.retain(|number, _| !unwanted.contains(number));
-        // Of two with the UID it would not be known which one is the Service's.
-        let mut is_of_several = !self.is_own() && has_another;
         match self.of {
             Use::Own => to.group = None,
-            Use::Shared(share) => {
-                said.group = Some(share.label());
-                let is_used = |one| {
-                    is_used_by_others(one, uid, self.cluster) || is_released_by_another(one, uid)
-                };
-                // By the label HCCM, and ccm, would remove the ports of the others. A guest never owns the whole.
-                is_of_several |= self.service.namespace != share.namespace
-                    || self.members.len() > 1
-                    || balancer.is_some_and(is_used);
-            }
+            Use::Shared(share) => said.group = Some(share.label()),
             Use::External(_) => {
                 let before = balancer.and_then(|one| {
                     let known_by = one.ownership.targets_before.keys();
@@ -601,7 +590,8 @@ impl<'a> Group<'a> {
         if !self.is_own() {
             said.ports = self.labels_of_ports(balancer, ports, &unwanted);
         }
-        if is_of_several {
+        // When two load balancers have the UID, it is not known which one is the Service's.
+        if (!self.is_own() && has_another) || self.is_of_several(balancer) {
             (said.service_uid, said.service) = (None, None);
             (to.service_uid, to.service) = (None, None);
         }
@@ -610,6 +600,20 @@ impl<'a> Group<'a> {
         let from = balancer.map_or(&nothing, |one| one.ownership);
         let shown = from.wanted(&to, &said);
         Wanted { to, shown }
+    }
+
+    /// Whether the load balancer is, or was, not this Service's alone. By the label `service-uid` HCCM, and ccm, would remove the
+    /// ports of the others. A guest never owns the whole.
+    fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
+        let Use::Shared(share) = self.of else {
+            return false;
+        };
+        let uid = &self.service.uid;
+        let is_used =
+            |one| is_used_by_others(one, uid, self.cluster) || is_released_by_another(one, uid);
+        self.service.namespace != share.namespace
+            || self.members.len() > 1
+            || balancer.is_some_and(is_used)
     }
 
     /// The owners of ports that labels are to name: of the ports that the Service gets, and of those that came without a
