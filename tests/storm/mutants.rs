@@ -1,12 +1,15 @@
-//! Deliberate faults in guards of `src/`, each of which the stories must find: `make mutants`.
+//! Deliberate faults in guards of `src/`: `make mutants`. The stories must find those of `table`, and the tests of the judge's
+//! tables those of `rows`.
 //!
 //! The source that ships has none of this. A copy of the checkout gets all of the faults, each behind a switch, and is
 //! built once; then stories are run with one fault after the other.
 
+mod rows;
 mod table;
 
 use crate::common::seeds::chosen;
 use crate::story::OVER_SOCKETS;
+use rows::ROWS;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,15 +51,50 @@ pub fn on(number: usize) -> bool {
 }
 ";
 
+/// All faults. The number of a fault is its place here, from 1.
+fn all() -> impl Iterator<Item = &'static Mutant> {
+    MUTANTS.iter().chain(ROWS)
+}
+
+/// The rows of the judge's tables, as its documentation has them: e.g. `stake 3`.
+fn rows_of_the_judge() -> Vec<String> {
+    let path = root().join("src/hetzner/load_balancers/ownership/judge.rs");
+    let text = fs::read_to_string(path).unwrap();
+    let mut table = String::new();
+    let mut rows = Vec::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("//! ")) {
+        if let Some(heading) = line.strip_prefix("# ") {
+            let name = heading.split('`').nth(1);
+            table = name.expect("the heading names a function").to_owned();
+        }
+        let number = line.split('|').nth(1).map(str::trim);
+        if let Some(number) = number.filter(|number| number.parse::<u32>().is_ok()) {
+            rows.push(format!("{table} {number}"));
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_row_of_the_judge_has_a_mutant() {
+    let rows = rows_of_the_judge();
+    assert!(rows.len() > 30, "{rows:?}");
+    let count = |row: &&String| {
+        let begin = format!("{row}: ");
+        all().filter(|one| one.name.starts_with(&begin)).count()
+    };
+    let wrong: Vec<&String> = rows.iter().filter(|row| count(row) != 1).collect();
+    assert!(wrong.is_empty(), "not exactly one fault each: {wrong:?}");
+}
+
 #[test]
 fn every_mutant_still_has_its_place() {
-    for mutant in MUTANTS {
+    for mutant in all() {
         let text = fs::read_to_string(root().join(mutant.file)).unwrap_or_default();
         let count = text.matches(mutant.old).count();
         assert_eq!(
             count, 1,
-            "{}: its text must occur once in {}. The source changed: write the new text into tests/storm/mutants/table.rs, \
-             or, where the guard does not exist any more, replace the mutant by one of the guard that came instead; then \
+            "{}: its text must occur once in {}. The source changed: write the new text into tests/storm/mutants, or, where the guard does not exist any more, replace the mutant by one of the guard that came instead; then \
              run make mutants",
             mutant.name, mutant.file
         );
@@ -72,11 +110,24 @@ fn mutants() {
     let stories = Stories::build();
     let without = stories.run(0, 1, STORIES_WITHOUT);
     assert!(without.is_none(), "broken without any fault: {without:?}");
+    let without = stories.find_by_tables(0);
+    assert!(without.is_none(), "broken without any fault: {without:?}");
     let mut survivors = Vec::new();
     println!("| fault | seed | what the story says |\n|---|--:|---|");
-    for number in numbers {
-        let name = MUTANTS[number - 1].name;
-        match stories.find(number) {
+    for (place, mutant) in all().enumerate() {
+        let (number, name) = (place + 1, mutant.name);
+        if !numbers.contains(&number) {
+            continue;
+        }
+        let found = match number > MUTANTS.len() {
+            true => stories
+                .find_by_tables(number)
+                .map(|why| ("–".to_owned(), why)),
+            false => stories
+                .find(number)
+                .map(|(seed, why)| (seed.to_string(), why)),
+        };
+        match found {
             Some((seed, why)) => println!("| {name} | {seed} | {why} |"),
             None => {
                 println!("| {name} | – | – |");
@@ -90,15 +141,12 @@ fn mutants() {
 
 /// All of them, or the one of `CCM_MUTANT`.
 fn chosen_numbers() -> RangeInclusive<usize> {
-    let all = 1..=MUTANTS.len();
+    let all = 1..=all().count();
     let text = std::env::var("CCM_MUTANT").unwrap_or_default();
     match text.parse() {
         _ if text.is_empty() => all,
         Ok(number) if all.contains(&number) => number..=number,
-        _ => panic!(
-            "CCM_MUTANT={text}: give a number from 1 to {}",
-            MUTANTS.len()
-        ),
+        _ => panic!("CCM_MUTANT={text}: give a number from 1 to {}", all.end()),
     }
 }
 
@@ -122,6 +170,8 @@ fn root() -> &'static Path {
 struct Stories {
     tree: PathBuf,
     program: PathBuf,
+    /// The unit tests, the judge's tables among them.
+    tables: PathBuf,
 }
 
 impl Stories {
@@ -131,7 +181,8 @@ impl Stories {
         copy(&tree);
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         let mut build = Command::new(cargo);
-        build.args(["test", "--locked", "--profile", "storm", "--test", "storm"]);
+        build.args(["test", "--locked", "--profile", "storm"]);
+        build.args(["--test", "storm", "--lib"]);
         build.args(["--no-run", "--message-format", "json-render-diagnostics"]);
         build.current_dir(&tree);
         build.env("CARGO_TARGET_DIR", folder.join("target"));
@@ -139,15 +190,40 @@ impl Stories {
         let built = build.output().unwrap();
         assert!(built.status.success(), "the copy is not built");
         let built = String::from_utf8(built.stdout).unwrap();
-        let messages = built.lines().map(serde_json::from_str::<Value>);
-        let mut stories = messages.filter_map(|message| {
-            let message = message.ok()?;
-            let is_it = message["target"]["name"] == "storm";
-            let program = message["executable"].as_str().filter(|_| is_it)?;
-            Some(PathBuf::from(program))
-        });
-        let program = stories.next().unwrap();
-        Stories { tree, program }
+        let executable = |name: &str| {
+            let messages = built.lines().map(serde_json::from_str::<Value>);
+            let mut programs = messages.filter_map(|message| {
+                let message = message.ok()?;
+                let is_it = message["target"]["name"] == name;
+                let program = message["executable"].as_str().filter(|_| is_it)?;
+                Some(PathBuf::from(program))
+            });
+            programs.next().unwrap()
+        };
+        Stories {
+            tree,
+            program: executable("storm"),
+            tables: executable("ccm"),
+        }
+    }
+
+    /// What the tests of the judge's tables say of this fault. `None`: they pass.
+    fn find_by_tables(&self, mutant: usize) -> Option<String> {
+        let mut tests = Command::new(&self.tables);
+        tests.args(["judge::tests", "--nocapture"]);
+        tests.current_dir(&self.tree);
+        tests.env("CCM_MUTANT", mutant.to_string());
+        tests.env("RUST_BACKTRACE", "0");
+        let ran = tests.output().unwrap();
+        let text = String::from_utf8_lossy(&ran.stdout);
+        assert!(text.contains("running 4 tests"), "{text}");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        let mut rows = said
+            .lines()
+            .filter_map(|line| Some(&line[line.find("row ")?..]));
+        let row = rows.next().unwrap_or("a test fails");
+        let why = row.replace('|', "/").chars().take(110).collect();
+        (!ran.status.success()).then_some(why)
     }
 
     /// The first story that this fault breaks, and that passes without it.
@@ -193,7 +269,7 @@ impl Stories {
 fn copy(tree: &Path) {
     let mut files = BTreeMap::new();
     read(root(), &mut files);
-    for (place, mutant) in MUTANTS.iter().enumerate() {
+    for (place, mutant) in all().enumerate() {
         let text = files.get_mut(Path::new(mutant.file)).unwrap();
         let before = std::str::from_utf8(text).unwrap();
         assert_eq!(before.matches(mutant.old).count(), 1, "{}", mutant.name);
