@@ -78,6 +78,10 @@ pub trait Snapshot: Send + Sync {
     /// have made is none. Pure.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
+    /// The status of a Service of which too little is known for a plan, where the mode of its addresses must be another.
+    /// `None`: it stays as it is. Pure.
+    fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
+
     /// What ends its management: ports, targets and addresses stay, and no plan changes them from then on. Pure.
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 

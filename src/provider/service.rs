@@ -146,8 +146,8 @@ pub struct Cluster {
     pub name: String,
     /// UIDs of all its Services, of any type.
     pub service_uids: HashSet<String>,
-    /// UIDs of those that are left alone: their ports on a load balancer of several stay.
-    pub left_alone: HashSet<String>,
+    /// The Services that are left alone, by their UIDs: their ports on a load balancer of several stay.
+    pub left_alone: HashMap<String, LeftService>,
     /// The Services that use load balancers together.
     pub groups: Groups,
     /// Cloud servers of all its nodes, offered or not, and the nodes' names.
@@ -164,6 +164,14 @@ pub struct Cluster {
     pub foreign_nodes: Vec<(String, String)>,
     /// Those that the Services which are planned name.
     pub tls_secrets: TlsSecrets,
+}
+
+/// A Service that is left alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftService {
+    pub namespace: String,
+    /// The Service is larger than is read, so what it asks for is not known. Else it belongs to another controller.
+    pub is_unread: bool,
 }
 
 /// The Services that use load balancers together, indexed: no plan looks at the groups of others.

@@ -200,10 +200,17 @@ pub(super) fn observe(
     urgency: Urgency,
 ) -> Result<Observed, Error> {
     let all = services.iter().chain(listed);
-    // What those that are too large ask for is not known: nothing of theirs on a load balancer of several is removed.
-    let is_left = |one: &&Arc<Service>| one.left_alone.is_some() || one.too_large().is_some();
-    let left_alone = all.clone().filter(is_left);
-    let left_alone = left_alone.map(|one| one.metadata.uid.clone()).collect();
+    // Nothing of theirs on a load balancer of several is removed.
+    let left_service = |one: &Arc<Service>| {
+        let is_unread = one.too_large().is_some();
+        let left = provider::LeftService {
+            namespace: one.metadata.namespace.clone(),
+            is_unread,
+        };
+        let is_left = is_unread || one.left_alone.is_some();
+        is_left.then(|| (one.metadata.uid.clone(), left))
+    };
+    let left_alone = all.clone().filter_map(left_service).collect();
     let groups = groups(&*apis.provider, all.map(|one| &**one));
     let for_cloud: Vec<_> = services.iter().map(|one| one.for_cloud()).collect();
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();

@@ -102,6 +102,10 @@ pub(super) fn plan_for(
     }
     if let Some(obstacle) = too_large(service, plan.want) {
         plan.cloud = plan.cloud.refuse(obstacle);
+        if plan.want == Want::Ensure {
+            let status = snapshot.status_by_proxy(&service.for_cloud(), &observed.cluster);
+            plan.status = status.filter(|wanted| *wanted != service.status.load_balancer.ingress);
+        }
         return plan;
     }
     let for_cloud = service.for_cloud();

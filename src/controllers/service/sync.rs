@@ -17,7 +17,7 @@ use crate::controllers::report::{Report, count_write, log_change};
 use crate::controllers::share::Payer;
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
 use crate::provider::{
-    ChangeKind, Claim, ErrorKind, Reason, TlsSecrets, Urgency, calls::counted, clock,
+    ChangeKind, Claim, ErrorKind, Finding, Reason, TlsSecrets, Urgency, calls::counted, clock,
     without_correlations,
 };
 use crate::text;
@@ -391,8 +391,7 @@ impl Sync<'_> {
             }
             events::findings(self.apis, &plan);
             if let Some(obstacle) = plan.obstacle().cloned() {
-                let why = obstacle.text().into_owned();
-                self.fail(task, plan, why, Some(obstacle.reason));
+                self.blocked(task, plan, &obstacle);
             } else if self.is_closed {
                 self.leave(&[task]);
             } else {
@@ -526,6 +525,16 @@ impl Sync<'_> {
         is_in_order.then_some(plan)
     }
 
+    /// Nothing of the Service is synced. Only its addresses may get another mode.
+    fn blocked(&mut self, mut task: Task, mut plan: ServicePlan, obstacle: &Finding) {
+        match self.write(&mut task, &mut plan, ServicePlan::last_write) {
+            Ok(_) => plan.status = None,
+            Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
+        }
+        let why = obstacle.text().into_owned();
+        self.fail(task, plan, why, Some(obstacle.reason));
+    }
+
     /// The cloud refused some of the changes. The address is there, so the status is written all the same, unless another load
     /// balancer serves the Service.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
@@ -606,8 +615,7 @@ impl Sync<'_> {
         events::findings(self.apis, &plan);
         if let Some(obstacle) = plan.obstacle().cloned() {
             let task = Task::new(Arc::clone(&plan.service), None, begun);
-            let why = obstacle.text().into_owned();
-            self.fail(task, plan, why, Some(obstacle.reason));
+            self.blocked(task, plan, &obstacle);
         }
     }
 

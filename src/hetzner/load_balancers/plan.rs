@@ -88,6 +88,10 @@ impl Snapshot {
         let shown = || serving().map(|one| status::for_people(one, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
+        // A tenant must not keep the other mode by a mistake.
+        if desired.in_status.is_by_proxy {
+            plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
+        }
         match stays {
             true => plan,
             false => leave_unused(plan, &context, &desired, there),

@@ -7,14 +7,15 @@ use super::leave::removal;
 use super::model::balancer::TargetId;
 use super::observe::covers;
 use super::ownership::context::Snapshot;
+use super::ownership::group::is_of_several_owners;
 use super::ownership::judge::{Leftover, leftover, owned};
 use super::ownership::labels::Labelled;
 use super::ownership::share::known_key;
 use super::settle::For;
 use crate::hetzner::pages;
 use crate::provider::{
-    self, Balancer, Cluster, Kept, LoadBalancerPlan, OfferedNode, Orphan, SeenHealth, Service,
-    ShownCertificate,
+    self, Balancer, Cluster, Ingress, Kept, LoadBalancerPlan, OfferedNode, Orphan, SeenHealth,
+    Service, ShownCertificate,
 };
 use std::collections::HashSet;
 
@@ -60,6 +61,13 @@ impl provider::Snapshot for Snapshot {
             one.ownership.is_of(cluster) || one.ownership.targets_before(cluster).is_some()
         })?;
         Some(status::for_people(found, cluster))
+    }
+
+    fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>> {
+        let mut owned = owned(self.balancers(), service, cluster);
+        let is_of_several = owned.any(|one| is_of_several_owners(one, cluster));
+        let status = || status::by_proxy(service, self.balancers(), cluster);
+        is_of_several.then(status).flatten()
     }
 
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan {

@@ -11,8 +11,8 @@ use ccm::hetzner::load_balancers::{
     Reference, SERVICE_UID, TARGETS_BEFORE, Target,
 };
 use ccm::provider::{
-    Change, Finding, Labels, LoadBalancerPlan, OfferedNode, Outcome, Reach, Reason, Service,
-    ServicePort,
+    Change, Finding, Ingress, Labels, LeftService, LoadBalancerPlan, OfferedNode, Outcome, Reach,
+    Reason, Service, ServicePort,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -29,6 +29,8 @@ pub(super) struct Cluster {
 pub(super) struct Member {
     pub(super) service: Service,
     pub(super) is_deleted: bool,
+    /// It is larger than is read.
+    pub(super) is_unread: bool,
 }
 
 impl Cluster {
@@ -67,14 +69,17 @@ impl Cluster {
                 .annotations
                 .insert(format!("{PREFIX}{name}"), (*value).into());
         }
-        let is_deleted = false;
-        self.services.insert(
-            uid.into(),
-            Member {
-                service,
-                is_deleted,
-            },
-        );
+        let member = Member {
+            service,
+            is_deleted: false,
+            is_unread: false,
+        };
+        self.services.insert(uid.into(), member);
+    }
+
+    /// From now on nothing is known of what the Service asks for.
+    pub(super) fn leave_unread(&mut self, uid: &str) {
+        self.services.get_mut(uid).unwrap().is_unread = true;
     }
 
     pub(super) fn set(&mut self, uid: &str, name: &str, value: Option<&str>) {
@@ -90,7 +95,17 @@ impl Cluster {
         let all = self.services.values();
         self.world.cluster.service_uids = all.clone().map(|one| one.service.uid.clone()).collect();
         let mut groups: HashMap<String, Vec<Service>> = HashMap::new();
-        let living = all.filter(|one| !one.is_deleted).map(|one| &one.service);
+        let unread = all.clone().filter(|one| one.is_unread);
+        let unread = unread.map(|one| {
+            let left = LeftService {
+                namespace: one.service.namespace.clone(),
+                is_unread: true,
+            };
+            (one.service.uid.clone(), left)
+        });
+        self.world.cluster.left_alone = unread.collect();
+        let living = all.filter(|one| !one.is_deleted && !one.is_unread);
+        let living = living.map(|one| &one.service);
         for service in living {
             let text = |name: &str| service.annotations.get(&format!("{PREFIX}{name}"));
             let key = match (text("share"), text("external")) {
@@ -107,6 +122,12 @@ impl Cluster {
         self.world.cluster.groups = groups.into();
         self.world.service = member.service.clone();
         member
+    }
+
+    /// What the status of a Service is to say that is larger than is read.
+    pub(super) fn status_by_proxy(&mut self, uid: &str) -> Option<Vec<Ingress>> {
+        self.take_service(uid);
+        self.world.status_by_proxy()
     }
 
     pub(super) fn plan(&mut self, uid: &str) -> LoadBalancerPlan {

@@ -169,6 +169,11 @@ impl World {
         snapshot.plan_adoption(id, &self.service, &self.nodes, &self.all_nodes())
     }
 
+    pub fn status_by_proxy(&self) -> Option<Vec<Ingress>> {
+        let snapshot = self.snapshot();
+        snapshot.status_by_proxy(&self.service, &self.all_nodes())
+    }
+
     /// The key of the Service's group, where it is in one.
     pub fn group(&self, service: &Service) -> Option<String> {
         let all = service.annotations.iter();

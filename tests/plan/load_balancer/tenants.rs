@@ -474,3 +474,95 @@ fn a_guest_does_not_end_that_the_hosts_load_balancer_is_kept() {
     cluster.settle();
     assert!(cluster.named(SHARED).labels.contains_key(KEEP));
 }
+
+/// The Service that decides about the whole becomes larger than is read: what it asks for is not known any more.
+#[test]
+fn while_a_service_that_decides_is_not_read_the_others_change_nothing_about_the_whole() {
+    for is_younger in [false, true] {
+        let mut cluster = Cluster::new();
+        let age = if is_younger { 1 } else { 3 };
+        let of_decider = [
+            ("share", "edge"),
+            ("node-selector", "pool=red"),
+            ("algorithm-type", "least_connections"),
+            ("keep", "true"),
+        ];
+        for (at, pool) in (0..).zip(["red", "red", "blue"]) {
+            let labels = [("pool".to_owned(), pool.to_owned())];
+            cluster.world.nodes[at].labels = labels.into_iter().collect();
+        }
+        cluster.add("a", age, &[80], &of_decider);
+        cluster.add("b", 2, &[8080], &[("share", "edge")]);
+        cluster.settle();
+        let before = cluster.named(SHARED).clone();
+        assert_eq!(servers(&before), [1, 2]);
+        cluster.leave_unread("a");
+        cluster.set("b", "type", Some("lb31"));
+        assert_eq!(words(cluster.plan("b").outcome.changes()), [""; 0]);
+        assert_eq!(modes(&cluster.plan("b"))[0], "VIP", "one namespace");
+        // A node that is gone is no target any more, and the port of the other one follows its node port.
+        cluster.world.nodes.remove(1);
+        let other = cluster.services.get_mut("b").unwrap();
+        other.service.ports[0].node_port = Some(32_222);
+        let words = words(cluster.plan("b").outcome.changes());
+        assert_eq!(words, ["update_service", "remove_target"]);
+    }
+}
+
+#[test]
+fn a_service_that_is_not_read_loses_no_target_of_an_external_one() {
+    let mut cluster = Cluster::new();
+    let mut before = external(&[(EXTERNAL, "")]);
+    before.targets.clear();
+    cluster.world.state.balancers = vec![before];
+    for (at, pool) in (0..).zip(["red", "red", "blue"]) {
+        let labels = [("pool".to_owned(), pool.to_owned())];
+        cluster.world.nodes[at].labels = labels.into_iter().collect();
+    }
+    let of = |selector| [("external", "7"), ("node-selector", selector)];
+    cluster.add("a", 3, &[80], &of("pool=red"));
+    cluster.add("shop.b", 2, &[81], &of("pool=blue"));
+    cluster.settle();
+    cluster.leave_unread("a");
+    cluster.set("shop.b", "external-targets", Some("false"));
+    assert_eq!(words(cluster.plan("shop.b").outcome.changes()), [""; 0]);
+}
+
+/// A tenant keeps a mistake, or makes the Service larger than is read, so that its plan is refused.
+#[test]
+fn a_service_that_is_refused_does_not_keep_the_address_for_traffic_inside_the_cluster() {
+    let guests = ("share-namespaces", "shop");
+    for (what, annotations, guest, mode) in [
+        ("alone", vec![], None, None),
+        ("one namespace", vec![("share", "edge")], Some("b"), None),
+        (
+            "guests",
+            vec![("share", "edge"), guests],
+            Some("shop.b"),
+            Some("Proxy"),
+        ),
+        ("external", vec![("external", "7")], None, Some("Proxy")),
+    ] {
+        let mut cluster = Cluster::new();
+        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
+        cluster.add("a", 3, &[80], &annotations);
+        if let Some(guest) = guest {
+            cluster.add(guest, 2, &[8080], &[("share", "default/edge")]);
+        }
+        cluster.settle();
+        cluster.set("a", "health-check-interval", Some("soon"));
+        let plan = cluster.plan("a");
+        assert!(plan.outcome.obstacle().is_some(), "{what}: {plan:#?}");
+        let has = &cluster.services["a"].service.addresses;
+        let status = plan.status.as_ref().map(|all| {
+            let ips: Vec<_> = all.iter().filter_map(|one| one.ip.clone()).collect();
+            assert_eq!(ips, *has, "{what}: the addresses stay");
+            modes(&plan)[0].clone()
+        });
+        assert_eq!(status.as_deref(), mode, "{what}");
+        let unread = cluster
+            .status_by_proxy("a")
+            .map(|all| all[0].ip_mode.clone());
+        assert_eq!(unread.map(Option::unwrap).as_deref(), mode, "{what}");
+    }
+}

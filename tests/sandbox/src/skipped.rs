@@ -7,8 +7,8 @@ use std::io::Write;
 pub const VARIABLE: &str = "CCM_TEST_SKIPPED";
 
 /// Names what must not be missing, comma separated: `kubectl`, `python` (Hetzner's client), `openapi` (the API's own
-/// document), `cluster` (a real API server), `helm`, `promtool`, `buildah`, `hcloud`, `cloud-init`. Its absence is a
-/// failure then, and not a skip.
+/// document), `cluster` (a real API server), `helm`, `promtool`, `buildah`, `hcloud`, `cloud-init`, `zsh`, `fish`. Its
+/// absence is a failure then, and not a skip.
 pub const REQUIRED: &str = "CCM_TEST_REQUIRE";
 
 /// Says that `what` is left out because `needs` is not there; `needs` is empty where nothing would help.

@@ -3,7 +3,7 @@
 
 use crate::common::{self, wait_until};
 use crate::sync::tls_secrets;
-use crate::sync::world::{CLUSTER_UID, FINALIZER, OFTEN, PROFILES, World, len, text};
+use crate::sync::world::{CLUSTER_UID, FINALIZER, OFTEN, PROFILES, World, len, targets, text};
 use serde_json::{Value, json};
 
 const NO_LEASE: &str = "--leader-elect=false";
@@ -181,6 +181,9 @@ fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that
             &format!("/load_balancers/{id}/actions/add_target"),
             &json!({ "type": "server", "server": { "id": stranger } }),
         );
+        wait_until("the end of that action", || {
+            targets(&world.sandbox.cloud().load_balancer(id)).contains(&stranger)
+        });
         let cluster = world.sandbox.cluster();
         cluster.create(
             "leases",

@@ -398,7 +398,7 @@ fn way_on_external(
 enum Asked {
     All,
     Selected(Selector),
-    /// The nodes that are targets now, because the annotation `node-selector` of another Service can't be read.
+    /// The nodes that are targets now, because what another Service asks for is not known.
     Present,
 }
 
@@ -413,6 +413,9 @@ fn asked_targets(
     let own = selected(own.map(|own| own.value.clone()));
     parser.read(&a::EXTERNAL_TARGETS, None, v::boolean);
     let group = &context.group;
+    if group.undecided.is_some() {
+        return vec![Asked::Present];
+    }
     if !group.is_external() {
         return vec![own];
     }
@@ -430,15 +433,23 @@ fn asked_targets(
     };
     let others = others.into_iter().map(asked);
     let own = needs(context.service).then_some(own);
-    own.into_iter().chain(others).collect()
+    let mut owners = group
+        .balancer()
+        .into_iter()
+        .flat_map(|one| one.ownership.ports.values());
+    let is_any_left = owners.any(|uid| context.cluster.left_alone.contains_key(uid));
+    let left = is_any_left.then_some(Asked::Present);
+    own.into_iter().chain(others).chain(left).collect()
 }
 
 fn targets(parser: &mut AnnotationParser, context: &Context) -> Targets {
     let selector = parser.read(&a::NODE_SELECTOR, None, Selector::parse);
     let asked = asked_targets(parser, context, selector.as_ref());
     let is_present = |node: &OfferedNode| {
-        let targets = context.group.balancer().into_iter();
-        let mut targets = targets.flat_map(|one| one.balancer.single_targets());
+        let there = context.group.balancer().or(context.group.undecided);
+        let mut targets = there
+            .into_iter()
+            .flat_map(|one| one.balancer.single_targets());
         targets.any(|(target, _)| {
             target
                 .node(context.cluster)

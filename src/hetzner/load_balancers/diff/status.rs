@@ -6,11 +6,17 @@ use crate::hetzner::load_balancers::model::balancer::{
 };
 use crate::hetzner::load_balancers::model::listener::PortField;
 use crate::hetzner::load_balancers::ownership::context::{Context, Project};
+use crate::hetzner::load_balancers::ownership::facts::is_served_by;
 use crate::hetzner::load_balancers::ownership::group;
+use crate::hetzner::load_balancers::ownership::index::Balancers;
+use crate::hetzner::load_balancers::ownership::judge::owned;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
-use crate::provider::{self, Balancer, Cluster, Field, Health, Ingress, Source};
+use crate::provider::{self, Balancer, Cluster, Field, Health, Ingress, Service, Source};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
+
+/// The mode of an address that kube-proxy does not treat as the Service's own.
+const PROXY: &str = "Proxy";
 
 /// What the status is to say: nothing where the Service has no port on a load balancer of several. An address that may only be
 /// wanted in this shell is held back where the status does not have it; a status that is empty yet, or of none of these
@@ -25,6 +31,26 @@ pub(crate) fn wanted(
     }
     let (all, unsure) = ingress(balancer, desired, context.project);
     hold_back(all, &unsure, &context.service.addresses)
+}
+
+/// The status that the Service has, with each address by proxy. `None`: none of its load balancers serves it.
+pub(crate) fn by_proxy(
+    service: &Service,
+    balancers: Balancers,
+    cluster: &Cluster,
+) -> Option<Vec<Ingress>> {
+    let mut owned = owned(balancers, service, cluster);
+    let entry = |text: &String| {
+        let is_ip = text.parse::<IpAddr>().is_ok();
+        let [ip, hostname] = [is_ip, !is_ip].map(|is_it| is_it.then(|| text.clone()));
+        Ingress {
+            ip_mode: ip.as_ref().map(|_| PROXY.to_owned()),
+            ip,
+            hostname,
+        }
+    };
+    let is_served = owned.any(|one| is_served_by(service, one));
+    is_served.then(|| service.addresses.iter().map(entry).collect())
 }
 
 /// `has`: what the status says now.
@@ -84,7 +110,7 @@ pub(crate) fn ingress(
         merged.is_on(PortField::ProxyProtocol)
     });
     let is_by_proxy = by_proxy || in_status.is_by_proxy;
-    let mode = if is_by_proxy { "Proxy" } else { "VIP" };
+    let mode = if is_by_proxy { PROXY } else { "VIP" };
     let public = desired.public().map(|public| public.value);
     let public = public.unwrap_or(balancer.public_net.enabled);
     let public = public_addresses(balancer).filter(|_| public);

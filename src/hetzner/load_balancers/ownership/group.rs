@@ -20,7 +20,7 @@ use super::facts::{
     is_released_by_another, is_used_by_others, tcp,
 };
 use super::index::Balancers;
-use super::labels::{EXTERNAL, Labelled, Ownership, TARGETS_BEFORE, WantedLabel};
+use super::labels::{EXTERNAL, Labelled, Ownership, TARGETS_BEFORE, WantedLabel, namespace_of};
 use super::names::service_value;
 use super::share::{LABEL_LENGTH, Share, asked, external_keys, external_named};
 use crate::hetzner::load_balancers::annotations as a;
@@ -54,6 +54,9 @@ pub(crate) struct Group<'a> {
     may_add_ports: bool,
     /// Why the Service can't have the load balancer that it asks for.
     pub(crate) refused: Option<String>,
+    /// The group's load balancer, when a Service of the group's own namespace has a port there and was not read. That Service
+    /// may decide, and what it asks for is not known, so nobody decides, and the targets stay.
+    pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
 }
@@ -110,6 +113,7 @@ pub(crate) fn group<'a>(
         is_of_several_namespaces: false,
         may_add_ports: true,
         refused: None,
+        undecided: None,
         service,
         cluster,
     };
@@ -172,18 +176,45 @@ fn has_labelled_port(balancer: Labelled, service: &Service) -> bool {
 }
 
 /// Whether a Service of another namespace than the group's is a member, or has ports on the group's load balancer although
-/// it is not allowed any more or asks for another load balancer that it can't have. What a Service that is left alone asks
-/// for is not known, so that it counts, too.
+/// it is not allowed any more, asks for another load balancer that it can't have, or is left alone.
 fn is_of_several_namespaces(group: &Group, share: Share, balancers: Option<Balancers>) -> bool {
-    let cluster = group.cluster;
-    let is_guest = |one: &Service| one.namespace != share.namespace;
-    let made = made_for(share, balancers, cluster);
-    let mut owners = made.flat_map(|one| one.ownership.ports.values());
-    let has_guest = |uid: &String| {
+    let mut members = group.members.iter();
+    let mut made = made_for(share, balancers, group.cluster);
+    members.any(|one| one.namespace != share.namespace)
+        || made.any(|one| has_guest(one, share.namespace, group.cluster))
+}
+
+/// Whether a port of the load balancer belongs to a Service of another namespace.
+fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
+    let is_guest = |uid: &String| {
         let owner = cluster.groups.of_uid(uid);
-        owner.is_some_and(is_guest) || cluster.left_alone.contains(uid)
+        let left = cluster.left_alone.get(uid);
+        owner.is_some_and(|one| one.namespace != namespace)
+            || left.is_some_and(|one| one.namespace != namespace)
     };
-    group.members.iter().any(|one| is_guest(one)) || owners.any(has_guest)
+    balancer.ownership.ports.values().any(is_guest)
+}
+
+/// Whether Services of several namespaces, or others than Services, have ports on the load balancer, as labels say it.
+pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
+    let ownership = balancer.ownership;
+    let namespace = ownership.group.as_deref().and_then(namespace_of);
+    ownership.external.is_some()
+        || namespace.is_some_and(|namespace| has_guest(balancer, namespace, cluster))
+}
+
+/// See [`Group::undecided`].
+fn undecided<'a>(
+    share: Share,
+    balancers: Option<Balancers<'a>>,
+    cluster: &'a Cluster,
+) -> Option<Labelled<'a>> {
+    let may_decide = |uid: &String| {
+        let left = cluster.left_alone.get(uid);
+        left.is_some_and(|one| one.is_unread && one.namespace == share.namespace)
+    };
+    let mut made = made_for(share, balancers, cluster);
+    made.find(|one| one.ownership.uids().any(may_decide))
 }
 
 /// What the labels of the Service's load balancer say, and who asks for it.
@@ -332,6 +363,10 @@ impl<'a> Group<'a> {
         self.deciders.retain(|one| decides(one));
         if let Use::Shared(share) = self.of {
             self.is_of_several_namespaces = is_of_several_namespaces(self, share, balancers);
+            self.undecided = undecided(share, balancers, self.cluster);
+        }
+        if self.undecided.is_some() {
+            self.deciders.clear();
         }
     }
 
@@ -374,7 +409,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether only the Services of the group's own namespace could decide about the whole, and there is none.
+    /// Whether nobody decides about the whole of a shared load balancer: there is no Service of the group's own namespace, or
+    /// one of them was not read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, Use::Shared(_)) && self.deciders.is_empty()
     }
@@ -382,6 +418,9 @@ impl<'a> Group<'a> {
     /// Why an annotation of the Service about the whole load balancer has no effect.
     pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
+            _ if self.undecided.is_some() => {
+                "another Service that decides has more annotations than are read".to_owned()
+            }
             Use::External(_) => "the load balancer is external".to_owned(),
             Use::Shared(share) if share.namespace != self.service.namespace => format!(
                 "only Services of namespace {} decide about the whole load balancer",
@@ -480,7 +519,7 @@ impl<'a> Group<'a> {
         let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
         let mut owners = balancer.ownership.ports.values();
         let cluster = self.cluster;
-        let stays = |uid: &String| is_member(uid) || cluster.left_alone.contains(uid);
+        let stays = |uid: &String| is_member(uid) || cluster.left_alone.contains_key(uid);
         !self.is_own() && owners.any(|uid| !stays(uid) && cluster.service_uids.contains(uid))
     }
 
