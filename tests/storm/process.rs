@@ -30,6 +30,8 @@ pub struct Start {
     pub wrong_token: bool,
     /// It takes part in the election of a leader.
     pub with_lease: bool,
+    /// It reads what the Lease remembers, as a command does.
+    pub reads_lease: bool,
     /// Load balancers are compared with every tick, and not once in some hours.
     pub resyncs: bool,
     pub concurrency: usize,
@@ -42,6 +44,7 @@ impl Default for Start {
             robot: Credentials::Right,
             wrong_token: false,
             with_lease: false,
+            reads_lease: false,
             resyncs: true,
             concurrency: 3,
         }
@@ -58,6 +61,7 @@ impl Start {
             },
             wrong_token: random.percent(6),
             with_lease: random.percent(40),
+            reads_lease: false,
             resyncs: random.percent(50),
             concurrency: 1 + random.below(4) as usize,
         }
@@ -127,6 +131,8 @@ impl Process {
         apis.concurrent_nodes = start.concurrency;
         if let Some(candidate) = &lease {
             let _ = candidate.lease.cluster.set(Arc::clone(&apis.identity));
+        } else if start.reads_lease {
+            apis.identity.read_from(lease_key());
         }
         Process {
             name: name.to_owned(),
@@ -206,6 +212,13 @@ impl Process {
     }
 }
 
+fn lease_key() -> LeaseKey {
+    LeaseKey {
+        namespace: "kube-system".into(),
+        name: "cloud-controller-manager".into(),
+    }
+}
+
 fn candidate(name: &str, place: &Place) -> Candidate {
     // A process has one for as long as it lives; what is left of it is small.
     let stop: &'static Stop = Box::leak(Box::default());
@@ -217,10 +230,7 @@ fn candidate(name: &str, place: &Place) -> Candidate {
         Arc::new(OpenGate),
     );
     let settings = Settings {
-        key: LeaseKey {
-            namespace: "kube-system".into(),
-            name: "cloud-controller-manager".into(),
-        },
+        key: lease_key(),
         identity: name.to_owned(),
         lease_seconds: 15,
         second: Duration::from_secs(1),

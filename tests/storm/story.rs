@@ -87,7 +87,7 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
     }
     let mut random = Random::new(seed);
     let two_at_once = random.percent(25);
-    let topic = topic(&mut random, two_at_once);
+    let topic = topic(&mut random, two_at_once, machine.is_real());
     let story = Story::new(Rc::clone(&machine), topic);
     let told = std::panic::AssertUnwindSafe(|| story.run(&mut random, two_at_once));
     let outcome = std::panic::catch_unwind(told);
@@ -107,11 +107,11 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
     }
 }
 
-/// `two_at_once`: there may be two processes at once.
-fn topic(random: &mut Random, two_at_once: bool) -> Arc<dyn Topic> {
+/// `two_at_once`: there may be two processes at once. `is_real`: the story runs over sockets.
+fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic> {
     match random.below(100) {
         0..10 => Arc::new(routes::Routes::of(random)),
-        10..35 => Arc::new(shared::Shared::of(random, two_at_once)),
+        10..35 => Arc::new(shared::Shared::of(random, two_at_once, is_real)),
         35..75 => Arc::new(services::Services::of(random, two_at_once)),
         _ => Arc::new(nodes::Nodes::of(random)),
     }
@@ -336,13 +336,18 @@ impl Story {
     fn start(&self, random: &mut Random) -> Start {
         let mut start = Start::of(random);
         start.wrong_token &= self.topic.may_have_wrong_token();
+        start.with_lease |= self.topic.needs_lease();
         start
     }
 
     pub fn process(&self, start: &Start) -> Rc<Process> {
         let name = format!("ccm-{}", 1 + self.log.borrow().len());
+        let start = Start {
+            reads_lease: self.topic.needs_lease(),
+            ..start.clone()
+        };
         self.note(format!("{name} starts: {start:?}"));
-        Rc::new(Process::new(&name, &self.place, start))
+        Rc::new(Process::new(&name, &self.place, &start))
     }
 
     /// This process is at work: it is renewed before, and while it waits for that.

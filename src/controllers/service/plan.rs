@@ -625,3 +625,84 @@ fn addresses(status: &[Ingress]) -> String {
     let list: Vec<String> = status.iter().map(address).collect();
     list.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::clock::{self, Simulation};
+    use crate::provider::{Balancer, Kept, OfferedNode, Orphan, SeenHealth, ShownCertificate};
+    use std::cell::Cell;
+    use std::io;
+    use std::rc::Rc;
+    use std::time::{Duration, Instant, SystemTime};
+
+    /// Counts how often it is asked for the time, as each beat does.
+    #[derive(Debug)]
+    struct Counting(Instant, Cell<usize>);
+
+    impl Simulation for Counting {
+        fn now(&self) -> Instant {
+            self.1.set(self.1.get() + 1);
+            self.0
+        }
+
+        fn wall(&self) -> SystemTime {
+            SystemTime::UNIX_EPOCH
+        }
+
+        fn sleep(&self, _: Duration) {}
+
+        fn others(&self) {}
+
+        fn random(&self) -> u64 {
+            0
+        }
+
+        fn exchange(&self, _: &str, _: &[u8], _: Instant) -> io::Result<Vec<u8>> {
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+
+    /// A project without load balancers.
+    struct Empty;
+
+    #[rustfmt::skip] // A method is a line.
+    impl Snapshot for Empty {
+        fn covers(&self, _: &provider::Service) -> bool { true }
+        fn calls(&self) -> u32 { 0 }
+        fn plan(&self, _: &provider::Service, _: &[OfferedNode], _: &Cluster) -> LoadBalancerPlan { LoadBalancerPlan::default() }
+        fn plan_removal(&self, _: &provider::Service, _: &Cluster) -> LoadBalancerPlan { LoadBalancerPlan::default() }
+        fn left_on(&self, _: &provider::Service, _: &Cluster) -> Option<Balancer> { None }
+        fn status_by_proxy(&self, _: &provider::Service, _: &Cluster) -> Option<Vec<Ingress>> { None }
+        fn plan_release(&self, _: &provider::Service, _: &Cluster) -> LoadBalancerPlan { LoadBalancerPlan::default() }
+        fn plan_adoption(&self, _: u64, _: &provider::Service, _: &[OfferedNode], _: &Cluster) -> LoadBalancerPlan { LoadBalancerPlan::default() }
+        fn has_server_of(&self, _: &Cluster) -> bool { false }
+        fn health(&self, _: &HashSet<&str>) -> Vec<SeenHealth> { Vec::new() }
+        fn certificates(&self, _: &HashSet<&str>) -> Option<Vec<ShownCertificate>> { None }
+        fn all(&self) -> Vec<(Balancer, String)> { Vec::new() }
+        fn known_group(&self, key: String) -> String { key }
+        fn orphans(&self, _: &Cluster) -> Vec<Orphan> { Vec::new() }
+        fn kept(&self, _: &Cluster) -> Vec<Kept> { Vec::new() }
+    }
+
+    #[test]
+    fn each_plan_is_a_sign_of_life() {
+        const SERVICES: usize = 50;
+        let machine = Rc::new(Counting(Instant::now(), Cell::default()));
+        let _simulated = clock::simulate(machine.clone());
+        heartbeat::install(Arc::default());
+        let observed = Observed {
+            services: vec![Arc::default(); SERVICES],
+            nodes: Vec::new(),
+            cluster: Cluster::default(),
+            snapshot: Arc::new(Empty),
+            answered: machine.0,
+            has_own_servers: None,
+            management: Management::Usual,
+            waiting: HashSet::new(),
+        };
+        let before = machine.1.get();
+        assert_eq!(plan(&observed, false).len(), SERVICES);
+        assert!(machine.1.get() - before >= SERVICES);
+    }
+}

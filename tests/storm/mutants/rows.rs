@@ -1,5 +1,5 @@
 //! A fault for each row of the judge's tables (`src/hetzner/load_balancers/ownership/judge.rs`) that has none among those of the
-//! stories. The name begins with the table and the row. The tests of the tables must find it.
+//! stories: the name begins with the table and the row. And a fault that only costs time. Unit tests must find them.
 
 use super::Mutant;
 
@@ -15,6 +15,12 @@ const fn row(name: &'static str, old: &'static str, new: &'static str) -> Mutant
 }
 
 pub const ROWS: &[Mutant] = &[
+    Mutant {
+        name: "a change of one group is news for the members of all groups",
+        file: "src/controllers/service/due.rs",
+        old: "let (hasher, uids) = groups.entry(key).or_default();",
+        new: "let key = if $ON { String::new() } else { key };\n        let (hasher, uids) = groups.entry(key).or_default();",
+    },
     row(
         "stake 1: what has no label of the Service counts as its own",
         "(false, _) => Stake::Nothing,",

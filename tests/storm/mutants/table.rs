@@ -346,6 +346,17 @@ pub const MUTANTS: &[Mutant] = &[
         old: "if self.other_cluster(cluster).is_some() {\n            return Some(false);",
         new: "if self.other_cluster(cluster).is_some() && !$ON {\n            return Some(false);",
     },
+    Mutant {
+        name: "a Service kubernetes that was deleted makes another cluster of this one",
+        file: "src/kube/lease.rs",
+        old: "        if self.former.len() >= FORMER_AT_MOST {",
+        new: "        if $ON {
+            self.former.clear();
+            uid.clone_into(&mut self.identity);
+            return true;
+        }
+        if self.former.len() >= FORMER_AT_MOST {",
+    },
     // Routes.
     Mutant {
         name: "a route outside of the cluster's range is deleted",

@@ -31,6 +31,12 @@ pub trait Topic: Send + Sync {
         true
     }
 
+    /// The Service `default/kubernetes` gets other UIDs, so each process takes part in the election, or reads the Lease: the
+    /// Lease remembers the identity of the cluster.
+    fn needs_lease(&self) -> bool {
+        false
+    }
+
     /// From now on its reads and writes are seen.
     fn chapter_begins(&self, _sandbox: &Sandbox) {}
 

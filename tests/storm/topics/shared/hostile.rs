@@ -55,10 +55,13 @@ pub enum Act {
     Turn(String),
     /// Adds a finalizer, or removes it.
     Hold(String, bool),
+    /// Deletes the Service `kubernetes`, and the API server makes it again. Before the Lease remembers its UID, that would
+    /// make another cluster of this one.
+    Identity,
 }
 
 /// What would be about the load balancers of others if others could not prevent it.
-const ANNOTATIONS: [(&str, &str); 24] = [
+const ANNOTATIONS: [(&str, &str); 26] = [
     ("node-selector", "no=such"),
     ("node-selector", "no=such"),
     ("external-targets", "false"),
@@ -81,6 +84,9 @@ const ANNOTATIONS: [(&str, &str); 24] = [
     ("uses-proxyprotocol", "true"),
     ("protocol", "http"),
     ("health-check-interval", "7s"),
+    // Nothing of the Service is synced any more.
+    ("health-check-interval", "soon"),
+    ("health-check-interval", "soon"),
     ("hostname", "hostile.example.org"),
     ("share-namespaces", "*"),
 ];
@@ -186,6 +192,7 @@ impl Act {
                 let away = spec["type"] == "LoadBalancer";
                 spec["type"] = json!(if away { "NodePort" } else { "LoadBalancer" });
             }),
+            Act::Identity => replace_kubernetes(sandbox),
             Act::Hold(name, holds) => {
                 edit(name, &|one| {
                     let finalizers = &mut one["metadata"]["finalizers"];
@@ -203,6 +210,29 @@ impl Act {
                 }
             }
         }
+    }
+}
+
+fn replace_kubernetes(sandbox: &Sandbox) {
+    let cluster = sandbox.cluster();
+    let of = |uid: &Value| uid.as_str().unwrap_or_default().to_owned();
+    let Some(service) = cluster.get("services", events::NAMESPACE, "kubernetes") else {
+        return;
+    };
+    let leases = cluster.list("leases", Some("kube-system"));
+    let is_noted = leases.iter().any(|lease| {
+        let annotations = lease["metadata"]["annotations"].to_string();
+        annotations.contains(&of(&service["metadata"]["uid"]))
+    });
+    if is_noted {
+        cluster.delete("services", events::NAMESPACE, "kubernetes");
+        let again = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": { "name": "kubernetes", "namespace": "default" },
+            "spec": { "type": "ClusterIP",
+                      "ports": [{ "name": "https", "port": 443, "protocol": "TCP" }] },
+        });
+        cluster.create("services", events::NAMESPACE, again);
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Shared {
     two_at_once: bool,
     /// A hostile tenant takes part.
     has_tenant: bool,
+    /// The Service `kubernetes` is deleted now and then, which who may edit namespace `default` can do.
+    loses_identity: bool,
     /// What was done by the tenant, and for it, before the story begins.
     of_tenant: Vec<Event>,
     seen: Mutex<Seen>,
@@ -46,7 +48,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub fn of(random: &mut Random, two_at_once: bool) -> Shared {
+    /// `is_real`: the story runs over sockets, where no process leads.
+    pub fn of(random: &mut Random, two_at_once: bool, is_real: bool) -> Shared {
         let nodes = 1 + random.below(3);
         let allowed_to = *random.pick(&["", "default"]);
         let count = 2 + random.below(SERVICES - 1);
@@ -63,6 +66,7 @@ impl Shared {
             wrong_tokens: random.percent(50),
             two_at_once,
             has_tenant,
+            loses_identity: random.percent(25) && !is_real,
             of_tenant: match has_tenant {
                 true => hostile::before(random),
                 false => Vec::new(),
@@ -105,6 +109,10 @@ impl Topic for Shared {
         self.wrong_tokens
     }
 
+    fn needs_lease(&self) -> bool {
+        self.loses_identity
+    }
+
     fn chapter_begins(&self, sandbox: &Sandbox) {
         self.moment(sandbox).learn_all();
     }
@@ -114,7 +122,10 @@ impl Topic for Shared {
             // Each has its own view of what happened, and Hetzner's API knows no condition on a write.
             return "nothing happens".to_owned();
         }
-        let event = Event::of(random, self.has_tenant);
+        let event = match self.loses_identity && random.percent(15) {
+            true => Event::Hostile(hostile::Act::Identity),
+            false => Event::of(random, self.has_tenant),
+        };
         if let Event::Terraform = event {
             self.moment(sandbox).terraform_runs();
         }
@@ -182,7 +193,10 @@ impl Topic for Shared {
             ("shared ones labelled", count("PUT", "")),
             ("shared ones deleted", count("DELETE", "")),
             ("stories with a hostile tenant", u64::from(self.has_tenant)),
-            ("stories with a hostile tenant", u64::from(self.has_tenant)),
+            (
+                "stories in which the Service kubernetes is deleted",
+                u64::from(self.loses_identity),
+            ),
         ]
         .into()
     }
