@@ -158,7 +158,7 @@ pub struct Trouble {
     pub is_outage: bool,
     /// How many targets are healthy, and why the others are not.
     pub message: String,
-    /// What to do about the most frequent cause. Empty: nothing, or another check of `doctor` says it.
+    /// What to do about the most frequent of the causes whose fix no other check of `doctor` says. Empty: there is none.
     pub fix: String,
 }
 
@@ -205,8 +205,10 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
             "the Service is younger than {minutes} minutes, and may need that time"
         ));
     }
-    let most = by_cause.values().max_by_key(|(names, _)| names.len());
-    let most = most.filter(|(_, cause)| &*cause.message != SERVER_OFF);
+    // The check `servers` has the fix of a server that is off.
+    let fixed_here = by_cause.values();
+    let fixed_here = fixed_here.filter(|(_, cause)| &*cause.message != SERVER_OFF);
+    let most = fixed_here.max_by_key(|(names, _)| names.len());
     Some(Trouble {
         is_outage: counts.health() == BalancerHealth::None && !is_young,
         message: parts.join("; "),

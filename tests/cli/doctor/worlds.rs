@@ -184,6 +184,29 @@ fn each_broken_world_is_explained_on_the_first_screen() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
+/// The fix of servers that are off is printed by another check. It hides no fix of a target whose server is on.
+#[test]
+fn servers_that_are_off_hide_no_other_cause() {
+    let world = World::with_machines(3, 0);
+    for name in ["worker-1", "worker-2"] {
+        world.sandbox.cloud().set_power(server(&world, name), false);
+    }
+    let failed = Health::unhealthy("layer4_timeout");
+    for name in ["worker-1", "worker-2", "worker-3"] {
+        unhealthy(&world, name, failed.clone());
+    }
+    let checks = crate::doctor::world::checks(&world.doctor(&["-o", "json"]));
+    let (_, check) = checks.iter().find(|(name, _)| name == "targets").unwrap();
+    for part in [
+        "worker-1, worker-2: its server is off",
+        "worker-3: no answer: firewall?",
+    ] {
+        assert!(check.message.contains(part), "{check:?}");
+    }
+    let fix = "let the load balancer reach the node ports";
+    assert!(check.remedy.contains(fix), "{check:?}");
+}
+
 /// With `externalTrafficPolicy: Local` it should be so, while some node has a pod.
 #[test]
 fn causes_of_unhealthy_targets() {
