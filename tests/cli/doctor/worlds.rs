@@ -207,6 +207,32 @@ fn servers_that_are_off_hide_no_other_cause() {
     assert!(check.remedy.contains(fix), "{check:?}");
 }
 
+/// `status` shows a few findings of many. One check with many objects hides no other check.
+#[test]
+fn status_names_the_service_beside_many_servers_that_are_off() {
+    let world = World::with_machines(9, 0);
+    for number in 1..=9 {
+        let name = format!("worker-{number}");
+        world
+            .sandbox
+            .cloud()
+            .set_power(server(&world, &name), false);
+        not_ready(&world, &name);
+        unhealthy(&world, &name, Health::unhealthy("layer4_timeout"));
+    }
+    let status = world.runs(&["status", CIDR]).stdout;
+    let words: Vec<&str> = status.split_whitespace().collect();
+    let words = words.join(" ");
+    for part in [
+        "node/worker-7: its server",
+        "service/default/web: 0 of 9 targets healthy",
+        "and 2 more: ccm doctor shows everything",
+    ] {
+        assert!(words.contains(part), "{part}: {status}");
+    }
+    assert!(!words.contains("node/worker-8: its server"), "{status}");
+}
+
 /// With `externalTrafficPolicy: Local` it should be so, while some node has a pod.
 #[test]
 fn causes_of_unhealthy_targets() {
