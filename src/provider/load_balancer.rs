@@ -97,6 +97,9 @@ pub trait Snapshot: Send + Sync {
     /// Is a server of the cluster's nodes a target? Then the project has that server. Pure.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
+    /// Each load balancer of another owner that allows Services to use it, by its label. Pure.
+    fn external(&self) -> Vec<Balancer>;
+
     /// How each load balancer of these Services is used, and what its health checks say. Pure.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
