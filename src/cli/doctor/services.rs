@@ -169,7 +169,12 @@ fn history(view: &View, service: &Service) -> Option<String> {
 /// A sync would do something for it.
 fn lacking(view: &View, plan: &ServicePlan) -> Option<Outcome> {
     let (lack, remedy) = lacks(plan)?;
-    let message = lack + &history(view, &plan.service).unwrap_or_default();
+    let failed = history(view, &plan.service);
+    let remedy = match failed {
+        Some(_) if !remedy.is_empty() => tries_again(&plan.service),
+        _ => remedy,
+    };
+    let message = lack + &failed.unwrap_or_default();
     Some(match is_late(plan) {
         true => Outcome::fail(message, remedy),
         false => Outcome::warn(message, remedy),
@@ -196,6 +201,17 @@ fn left_to_do(service: &Service) -> String {
         "the daemon does what is left to do: see lease whether one runs; {} shows it, {} does it now",
         inspect(service),
         shell_command("ccm lb sync", &[name])
+    )
+}
+
+/// What to do after a try that failed: the next one fails, too, while the cause is there. The fix does not say to do what the
+/// event says, which anybody may have written. The command prints the error itself.
+fn tries_again(service: &Service) -> String {
+    let sync = shell_command("ccm lb sync", &[&service.full_name()]);
+    format!(
+        "first remove the cause of the failure; then {sync} tries again, and prints what still fails; {} shows what is \
+         left to do",
+        inspect(service)
     )
 }
 
