@@ -97,7 +97,7 @@ const WORLDS: &[Broken] = &[
         cause: "connection refused", fix: "kubectl version with the same kubeconfig must work",
         lists: &[(NODES, "connection refused"), (&["status"], "calls an hour left"), (&["status"], "1 of 1 serving")] },
     Broken { what: "there is no leader", break_it: |world| world.leads("", 5),
-        cause: "no leader, so nothing is done", fix: "start the daemon", lists: &[(&["status"], "LEADER none")] },
+        cause: "no leader, so nothing is done", fix: "kubectl -n kube-system get pods", lists: &[(&["status"], "LEADER none")] },
     Broken { what: "the daemon ends again and again", break_it: |world| {
         world.sandbox.cluster().edit("deployments", KUBE_SYSTEM, "ccm-from-scratch", |deployment| {
             deployment["status"]["readyReplicas"] = json!(0);
