@@ -68,6 +68,10 @@ fn a_wrong_name_is_found() {
         ("x.rs", "annotations health-check-http-path, health-check-http-status-codes", "health-check-http-status-codes"),
         ("x.md", "the annotations `selector` and `node-selector`", "selector"),
         ("x.md", "`uses-proxy-protocol: \"true\"` or `uses-proxyprotocol`", "uses-proxy-protocol"),
+        ("x.rs", "remove its annotation shar; annotation share stays", "shar"),
+        ("x.rs", "set annotation externl", "externl"),
+        ("x.rs", "annotations http-status-codes, http-statuses and type", "http-statuses"),
+        ("x.yaml", "# an annotation of the Service decides, annotation locaton wins", "locaton"),
         ("x.yaml", "load-balancer.hetzner.cloud/protocol.443: http, load-balancer.hetzner.cloud/proto: http", "proto"),
         ("x.md", "`instance.hetzner.cloud/internal-ip`, `instance.hetzner.cloud/internal-ipv4`", "instance.hetzner.cloud/internal-ipv4"),
         ("x.rs", "ccm-from-scratch/external, ccm-from-scratch/extern=default", "ccm-from-scratch/extern"),
@@ -92,11 +96,10 @@ fn a_wrong_name_is_found() {
         ("src/README.md", "[a](lib.rs), [b](../README.md#releases)", "README.md#releases"),
     ];
     for (file, text, wrong) in cases {
-        let text = Text::new(file, 1, text, false);
-        let mut names = names::of(&text);
+        let mut names = names::of(&Text::new(file, 1, text, false));
         names.retain(|(kind, name)| !TREE.has(*kind, name));
         let names: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
-        assert_eq!(names, [wrong].into(), "{}", text.text);
+        assert_eq!(names, [wrong].into(), "{text}");
     }
 }
 
