@@ -1,5 +1,5 @@
 //! What a text names exists: annotations, settings, commands, reasons, metrics and files, in what the program says, in
-//! help pages, READMEs and manifests.
+//! help pages, READMEs and manifests, and in what scripts and the Makefile print.
 //!
 //! | file | its job |
 //! |---|---|
@@ -87,6 +87,10 @@ fn a_wrong_name_is_found() {
         ("x.md", "ccm stops; `ccm stop`", "stop"),
         ("x.txt", "see ccm help services and ccm help service", "service"),
         ("x.md", "`make test`, `make tests`", "tests"),
+        ("x.sh", "[ -n \"$a\" ] || stop \"see ccm doktor, not ccm doctor\"", "doktor"),
+        ("x.sh", "echo \"set HCLOUD_NETWROK \" \\\n  \"or HCLOUD_NETWORK\"", "HCLOUD_NETWROK"),
+        ("x.sh", "unset HCLOUD_CONFIGS\n    ask \"run it again: make dev-dwon, and make dev-up\"", "dev-dwon"),
+        ("Makefile", "test: ## what ccm lb lists", "lb lists"),
         ("x.md", "event `SyncLoadbalancerFailed` of a LoadBalancer", "SyncLoadbalancerFailed"),
         ("x.rs", "reason ServerNotThere, and not ServerNotFound", "ServerNotThere"),
         ("x.md", "`ccm_tick_duration_seconds_bucket`, `ccm_tick_seconds`", "ccm_tick_seconds"),
@@ -96,7 +100,11 @@ fn a_wrong_name_is_found() {
         ("src/README.md", "[a](lib.rs), [b](../README.md#releases)", "README.md#releases"),
     ];
     for (file, text, wrong) in cases {
-        let mut names = names::of(&Text::new(file, 1, text, false));
+        let texts = match file {
+            "x.sh" | "Makefile" => tree::printed(file, text),
+            _ => vec![Text::new(file, 1, text, false)],
+        };
+        let mut names: BTreeSet<Name> = texts.iter().flat_map(names::of).collect();
         names.retain(|(kind, name)| !TREE.has(*kind, name));
         let names: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
         assert_eq!(names, [wrong].into(), "{text}");

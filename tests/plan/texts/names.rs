@@ -33,7 +33,7 @@ pub type Name = (Kind, String);
 
 /// Programs whose flags are not ours.
 const PROGRAMS: &[&str] = &[
-    "buildah", "cargo", "env", "hcloud", "helm", "k3s", "kubectl", "sandbox", "skopeo",
+    "buildah", "cargo", "env", "git", "hcloud", "helm", "k3s", "kubectl", "sandbox", "skopeo",
 ];
 
 /// Commands without settings.
@@ -41,7 +41,7 @@ const OTHER_COMMANDS: &[&str] = &["completions", "explain", "help", "version"];
 
 /// Words behind `ccm` in a sentence. Others are verbs that end with s, and are near no command.
 const IN_SENTENCES: &[&str] = &[
-    "can", "from", "itself", "may", "must", "never", "or", "read", "runs",
+    "already", "can", "from", "in", "itself", "may", "must", "never", "on", "or", "read", "runs",
     "was", "with", "would",
 ];
 
