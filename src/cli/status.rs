@@ -145,8 +145,7 @@ impl<'a> Screen<'a> {
             0 => String::new(),
             more => line(format_args!("and {more} more: ccm doctor shows everything")),
         };
-        // The worst come first.
-        let items = doctor::report(&all[..shown], is_wide);
+        let items = doctor::report(&doctor::selected(all, shown), is_wide);
         format!("{}\n{items}{rest}", rows.concat())
     }
 }

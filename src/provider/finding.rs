@@ -187,7 +187,7 @@ reasons! {
     CertificatePending: WarningEvent;
     /// A certificate can't be issued or renewed, or the Service may not use it.
     CertificateFailed: WarningEvent;
-    /// No target of a Service is healthy, so no traffic reaches the Service.
+    /// No target of a Service is healthy on every port of the Service.
     NoHealthyTarget: WarningEvent;
     /// A target of such a Service is healthy again.
     HealthyTarget: NormalEvent;

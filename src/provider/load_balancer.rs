@@ -97,6 +97,9 @@ pub trait Snapshot: Send + Sync {
     /// Is a server of the cluster's nodes a target? Then the project has that server. Pure.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
+    /// Each load balancer of another owner that allows Services to use it, by its label. Pure.
+    fn external(&self) -> Vec<Balancer>;
+
     /// How each load balancer of these Services is used, and what its health checks say. Pure.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
@@ -688,7 +691,7 @@ named! {
         All = "all",
         /// Some targets are healthy, and some are not.
         Some = "some",
-        /// No target takes traffic: some are unhealthy, or there is no target.
+        /// No target is healthy on every port that counts: some are unhealthy, or there is no target.
         None = "none",
         /// There are targets, and no health check of them has ended.
         Unknown = "unknown",
@@ -702,6 +705,8 @@ named! {
 pub struct TargetCounts {
     /// Targets that are healthy on each port that counts.
     pub healthy: usize,
+    /// Targets that are healthy on some port that counts, so that this port gets traffic.
+    pub serving: usize,
     /// Targets that are unhealthy on a port that counts. The others were not checked yet.
     pub unhealthy: usize,
     pub total: usize,
@@ -713,6 +718,7 @@ impl TargetCounts {
             healthy,
             unhealthy,
             total,
+            ..
         } = self;
         match healthy {
             0 if unhealthy == 0 && total > 0 => BalancerHealth::Unknown,
@@ -758,6 +764,7 @@ impl Balancer {
                 unhealthy += usize::from(check.is_unhealthy());
             }
             counts.healthy += usize::from(checked > 0 && checked == healthy);
+            counts.serving += usize::from(healthy > 0);
             counts.unhealthy += usize::from(unhealthy > 0);
         }
         counts

@@ -194,8 +194,8 @@ settings! {
         called: "internal-ip-ranges",
         variables: &[Value("HCLOUD_INSTANCES_INTERNAL_IP_RANGES")],
         kind: Kind::List("CIDR"),
-        help: "In which ranges the addresses must be that a node's annotation internal-ip names, because the kubelet can \
-               write the annotation. Unset: no limit.",
+        help: "The ranges in which the addresses of a node's annotation instance.hetzner.cloud/internal-ip must be: the \
+               kubelet can write the annotation. Unset: no limit.",
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 

@@ -235,6 +235,52 @@ fn the_orphan_of_a_group_is_named_by_its_group() {
     assert_eq!(balancers(&sandbox), Vec::<Value>::new());
 }
 
+/// The address and the targets of a load balancer are those of the Services that have ports there.
+#[test]
+fn a_service_that_has_no_port_on_its_load_balancer_has_neither_address_nor_targets() {
+    let sandbox = empty();
+    let terraform = json!({
+        "name": "terraform", "load_balancer_type": "lb11", "location": "fsn1",
+        "labels": { "ccm-from-scratch/external": "" },
+        "services": [{ "protocol": "tcp", "listen_port": 6443, "destination_port": 6443 }],
+    });
+    sandbox
+        .cloud()
+        .create_load_balancer(sandbox.project(), terraform);
+    create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
+    create(&sandbox, "default/late", &[80], &[EDGE]);
+    create(
+        &sandbox,
+        "default/refused",
+        &[6443],
+        &[("external", "terraform")],
+    );
+    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
+    let list = ccm(&env(&sandbox), &["lb", "list"]).stdout;
+    let cells = |name: &str| {
+        let mut lines = list.lines();
+        let line = lines.find(|line| line.starts_with(name)).unwrap();
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        cells[1..4].join(" ")
+    };
+    let edge = balancers(&sandbox)
+        .into_iter()
+        .find(|one| one["name"] == "kubernetes-default-edge");
+    let ip = edge.unwrap()["public_net"]["ipv4"]["ip"].clone();
+    let ip = ip.as_str().unwrap();
+    assert_eq!(
+        cells("default/edge "),
+        format!("kubernetes-default-edge {ip} 3/3"),
+        "{list}"
+    );
+    assert_eq!(
+        cells("default/late "),
+        "kubernetes-default-edge - -",
+        "{list}"
+    );
+    assert_eq!(cells("default/refused "), "terraform - -", "{list}");
+}
+
 /// What one Service has to do with another one's port is nothing: only its own ports are judged.
 #[test]
 fn a_sick_port_of_one_service_is_no_fault_of_the_others() {

@@ -81,10 +81,13 @@ pub(super) fn lease(view: &View) -> Verdict {
         }
         Some((holder, None, _)) => format!("{holder} holds it and never renewed it"),
     };
+    let pods = shell_command("kubectl -n", &[&key.namespace, &"get", &"pods"]);
     Ok(Outcome::warn(
         format!("{key}: {found}"),
-        "start the daemon, or see why it does not run (kubectl get pods in the namespace of its \
-         Deployment); where a CronJob does the work, there is no leader between two runs",
+        format!(
+            "start the daemon, or see why it does not run: {pods}; where a CronJob does the work, there is no leader \
+             between two runs"
+        ),
     ))
 }
 

@@ -24,6 +24,7 @@ use crate::settings::Command;
 pub(super) use observe::{Observer, View};
 pub(super) use outcome::{Gap, Outcome, Seen};
 use outcome::{Status, Verdict, Verdicts, or_ok};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
 /// One check: its name, what it looks at, the fix where that could not be read, and what decides.
@@ -107,10 +108,11 @@ const CHECKS: &[Check] = &[
 pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Doctor, words)?;
     let all = outcomes(&Observer::new(&started).observe());
+    let shown = || all.iter().collect::<Vec<_>>();
     let exit = output::print(
         started.settings.output.value,
-        || Document::new("Doctor", all.iter().collect(), None),
-        |is_wide| report(&all, is_wide) + &counts(&all),
+        || Document::new("Doctor", shown(), None),
+        |is_wide| report(&shown(), is_wide) + &counts(&all),
     );
     Ok(exit.fail_if(is_failed(&all)))
 }
@@ -128,6 +130,22 @@ pub(super) fn outcomes(view: &View) -> Vec<Outcome> {
     }
     all.sort_by_key(|one| one.status);
     all
+}
+
+/// The findings for a screen without room for all, in their order: the worst, and of those with the same status the first
+/// of each check, then the second of each. So one check with many objects hides no other check.
+pub(super) fn selected(outcomes: &[Outcome], at_most: usize) -> Vec<&Outcome> {
+    let mut of_check: BTreeMap<(&str, Status), usize> = BTreeMap::new();
+    let ranked = outcomes.iter().enumerate().map(|(place, one)| {
+        let before = of_check.entry((one.check, one.status)).or_default();
+        *before += 1;
+        (one.status, *before, place)
+    });
+    let mut ranked: Vec<(Status, usize, usize)> = ranked.collect();
+    ranked.sort_unstable();
+    let chosen = ranked.into_iter().take(at_most).map(|(.., place)| place);
+    let chosen: BTreeSet<usize> = chosen.collect();
+    chosen.into_iter().map(|place| &outcomes[place]).collect()
 }
 
 pub(super) fn is_failed(outcomes: &[Outcome]) -> bool {
@@ -148,7 +166,7 @@ const INDENT: usize = 22;
 const OBJECTS_AT_MOST: usize = 10;
 
 /// For people. `is_wide`: every object, and what was checked. A fix that holds for several objects is below the last one.
-pub(super) fn report(outcomes: &[Outcome], is_wide: bool) -> String {
+pub(super) fn report(outcomes: &[&Outcome], is_wide: bool) -> String {
     let mut text = String::new();
     for of_check in outcomes.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {
         let at_most = if is_wide { usize::MAX } else { OBJECTS_AT_MOST };

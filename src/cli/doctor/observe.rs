@@ -16,7 +16,8 @@ use crate::kube::{
     self, Involved, LeaseKey, LeaseSpec, PastEvent, Service, Verb, Version, Workload,
 };
 use crate::provider::{
-    self, Checkup, ErrorKind, Instance, Kept, Orphan, Servers, TargetCounts, Urgency, clock,
+    self, Balancer, Checkup, ErrorKind, Instance, Kept, Orphan, Servers, TargetCounts, Urgency,
+    clock,
 };
 use crate::settings::{Command, Controller, Settings};
 use jiff::Timestamp;
@@ -44,6 +45,8 @@ pub(in crate::cli) struct View<'a> {
     /// By UID of the Service.
     pub(in crate::cli) failed_tries: Seen<HashMap<Involved, Arc<PastEvent>>>,
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
+    /// Load balancers of other owners that Services may use. Empty where Services were not planned.
+    pub(in crate::cli) external: Vec<Balancer>,
     /// Load balancers that are kept without a Service.
     pub(in crate::cli) kept: Seen<Vec<Kept>>,
     /// Of the lists that were read.
@@ -233,6 +236,10 @@ impl<'a> Observer<'a> {
             (Ok(services), Ok((apis, _))) if !services.is_empty() => failed_tries(apis),
             _ => Ok(HashMap::new()),
         };
+        // The plans rest on what was read last.
+        let planned_on = planned().ok().filter(|_| services.is_ok());
+        let planned_on = planned_on.and_then(Apis::load_balancers_last);
+        let external = planned_on.map(|snapshot| snapshot.external());
         let orphans = need(&services, "services").and_then(|_| {
             let apis = planned()?;
             service::known_orphans(apis, self.begun).map_err(|error| failed(error.to_string()))
@@ -276,6 +283,7 @@ impl<'a> Observer<'a> {
             services,
             failed_tries,
             orphans,
+            external: external.unwrap_or_default(),
             kept,
             refreshes: refreshes.unwrap_or_default(),
         }

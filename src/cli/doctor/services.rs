@@ -6,9 +6,7 @@ use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::service::{ServicePlan, Want, ago, inspect, trouble, want};
 use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
 use crate::kube::{Involved, Service};
-use crate::provider::{
-    Balancer, BalancerHealth, BalancerUse, Finding, Health, PortOwner, Reason, clock,
-};
+use crate::provider::{Balancer, BalancerHealth, Finding, Health, PortOwner, Reason, clock};
 use crate::text::{quoted, shell_command, some_of};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
@@ -39,7 +37,7 @@ pub(super) fn services(view: &View) -> Verdicts {
         outcomes.extend(all.map(|one| on(&plan.service, one)));
     }
     outcomes.extend(unlimited_addresses(view, plans));
-    outcomes.extend(left_over_ports(plans));
+    outcomes.extend(left_over_ports(&view.external, plans));
     if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
         outcomes.push(Outcome::warn(why.as_str(), ""));
     }
@@ -77,14 +75,10 @@ fn unlimited_addresses(view: &View, plans: &[ServicePlan]) -> Option<Outcome> {
     Some(Outcome::warn(what, remedy))
 }
 
-/// Ports of external load balancers that no label says to be a Service's, although a Service probably had them: they send
-/// traffic to the node port of a Service that has another port number now, or no target answers. Only the owner of the
-/// load balancer can know, so ccm never removes them.
-fn left_over_ports(plans: &[ServicePlan]) -> Vec<Outcome> {
-    let mut seen = BTreeSet::new();
-    let found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
-    let external = found.filter(|one| one.use_of == BalancerUse::External && seen.insert(one.id));
-    let outcomes = external.flat_map(|balancer| {
+/// Ports of external load balancers that no label says to be a Service's, although a Service probably had them. Only the
+/// owner of the load balancer can know, so ccm never removes them.
+fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<Outcome> {
+    let outcomes = external.iter().flat_map(|balancer| {
         let unlabelled = balancer.ports.iter().filter(|port| port.uid.is_none());
         unlabelled.filter_map(|port| {
             let why = why_left_over(balancer, port, plans)?;
@@ -102,15 +96,28 @@ fn left_over_ports(plans: &[ServicePlan]) -> Vec<Outcome> {
     outcomes.collect()
 }
 
+/// A port sends traffic to the node port of a Service that left the load balancer, or has another port there now; or no
+/// target answers, on a load balancer that Services use. A Service with the same port and node port that uses the load
+/// balancer gets its label again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
-    let has_node_port = |plan: &&ServicePlan| {
-        let mut ports = plan.service.spec.ports.iter();
-        ports.any(|one| one.node_port == Some(to))
+    let uses = |plan: &ServicePlan| {
+        let found = plan.cloud.found.as_ref();
+        found.is_some_and(|found| found.id == balancer.id)
     };
-    if let Some(plan) = plans.iter().find(has_node_port) {
+    for plan in plans {
+        let mut ports = plan.service.spec.ports.iter();
+        let Some(own) = ports.find(|one| one.node_port == Some(to)) else {
+            continue;
+        };
         let of = plan.service.full_name();
-        return Some(format!("sends traffic to node port {to} of Service {of}"));
+        return match (uses(plan), own.port == port.port) {
+            (true, true) | (false, false) => None,
+            _ => Some(format!("sends traffic to node port {to} of Service {of}")),
+        };
+    }
+    if !plans.iter().any(uses) {
+        return None;
     }
     let checks = balancer.targets.iter().map(|target| {
         let mut checks = target.health.iter();
@@ -162,7 +169,12 @@ fn history(view: &View, service: &Service) -> Option<String> {
 /// A sync would do something for it.
 fn lacking(view: &View, plan: &ServicePlan) -> Option<Outcome> {
     let (lack, remedy) = lacks(plan)?;
-    let message = lack + &history(view, &plan.service).unwrap_or_default();
+    let failed = history(view, &plan.service);
+    let remedy = match failed {
+        Some(_) if !remedy.is_empty() => tries_again(&plan.service),
+        _ => remedy,
+    };
+    let message = lack + &failed.unwrap_or_default();
     Some(match is_late(plan) {
         true => Outcome::fail(message, remedy),
         false => Outcome::warn(message, remedy),
@@ -189,6 +201,17 @@ fn left_to_do(service: &Service) -> String {
         "the daemon does what is left to do: see lease whether one runs; {} shows it, {} does it now",
         inspect(service),
         shell_command("ccm lb sync", &[name])
+    )
+}
+
+/// What to do after a try that failed: the next one fails, too, while the cause is there. The fix does not say to do what the
+/// event says, which anybody may have written. The command prints the error itself.
+fn tries_again(service: &Service) -> String {
+    let sync = shell_command("ccm lb sync", &[&service.full_name()]);
+    format!(
+        "first remove the cause of the failure; then {sync} tries again, and prints what still fails; {} shows what is \
+         left to do",
+        inspect(service)
     )
 }
 

@@ -1,6 +1,6 @@
 //! Every Service with its load balancer, and what differs.
 
-use super::plans::{Services, TURNED_OFF, targets_cell};
+use super::plans::{Services, TURNED_OFF, serves_others_alone, targets_cell};
 use crate::cli::lists::{List, Table};
 use crate::cli::objects::Sides;
 use crate::cli::output::{Exit, Printer, or_dash, paragraph, without};
@@ -110,7 +110,8 @@ const TABLE: Table<Vec<ServicePlan>, ServicePlan> = Table {
 
 fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     let found = plan.cloud.found.as_ref();
-    let addresses = found.iter().flat_map(|found| &found.addresses);
+    let addresses = found.filter(|_| !serves_others_alone(plan));
+    let addresses = addresses.iter().flat_map(|found| &found.addresses);
     let addresses = addresses.take(if is_wide { usize::MAX } else { 1 });
     let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
     let of_it = |text: fn(&Balancer) -> String| or_dash(&found.map(text).unwrap_or_default());

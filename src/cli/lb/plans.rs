@@ -8,6 +8,7 @@ use crate::cli::{startup, wire};
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
 use crate::controllers::{Proposal, Report, Selection};
 use crate::kube::Service;
+use crate::provider::PortOwner;
 use crate::settings::Command;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::{BTreeSet, HashSet};
@@ -319,9 +320,20 @@ impl Serialize for Object<'_> {
     }
 }
 
+/// Whether no port of the load balancer is the Service's, and the status names none of its addresses: what is there is for
+/// other Services, or for the owner.
+pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
+    let has_address = !plan.service.status.load_balancer.ingress.is_empty();
+    let found = plan.cloud.found.as_ref();
+    let ports = found.map_or(&[][..], |found| &found.ports);
+    let is_own = |port: &PortOwner| port.uid.as_ref() == Some(&plan.object.uid);
+    plan.want == Want::Ensure && !has_address && !ports.is_empty() && !ports.iter().any(is_own)
+}
+
 /// `2/3`: how many targets are healthy, and how many there are.
 pub(super) fn targets_cell(plan: &ServicePlan) -> String {
-    let Some(balancer) = &plan.cloud.found else {
+    let found = plan.cloud.found.as_ref();
+    let Some(balancer) = found.filter(|_| !serves_others_alone(plan)) else {
         return "-".into();
     };
     let counts = balancer.target_counts(Some(&plan.object.uid));

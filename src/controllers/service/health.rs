@@ -158,7 +158,7 @@ pub struct Trouble {
     pub is_outage: bool,
     /// How many targets are healthy, and why the others are not.
     pub message: String,
-    /// What to do about the most frequent cause. Empty: nothing, or another check of `doctor` says it.
+    /// What to do about the most frequent of the causes whose fix no other check of `doctor` says. Empty: there is none.
     pub fix: String,
 }
 
@@ -205,8 +205,10 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
             "the Service is younger than {minutes} minutes, and may need that time"
         ));
     }
-    let most = by_cause.values().max_by_key(|(names, _)| names.len());
-    let most = most.filter(|(_, cause)| &*cause.message != SERVER_OFF);
+    // The check `servers` has the fix of a server that is off.
+    let fixed_here = by_cause.values();
+    let fixed_here = fixed_here.filter(|(_, cause)| &*cause.message != SERVER_OFF);
+    let most = fixed_here.max_by_key(|(names, _)| names.len());
     Some(Trouble {
         is_outage: counts.health() == BalancerHealth::None && !is_young,
         message: parts.join("; "),
@@ -219,15 +221,15 @@ fn is_young(service: &Service, at: Timestamp) -> bool {
     created.is_some_and(|created| at.duration_since(created) < GRACE)
 }
 
-/// The Services that get no traffic, as they were seen last: an event is written when one of them begins to be without
-/// traffic, and when that ends.
+/// The Services without a healthy target, as they were seen last: an event is written when a Service begins to be without
+/// one, and when that ends. A target is healthy where it is healthy on every port of the Service.
 ///
 /// A process that begins does not know what the process before it saw. It reports what it finds, and leaves the event of
 /// the process before it as it is; what has ended between the two is not reported.
 #[derive(Default)]
 pub(super) struct Outages {
     /// UIDs of the Services.
-    without_traffic: HashSet<String>,
+    without_target: HashSet<String>,
     /// Whether all Services were seen before.
     has_looked: bool,
 }
@@ -252,14 +254,14 @@ impl Outages {
         for (uid, seen) in look.health.iter().flat_map(|one| &one.of_services) {
             // A Service that moves is served by the load balancer that has more of its healthy targets.
             let most = counts.entry(uid).or_insert(*seen);
-            if seen.healthy > most.healthy {
+            if (seen.healthy, seen.serving) > (most.healthy, most.serving) {
                 *most = *seen;
             }
         }
         let wanted = look.services.iter().filter(|one| want(one) == Want::Ensure);
         let wanted: Vec<&Arc<Service>> = wanted.collect();
         let uids: HashSet<&str> = wanted.iter().map(|one| &*one.metadata.uid).collect();
-        self.without_traffic
+        self.without_target
             .retain(|uid| uids.contains(uid.as_str()));
         let now = clock::timestamp();
         let seen_at = now.checked_sub(look.age).unwrap_or(now);
@@ -271,11 +273,11 @@ impl Outages {
             };
             let finding = match counts.health() {
                 BalancerHealth::None if !is_young(service, seen_at) => {
-                    let is_new = self.without_traffic.insert(uid.clone());
+                    let is_new = self.without_target.insert(uid.clone());
                     is_new.then(|| look.begins(service, *counts))
                 }
                 BalancerHealth::All | BalancerHealth::Some => {
-                    let is_over = self.without_traffic.remove(uid);
+                    let is_over = self.without_target.remove(uid);
                     is_over.then(|| look.ends(*counts))
                 }
                 BalancerHealth::None | BalancerHealth::Unknown => None,
@@ -289,8 +291,12 @@ impl Outages {
 
 impl Look<'_> {
     fn begins(&self, service: &Service, counts: TargetCounts) -> Finding {
+        let what = match counts.serving {
+            0 => "no traffic reaches the Service",
+            _ => "no target is healthy on every port of the Service",
+        };
         let message = format!(
-            "no traffic reaches the Service: {counts}, {}; {} shows the cause for each target",
+            "{what}: {counts}, {}; {} shows the cause for each target",
             self.seen(),
             inspect(service)
         );
@@ -299,7 +305,7 @@ impl Look<'_> {
 
     fn ends(&self, counts: TargetCounts) -> Finding {
         let message = format!(
-            "traffic reaches the Service again: {counts}, {}",
+            "a target is healthy on every port of the Service again: {counts}, {}",
             self.seen()
         );
         Finding::info(Reason::HealthyTarget, message)
@@ -313,5 +319,53 @@ impl Look<'_> {
         };
         let period = shown_duration(self.period.as_secs());
         format!("as seen {age} (all load balancers are compared every {period})")
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::provider::BalancerUse;
+    use serde_json::json;
+
+    /// What is said of a Service whose only target is unhealthy, by an answer of this age.
+    fn said(age_s: u64) -> String {
+        let service = json!({
+            "metadata": { "name": "web", "namespace": "default", "uid": "u", "resourceVersion": "1" },
+            "spec": { "type": "LoadBalancer" },
+        });
+        let services = [Arc::new(serde_json::from_value(service).unwrap())];
+        let counts = TargetCounts {
+            unhealthy: 1,
+            total: 1,
+            ..TargetCounts::default()
+        };
+        let health = [SeenHealth {
+            use_of: BalancerUse::Own,
+            counts,
+            of_services: vec![("u".to_owned(), counts)],
+        }];
+        let look = Look {
+            services: &services,
+            health: &health,
+            age: Duration::from_secs(age_s),
+            period: Duration::from_secs(300),
+        };
+        let (changed, _) = Outages::default().changed(&look);
+        changed[0].1.message.clone()
+    }
+
+    #[test]
+    fn an_outage_says_how_old_the_health_is() {
+        for (age_s, says) in [
+            (0, "as seen less than a minute ago"),
+            (59, "as seen less than a minute ago"),
+            (60, "as seen 1 min ago"),
+            (299, "as seen 4 min ago"),
+        ] {
+            let message = said(age_s);
+            assert!(message.contains(says), "{age_s} s: {message}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::provider::{
     self, Applied, ChangeKind, Description, Error, ErrorKind, Finding, Sourced, TlsPair, Urgency,
     Verb,
 };
+use crate::text::shell_command;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -464,6 +465,12 @@ impl Change {
                 "the project holds as many as it may: delete what is not needed, or have the limit raised, in the \
                  console under Limits"
                     .to_owned()
+            }
+            "load_balancer_not_attached_to_network" => {
+                let (network, id) = (self.project.network?, self.id?);
+                let command = "hcloud load-balancer attach-to-network --network";
+                let attach = shell_command(command, &[&network, &id]);
+                format!("attach it to the Network: {attach}")
             }
             "no_subnet_available" => {
                 "the Network has no subnet with a free address in the load balancer's network zone: add one, e.g. with \

@@ -96,6 +96,14 @@ impl provider::Snapshot for Snapshot {
         all.any(|(target, _)| is_server(target) && target.node(cluster).is_some())
     }
 
+    fn external(&self) -> Vec<Balancer> {
+        // Names do not count.
+        let names = &Cluster::default();
+        let all = self.balancers().all();
+        let external = all.filter(|one| one.ownership.external.is_some());
+        external.map(|one| status::for_people(one, names)).collect()
+    }
+
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth> {
         // Names do not count.
         let names = &Cluster::default();

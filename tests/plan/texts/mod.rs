@@ -1,5 +1,5 @@
 //! What a text names exists: annotations, settings, commands, reasons, metrics and files, in what the program says, in
-//! help pages, READMEs and manifests.
+//! help pages, READMEs and manifests, and in what scripts and the Makefile print.
 //!
 //! | file | its job |
 //! |---|---|
@@ -68,6 +68,10 @@ fn a_wrong_name_is_found() {
         ("x.rs", "annotations health-check-http-path, health-check-http-status-codes", "health-check-http-status-codes"),
         ("x.md", "the annotations `selector` and `node-selector`", "selector"),
         ("x.md", "`uses-proxy-protocol: \"true\"` or `uses-proxyprotocol`", "uses-proxy-protocol"),
+        ("x.rs", "remove its annotation shar; annotation share stays", "shar"),
+        ("x.rs", "set annotation externl", "externl"),
+        ("x.rs", "annotations http-status-codes, http-statuses and type", "http-statuses"),
+        ("x.yaml", "# an annotation of the Service decides, annotation locaton wins", "locaton"),
         ("x.yaml", "load-balancer.hetzner.cloud/protocol.443: http, load-balancer.hetzner.cloud/proto: http", "proto"),
         ("x.md", "`instance.hetzner.cloud/internal-ip`, `instance.hetzner.cloud/internal-ipv4`", "instance.hetzner.cloud/internal-ipv4"),
         ("x.rs", "ccm-from-scratch/external, ccm-from-scratch/extern=default", "ccm-from-scratch/extern"),
@@ -83,6 +87,10 @@ fn a_wrong_name_is_found() {
         ("x.md", "ccm stops; `ccm stop`", "stop"),
         ("x.txt", "see ccm help services and ccm help service", "service"),
         ("x.md", "`make test`, `make tests`", "tests"),
+        ("x.sh", "[ -n \"$a\" ] || stop \"see ccm doktor, not ccm doctor\"", "doktor"),
+        ("x.sh", "echo \"set HCLOUD_NETWROK \" \\\n  \"or HCLOUD_NETWORK\"", "HCLOUD_NETWROK"),
+        ("x.sh", "unset HCLOUD_CONFIGS\n    ask \"run it again: make dev-dwon, and make dev-up\"", "dev-dwon"),
+        ("Makefile", "test: ## what ccm lb lists", "lb lists"),
         ("x.md", "event `SyncLoadbalancerFailed` of a LoadBalancer", "SyncLoadbalancerFailed"),
         ("x.rs", "reason ServerNotThere, and not ServerNotFound", "ServerNotThere"),
         ("x.md", "`ccm_tick_duration_seconds_bucket`, `ccm_tick_seconds`", "ccm_tick_seconds"),
@@ -92,11 +100,14 @@ fn a_wrong_name_is_found() {
         ("src/README.md", "[a](lib.rs), [b](../README.md#releases)", "README.md#releases"),
     ];
     for (file, text, wrong) in cases {
-        let text = Text::new(file, 1, text, false);
-        let mut names = names::of(&text);
+        let texts = match file {
+            "x.sh" | "Makefile" => tree::printed(file, text),
+            _ => vec![Text::new(file, 1, text, false)],
+        };
+        let mut names: BTreeSet<Name> = texts.iter().flat_map(names::of).collect();
         names.retain(|(kind, name)| !TREE.has(*kind, name));
         let names: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
-        assert_eq!(names, [wrong].into(), "{}", text.text);
+        assert_eq!(names, [wrong].into(), "{text}");
     }
 }
 

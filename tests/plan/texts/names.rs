@@ -33,7 +33,7 @@ pub type Name = (Kind, String);
 
 /// Programs whose flags are not ours.
 const PROGRAMS: &[&str] = &[
-    "buildah", "cargo", "env", "hcloud", "helm", "k3s", "kubectl", "sandbox", "skopeo",
+    "buildah", "cargo", "env", "git", "hcloud", "helm", "k3s", "kubectl", "sandbox", "skopeo",
 ];
 
 /// Commands without settings.
@@ -41,8 +41,15 @@ const OTHER_COMMANDS: &[&str] = &["completions", "explain", "help", "version"];
 
 /// Words behind `ccm` in a sentence. Others are verbs that end with s, and are near no command.
 const IN_SENTENCES: &[&str] = &[
-    "can", "from", "itself", "may", "must", "never", "or", "read", "runs", "was", "with", "would",
+    "already", "can", "from", "in", "itself", "may", "must", "never", "on", "or", "read", "runs",
+    "was", "with", "would",
 ];
+
+/// Words behind `annotation` in a sentence. Others are verbs that end with s, and are near no annotation.
+const BEHIND_ANNOTATION: &[&str] = &["for", "names", "of", "or", "than", "that", "with"];
+
+/// What ends a part of a sentence, or a command.
+const CLAUSE_ENDS: [char; 5] = [';', '(', ')', '|', '"'];
 
 /// Endings of the files that texts name.
 const ENDINGS: &[&str] = &["json", "md", "py", "rs", "sh", "toml", "tpl", "txt", "yaml"];
@@ -65,6 +72,11 @@ pub fn of(text: &Text) -> BTreeSet<Name> {
     for mark in ["nnotation `", "nnotations `"] {
         names.extend(after(&text.text, mark).filter_map(annotation));
     }
+    if !is_markdown {
+        for mark in ["nnotation ", "nnotations "] {
+            names.extend(after(&text.text, mark).flat_map(listed));
+        }
+    }
     // A line that is to be typed ends with a comment.
     let typed = text.text.split(" # ").next().filter(|_| text.is_code);
     for (at, part) in typed.unwrap_or(&text.text).split('`').enumerate() {
@@ -73,7 +85,7 @@ pub fn of(text: &Text) -> BTreeSet<Name> {
             false if is_markdown => Form::Prose,
             false => Form::Unmarked,
         };
-        for clause in part.split([';', '(', ')', '|', '"']) {
+        for clause in part.split(CLAUSE_ENDS) {
             names.extend(in_command(clause, form));
         }
     }
@@ -150,6 +162,27 @@ fn annotation(text: &str) -> Option<Name> {
     let name = whole.split(['.', ':', '=']).next()?;
     let is_annotation = is_name(name) && !whole.contains('/');
     is_annotation.then(|| (Kind::Annotation, name.to_owned()))
+}
+
+/// The annotations that a text without marks begins with: one, or several with commas and `and` between them.
+fn listed(text: &str) -> Vec<Name> {
+    let mut names = Vec::new();
+    let clause = text.split(CLAUSE_ENDS).next().unwrap_or_default();
+    let mut words = clause.split(' ').peekable();
+    while let Some(word) = words.next() {
+        let name = bare(word);
+        if name == "and" && !names.is_empty() {
+            continue;
+        }
+        if !is_name(name) || is_prose(name) {
+            break;
+        }
+        names.push((Kind::Annotation, name.to_owned()));
+        if !word.ends_with(',') && words.peek() != Some(&"and") {
+            break;
+        }
+    }
+    names
 }
 
 /// How a part of a text is marked.
@@ -234,6 +267,13 @@ fn is_verb(word: &str) -> bool {
     let commands = names.filter_map(|name| name.split(' ').next());
     let commands = commands.chain(OTHER_COMMANDS.iter().copied());
     IN_SENTENCES.contains(&word) || (word.ends_with('s') && nearest(word, commands).is_none())
+}
+
+/// Behind `annotation` as a word of the sentence.
+fn is_prose(word: &str) -> bool {
+    let names = ANNOTATIONS.iter().map(|row| row.name);
+    let is_verb = word.ends_with('s') && !word.contains('-') && nearest(word, names).is_none();
+    BEHIND_ANNOTATION.contains(&word) || is_verb
 }
 
 /// A link to a file of ours, from the root.

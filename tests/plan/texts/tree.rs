@@ -8,7 +8,11 @@ use ccm::settings::{Command, IGNORED_FLAGS, TABLE as SETTINGS};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A string literal of the program, or a line of a page or a manifest.
+/// What stands before a text that a script prints, or before the help of a target in the Makefile.
+#[rustfmt::skip]
+const PRINTING: &[&str] = &["echo \"", "printf \"", "printf '", "stop \"", "fail \"", "ask \"", ": ## "];
+
+/// A string literal of the program, a text that a script prints, or a line of a page or a manifest.
 pub struct Text {
     pub file: String,
     pub line: usize,
@@ -39,7 +43,13 @@ impl Tree {
         for folder in ["src", "tests", "manifests"] {
             tree.add(folder);
         }
-        for file in ["README.md", "LICENSE", "Cargo.toml", "Makefile"] {
+        for file in [
+            "README.md",
+            "LICENSE",
+            "Cargo.toml",
+            "Makefile",
+            "rust-toolchain.toml",
+        ] {
             tree.add(file);
         }
         tree
@@ -67,7 +77,11 @@ impl Tree {
             }
             // These tests hold wrong names on purpose.
             "rs" if path.starts_with("tests/plan/texts/") => {}
-            "rs" | "sh" | "py" | "Makefile" => self.tools += &text,
+            "sh" | "Makefile" if !is_of_tests => {
+                self.texts.extend(printed(path, &text));
+                self.tools += &text;
+            }
+            "rs" | "sh" | "py" => self.tools += &text,
             _ => {}
         }
     }
@@ -196,6 +210,24 @@ impl Text {
         let before = before.filter(|_| self.file.ends_with(".yaml"));
         before.is_some_and(|before| !before.contains('#') && before.ends_with([' ', '"', ':']))
     }
+}
+
+/// The texts that a script or a Makefile prints, asks or ends with, each from its line to the line's end.
+pub fn printed(path: &str, script: &str) -> Vec<Text> {
+    let mut texts = Vec::new();
+    let mut begun = String::new();
+    for (at, line) in script.lines().enumerate() {
+        if let Some(part) = line.strip_suffix('\\') {
+            begun += part;
+            continue;
+        }
+        let line = std::mem::take(&mut begun) + line;
+        for mark in PRINTING {
+            let printed = line.split(mark).skip(1);
+            texts.extend(printed.map(|text| Text::new(path, at + 1, text, false)));
+        }
+    }
+    texts
 }
 
 /// Whether the command in front of the flag takes it; without a command, whether any does.

@@ -304,6 +304,29 @@ fn from_its_own_to_one_of_others_and_back() {
     assert_eq!(deletes, [&format!("DELETE /load_balancers/{own}")]);
 }
 
+/// Waits until `doctor` names the port, says why it may be left over, and has the command for its owner.
+fn doctor_names(world: &World, id: u64, number: u16, why: &str) {
+    let command = format!("hcloud load-balancer delete-service --listen-port {number} {id}");
+    let is_named = |text: &str| {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        text.contains(&format!(
+            "load-balancer/edge-lb: port {number} has no label"
+        )) && text.contains(why)
+            && text.contains(&command)
+    };
+    wait_until(&format!("port {number} in doctor"), || {
+        is_named(&common::ccm(&world.env, &["doctor", "-o", "wide"]).stdout)
+    });
+}
+
+/// Terraform removes the labels that it does not know.
+fn only_labels_of_the_owner_stay(world: &World, id: u64) {
+    world.sandbox.cloud().edit_load_balancer(id, |one| {
+        let all = one["labels"].as_object_mut().unwrap();
+        all.retain(|label, _| [EXTERNAL, "provisioner"].contains(&label.as_str()));
+    });
+}
+
 /// Terraform removes the labels, and the ports of the Service change before they are written again. Nothing is deleted by
 /// a guess: the owner removes what is left over, and `doctor` names it.
 #[test]
@@ -317,10 +340,13 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     world.tells("web", "EnsuredLoadBalancer", &[]);
     drop(first);
     let cloud = world.sandbox.cloud();
-    cloud.edit_load_balancer(id, |one| {
-        let all = one["labels"].as_object_mut().unwrap();
-        all.retain(|label, _| [EXTERNAL, "provisioner"].contains(&label.as_str()));
-    });
+    only_labels_of_the_owner_stay(&world, id);
+    let doctor = common::ccm(&world.env, &["doctor", "-o", "wide"]);
+    assert!(
+        !doctor.stdout.contains("has no label"),
+        "its labels are written again: {}",
+        doctor.stdout
+    );
     // 443 becomes 8443 with the same node port, and 8080 ends with its node port.
     world.edit("web", |service| {
         let all = service["spec"]["ports"].as_array_mut().unwrap();
@@ -333,27 +359,38 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     world.ticks(6);
     let is_deletion = |call: &&String| call.contains("delete_service") || call.contains("DELETE");
     assert_eq!(world.cloud_writes(mark).iter().find(is_deletion), None);
-    let names = |number: u16, why: &str| {
-        let command = format!("hcloud load-balancer delete-service --listen-port {number} {id}");
-        let has = |text: &str| {
-            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            text.contains(&format!(
-                "load-balancer/edge-lb: port {number} has no label"
-            )) && text.contains(why)
-                && text.contains(&command)
-        };
-        wait_until(&format!("port {number} in doctor"), || {
-            has(&common::ccm(&world.env, &["doctor", "-o", "wide"]).stdout)
-        });
-    };
-    names(443, "of Service default/web");
+    doctor_names(&world, id, 443, "of Service default/web");
     // Nothing listens at the node port any more.
     for server in targets(&as_it_is(&world, id)) {
         let closed = Health::unhealthy("layer4_no_connection");
         cloud.set_health(id, Machine::Server(server), Some(8080), Some(closed));
     }
-    names(8080, "no target answers at its node port");
+    doctor_names(&world, id, 8080, "no target answers at its node port");
     let doctor = common::ccm(&world.env, &["doctor", "-o", "wide"]);
     assert!(!doctor.stdout.contains("port 6443"), "{}", doctor.stdout);
     assert!(!doctor.stdout.contains("port 80 has"), "{}", doctor.stdout);
+}
+
+/// The same where the Service leaves the load balancer before its labels are written again: nothing uses the load balancer
+/// any more.
+#[test]
+fn a_port_that_lost_its_label_before_the_service_left_is_named_and_stays() {
+    let world = World::with_network(2);
+    let id = terraforms(&world, "edge-lb");
+    allow(&world, id, Some("default"));
+    world.create("web", &[BY_NAME], &[80, 443]);
+    world.settle(&[]);
+    assert_eq!(ports(&as_it_is(&world, id)).len(), 3);
+    only_labels_of_the_owner_stay(&world, id);
+    world.annotate("web", "external", None);
+    let mark = world.mark();
+    world.settle(&[]);
+    world.tells("web", "EnsuredLoadBalancer", &[]);
+    let is_of_the_owner = |call: &&String| call.contains(&format!("/load_balancers/{id}"));
+    assert_eq!(world.cloud_writes(mark).iter().find(is_of_the_owner), None);
+    for number in [80, 443] {
+        doctor_names(&world, id, number, "of Service default/web");
+    }
+    let doctor = common::ccm(&world.env, &["doctor", "-o", "wide"]);
+    assert!(!doctor.stdout.contains("port 6443"), "{}", doctor.stdout);
 }

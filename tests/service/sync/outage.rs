@@ -1,8 +1,10 @@
 //! A Service whose targets are all unhealthy: an event when that begins, and one when it ends.
 
+use crate::common::services::balancer_of;
 use crate::common::{Daemon, wait_until};
 use crate::sync::world::{OFTEN, World, len, text};
 use sandbox::calls::Call;
+use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};
 
 const BEGINS: &str = "NoHealthyTarget";
@@ -141,6 +143,45 @@ fn one_target_that_serves_and_a_new_service_are_no_event() {
     power(&world, false);
     compares(&world, 3);
     assert_eq!(events(&world, BEGINS), []);
+}
+
+/// The state of a port's health checks on both targets.
+fn port_is(world: &World, port: u16, health: Option<Health>) {
+    let balancer = balancer_of(&world.sandbox, "web");
+    for name in ["worker-1", "worker-2"] {
+        let machine = Machine::Server(world.server_of(name));
+        let cloud = world.sandbox.cloud();
+        cloud.set_health(balancer, machine, Some(port), health.clone());
+    }
+}
+
+/// A target is healthy where it is healthy on all ports. Traffic may still reach the others.
+#[test]
+fn an_outage_of_one_port_of_two_does_not_say_that_no_traffic_arrives() {
+    let world = World::new(2);
+    world.create("web", &[], &[80, 443]);
+    world.settle(&[]);
+    world.edit("web", |service| {
+        service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    all_are(&world, "healthy");
+    let daemon = daemon(&world);
+    let closed = || Some(Health::unhealthy("layer4_no_connection"));
+    let message = |reason: &str, says: &str| {
+        world.tells("web", reason, &[says]);
+        let told = world.told("web", reason);
+        assert_eq!(told.len(), 1, "{told:?}");
+        told[0].clone()
+    };
+    port_is(&world, 443, closed());
+    let begins = message(BEGINS, "0 of 2 targets healthy");
+    let says = "no target is healthy on every port of the Service: ";
+    assert!(begins.starts_with(says), "{begins}");
+    port_is(&world, 443, None);
+    let ends = message(ENDS, "2 of 2 targets healthy");
+    let says = "a target is healthy on every port of the Service again: ";
+    assert!(ends.starts_with(says), "{ends}");
+    drop(daemon);
 }
 
 /// The events come from what is read anyway.
