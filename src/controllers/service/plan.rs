@@ -677,6 +677,7 @@ mod tests {
         fn plan_release(&self, _: &provider::Service, _: &Cluster) -> LoadBalancerPlan { LoadBalancerPlan::default() }
         fn plan_adoption(&self, _: u64, _: &provider::Service, _: &[OfferedNode], _: &Cluster) -> LoadBalancerPlan { LoadBalancerPlan::default() }
         fn has_server_of(&self, _: &Cluster) -> bool { false }
+        fn external(&self) -> Vec<Balancer> { Vec::new() }
         fn health(&self, _: &HashSet<&str>) -> Vec<SeenHealth> { Vec::new() }
         fn certificates(&self, _: &HashSet<&str>) -> Option<Vec<ShownCertificate>> { None }
         fn all(&self) -> Vec<(Balancer, String)> { Vec::new() }
