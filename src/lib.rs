@@ -39,6 +39,8 @@
 //! | what is waited for: noted, and shown | `provider/waits.rs`, `cli/logging.rs` |
 //! | what a change says before and after it is made | `provider/description.rs` |
 //! | secrets are redacted | `http/secret.rs` |
+//! | what may delete a load balancer, and what stops it | `hetzner/load_balancers`: `ownership/judge.rs` has the tables, `leave.rs` and `snapshot.rs` ask for the deletion, `change.rs` (`rebase`) reads just before it; `controllers/service/orphans.rs` for those without a Service |
+//! | whose a port, target or setting of a load balancer is | `hetzner/load_balancers/ownership/group.rs` |
 //! | what is wrong with an annotation's value | `hetzner/load_balancers/annotations/values.rs` and `text`; `parser.rs` beside it adds its name |
 //! | a finding becomes log line, event, metric | `controllers/report.rs`; whether again: `kube/recorder.rs` |
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |

@@ -71,7 +71,8 @@ pub trait Snapshot: Send + Sync {
     fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
     -> LoadBalancerPlan;
 
-    /// What deletes or releases it, found by its label alone. Pure.
+    /// What deletes the Service's load balancer, or takes the Service off it. The load balancer is found by its labels; an
+    /// external one whose labels were lost also by its ports and the Service's status. Pure.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
     /// The load balancer that this cluster has, or had, for this Service, by our labels; one that another controller may
@@ -195,7 +196,7 @@ pub enum ChangeKind {
     Targets,
     /// The load balancer is deleted.
     Removal,
-    /// The load balancer stays, without what its Service had on it.
+    /// The load balancer stays: its Service is taken off it, or its management ends.
     Release,
     /// Anything else, creation included.
     Settings,
@@ -207,8 +208,8 @@ pub struct LoadBalancerPlan {
     pub outcome: Outcome,
     /// None: there is none yet, or none any more.
     pub found: Option<Balancer>,
-    /// What was found, or what it leaves, carries the UID of the Service, or the label of its group; else its name, or
-    /// the label `adopt`, says that it is the Service's.
+    /// Whether the load balancer that was found, or one that the Service leaves, carries the UID of the Service or the label
+    /// of its group. False: there is none, or only its name or the label `adopt` says that it is the Service's.
     pub carries_uid: bool,
     /// Every field, with what there is, what should be, and what asks for it.
     pub fields: Vec<Field>,
@@ -217,9 +218,10 @@ pub struct LoadBalancerPlan {
     pub held_back: Vec<Field>,
     /// Also a part of the Service that is refused, while the rest of it is synced.
     pub findings: Vec<Finding>,
-    /// What the Service's status should say once the changes are made; none: leave it as it is. Of a Service that ends it is
-    /// emptied before the first change: once its labels are removed from an external load balancer, the status must not
-    /// say any more that the Service has ports there.
+    /// What the Service's status should say once the changes are made. `None`: it stays as it is. For a Service that ends on
+    /// an external load balancer with labels it is empty, and emptied before the first change: once the labels are removed
+    /// there, the status must not say any more that the Service has ports there. For all others that end, the write that
+    /// removes the finalizer empties it.
     pub status: Option<Vec<Ingress>>,
     /// What it changes or makes besides `found`: of one sync only one plan may.
     pub claims: Vec<Claim>,

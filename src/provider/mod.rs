@@ -45,8 +45,8 @@ pub use options::{
 };
 pub use route::{Network, Route, RouteChange, RouteChangeKind, Routes};
 pub use service::{
-    AnnotationKind, Cluster, Groups, Ingress, LeftService, OfferedNode, PrivateKey, Protocol,
-    Reach, Service, ServicePort, TlsPair, TlsSecret, TlsSecrets, TrafficPolicy,
+    AnnotationKind, Cluster, Groups, Ingress, OfferedNode, PrivateKey, Protocol, Reach, Service,
+    ServicePort, TlsPair, TlsSecret, TlsSecrets, TrafficPolicy, UntouchedService,
 };
 pub use source::{Source, Sourced};
 pub use tasks::Tasks;

@@ -146,8 +146,8 @@ pub struct Cluster {
     pub name: String,
     /// UIDs of all its Services, of any type.
     pub service_uids: HashSet<String>,
-    /// The Services that are left alone, by their UIDs: their ports on a load balancer of several stay.
-    pub left_alone: HashMap<String, LeftService>,
+    /// The Services whose ports on a load balancer of several stay as they are, by their UIDs.
+    pub untouched: HashMap<String, UntouchedService>,
     /// The Services that use load balancers together.
     pub groups: Groups,
     /// Cloud servers of all its nodes, offered or not, and the nodes' names.
@@ -166,9 +166,9 @@ pub struct Cluster {
     pub tls_secrets: TlsSecrets,
 }
 
-/// A Service that is left alone.
+/// A Service whose ports are not touched: another controller's, or one of ours that was not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeftService {
+pub struct UntouchedService {
     pub namespace: String,
     /// The Service is larger than is read, so what it asks for is not known. Else it belongs to another controller.
     pub is_unread: bool,

@@ -102,7 +102,7 @@ impl Observed {
             let all = all_services(apis, clock::since(since))?;
             let now = cluster(apis, &self.cluster.name, &all.value, nodes)?;
             let before = std::mem::replace(&mut self.cluster, now);
-            self.cluster.left_alone = before.left_alone;
+            self.cluster.untouched = before.untouched;
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
         }
@@ -201,16 +201,16 @@ pub(super) fn observe(
 ) -> Result<Observed, Error> {
     let all = services.iter().chain(listed);
     // Nothing of theirs on a load balancer of several is removed.
-    let left_service = |one: &Arc<Service>| {
+    let untouched = |one: &Arc<Service>| {
         let is_unread = one.too_large().is_some();
-        let left = provider::LeftService {
+        let left = provider::UntouchedService {
             namespace: one.metadata.namespace.clone(),
             is_unread,
         };
         let is_left = is_unread || one.left_alone.is_some();
         is_left.then(|| (one.metadata.uid.clone(), left))
     };
-    let left_alone = all.clone().filter_map(left_service).collect();
+    let untouched = all.clone().filter_map(untouched).collect();
     let groups = groups(&*apis.provider, all.map(|one| &**one));
     let for_cloud: Vec<_> = services.iter().map(|one| one.for_cloud()).collect();
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
@@ -231,7 +231,7 @@ pub(super) fn observe(
         management: Management::Usual,
         waiting: HashSet::new(),
     };
-    observed.cluster.left_alone = left_alone;
+    observed.cluster.untouched = untouched;
     observed.set_groups(groups);
     observed.cluster.tls_secrets = tls_secrets;
     let is_own = observed.snapshot.has_server_of(&observed.cluster);

@@ -155,7 +155,7 @@ pub(super) fn leave(
             vec![removal(context.project, balancer, Purpose::Usual)],
             None,
         ),
-        Some(why) => (release(context, balancer, &why), None),
+        Some(why) => (take_off(context, balancer, &why), None),
     }
 }
 
@@ -176,7 +176,7 @@ pub(super) fn removal(
 /// Takes the Service off a load balancer that stays. The Service's ports and targets are removed first, and the labels last, so
 /// that a restart finds what is left. What others added stays: ports that the Service does not have, servers that are no
 /// nodes, addresses and label selectors.
-pub(super) fn release(
+pub(super) fn take_off(
     context: &Context,
     balancer: Labelled,
     why: &str,
@@ -185,21 +185,21 @@ pub(super) fn release(
     let is_last = !is_used_by_others(balancer, &service.uid, cluster)
         && !is_released_by_another(balancer, &service.uid);
     let is_external = balancer.ownership.external.is_some();
-    let release = Release {
+    let taken_off = TakenOff {
         context,
         balancer,
         is_last,
         is_external,
         is_kept: is_last && !is_external && is_kept(balancer, service),
     };
-    let mut parts = release.ports();
-    parts.extend(release.targets());
-    parts.extend(release.labels(why));
+    let mut parts = taken_off.ports();
+    parts.extend(taken_off.targets());
+    parts.extend(taken_off.labels(why));
     boxed(parts)
 }
 
 /// How one Service is taken off a load balancer that stays.
-struct Release<'a> {
+struct TakenOff<'a> {
     context: &'a Context<'a>,
     balancer: Labelled<'a>,
     /// No other Service uses the load balancer.
@@ -209,7 +209,7 @@ struct Release<'a> {
     is_kept: bool,
 }
 
-impl Release<'_> {
+impl TakenOff<'_> {
     fn part(&self, action: Action, body: Value, description: Description) -> Change {
         let (project, id) = (self.context.project, Some(self.balancer.id));
         let mut part = Change::new(project, action, id, body, description);

@@ -8,7 +8,7 @@ use super::desired::Desired;
 use super::desired::uploads::shown;
 use super::diff::{Diff, Differences, primary_ips, status, subnets};
 use super::leave::{
-    Leaving, end_management, leave, leave_others, leave_unused, left_to_its_cluster, release,
+    Leaving, end_management, leave, leave_others, leave_unused, left_to_its_cluster, take_off,
 };
 use super::model::balancer::BalancerType;
 use super::ownership::context::{Context, Snapshot};
@@ -113,7 +113,9 @@ impl Snapshot {
         let is_released = |one: &Labelled| one.ownership.released.as_ref() == Some(&service.uid);
         for balancer in owned(balancers, service, cluster).filter(|one| !is_released(one)) {
             include(&mut plan, balancer, cluster);
-            if balancer.ownership.external.is_some() {
+            let ownership = balancer.ownership;
+            // By the status a port without its label is recognised, so without labels the status is emptied last.
+            if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
             let (changes, finding) = leave(&context, balancer);
@@ -308,7 +310,7 @@ impl<'b> Comparison<'_, 'b> {
             {
                 // The nodes would get the traffic of other owners' ports, and no label would say for which Service.
                 let why = "none of its ports can be had there";
-                (diff.found, release(context, *balancer, why))
+                (diff.found, take_off(context, *balancer, why))
             }
             (Found::Adopted(balancer), _) => {
                 (diff.bring_in_order(Some(adopted(*balancer))), Vec::new())

@@ -17,8 +17,8 @@ use ccm::hetzner::load_balancers::{
     SelectedServer, SelectorRef, TARGETS_BEFORE, Target,
 };
 use ccm::provider::{
-    Change, InstanceId, LeftService, LoadBalancerPlan, Outcome, Protocol, ProviderId, Service,
-    ServicePort, Then, TrafficPolicy,
+    Change, InstanceId, LoadBalancerPlan, Outcome, Protocol, ProviderId, Service, ServicePort,
+    Then, TrafficPolicy, UntouchedService,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -395,8 +395,8 @@ fn several(seed: u64) -> Several {
     cluster.service_uids = services.iter().map(|one| one.uid.clone()).collect();
     if random.percent(50) {
         cluster.service_uids.insert(ALONE.to_owned());
-        let left = LeftService::default();
-        cluster.left_alone.insert(ALONE.to_owned(), left);
+        let left = UntouchedService::default();
+        cluster.untouched.insert(ALONE.to_owned(), left);
     }
     if random.percent(5) {
         let id = "hcloud://2".to_owned();

@@ -11,8 +11,8 @@ use ccm::hetzner::load_balancers::{
     Reference, SERVICE_UID, TARGETS_BEFORE, Target,
 };
 use ccm::provider::{
-    Change, Finding, Ingress, Labels, LeftService, LoadBalancerPlan, OfferedNode, Outcome, Reach,
-    Reason, Service, ServicePort,
+    Change, Finding, Ingress, Labels, LoadBalancerPlan, OfferedNode, Outcome, Reach, Reason,
+    Service, ServicePort, UntouchedService,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -97,13 +97,13 @@ impl Cluster {
         let mut groups: HashMap<String, Vec<Service>> = HashMap::new();
         let unread = all.clone().filter(|one| one.is_unread);
         let unread = unread.map(|one| {
-            let left = LeftService {
+            let left = UntouchedService {
                 namespace: one.service.namespace.clone(),
                 is_unread: true,
             };
             (one.service.uid.clone(), left)
         });
-        self.world.cluster.left_alone = unread.collect();
+        self.world.cluster.untouched = unread.collect();
         let living = all.filter(|one| !one.is_deleted && !one.is_unread);
         let living = living.map(|one| &one.service);
         for service in living {
@@ -939,6 +939,28 @@ fn management_ends_and_begins_again_on_request() {
     cluster.services.get_mut("a").unwrap().is_deleted = true;
     cluster.settle();
     assert_eq!(cluster.world.state.balancers.len(), 1);
+}
+
+/// Terraform has removed the labels, and the Service is deleted. Its ports are known by its status alone, and the process may be
+/// killed before each change.
+#[test]
+fn a_service_that_ends_without_its_labels_leaves_no_port_wherever_the_process_is_killed() {
+    for most in 0..4 {
+        let mut cluster = Cluster::new();
+        let before = external(&[(EXTERNAL, "")]);
+        cluster.world.state.balancers = vec![before.clone()];
+        cluster.add("a", 2, &[80, 443], &[("external", "edge-lb")]);
+        cluster.settle();
+        let there = &mut cluster.world.state.balancers[0];
+        assert_eq!(there.services.len(), 3);
+        there.labels.clone_from(&before.labels);
+        cluster.services.get_mut("a").unwrap().is_deleted = true;
+        cluster.work("a", most, &mut Vec::new());
+        cluster.settle();
+        let there = &cluster.world.state.balancers[0];
+        assert_eq!(there.services, before.services, "killed after {most}");
+        assert!(cluster.services.is_empty(), "killed after {most}");
+    }
 }
 
 /// Management begins again on one that others use too; then the Service wants one of its own.

@@ -437,7 +437,7 @@ fn asked_targets(
         .balancer()
         .into_iter()
         .flat_map(|one| one.ownership.ports.values());
-    let is_any_left = owners.any(|uid| context.cluster.left_alone.contains_key(uid));
+    let is_any_left = owners.any(|uid| context.cluster.untouched.contains_key(uid));
     let left = is_any_left.then_some(Asked::Present);
     own.into_iter().chain(others).chain(left).collect()
 }

@@ -212,7 +212,7 @@ fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
 /// Whether the load balancer outlasts its Services. The annotation says so, else the label, which may be of another
 /// Service of the group. The annotation of a guest in another namespace does not count. In doubt the load balancer stays.
 pub(crate) fn is_kept(balancer: Labelled, service: &Service) -> bool {
-    let is_guest = balancer.ownership.is_of_guest(service);
+    let is_guest = balancer.ownership.has_as_guest(service);
     match value_of(service, &a::KEEP).filter(|_| !is_guest) {
         Some(value) => text::boolean(value) != Ok(false),
         None => balancer.ownership.keep.is_some(),

@@ -20,7 +20,8 @@ use crate::text::shell_command;
 /// What was found.
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
-    /// It carries the Service's UID.
+    /// It is the Service's by the Service's role: the one that has its UID, its group's, or the external one. So it need not
+    /// carry the UID.
     Own(Labelled<'a>),
     /// It is to become the Service's: no other Service or cluster owns it, or an operator says so.
     Adopted(Labelled<'a>),

@@ -43,7 +43,8 @@ const NONE: &str = "none";
 /// The group of one Service.
 pub(crate) struct Group<'a> {
     pub(crate) of: Use<'a>,
-    /// All Services of the group, the oldest first.
+    /// The Services that may share the load balancer now, and the planned Service even if it may not. The oldest is the first.
+    /// A Service that is released, untouched or not allowed any more is not a member, although it may have ports there.
     pub(crate) members: Vec<&'a Service>,
     /// The Services that decide about the whole load balancer, the oldest first. Nobody decides about an external one,
     /// or about a shared one without a Service of the group's own namespace.
@@ -188,7 +189,7 @@ fn is_of_several_namespaces(group: &Group, share: Share, balancers: Option<Balan
 fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     let is_guest = |uid: &String| {
         let owner = cluster.groups.of_uid(uid);
-        let left = cluster.left_alone.get(uid);
+        let left = cluster.untouched.get(uid);
         owner.is_some_and(|one| one.namespace != namespace)
             || left.is_some_and(|one| one.namespace != namespace)
     };
@@ -210,7 +211,7 @@ fn undecided<'a>(
     cluster: &'a Cluster,
 ) -> Option<Labelled<'a>> {
     let may_decide = |uid: &String| {
-        let left = cluster.left_alone.get(uid);
+        let left = cluster.untouched.get(uid);
         left.is_some_and(|one| one.is_unread && one.namespace == share.namespace)
     };
     let mut made = made_for(share, balancers, cluster);
@@ -519,7 +520,7 @@ impl<'a> Group<'a> {
         let is_member = |uid: &String| self.members.iter().any(|one| one.uid == *uid);
         let mut owners = balancer.ownership.ports.values();
         let cluster = self.cluster;
-        let stays = |uid: &String| is_member(uid) || cluster.left_alone.contains_key(uid);
+        let stays = |uid: &String| is_member(uid) || cluster.untouched.contains_key(uid);
         !self.is_own() && owners.any(|uid| !stays(uid) && cluster.service_uids.contains(uid))
     }
 

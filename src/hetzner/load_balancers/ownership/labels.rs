@@ -286,8 +286,9 @@ impl Ownership {
         (!is_same).then_some(made_for)
     }
 
-    /// Whether it is the group's of another namespace. A label that was cut within the namespace counts so.
-    pub(crate) fn is_of_guest(&self, service: &Service) -> bool {
+    /// Whether the Service is a guest there: the load balancer is a group's of another namespace. A label that was cut within
+    /// the namespace counts so.
+    pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))
     }
