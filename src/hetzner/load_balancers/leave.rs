@@ -1,4 +1,19 @@
-//! What takes a Service off a load balancer: it is deleted, or released, or kept by the others that use it.
+//! What takes a Service off a load balancer: the load balancer is deleted, or released, or kept by the others that use it.
+//!
+//! # What may delete a load balancer
+//!
+//! Each deletion is the write that [`removal`] makes. There are four ways to it:
+//!
+//! | who asks | when | what stops it besides the rules below |
+//! |---|---|---|
+//! | `Snapshot::plan_end` | the Service is deleted, or of another type | two load balancers carry its UID; the management of this one ended |
+//! | [`leave_others`] | the Service moves to another load balancer | anything that is wrong with the plan; the new one can't serve yet; the status does not name the new one yet |
+//! | [`leave_unused`] | the Service can't have what it asks for, and has another one that serves nothing | the status does not say which one serves it; the Service asks for it |
+//! | `Snapshot::orphans`, worked off by `controllers/service/orphans.rs` | no Service has it, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes it over; anything that could not be read |
+//!
+//! For all of them: the judge says that it is the Service's, or nobody's, and that it need not stay (`ownership/judge.rs`); it is
+//! not protected; the identity of the cluster is known; just before the write it is read again, and must have the same labels and
+//! no other port or target (`ownership/guard.rs`); and the gate of each write.
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{Action, Change, Purpose, boxed};
