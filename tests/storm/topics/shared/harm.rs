@@ -311,7 +311,9 @@ impl Moment<'_> {
         // A port without its label is known to be this Service's by nothing once the Service asks for another load balancer.
         let is_forgotten = |balancer: &Value, port: u64| {
             let mut ports = list(&balancer["services"]).iter();
-            ports.any(|one| one["listen_port"] == port && forgotten.contains(&both_numbers(one)))
+            is_of_others(balancer)
+                && ports
+                    .any(|one| one["listen_port"] == port && forgotten.contains(&both_numbers(one)))
                 && balancer["labels"][format!("{PORT}{port}")] != *uid
         };
         let at = |service: &Value| {
