@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// In which everything must have come to rest.
 const ROUNDS_AT_MOST: usize = 40;
@@ -50,6 +50,10 @@ const MEMORY_AT_MOST: u64 = 2 << 20;
 const MORE_MEMORY_AT_MOST: i64 = 32 << 10;
 const ROUNDS_AT_REST: usize = 10;
 const RESTS: usize = 3;
+
+/// How long a story may compute, in real time. A story takes some 30 ms, and a second on a busy machine: more than this is a
+/// plan whose cost grows faster than the cluster.
+const TIME_AT_MOST: Duration = Duration::from_secs(60);
 
 /// What stories were made of.
 #[derive(Clone, Debug, Default)]
@@ -89,9 +93,14 @@ pub fn run(seed: u64) -> Result<Tally, Broken> {
     let two_at_once = random.percent(25);
     let topic = topic(&mut random, two_at_once, machine.is_real());
     let story = Story::new(Rc::clone(&machine), topic);
+    let begun = Instant::now();
     let told = std::panic::AssertUnwindSafe(|| story.run(&mut random, two_at_once));
     let outcome = std::panic::catch_unwind(told);
     let outcome = outcome.unwrap_or_else(|_| Err("it panicked, see above".into()));
+    let outcome = outcome.and_then(|()| match begun.elapsed() > TIME_AT_MOST {
+        true if !machine.is_real() => Err(format!("it took {:?} to compute", begun.elapsed())),
+        _ => Ok(()),
+    });
     machine.stops(0, None);
     machine.set_others(None);
     match outcome {
