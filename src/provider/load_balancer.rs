@@ -206,7 +206,7 @@ pub enum ChangeKind {
 #[derive(Debug, Default)]
 pub struct LoadBalancerPlan {
     pub outcome: Outcome,
-    /// None: there is none yet, or none any more.
+    /// The Service's load balancer. `None`: there is none yet, or none any more.
     pub found: Option<Balancer>,
     /// Whether the load balancer that was found, or one that the Service leaves, carries the UID of the Service or the label
     /// of its group. False: there is none, or only its name or the label `adopt` says that it is the Service's.
@@ -216,14 +216,14 @@ pub struct LoadBalancerPlan {
     /// Fields that differ, and are left as they are because the default that asks for them may not
     /// be the daemon's; their source is that default.
     pub held_back: Vec<Field>,
-    /// Also a part of the Service that is refused, while the rest of it is synced.
+    /// What people should know. A part of the Service that is refused is here too, while the rest of the Service is synced.
     pub findings: Vec<Finding>,
     /// What the Service's status should say once the changes are made. `None`: it stays as it is. For a Service that ends on
     /// an external load balancer with labels it is empty, and emptied before the first change: once the labels are removed
     /// there, the status must not say any more that the Service has ports there. For all others that end, the write that
     /// removes the finalizer empties it.
     pub status: Option<Vec<Ingress>>,
-    /// What it changes or makes besides `found`: of one sync only one plan may.
+    /// What the plan changes or makes besides `found`. In one sync no other plan may change or make it.
     pub claims: Vec<Claim>,
     /// What must have been read after the pass began, from the APIs themselves, before it is applied: by what was read
     /// last of nodes and cluster.

@@ -56,7 +56,7 @@ fn all() -> impl Iterator<Item = &'static Mutant> {
     MUTANTS.iter().chain(ROWS)
 }
 
-/// The rows of the judge's tables, as its documentation has them: e.g. `stake 3`.
+/// Returns the name of each row of the tables in the judge's documentation, for example `stake 3`.
 fn rows_of_the_judge() -> Vec<String> {
     let path = root().join("src/hetzner/load_balancers/ownership/judge.rs");
     let text = fs::read_to_string(path).unwrap();

@@ -43,7 +43,7 @@ use serde_json::{Value, json};
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
     pub(super) claims: Vec<Claim>,
-    /// The Service has something on one of them.
+    /// Whether the Service has ports, targets or labels on one of these load balancers.
     pub(super) is_any: bool,
 }
 

@@ -35,7 +35,7 @@ impl Snapshot {
             return self.bring_in_order(asked);
         };
         let mut plan = self.bring_in_order(self.settle(of, Some(stays)));
-        // Who may use what it asks for, and who has the port.
+        // Other Services decide who may use the load balancer that is asked for, and who has the port.
         plan.needs.services |= asked.needs.services;
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
     }
@@ -231,7 +231,7 @@ impl<'b> Comparison<'_, 'b> {
         }
     }
 
-    /// What is done. The rest of the plan gets what is known with that.
+    /// Returns what is done, and fills the other fields of the plan.
     fn outcome(&mut self, kind: &'b BalancerType, plan: &mut LoadBalancerPlan) -> Outcome {
         let (context, there) = (self.context, self.found.balancer());
         let waits = self.waits();
@@ -256,7 +256,7 @@ impl<'b> Comparison<'_, 'b> {
         plan.claims.extend(others.claims);
         plan.carries_uid |= others.is_any;
         let moves = !others.changes.is_empty();
-        // Another load balancer serves it until this one can.
+        // Until this load balancer can serve the Service, another one does, and the status stays.
         if let Some(there) = there.filter(|_| !(moves && waits)) {
             let (status, held_back) = status::wanted(&there, self.desired, context);
             plan.status = Some(status);
@@ -288,7 +288,8 @@ impl<'b> Comparison<'_, 'b> {
         })
     }
 
-    /// What differs; and what takes the Service off an external load balancer on which it can have none of its ports.
+    /// Returns what differs, and the changes that take the Service off an external load balancer on which it can have none of
+    /// its ports.
     fn differences(
         &mut self,
         kind: &'b BalancerType,
@@ -321,7 +322,7 @@ impl<'b> Comparison<'_, 'b> {
     }
 }
 
-/// What follows the changes: the Service leaves another load balancer once everything else is made.
+/// Returns what follows the changes. The Service leaves another load balancer only after everything else is made.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,

@@ -23,15 +23,15 @@ use crate::provider::{Cluster, Finding, Needs, OfferedNode, Reason, Service};
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: Context<'a>,
-    /// Without the ports that others have.
+    /// What the Service asks for, without the ports that others have.
     pub(super) desired: Desired,
     pub(super) found: Result<Found<'a>, Unsettled<'a>>,
     pub(super) needs: Needs,
-    /// The Service stays where it is.
+    /// Whether the Service stays on another load balancer than it asks for.
     pub(super) stays: bool,
 }
 
-/// Why nothing is compared.
+/// Why a load balancer is not compared with what is wanted.
 pub(super) enum Unsettled<'a> {
     /// Not everything was read that the plan rests on.
     Unread,
@@ -39,7 +39,7 @@ pub(super) enum Unsettled<'a> {
     Several(Finding),
     /// The load balancer that the Service asks for is not adopted.
     NotAdopted(Finding),
-    /// It stays on another load balancer than it asks for.
+    /// The Service stays on another load balancer than it asks for.
     Stays(Stays<'a>),
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Stays<'a> {
     pub(super) asked: Option<Labelled<'a>>,
 }
 
-/// Who a plan is for, and what it rests on.
+/// The Service that a plan is for, and the nodes and the cluster on which the plan rests.
 #[derive(Clone, Copy)]
 pub(super) struct For<'a> {
     pub(super) service: &'a Service,
@@ -71,7 +71,8 @@ impl<'a> For<'a> {
 }
 
 impl Snapshot {
-    /// `stays`: the load balancer that the Service keeps, and why it can't have the one that it asks for.
+    /// Reads what the Service asks for, and finds its load balancer and its ports there. `stays`: the load balancer that the
+    /// Service keeps, and why it can't have the one that it asks for.
     pub(super) fn settle<'a>(&'a self, of: For<'a>, stays: Option<&Stays<'a>>) -> Settled<'a> {
         let mut parser = AnnotationParser::new(of.service);
         let on = stays.map(|stays| stays.on);
@@ -86,7 +87,7 @@ impl Snapshot {
         let found = if !members.all(|one| covers(self, one)) {
             Err(Unsettled::Unread)
         } else if let Some(meanwhile) = meanwhile {
-            // Who may use what it asks for.
+            // Other Services decide who may use the load balancer that is asked for.
             needs.services = true;
             Err(Unsettled::Stays(meanwhile))
         } else {

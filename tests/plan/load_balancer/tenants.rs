@@ -30,6 +30,14 @@ fn servers(balancer: &LoadBalancer) -> Vec<u64> {
     all
 }
 
+/// Gives two nodes the label `pool=red`, and the third one `pool=blue`.
+fn paint_nodes(cluster: &mut Cluster) {
+    for (node, pool) in cluster.world.nodes.iter_mut().zip(["red", "red", "blue"]) {
+        let labels = [("pool".to_owned(), pool.to_owned())];
+        node.labels = labels.into_iter().collect();
+    }
+}
+
 fn by_private_ip(balancer: &LoadBalancer) -> Vec<bool> {
     balancer
         .server_targets()
@@ -314,10 +322,7 @@ fn on_an_external_one_the_targets_are_those_that_any_service_there_asks_for() {
     let mut before = external(&[(EXTERNAL, "")]);
     before.targets.clear();
     cluster.world.state.balancers = vec![before];
-    for (at, pool) in (0..).zip(["red", "red", "blue"]) {
-        let labels = [("pool".to_owned(), pool.to_owned())];
-        cluster.world.nodes[at].labels = labels.into_iter().collect();
-    }
+    paint_nodes(&mut cluster);
     cluster.add(
         "a",
         3,
@@ -487,10 +492,7 @@ fn while_a_service_that_decides_is_not_read_the_others_change_nothing_about_the_
             ("algorithm-type", "least_connections"),
             ("keep", "true"),
         ];
-        for (at, pool) in (0..).zip(["red", "red", "blue"]) {
-            let labels = [("pool".to_owned(), pool.to_owned())];
-            cluster.world.nodes[at].labels = labels.into_iter().collect();
-        }
+        paint_nodes(&mut cluster);
         cluster.add("a", age, &[80], &of_decider);
         cluster.add("b", 2, &[8080], &[("share", "edge")]);
         cluster.settle();
@@ -515,10 +517,7 @@ fn a_service_that_is_not_read_loses_no_target_of_an_external_one() {
     let mut before = external(&[(EXTERNAL, "")]);
     before.targets.clear();
     cluster.world.state.balancers = vec![before];
-    for (at, pool) in (0..).zip(["red", "red", "blue"]) {
-        let labels = [("pool".to_owned(), pool.to_owned())];
-        cluster.world.nodes[at].labels = labels.into_iter().collect();
-    }
+    paint_nodes(&mut cluster);
     let of = |selector| [("external", "7"), ("node-selector", selector)];
     cluster.add("a", 3, &[80], &of("pool=red"));
     cluster.add("shop.b", 2, &[81], &of("pool=blue"));

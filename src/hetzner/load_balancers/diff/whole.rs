@@ -182,7 +182,7 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// One request for both.
+    /// Compares name and labels, because one request changes both.
     fn name_and_labels(&mut self, wanted: Option<Sourced<String>>, adopts: Option<Finding>) {
         let (mut parts, mut body) = (Vec::new(), json!({}));
         let name = self.free_name(wanted);
