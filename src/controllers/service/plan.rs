@@ -101,11 +101,7 @@ pub(super) fn plan_for(
         plan.leave_alone(snapshot, left, &observed.cluster);
     }
     if let Some(obstacle) = too_large(service, plan.want) {
-        plan.cloud = plan.cloud.refuse(obstacle);
-        if plan.want == Want::Ensure {
-            let status = snapshot.status_by_proxy(&service.for_cloud(), &observed.cluster);
-            plan.status = status.filter(|wanted| *wanted != service.status.load_balancer.ingress);
-        }
+        plan.leave_unread(observed, snapshot, obstacle, for_people);
         return plan;
     }
     let for_cloud = service.for_cloud();
@@ -351,6 +347,26 @@ impl ServicePlan {
         let has = &self.service.status.load_balancer.ingress;
         self.status = cloud.status.clone().filter(|wanted| wanted != has);
         self.cloud = cloud;
+    }
+
+    /// Syncs nothing, because too little is known of the Service. Only the mode of its addresses may change, and people see its
+    /// load balancer.
+    fn leave_unread(
+        &mut self,
+        observed: &Observed,
+        snapshot: &dyn Snapshot,
+        obstacle: Finding,
+        for_people: bool,
+    ) {
+        self.cloud = std::mem::take(&mut self.cloud).refuse(obstacle);
+        if self.want == Want::Ensure {
+            let (for_cloud, cluster) = (self.service.for_cloud(), &observed.cluster);
+            let found = for_people.then(|| snapshot.left_on(&for_cloud, cluster));
+            self.cloud.found = found.flatten();
+            let status = snapshot.status_by_proxy(&for_cloud, cluster);
+            let has = &self.service.status.load_balancer.ingress;
+            self.status = status.filter(|wanted| wanted != has);
+        }
     }
 
     /// Its load balancer stays as it is, with our labels: by them it is the Service's when that is ours again, and an

@@ -142,6 +142,13 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     let all = orphans.json();
     let items = all["items"].as_array().unwrap();
     assert!(items.iter().all(|one| one["orphan"] != json!(true)));
+    // People see what serves it.
+    let list = common::ccm(&world.env, &["lb", "list"]).stdout;
+    let mut rows = list
+        .lines()
+        .filter(|line| line.starts_with("greedy/small "));
+    let row = rows.next().expect("the Service is listed");
+    assert!(row.contains("kubernetes-greedy-edge"), "{row}");
     // Their deletion is carried out.
     let last = (FIT..FIT + MORE).find(|n| is_above(*n)).map(name).unwrap();
     for name in ["small", last.as_str()] {
