@@ -56,7 +56,7 @@ const ENDINGS: &[&str] = &["json", "md", "py", "rs", "sh", "toml", "tpl", "txt",
 
 /// Folders whose content is named from there.
 #[rustfmt::skip]
-const FOLDERS: &[&str] = &["src", "tests", "manifests", "base", "chart", "components", "monitoring", "overlays"];
+const FOLDERS: &[&str] = &["src", "tests", "sandbox", "manifests", "base", "chart", "components", "monitoring", "overlays"];
 
 /// What keys of annotations and labels begin with, beside [`PREFIX`]; and names of metrics.
 #[rustfmt::skip]

@@ -40,7 +40,7 @@ pub struct Tree {
 impl Tree {
     pub fn read() -> Tree {
         let mut tree = Tree::default();
-        for folder in ["src", "tests", "manifests"] {
+        for folder in ["src", "tests", "manifests", "sandbox"] {
             tree.add(folder);
         }
         for file in [
@@ -66,7 +66,8 @@ impl Tree {
             return;
         }
         let text = std::fs::read_to_string(whole).unwrap_or_default();
-        let is_of_tests = path.starts_with("tests/") || path.contains("/tests");
+        let is_tool = path.starts_with("tests/") || path.starts_with("sandbox/");
+        let is_of_tests = is_tool || path.contains("/tests");
         match path.rsplit(['.', '/']).next().unwrap() {
             "md" => self.add_markdown(path, &text),
             "rs" if !is_of_tests => self.add_rust(path, &text),

@@ -79,7 +79,7 @@ fn answers_are_those_of_a_real_server() {
 }
 
 fn data_folder() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/kubernetes");
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/kubernetes");
     let folder = std::env::var_os("CCM_TEST_KUBERNETES_DATA").map_or_else(beside, PathBuf::from);
     folder.is_dir().then_some(folder)
 }

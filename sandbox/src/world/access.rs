@@ -68,7 +68,7 @@ fn manifest(file: &str) -> io::Result<Vec<PolicyRule>> {
     struct Role {
         rules: Vec<PolicyRule>,
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/base");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base");
     let text = fs::read_to_string(folder.join(file))?;
     let first = serde_yaml::Deserializer::from_str(&text).next();
     let first = first.ok_or_else(|| io::Error::other(format!("{file} is empty")))?;

@@ -471,7 +471,7 @@ fn in_document(path: &str) -> String {
 /// Fails when `HCLOUD_OPENAPI_SPEC` names a document that cannot be read.
 fn document() -> Option<Spec> {
     let usual =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/hcloud-openapi.json");
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/hcloud-openapi.json");
     let path = std::env::var_os("HCLOUD_OPENAPI_SPEC").map(PathBuf::from);
     if path.is_none() && !usual.exists() {
         sandbox::skipped::skip(
