@@ -5,10 +5,10 @@ use super::output::whole_line;
 use super::terminal::{self, show_wait};
 use crate::controllers::{CHANGES_MADE, FINDINGS};
 use crate::http::without_known_secrets;
-use crate::provider::{Open, clock, longest_wait, note_waits};
+use crate::provider::{Open, clock, longest_wait, note_waits, process};
 use crate::settings::{LogFormat, Settings};
 use crate::text::{cut, one_line};
-use env_logger::Builder;
+use env_logger::{Builder, Target};
 use log::kv::{Error, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Record};
 use serde_json::{Map, json};
@@ -36,7 +36,7 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
         Reader::Waiting => (level.max(LevelFilter::Info), LevelFilter::Off),
     };
     let can_redraw = terminal::obeys_codes(true);
-    let started = Builder::new()
+    let logger = Builder::new()
         .filter_level(LevelFilter::Warn)
         .filter_module("ccm", level)
         .filter_module(CHANGES_MADE, changes)
@@ -59,9 +59,11 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
             let erased = if can_redraw { terminal::ERASE_LINE } else { "" };
             write!(out, "{erased}{line}")
         })
-        .try_init();
+        .target(Target::Pipe(Box::new(process::Stderr)))
+        .build();
+    let level = logger.filter();
     // Only a second start can fail, and there is none.
-    drop(started);
+    drop(process::log_with(Box::new(logger), level));
 }
 
 /// `-v` as klog counts: 0 what changed and failed, 4 and more every call, 6 and more everything.

@@ -8,13 +8,14 @@ use super::objects::{
 };
 use super::output::{Exit, Failed, line, or_dash, paragraph, without};
 use super::table::Columns;
-use super::terminal::{columns, is_terminal};
+use super::terminal::columns;
 use super::{startup, wire};
 use crate::cache::Freshness;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
 use crate::kube;
+use crate::provider::process::is_terminal;
 use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress, SERVER_LABELS, Urgency};
 use crate::settings::Command;
 use jiff::Timestamp;

@@ -4,11 +4,12 @@
 use super::output::{self, Document, Exit, Failed, Printer, line, paragraph, wrapped_in};
 use super::startup::{CLOUD_PROVIDER, Started};
 use super::table;
-use super::terminal::{columns, is_terminal};
+use super::terminal::columns;
 use super::{leader, wire};
 use crate::cache::{self, Apis, Freshness, ReadFrom};
 use crate::controllers::{Proposal, Report};
 use crate::kube::{Node, PastEvent};
+use crate::provider::process::is_terminal;
 use crate::provider::{
     Description, Field, Finding, OpenGate, ProviderId, Severity, Snapshot, Source, Urgency,
 };

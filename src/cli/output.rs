@@ -4,15 +4,16 @@
 //! with
 //! [`line`]: only our own line ends are any.
 
-use super::terminal::{colored, columns, has_color, is_terminal, over_wait, screen};
+use super::terminal::{colored, columns, has_color, over_wait, screen};
 use crate::cache;
 use crate::controllers::Report;
 use crate::http::without_known_secrets;
 use crate::provider::Kept;
+use crate::provider::process::{self, is_terminal};
 use crate::settings::Output;
 use crate::text::{lines, one_line};
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a command ended: its exit code.
@@ -72,12 +73,7 @@ impl Printer {
     }
 
     fn to_stdout(text: &str) -> Exit {
-        let mut stdout = io::stdout();
-        let written = over_wait(|| {
-            stdout.write_all(text.as_bytes())?;
-            stdout.flush()
-        });
-        match written {
+        match over_wait(|| process::print(false, text.as_bytes())) {
             Ok(()) => Exit::Done,
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 HAS_NO_READER.store(true, Ordering::Relaxed);
@@ -92,7 +88,7 @@ impl Printer {
     pub(super) fn stderr(text: &str) {
         let text = shown(text, true);
         // There is nowhere left to complain to.
-        let _ = over_wait(|| io::stderr().lock().write_all(text.as_bytes()));
+        let _ = over_wait(|| process::print(true, text.as_bytes()));
     }
 
     /// `ccm: …` on stderr.

@@ -8,16 +8,27 @@ use crate::controllers::node::NodeController;
 use crate::controllers::route::RouteController;
 use crate::controllers::service::ServiceController;
 use crate::controllers::{Controller, Report, Selection};
-use crate::daemon::lease::Lease;
-use crate::daemon::{self, Ended, Stop, StopGate};
+use crate::daemon::lease::{Lease, WaitPolicy};
+use crate::daemon::{self, Ended, Running, Stop, StopGate};
 use crate::metrics;
 use crate::provider::{Gate, Urgency, clock};
 use crate::settings::{Command, Controller as Enabled, Settings};
 use log::Level;
 use std::ffi::OsString;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
+/// What the daemon consists of.
+struct Parts {
+    settings: Settings,
+    stop: &'static Stop,
+    lease: Option<Arc<Lease>>,
+    apis: &'static Apis,
+    controllers: Vec<Box<dyn Controller>>,
+}
+
+/// The daemon as its words say.
+fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     let failed = |why: String| Printer::failure(&why);
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
@@ -44,8 +55,31 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
         return Err(failed(why.into()));
     }
     log_start(&settings, &apis, &controllers);
+    if let Some(lease) = &lease {
+        let _ = lease.cluster.set(Arc::clone(&apis.identity));
+    }
     // The process's own for as long as it lives.
     let apis: &'static Apis = Box::leak(Box::new(apis));
+    if let (Some(lease), Some(dedicated)) = (&lease, apis.provider.dedicated()) {
+        let _ = lease.dedicated.set(dedicated);
+    }
+    Ok(Parts {
+        settings,
+        stop,
+        lease,
+        apis,
+        controllers,
+    })
+}
+
+pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let Parts {
+        settings,
+        stop,
+        lease,
+        apis,
+        controllers,
+    } = assemble(words)?;
     if settings.dry_run.value {
         logging::show_waits();
         leader::heed_identity(&settings, apis);
@@ -55,14 +89,8 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
         // No write to finish: a signal ends it as it ends any program.
         return Ok(dry_run(apis, &controllers));
     }
-    if let (Some(lease), Some(dedicated)) = (&lease, apis.provider.dedicated()) {
-        let _ = lease.dedicated.set(dedicated);
-    }
-    if let Some(lease) = &lease {
-        let _ = lease.cluster.set(Arc::clone(&apis.identity));
-    }
     daemon::stop_on_signals(stop)
-        .map_err(|error| failed(format!("signals can't be watched: {error}")))?;
+        .map_err(|error| Printer::failure(&format!("signals can't be watched: {error}")))?;
     if settings.once.value {
         logging::show_waits();
         return Ok(once(&settings, lease.as_ref(), apis, controllers, stop));
@@ -71,7 +99,8 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     metrics::BUILD.set(&[env!("CARGO_PKG_VERSION"), apis.provider.name()], 1.0);
     let health = daemon::Health::start(wire::health_settings(&settings), apis, stop, lease.clone());
     let exit = leader::lead(&settings, lease.as_ref(), || {
-        match daemon::run(apis, controllers, stop, health) {
+        let running = daemon::begin(apis, controllers, stop, |name| health.watch(name));
+        match running.until_stopped() {
             Ended::Stopped => Exit::Done,
             Ended::Blocked => Exit::Failed,
         }
@@ -81,6 +110,78 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     }
     Ok(exit)
 }
+
+/// A daemon whose threads a simulation runs. It has no health server, and signals are calls.
+pub struct Simulated {
+    stop: &'static Stop,
+    lease: Option<Arc<Lease>>,
+    apis: &'static Apis,
+    running: Arc<OnceLock<Running>>,
+}
+
+impl Simulated {
+    /// Starts the daemon as its words say: what it does from now on is done when the simulation runs its threads.
+    pub(super) fn start(words: Vec<OsString>) -> Result<Simulated, Exit> {
+        let parts = assemble(words)?;
+        let Parts { stop, apis, .. } = parts;
+        let daemon = Simulated {
+            stop,
+            lease: parts.lease,
+            apis,
+            running: Arc::default(),
+        };
+        let (running, lease) = (Arc::clone(&daemon.running), daemon.lease.clone());
+        let mut controllers = Some(parts.controllers);
+        if let Some(lease) = &lease {
+            lease.begin(WaitPolicy::Forever);
+        }
+        stop.repeat(true, move || {
+            let leads = lease.as_ref().is_none_or(|lease| lease.leads());
+            if let Some(controllers) = controllers.take_if(|_| leads) {
+                let begun = daemon::begin(apis, controllers, stop, |_| Arc::default());
+                let _ = running.set(begun);
+            }
+            controllers.as_ref().map(|_| LOOKS_WHO_LEADS)
+        });
+        Ok(daemon)
+    }
+
+    /// Asks it to end, as a signal does.
+    pub fn stop(&self) {
+        self.stop.set();
+    }
+
+    /// Whether it was asked to end, or ends by itself.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_set()
+    }
+
+    /// What a daemon does at its end: the last events, and its Lease. Returns its exit code.
+    pub fn end(&self) -> u8 {
+        let ended = self.running.get().map(Running::end_in_simulation);
+        if let Some(lease) = &self.lease {
+            lease.release();
+        }
+        let is_lost = self.lease.as_ref().is_some_and(|lease| lease.is_lost());
+        let exit = match ended {
+            _ if is_lost => Exit::Failed,
+            Some(Ended::Blocked) => Exit::Failed,
+            Some(Ended::Stopped) | None => Exit::Done,
+        };
+        if exit == Exit::Done {
+            log::info!("ended");
+        }
+        exit as u8
+    }
+
+    /// Both APIs as the daemon has them.
+    pub fn apis(&self) -> &'static Apis {
+        self.apis
+    }
+}
+
+/// A simulated daemon begins its work so long after it leads, at most.
+const LOOKS_WHO_LEADS: Duration = Duration::from_millis(10);
 
 /// Those that `--controllers` leaves, and that have what they need.
 fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {

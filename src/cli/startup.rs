@@ -8,14 +8,13 @@ use super::{commands, leader, terminal, version, wire};
 use crate::cache::Apis;
 use crate::http;
 use crate::kube::{self, Container, container};
-use crate::provider::{Gate, Urgency};
+use crate::provider::{Gate, Urgency, process};
 use crate::settings::{
     self, Command, DaemonSettings, Parsed, Problem, Process, Settings, WorkloadName,
 };
 use crate::text::{shell_command, some_of};
 use serde_json::Value;
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -161,7 +160,7 @@ fn start_log(command: Command, parsed: &Parsed) {
     let reader = match command {
         Command::Run => Reader::Daemon,
         Command::LbSync | Command::LbAdopt | Command::LbRelease | Command::RouteSync
-            if std::io::stderr().is_terminal() =>
+            if process::is_terminal(true) =>
         {
             Reader::Waiting
         }
@@ -309,7 +308,7 @@ fn is_unread(name: &str, container: &Container) -> bool {
 }
 
 pub(super) fn is_set_here(variable: &str) -> bool {
-    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+    process::variable(variable).is_some_and(|value| !value.is_empty())
 }
 
 #[cfg(test)]

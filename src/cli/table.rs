@@ -1,7 +1,8 @@
 //! Tables for people: aligned columns that fit a width.
 
-use super::terminal::{columns, is_terminal};
+use super::terminal::columns;
 use crate::http::without_known_secrets;
+use crate::provider::process::is_terminal;
 use crate::text::one_line;
 
 /// Between two columns.

@@ -1,8 +1,8 @@
 //! What a person's terminal can show: how wide it is, and colour.
 
+use crate::provider::process::{self, is_terminal};
 use crate::provider::{clock, lock};
 use crate::settings::Color;
-use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -20,23 +20,15 @@ pub(super) fn ask_for_color(color: Color) {
     let _ = ASKED.set(color);
 }
 
-/// A person looks, not a program.
-pub(super) fn is_terminal(is_stderr: bool) -> bool {
-    match is_stderr {
-        true => stderr().is_terminal(),
-        false => stdout().is_terminal(),
-    }
-}
-
 /// It is a terminal that can show colours and move its cursor.
 pub(super) fn obeys_codes(is_stderr: bool) -> bool {
     let can = |term: std::ffi::OsString| !term.is_empty() && term != "dumb";
-    std::env::var_os("TERM").is_some_and(can) && is_terminal(is_stderr)
+    process::variable("TERM").is_some_and(can) && is_terminal(is_stderr)
 }
 
 /// Width of texts, in characters: `COLUMNS`, else the terminal's, else 80. Tables have it at a terminal alone.
 pub(super) fn columns() -> usize {
-    let variable = std::env::var("COLUMNS").ok();
+    let variable = process::variable("COLUMNS").and_then(|text| text.into_string().ok());
     let variable = variable.and_then(|text| text.trim().parse().ok());
     let known = [variable.unwrap_or(0), window(libc::STDOUT_FILENO).0];
     let known = known.into_iter().find(|columns| *columns > 0);
@@ -73,7 +65,7 @@ fn window(stream: i32) -> (usize, usize) {
 
 /// May what is written to stdout, or to stderr, be coloured? <https://no-color.org>: any value of `NO_COLOR` but an empty one.
 pub(super) fn has_color(is_stderr: bool) -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_set = |name: &str| process::variable(name).is_some_and(|value| !value.is_empty());
     match ASKED.get().copied().unwrap_or_default() {
         Color::Always => true,
         Color::Never => false,
@@ -216,7 +208,7 @@ pub(super) fn end() {
 
 fn write(text: &str) {
     // There is nowhere left to complain to.
-    let _ = stderr().lock().write_all(text.as_bytes());
+    let _ = process::print(true, text.as_bytes());
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::http::{
     self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT, read_file,
 };
 use crate::kube::{self, config};
-use crate::provider::{Gate, LoadBalancerDefaults, OpenGate, Profile, Refused, Urgency};
+use crate::provider::{Gate, LoadBalancerDefaults, OpenGate, Profile, Refused, Urgency, process};
 use crate::settings::{Command, Settings};
 use crate::text::without_tls;
 use std::path::Path;
@@ -336,7 +336,7 @@ const BUNDLE_LIMIT_BYTES: u64 = 4 << 20;
 
 /// What `SSL_CERT_FILE` adds to the built-in roots.
 fn authorities() -> Result<Authorities, String> {
-    match std::env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
+    match process::variable("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
         None => Ok(Authorities::default()),
         Some(path) => read_file(Path::new(&path), BUNDLE_LIMIT_BYTES)
             .and_then(|pem| Authorities::parse(&pem))
@@ -350,7 +350,8 @@ pub(super) fn contexts(settings: &Settings) -> Vec<String> {
 }
 
 fn kube_options(settings: &Settings) -> config::Options {
-    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let variable = |name| process::variable(name).and_then(|value| value.into_string().ok());
+    let variable = |name| variable(name).filter(|value| !value.is_empty());
     config::Options {
         kubeconfig: settings.kubeconfig.value.clone(),
         context: settings.context.value.clone(),
@@ -359,7 +360,7 @@ fn kube_options(settings: &Settings) -> config::Options {
             let port = variable("KUBERNETES_SERVICE_PORT");
             (host, port.unwrap_or_else(|| "443".into()))
         }),
-        home: std::env::home_dir(),
+        home: process::home(),
         exec_time_limit: Some(
             scaled(settings, config::EXEC_TIME_LIMIT).max(SHORTEST_EXEC_TIME_LIMIT),
         ),
@@ -369,6 +370,6 @@ fn kube_options(settings: &Settings) -> config::Options {
 /// What the environment says: every Go program beside us reads the same variables.
 fn proxies() -> Result<Proxies, String> {
     // What is not UTF-8 is no proxy: the error names it.
-    let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+    let variable = |name: &str| process::variable(name).map(|v| v.to_string_lossy().into_owned());
     http::Environment::read(variable).map(Proxies::ByEnvironment)
 }

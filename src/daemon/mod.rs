@@ -14,11 +14,14 @@ pub use ticks::{log_report, reach_cloud};
 
 use crate::cache::Apis;
 use crate::controllers::Controller;
-use crate::provider::{clock, heartbeat};
+use crate::provider::clock;
+use crate::provider::heartbeat::{self, Heartbeat};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::Duration;
-use ticks::Ticks;
+use ticks::{Ticking, Ticks};
 
 /// A write in flight is over after 8 s, releasing the Lease may take one more, and the whole
 /// end at most 10. (Kubernetes kills after 30 s by default.)
@@ -43,46 +46,95 @@ pub enum Ended {
     Blocked,
 }
 
-/// Ticks every controller on a thread of its own until `stop`.
-pub fn run(
+/// The controllers at work, each on a thread of its own.
+pub struct Running {
+    apis: &'static Apis,
+    stop: &'static Stop,
+    ticks: &'static Ticks,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Ticks every controller on a thread of its own until `stop`. `watch` returns the heartbeat of the controller of this name.
+pub fn begin(
     apis: &'static Apis,
     controllers: Vec<Box<dyn Controller>>,
     stop: &'static Stop,
-    health: &Health,
-) -> Ended {
+    watch: impl Fn(&'static str) -> Arc<Heartbeat>,
+) -> Running {
     let ticks: &'static Ticks = Box::leak(Box::new(Ticks::new(apis, stop, &controllers)));
-    let threads: Vec<_> = controllers
-        .into_iter()
-        .map(|controller| {
-            let heartbeat = health.watch(controller.name());
-            std::thread::spawn(move || {
-                heartbeat::install(heartbeat);
-                ticks.go_on(controller);
-            })
+    let threads = controllers.into_iter().filter_map(|controller| {
+        let mut heartbeat = Some(watch(controller.name()));
+        let mut ticking = Ticking::new(controller);
+        stop.repeat(false, move || {
+            heartbeat.take().into_iter().for_each(heartbeat::install);
+            ticks.tick(&mut ticking)
         })
-        .collect();
-    std::thread::spawn(|| apis.recorder.write_events(&apis.kube));
-    stop.wait_until_set_or(|| false);
-    let deadline = clock::now() + GRACE;
-    while threads.iter().any(|thread| !thread.is_finished()) && clock::now() < deadline {
-        clock::sleep(Duration::from_millis(5));
+    });
+    let threads = threads.collect();
+    write_events(apis);
+    Running {
+        apis,
+        stop,
+        ticks,
+        threads,
     }
-    if threads.iter().any(|thread| !thread.is_finished()) {
-        log::warn!("an answer is still waited for; ending without it");
+}
+
+impl Running {
+    /// Waits for the wish to end, and then for the ends of all threads, as long as there is time.
+    pub fn until_stopped(self) -> Ended {
+        self.stop.wait_until_set_or(|| false);
+        let deadline = clock::now() + GRACE;
+        let is_open = || self.threads.iter().any(|thread| !thread.is_finished());
+        while is_open() && clock::now() < deadline {
+            clock::sleep(Duration::from_millis(5));
+        }
+        if is_open() {
+            log::warn!("an answer is still waited for; ending without it");
+        }
+        // The last events, as long as the end of everything has time for them.
+        let left = deadline.saturating_duration_since(clock::now());
+        self.apis
+            .recorder
+            .end(left.clamp(EVENTS_AT_LEAST, EVENTS_AT_MOST));
+        self.ended()
     }
-    // The last events, as long as the end of everything has time for them.
-    let left = deadline.saturating_duration_since(clock::now());
-    apis.recorder
-        .end(left.clamp(EVENTS_AT_LEAST, EVENTS_AT_MOST));
-    match ticks.failed.load(Ordering::Relaxed) {
-        true => Ended::Blocked,
-        false => Ended::Stopped,
+
+    /// How it ended. Before it ended: as if it had been asked to.
+    fn ended(&self) -> Ended {
+        match self.ticks.failed.load(Ordering::Relaxed) {
+            true => Ended::Blocked,
+            false => Ended::Stopped,
+        }
+    }
+
+    /// For a simulation: the last events of a daemon that was asked to end, and how it ended.
+    pub fn end_in_simulation(&self) -> Ended {
+        self.apis.recorder.alongside(&self.apis.kube, || ());
+        self.ended()
+    }
+}
+
+/// Writes events from now on, on a thread of its own.
+fn write_events(apis: &'static Apis) {
+    match clock::simulation() {
+        None => drop(std::thread::spawn(|| {
+            apis.recorder.write_events(&apis.kube)
+        })),
+        Some(simulation) => {
+            if let Some(process) = simulation.surroundings() {
+                process.repeat(false, Box::new(|| apis.recorder.write_due(&apis.kube)));
+            }
+        }
     }
 }
 
 /// Does the work of one pass while its events are written, and waits for the last of them.
 pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T) -> T {
-    std::thread::spawn(|| apis.recorder.write_events(&apis.kube));
+    if clock::simulation().is_some() {
+        return apis.recorder.alongside(&apis.kube, work);
+    }
+    write_events(apis);
     let done = work();
     apis.recorder.end(match stop.is_set() {
         true => EVENTS_AT_MOST,
@@ -97,6 +149,9 @@ pub fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
+    if clock::simulation().is_some() {
+        return Some(work());
+    }
     let (done, result) = mpsc::channel();
     // After the timeout the receiver does not exist any more.
     std::thread::spawn(move || drop(done.send(work())));

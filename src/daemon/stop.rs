@@ -6,6 +6,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 use std::io;
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 #[derive(Default)]
@@ -44,6 +45,30 @@ impl Stop {
             .ended
             .wait_timeout_while(lock(&self.is_set), time, unset);
         *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Does the work on a thread of its own: again and again, each time after the pause that it returned, until it returns
+    /// none or the wish to end comes. `is_apart`: it shares no lock with the other threads, see
+    /// [`Surroundings::repeat`](clock::Surroundings::repeat). Returns the thread; none in a simulation.
+    pub fn repeat(
+        &'static self,
+        is_apart: bool,
+        mut work: impl FnMut() -> Option<Duration> + Send + 'static,
+    ) -> Option<JoinHandle<()>> {
+        let mut work = move || work().filter(|_| !self.is_set());
+        if let Some(simulation) = clock::simulation() {
+            if let Some(process) = simulation.surroundings() {
+                process.repeat(is_apart, Box::new(work));
+            }
+            return None;
+        }
+        Some(std::thread::spawn(move || {
+            while let Some(pause) = work() {
+                if self.wait(pause) {
+                    return;
+                }
+            }
+        }))
     }
 
     /// Waits until it is set, or until `ready`; the code that makes that true calls [`wake`](Stop::wake).

@@ -21,6 +21,25 @@ pub(super) struct Ticks {
     first_ticks: AtomicUsize,
 }
 
+/// A controller that ticks.
+pub(super) struct Ticking {
+    controller: Box<dyn Controller>,
+    /// It has not ended a tick yet.
+    is_first: bool,
+    /// Both APIs answered it, once.
+    worked_once: bool,
+}
+
+impl Ticking {
+    pub(super) fn new(controller: Box<dyn Controller>) -> Ticking {
+        Ticking {
+            controller,
+            is_first: true,
+            worked_once: false,
+        }
+    }
+}
+
 /// Asks the cloud for something, unless it has answered already since the start. A wrong token
 /// or Network is found out at the start, also where no controller has a question yet.
 pub fn reach_cloud(apis: &Apis) -> Result<(), cache::Error> {
@@ -45,56 +64,53 @@ impl Ticks {
         }
     }
 
-    /// Ticks one controller until the wish to end.
-    pub(super) fn go_on(&self, mut controller: Box<dyn Controller>) {
+    /// One tick of a controller. Returns the pause until its next one; none when it can't work at all.
+    pub(super) fn tick(&self, ticking: &mut Ticking) -> Option<Duration> {
+        let controller = &mut ticking.controller;
         let (name, interval) = (controller.name(), controller.interval());
-        let mut is_first = true;
-        let mut worked_once = false;
-        loop {
-            heartbeat::beat();
-            let begun = clock::now();
-            let mut report = controller.tick(self.apis, &Selection::Due);
-            let others_may_ask = self.first_ticks.load(Ordering::Relaxed) > usize::from(is_first);
-            if !others_may_ask && report.outage.is_none() {
-                // No controller had a question for the cloud in its first tick: one asks for all. Until then the daemon
-                // is not ready, and does not know whether its token is good.
-                let waiting = String::new();
-                report.outage = reach_cloud(self.apis)
-                    .err()
-                    .map(|error| Outage { error, waiting });
-            }
-            if let Some(outage) = &report.outage
-                && outage.error.is_permanent()
-                && !worked_once
-                && !self.is_rotation(&outage.error)
-            {
-                // The first controller to see it logs it for all.
-                if !self.failed.swap(true, Ordering::Relaxed) {
-                    log::error!(controller = name; "{name}: {outage}");
-                }
-                self.stop.set();
-                return;
-            }
-            let outage = report.outage.as_ref();
-            worked_once |= outage.is_none_or(|it| matches!(it.error, cache::Error::Dedicated(_)))
-                && self.apis.provider.is_reached();
-            measure(name, &report, clock::since(begun));
-            let (outage, fails) = (report.outage.as_ref(), self.apis.dedicated_fails());
-            self.outages.note(name, outage, fails, interval);
-            log_report(&report);
-            if std::mem::take(&mut is_first) {
-                self.first_ticks.fetch_sub(1, Ordering::Relaxed);
-            }
-            let pause = match report.unfinished {
-                0 => interval,
-                // It has taken an interval already.
-                _ => Duration::ZERO,
-            };
-            heartbeat::pause(pause);
-            if self.stop.wait(pause) {
-                return;
-            }
+        heartbeat::beat();
+        let begun = clock::now();
+        let mut report = controller.tick(self.apis, &Selection::Due);
+        let others_may_ask =
+            self.first_ticks.load(Ordering::Relaxed) > usize::from(ticking.is_first);
+        if !others_may_ask && report.outage.is_none() {
+            // No controller had a question for the cloud in its first tick: one asks for all. Until then the daemon
+            // is not ready, and does not know whether its token is good.
+            let waiting = String::new();
+            report.outage = reach_cloud(self.apis)
+                .err()
+                .map(|error| Outage { error, waiting });
         }
+        if let Some(outage) = &report.outage
+            && outage.error.is_permanent()
+            && !ticking.worked_once
+            && !self.is_rotation(&outage.error)
+        {
+            // The first controller to see it logs it for all.
+            if !self.failed.swap(true, Ordering::Relaxed) {
+                log::error!(controller = name; "{name}: {outage}");
+            }
+            self.stop.set();
+            return None;
+        }
+        let outage = report.outage.as_ref();
+        ticking.worked_once |= outage
+            .is_none_or(|it| matches!(it.error, cache::Error::Dedicated(_)))
+            && self.apis.provider.is_reached();
+        measure(name, &report, clock::since(begun));
+        let (outage, fails) = (report.outage.as_ref(), self.apis.dedicated_fails());
+        self.outages.note(name, outage, fails, interval);
+        log_report(&report);
+        if std::mem::take(&mut ticking.is_first) {
+            self.first_ticks.fetch_sub(1, Ordering::Relaxed);
+        }
+        let pause = match report.unfinished {
+            0 => interval,
+            // It has taken an interval already.
+            _ => Duration::ZERO,
+        };
+        heartbeat::pause(pause);
+        Some(pause)
     }
 
     /// Credentials that were good for another call and are not any more are being replaced.

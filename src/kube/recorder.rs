@@ -27,6 +27,9 @@ const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 /// How long none is written when the API is slow or does not answer.
 const PAUSE: Duration = Duration::from_secs(60);
 
+/// A simulation looks for new events so often.
+const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
+
 /// How long events wait at most for work that is ahead of them.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
@@ -105,6 +108,24 @@ impl Recorder {
         while let Some(event) = self.next() {
             let outcome = super::events::write(client, &event);
             self.note(&event, &outcome);
+        }
+    }
+
+    /// Writes the events that may be written now. Returns the pause until the next one; none at the end. For a simulation,
+    /// in which no thread waits.
+    pub fn write_due(&self, client: &Client) -> Option<Duration> {
+        loop {
+            let now = clock::now();
+            let next = lock(&self.queue).next(now);
+            match next {
+                Next::Event(event) => {
+                    let outcome = super::events::write(client, &event);
+                    self.note(&event, &outcome);
+                }
+                Next::Nothing if lock(&self.queue).is_ending => return None,
+                Next::Nothing => return Some(LOOKS_FOR_EVENTS),
+                Next::At(then) => return Some(then.saturating_duration_since(now)),
+            }
         }
     }
 

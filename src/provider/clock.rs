@@ -8,7 +8,9 @@
 //! wall clock says how long that was.
 
 use jiff::Timestamp;
+use log::Log;
 use std::cell::RefCell;
+use std::ffi::OsString;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -34,6 +36,28 @@ pub trait Simulation: Debug {
     /// The answer to the bytes of one HTTP request that were sent to this host and port. An error is what a socket
     /// would say; `TimedOut`: no answer until then.
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>>;
+
+    /// What a whole program has around it. `None`: the simulation runs parts of one alone.
+    fn surroundings(&self) -> Option<&dyn Surroundings> {
+        None
+    }
+}
+
+/// What a whole program has around it in a [`Simulation`], beside clocks, chance and network.
+pub trait Surroundings {
+    /// The variables of the process that is at work.
+    fn variables(&self) -> Vec<(OsString, OsString)>;
+
+    /// Takes what the process writes to stderr, or to stdout.
+    fn print(&self, is_stderr: bool, text: &[u8]);
+
+    /// Takes the logger of the process.
+    fn log_with(&self, logger: Box<dyn Log>);
+
+    /// Takes a thread of the process: `work` is done again and again, each time after the pause that it returned, until it
+    /// returns none. `is_apart`: it may be done while another thread of the process waits, because it shares no lock
+    /// with it.
+    fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 
 thread_local! {

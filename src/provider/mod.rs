@@ -16,6 +16,7 @@ mod interned;
 mod load_balancer;
 mod node;
 mod options;
+pub mod process;
 mod route;
 mod service;
 mod source;

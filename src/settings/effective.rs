@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::setting::{Command, Flag, Kind, Setting, Variable};
 use super::values::{Output, looks_like_a_token, without_credentials};
 use crate::http::{Secret, SecretCheck, SecretSource};
-use crate::provider::{Source, Sourced};
+use crate::provider::{Source, Sourced, process};
 use crate::text::{boolean, one_of};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -35,11 +35,11 @@ pub struct Process;
 
 impl Environment for Process {
     fn get(&self, name: &str) -> Option<OsString> {
-        std::env::var_os(name)
+        process::variable(name)
     }
 
     fn names(&self) -> Vec<String> {
-        let names = std::env::vars_os().map(|(name, _)| name);
+        let names = process::variables().into_iter().map(|(name, _)| name);
         names.filter_map(|name| name.into_string().ok()).collect()
     }
 

@@ -4,6 +4,7 @@
 pub mod at_rest;
 pub mod in_flight;
 pub mod library;
+pub mod machine;
 pub mod memory;
 pub mod proxy;
 pub mod random;
@@ -11,10 +12,12 @@ pub mod routes;
 pub mod secrets;
 pub mod seeds;
 pub mod services;
+pub mod simulated;
 
 use sandbox::{Builder, Half, Sandbox};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -47,6 +50,11 @@ impl Ran {
 /// The environment of the account that the official role is bound to, or that of `manifests/base`, with short waits.
 pub fn env(sandbox: &Sandbox) -> Env {
     let mut env = sandbox.env_of("ccm");
+    if sandbox.is_in_memory() {
+        env.push((simulated::MARK.into(), "yes".into()));
+        env.push(("HCLOUD_ALLOW_INSECURE_ENDPOINT".into(), "true".into()));
+        return env;
+    }
     env.push(("CCM_TEST_TIME_SCALE".into(), SCALE.into()));
     // Many daemons run at once on one machine.
     env.push(("HCLOUD_METRICS_ADDRESS".into(), "127.0.0.1:0".into()));
@@ -88,12 +96,20 @@ pub fn command(env: &Env, words: &[&str]) -> Command {
 
 /// Runs a command to its end.
 pub fn ccm(env: &Env, words: &[&str]) -> Ran {
+    if is_simulated(env) {
+        return simulated::command(env, words);
+    }
     let output = command(env, words).output().unwrap();
     Ran {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+/// Whether it is the environment of programs on the simulated machine.
+fn is_simulated(env: &Env) -> bool {
+    env.iter().any(|(name, _)| name == simulated::MARK)
 }
 
 /// What a command shows a person whose terminal has its stdout and stderr; none: no terminal can be had here. The terminal
@@ -147,10 +163,17 @@ pub fn is_cut_at_a_terminal_alone(env: &Env, words: &[&str], name: &str) {
     }
 }
 
-/// `ccm run`, until it is dropped.
+/// `ccm run`, until it is dropped: a process, or on the simulated machine.
 pub struct Daemon {
-    child: Arc<Mutex<Child>>,
-    log: Arc<Mutex<String>>,
+    kind: Kind,
+}
+
+enum Kind {
+    Process {
+        child: Arc<Mutex<Child>>,
+        log: Arc<Mutex<String>>,
+    },
+    Simulated(simulated::Daemon),
 }
 
 impl Daemon {
@@ -160,6 +183,10 @@ impl Daemon {
 
     /// With exactly these words: flags alone are the daemon too.
     pub fn start_with(env: &Env, words: &[&str]) -> Daemon {
+        if is_simulated(env) {
+            let kind = Kind::Simulated(simulated::Daemon::start(env, words));
+            return Daemon { kind };
+        }
         let mut child = command(env, words)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -173,19 +200,29 @@ impl Daemon {
                 into.lock().unwrap().push_str(&(line + "\n"));
             }
         });
+        let child = Arc::new(Mutex::new(child));
         Daemon {
-            child: Arc::new(Mutex::new(child)),
-            log,
+            kind: Kind::Process { child, log },
         }
     }
 
     pub fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        match &self.kind {
+            Kind::Process { log, .. } => log.lock().unwrap().clone(),
+            Kind::Simulated(daemon) => daemon.log(),
+        }
+    }
+
+    fn child(&self) -> Arc<Mutex<Child>> {
+        match &self.kind {
+            Kind::Process { child, .. } => Arc::clone(child),
+            Kind::Simulated(_) => panic!("it has no process"),
+        }
     }
 
     /// Kills it, at once and from any thread.
     pub fn killer(&self) -> impl Fn() + Send + Sync + 'static {
-        let child = Arc::clone(&self.child);
+        let child = self.child();
         move || {
             let mut child = child.lock().unwrap();
             let _ = child.kill();
@@ -195,12 +232,12 @@ impl Daemon {
 
     /// Its process.
     pub fn id(&self) -> u32 {
-        self.child.lock().unwrap().id()
+        self.child().lock().unwrap().id()
     }
 
     /// Highest and present resident memory, in kilobytes.
     pub fn memory_kb(&self) -> (u64, u64) {
-        let id = self.child.lock().unwrap().id();
+        let id = self.id();
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
         let field = |name: &str| {
             let line = status.lines().find(|line| line.starts_with(name)).unwrap();
@@ -211,7 +248,7 @@ impl Daemon {
 
     /// Processor time that it has used so far.
     pub fn cpu(&self) -> Duration {
-        let id = self.child.lock().unwrap().id();
+        let id = self.id();
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
         // After the name in parentheses: fields 14 and 15, utime and stime, in hundredths of a second.
         let (_, fields) = stat.rsplit_once(") ").unwrap();
@@ -224,7 +261,10 @@ impl Daemon {
     }
 
     pub fn signal(&self, signal: &str) {
-        let id = self.child.lock().unwrap().id().to_string();
+        if let Kind::Simulated(daemon) = &self.kind {
+            return daemon.terminate();
+        }
+        let id = self.id().to_string();
         assert!(
             Command::new("kill")
                 .args([signal, &id])
@@ -238,7 +278,13 @@ impl Daemon {
     pub fn ended(&self) -> ExitStatus {
         let mut status = None;
         wait_until("the daemon's end", || {
-            status = self.child.lock().unwrap().try_wait().unwrap();
+            status = match &self.kind {
+                Kind::Process { child, .. } => child.lock().unwrap().try_wait().unwrap(),
+                Kind::Simulated(daemon) => {
+                    let code = daemon.ended();
+                    code.map(|code| ExitStatus::from_raw(i32::from(code) << 8))
+                }
+            };
             status.is_some()
         });
         status.unwrap()
@@ -246,21 +292,16 @@ impl Daemon {
 
     /// Waits until the log holds a text.
     pub fn logs(&self, text: &str) {
-        let begun = Instant::now();
-        while !self.log().contains(text) {
-            assert!(
-                begun.elapsed() < LIMIT,
-                "not logged: {text:?} in\n{}",
-                self.log()
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let state = || format!("not logged: {text:?} in\n{}", self.log());
+        wait_or(LIMIT, state, || self.log().contains(text));
     }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.killer()();
+        if let Kind::Process { .. } = &self.kind {
+            self.killer()();
+        }
     }
 }
 
@@ -306,9 +347,22 @@ pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     is_real
 }
 
-/// Nodes that change only when somebody changes them.
+/// Nodes that change only when somebody changes them; over sockets.
 pub fn quiet(nodes: usize) -> Sandbox {
     builder().nodes(nodes).heartbeats(false).start()
+}
+
+/// Nodes that change only when somebody changes them; on the simulated machine.
+pub fn calm(nodes: usize) -> Arc<Sandbox> {
+    start(builder().nodes(nodes).heartbeats(false))
+}
+
+/// Starts it on the simulated machine; beside a real API server over sockets, with processes.
+pub fn start(builder: Builder) -> Arc<Sandbox> {
+    match std::env::var_os(REAL_CLUSTER) {
+        Some(_) => Arc::new(builder.start()),
+        None => simulated::start(builder),
+    }
 }
 
 /// Calls to the Hetzner half so far.
@@ -344,6 +398,10 @@ pub fn wait_or(limit: Duration, state: impl Fn() -> String, holds: impl FnMut() 
 
 /// Polls; false when it does not hold in time.
 pub fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    if let Some(machine) = simulated::machine() {
+        let limit = limit.div_f64(SCALE.parse().unwrap());
+        return simulated::holds_within(&machine, limit, holds);
+    }
     let begun = Instant::now();
     while !holds() {
         if begun.elapsed() >= limit {

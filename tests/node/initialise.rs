@@ -4,8 +4,8 @@
 use crate::common;
 
 use common::{
-    Daemon, addresses, all_initialised, ccm, env, events, hetzner_calls, is_initialised, is_lease,
-    node, quiet, wait_until, with, writes,
+    Daemon, addresses, all_initialised, calm, ccm, env, events, hetzner_calls, is_initialised,
+    is_lease, node, wait_until, with, writes,
 };
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
@@ -16,7 +16,7 @@ use std::time::Instant;
 
 #[test]
 fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
-    let sandbox = common::builder().nodes(3).network("10.0.0.0/8").start();
+    let sandbox = common::start(common::builder().nodes(3).network("10.0.0.0/8"));
     let daemon = Daemon::start(&env(&sandbox), &[]);
     wait_until("three initialised nodes", || all_initialised(&sandbox));
     let worker = node(&sandbox, "worker-1");
@@ -63,7 +63,7 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
 
 #[test]
 fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
     sandbox.faults().add(Rule::new(slow).half(Half::Hetzner));
     // In real time, in which the answer may take longer than a pod is given to end.
@@ -92,7 +92,7 @@ fn one_pass_ends_in_time_even_while_an_answer_is_waited_for() {
 }
 
 fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
     sandbox.faults().add(Rule::new(slow).half(Half::Hetzner));
     let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
@@ -109,7 +109,7 @@ fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
 
 #[test]
 fn addresses_are_written_before_the_taint_goes() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
     let expected = [
         "PATCH /api/v1/nodes/worker-1/status",
@@ -135,7 +135,7 @@ fn addresses_are_written_before_the_taint_goes() {
 
 #[test]
 fn nothing_is_written_when_nothing_differs() {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
     sandbox.calls().clear();
     let again = ccm(&env(&sandbox), &["run", "--once"]);
@@ -183,7 +183,7 @@ fn steady_state_costs_no_hetzner_call_and_no_write() {
 
 #[test]
 fn a_node_without_a_server_waits_with_a_growing_pause() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     sandbox.register_node(sandbox::kubelet::NodeSpec {
         name: "stray".into(),
         ..Default::default()
@@ -224,7 +224,7 @@ fn a_node_without_a_server_waits_with_a_growing_pause() {
 
 #[test]
 fn another_project_s_token_changes_nothing() {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
     let before = sandbox.cluster().list("nodes", None);
     let foreign = with(
@@ -242,7 +242,7 @@ fn another_project_s_token_changes_nothing() {
 
 #[test]
 fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     let _daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=10s"]);
     wait_until("an initialised node", || all_initialised(&sandbox));
     let id = sandbox.cloud().servers(sandbox.project())[0]["id"]
@@ -258,7 +258,7 @@ fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
 
 #[test]
 fn rotated_tokens_are_picked_up_without_a_restart() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     let token_file = sandbox.folder().join("hcloud-token");
     std::fs::write(&token_file, &sandbox.projects().token).unwrap();
     let from_file = [
@@ -284,7 +284,7 @@ fn rotated_tokens_are_picked_up_without_a_restart() {
 /// As in `HCLOUD_TOKEN_FILE=<(pass hcloud) ccm run --once`.
 #[test]
 fn a_token_from_a_pipe_is_read_once_and_kept() {
-    let sandbox = quiet(60);
+    let sandbox = calm(60);
     let from_stdin = [("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", "/dev/stdin")];
     let env = with(env(&sandbox), &from_stdin);
     let (reader, mut writer) = std::io::pipe().unwrap();
@@ -306,7 +306,7 @@ fn a_token_from_a_pipe_is_read_once_and_kept() {
 
 #[test]
 fn it_takes_the_place_of_the_other_one_by_its_arguments() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     let words = [
         "--cloud-provider=hcloud",
         "--leader-elect=false",
@@ -365,7 +365,7 @@ fn every_request_fits_the_api_s_own_document() {
 /// Its kubelet reports on the Node of the machine before, so that it is ready, and stays.
 #[test]
 fn a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix() {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
     let servers = sandbox.cloud().servers(sandbox.project());
     let id = |server: &Value| server["id"].as_u64().unwrap();

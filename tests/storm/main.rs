@@ -7,7 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod diary;
-mod machine;
+
 mod mutants;
 mod process;
 mod program;
@@ -17,7 +17,7 @@ mod topics;
 mod weather;
 
 use common::seeds::chosen;
-use common::{library, random};
+use common::{library, machine, random};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

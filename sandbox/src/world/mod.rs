@@ -211,6 +211,11 @@ impl Sandbox {
         }
     }
 
+    /// Whether nothing listens, and [`exchange`](Sandbox::exchange) answers.
+    pub fn is_in_memory(&self) -> bool {
+        self.tls.is_none()
+    }
+
     /// Where a half is served, or was until it was stopped; port 0 when it never was.
     pub fn address(&self, half: Half) -> SocketAddr {
         let ports = self.ports();

@@ -151,6 +151,10 @@ impl Lease {
         self.is_standby.load(Ordering::Relaxed)
     }
 
+    pub fn leads(&self) -> bool {
+        matches!(*lock(&self.leadership), Leadership::Leading { .. })
+    }
+
     pub fn is_lost(&self) -> bool {
         *lock(&self.leadership) == Leadership::Lost
     }
@@ -196,10 +200,9 @@ impl Lease {
             return false;
         }
         LEADER.set(&[], 1.0);
-        if clock::simulation().is_none() {
-            let lease = Arc::clone(self);
-            std::thread::spawn(move || lease.watch());
-        }
+        // Ends the leadership at the deadline, also when the renewer hangs.
+        let lease = Arc::clone(self);
+        self.stop.repeat(true, move || lease.left_until_deadline());
         true
     }
 
@@ -215,15 +218,6 @@ impl Lease {
             let key = &self.settings.key;
             log::error!("{key}: {why}; no write starts any more, ending");
             self.stop.set();
-        }
-    }
-
-    /// Ends the leadership at the deadline, also when the renewer hangs.
-    fn watch(&self) {
-        while let Some(left) = self.left_until_deadline() {
-            if self.stop.wait(left) {
-                return;
-            }
         }
     }
 

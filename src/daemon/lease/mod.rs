@@ -2,7 +2,7 @@
 //!
 //! The same Lease and the same rules as client-go's leader election, so that two
 //! cloud-controller-managers hand over instead of fighting. A thread waits for the Lease, acquires it and renews it at
-//! every retry period: `acquire` → `keep` → `try_once` (`election` decides what to do, and is pure) → `renewed`.
+//! every retry period: `acquire` → `begin` → `try_once` (`election` decides what to do, and is pure) → `renewed`.
 //! Beyond client-go: the gate of `leadership` lets a write start only when it ends before the lease does.
 
 mod election;
@@ -33,8 +33,7 @@ pub enum WaitPolicy {
 impl Lease {
     /// Waits until we lead, and keeps the Lease from then on. When it is lost, `stop` is set.
     pub fn acquire(self: &Arc<Self>, policy: WaitPolicy) -> Acquired {
-        let renewer = self.renewer(policy);
-        std::thread::spawn(move || renewer.keep());
+        self.begin(policy);
         self.stop
             .wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);
         match &*lock(&self.leadership) {
@@ -42,6 +41,14 @@ impl Lease {
             Leadership::Refused(why) => why.clone(),
             Leadership::Waiting | Leadership::Lost => Acquired::Stopped,
         }
+    }
+
+    /// Begins to try to get the Lease, and goes on renewing it until the wish to end, or until the Lease is lost. The last
+    /// renewal still counts while the controllers end: every write that the gate let pass ends before the lease does.
+    pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
+        let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
+        self.stop
+            .repeat(true, move || renewer.renew().then_some(pause));
     }
 
     /// What tries to get the Lease, and renews it.
@@ -61,7 +68,7 @@ impl Lease {
     /// written after it: `stop` is set.
     pub fn release(self: &Arc<Self>) {
         self.stop.set();
-        if !matches!(*lock(&self.leadership), Leadership::Leading { .. }) {
+        if !self.leads() {
             return;
         }
         if clock::simulation().is_some() {
@@ -121,16 +128,6 @@ pub struct Renewer {
 }
 
 impl Renewer {
-    /// Until we are asked to end, or the Lease is lost. The last renewal still counts while the controllers end: every
-    /// write that the gate let pass ends before the lease does.
-    fn keep(mut self) {
-        while self.renew() {
-            if self.lease.stop.wait(self.lease.settings.retry_period) {
-                return;
-            }
-        }
-    }
-
     /// One try; false at the end.
     pub fn renew(&mut self) -> bool {
         let outcome = self.try_once();

@@ -1,21 +1,22 @@
-//! The machine that a story runs on: its clocks, its network, its randomness. Nothing in it waits.
+//! The simulated machine, on which stories and most other tests run: its clocks, its network, its randomness. Nothing in it waits.
 //!
 //! One thread runs all of a story. Time passes when a call is made, when a program waits, and when the story says so. A
 //! process may be stopped at any look at a clock, as by a virtual machine that is moved: then time jumps, and what the
 //! story does meanwhile, e.g. another `ccm`, happens in between.
 
-use crate::library::SCALE;
-use crate::random::Random;
+use super::library::SCALE;
+use super::random::Random;
+use super::simulated::Processes;
 use allocation_counter::opt_out;
-use ccm::provider::clock::Simulation;
+use ccm::provider::clock::{Simulation, Surroundings};
 use sandbox::server::Ending;
 use sandbox::{Half, Sandbox};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 /// A call on its way and back.
@@ -34,7 +35,9 @@ pub struct Machine {
     /// For so long the machine of the process that is at work was suspended: its monotonic clock stood still.
     pub suspended: Cell<Duration>,
     random: RefCell<Random>,
-    sandbox: RefCell<Option<Arc<Sandbox>>>,
+    sandboxes: RefCell<Vec<Weak<Sandbox>>>,
+    /// Whole programs, where there are any.
+    pub processes: Processes,
     /// Of a thousand looks at a clock so many stop the process.
     stops: Cell<u64>,
     /// What happens while it is stopped.
@@ -66,7 +69,8 @@ impl Machine {
             time: Arc::default(),
             suspended: Cell::default(),
             random: RefCell::new(Random::new(seed)),
-            sandbox: RefCell::default(),
+            sandboxes: RefCell::default(),
+            processes: Processes::default(),
             stops: Cell::new(0),
             meanwhile: RefCell::default(),
             others: RefCell::default(),
@@ -82,7 +86,7 @@ impl Machine {
     }
 
     pub fn connect(&self, sandbox: &Arc<Sandbox>) {
-        *self.sandbox.borrow_mut() = Some(Arc::clone(sandbox));
+        self.sandboxes.borrow_mut().push(Arc::downgrade(sandbox));
     }
 
     /// Since the story's beginning.
@@ -105,6 +109,31 @@ impl Machine {
         }
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.time.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Nothing where this moment is past.
+    pub fn pass_until(&self, moment: Duration) {
+        let left = moment.saturating_sub(self.passed());
+        if !left.is_zero() {
+            self.pass(left);
+        }
+    }
+
+    fn served_at(&self, authority: &str) -> Option<(Arc<Sandbox>, Half)> {
+        let sandboxes = self.sandboxes.borrow();
+        let mut sandboxes = sandboxes.iter().filter_map(Weak::upgrade);
+        sandboxes.find_map(|sandbox| {
+            let mut halves = HALVES.into_iter();
+            let half = halves.find(|half| sandbox.address(*half).to_string() == authority)?;
+            Some((sandbox, half))
+        })
+    }
+
+    /// How many sandboxes there are.
+    pub fn sandboxes(&self) -> usize {
+        let mut sandboxes = self.sandboxes.borrow_mut();
+        sandboxes.retain(|sandbox| sandbox.strong_count() > 0);
+        sandboxes.len()
     }
 
     /// From now on the process is stopped at so many of a thousand looks at a clock; `meanwhile` happens then.
@@ -166,11 +195,17 @@ impl Simulation for Machine {
 
     fn sleep(&self, time: Duration) {
         // Also a wait for a moment that is now.
-        self.pass(time + Duration::from_micros(10));
+        let until = self.passed() + time + Duration::from_micros(10);
+        while self.processes.work(self, until) {}
+        self.pass_until(until);
     }
 
     fn others(&self) {
-        self.pass(Duration::from_secs(1));
+        let until = self.passed() + Duration::from_secs(1);
+        if self.processes.work(self, until) {
+            return;
+        }
+        self.pass_until(until);
         let others = self.others.borrow().clone();
         if let Some(others) = others {
             ccm::http::apart(|| others());
@@ -181,12 +216,14 @@ impl Simulation for Machine {
         self.random.borrow_mut().next()
     }
 
+    fn surroundings(&self) -> Option<&dyn Surroundings> {
+        self.processes.at_work()
+    }
+
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
-        let sandbox = self.sandbox.borrow().clone();
-        let sandbox = sandbox.ok_or(io::ErrorKind::ConnectionRefused)?;
-        let mut halves = HALVES.into_iter();
-        let half = halves.find(|half| sandbox.address(*half).to_string() == authority);
-        let half = half.ok_or(io::ErrorKind::ConnectionRefused)?;
+        let (sandbox, half) = self
+            .served_at(authority)
+            .ok_or(io::ErrorKind::ConnectionRefused)?;
         self.calls.update(|calls| calls + 1);
         assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);
