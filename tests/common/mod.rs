@@ -354,14 +354,22 @@ pub fn quiet(nodes: usize) -> Sandbox {
 
 /// Nodes that change only when somebody changes them; on the simulated machine.
 pub fn calm(nodes: usize) -> Arc<Sandbox> {
-    start(builder().nodes(nodes).heartbeats(false))
+    builder().nodes(nodes).heartbeats(false).simulated()
 }
 
-/// Starts it on the simulated machine; beside a real API server over sockets, with processes.
-pub fn start(builder: Builder) -> Arc<Sandbox> {
-    match std::env::var_os(REAL_CLUSTER) {
-        Some(_) => Arc::new(builder.start()),
-        None => simulated::start(builder),
+/// Where a test runs.
+pub trait Simulate {
+    /// Starts the sandbox on the simulated machine, with programs in the thread of the test. Beside a real API server it is
+    /// started over sockets, and programs are processes.
+    fn simulated(self) -> Arc<Sandbox>;
+}
+
+impl Simulate for Builder {
+    fn simulated(self) -> Arc<Sandbox> {
+        match std::env::var_os(REAL_CLUSTER) {
+            Some(_) => Arc::new(self.start()),
+            None => simulated::start(self),
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! A cluster whose pods reach each other by routes of a Network, as its admin and the cloud's console see it.
 
-use crate::common::{self, Daemon, Env, Ran, node, wait_until};
+use crate::common::{self, Daemon, Env, Ran, Simulate, node, wait_until};
 use sandbox::calls::Call;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
 pub const HCLOUD: &str = "--cloud-provider=hcloud";
@@ -17,7 +18,7 @@ pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
 pub const NOBODY: &str = "10.0.0.250";
 
 pub struct World {
-    pub sandbox: Sandbox,
+    pub sandbox: Arc<Sandbox>,
     pub env: Env,
 }
 
@@ -27,11 +28,18 @@ impl World {
     }
 
     pub fn of(builder: sandbox::Builder) -> World {
-        let sandbox = builder
-            .network("10.0.0.0/8")
-            .scale(0.02)
-            .heartbeats(false)
-            .start();
+        let builder = builder.network("10.0.0.0/8").heartbeats(false);
+        World::at(builder.simulated())
+    }
+
+    /// The same with processes and over sockets.
+    pub fn over_sockets(nodes: usize) -> World {
+        let builder = common::builder().nodes(nodes).scale(0.02);
+        let builder = builder.network("10.0.0.0/8").heartbeats(false);
+        World::at(Arc::new(builder.start()))
+    }
+
+    fn at(sandbox: Arc<Sandbox>) -> World {
         let env = common::env(&sandbox);
         World { sandbox, env }
     }

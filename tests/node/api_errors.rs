@@ -8,8 +8,8 @@ use ccm::controllers::node::{NodeController, NodePlan, Settings};
 use ccm::controllers::{Controller, Selection};
 use ccm::provider::{Reason, Urgency};
 use common::{
-    Daemon, LAGS, LIMIT, UNINITIALIZED, addresses, all_initialised, ccm, env, events,
-    hetzner_calls, is_initialised, is_lease, needs_simulation, node, quiet, second_page,
+    Daemon, LAGS, LIMIT, Simulate, UNINITIALIZED, addresses, all_initialised, calm, ccm, env,
+    events, hetzner_calls, is_initialised, is_lease, needs_simulation, node, second_page,
     side_by_side, wait_until, with, writes,
 };
 use library::{Place, SCALE, scaled};
@@ -34,7 +34,7 @@ fn killed_between_any_two_writes_the_node_ends_initialised_once() {
 }
 
 fn killed_at_write(n: u64, after: bool) {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
     let kill = Arc::clone(&killer);
     let hook = move |_: &sandbox::exchange::Request| kill.wait()();
@@ -76,7 +76,7 @@ fn killed_at_write(n: u64, after: bool) {
 
 #[test]
 fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     if needs_simulation(&sandbox, LAGS) {
         return;
     }
@@ -111,7 +111,7 @@ fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
 
 #[test]
 fn a_node_that_never_stops_changing_is_left_for_later() {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     let cluster = Arc::clone(sandbox.cluster());
     let change = move |_: &sandbox::exchange::Request| {
         cluster.edit("nodes", None, "worker-1", |node| {
@@ -148,7 +148,7 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
 
 #[test]
 fn a_used_up_budget_is_respected_and_what_waits_is_told() {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     let rule = sandbox
         .faults()
         .add(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
@@ -187,7 +187,7 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
 
 #[test]
 fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     let daemon = Daemon::start(
         &env(&sandbox),
         &[
@@ -278,7 +278,7 @@ fn bad_answers(half: Half) -> Vec<(&'static str, Effect)> {
 
 /// Page 2 of the servers, or the list of nodes, goes wrong until it is mended.
 fn survives(half: Half, name: &str, effect: Effect) {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     second_page(&sandbox);
     let rule = Rule::new(effect).half(half);
     let rule = match half {
@@ -326,7 +326,7 @@ fn a_list_of_nodes_that_goes_wrong_leads_to_nothing_wrong() {
 #[test]
 fn any_faults_heal_without_harm() {
     for seed in common::seeds::chosen(1..=6) {
-        let sandbox = common::builder().nodes(4).scale(0.05).start();
+        let sandbox = common::builder().nodes(4).scale(0.05).simulated();
         sandbox.faults().random(seed, 0.3);
         let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=10s"]);
         let state = || format!("seed {seed} does not heal:\n{}", daemon.log());
@@ -363,7 +363,7 @@ fn any_faults_heal_without_harm() {
 /// It may have become another machine's node meanwhile, of which the list says nothing.
 #[test]
 fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     let cluster = Arc::clone(sandbox.cluster());
     let change = move |_: &sandbox::exchange::Request| {
         cluster.edit("nodes", None, "worker-1", |node| {
@@ -399,7 +399,7 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
 /// A pass that takes longer than a list of servers may be old reads it again on the way.
 #[test]
 fn a_list_that_grows_old_during_a_pass_is_read_again() {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     let id = |name: &str| {
         let servers = sandbox.cloud().servers(sandbox.project());
         servers
@@ -442,7 +442,7 @@ fn a_list_that_grows_old_during_a_pass_is_read_again() {
 
 #[test]
 fn a_node_that_somebody_takes_away_meanwhile_is_no_failure() {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     let cluster = Arc::clone(sandbox.cluster());
     let take_away = move |_: &sandbox::exchange::Request| {
         cluster.delete("nodes", None, "worker-1");
@@ -459,7 +459,7 @@ fn a_node_that_somebody_takes_away_meanwhile_is_no_failure() {
 /// A list without resourceVersions would make writes without a precondition.
 #[test]
 fn an_object_without_a_version_is_no_answer() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     let mut node = node(&sandbox, "worker-1");
     node["metadata"]["resourceVersion"] = json!("");
     let list = json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node] });
@@ -478,7 +478,7 @@ fn an_object_without_a_version_is_no_answer() {
 
 #[test]
 fn events_that_can_t_be_written_hold_nobody_up() {
-    let sandbox = quiet(4);
+    let sandbox = calm(4);
     let slow = Rule::new(Effect::Slow(LIMIT))
         .method("POST")
         .path("/api/v1/namespaces/default/events");
@@ -502,7 +502,7 @@ fn events_that_can_t_be_written_hold_nobody_up() {
 
 #[test]
 fn an_outage_is_asked_about_ever_less_often() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     let away = Rule::new(Effect::hetzner_error(500, "server_error", "sorry")).half(Half::Hetzner);
     sandbox.faults().add(away);
     let _daemon = Daemon::start(&env(&sandbox), &[]);
@@ -573,7 +573,7 @@ fn machine(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
 fn a_provider_id_rests_on_a_list_requested_after_the_node_was_first_seen() {
     let cases = [("by name", "w", "w"), ("by address", "w", "machine-7")];
     side_by_side(cases.to_vec(), |(case, name, server)| {
-        let sandbox = common::builder().nodes(1).network("10.0.0.0/8").start();
+        let sandbox = common::builder().nodes(1).network("10.0.0.0/8").simulated();
         let old = machine(&sandbox, name, server);
         let hour = with(env(&sandbox), &[("HCLOUD_SERVER_CACHE_MAX_AGE", "1h")]);
         let daemon = Daemon::start(&hour, &[]);
@@ -592,7 +592,7 @@ fn a_provider_id_rests_on_a_list_requested_after_the_node_was_first_seen() {
 
 #[test]
 fn new_nodes_of_a_tick_share_one_list_and_another_try_needs_none() {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
     let mut controller = controller();
     let mut tick = || controller.tick(&world, &Selection::Due);
@@ -627,7 +627,7 @@ fn new_nodes_of_a_tick_share_one_list_and_another_try_needs_none() {
 /// The write is refused, because the node is another one by now.
 #[test]
 fn a_node_made_anew_under_a_write_is_another_node() {
-    let sandbox = Arc::new(common::builder().nodes(1).network("10.0.0.0/8").start());
+    let sandbox = Arc::new(common::builder().nodes(1).network("10.0.0.0/8").simulated());
     machine(&sandbox, "w", "w");
     let other = Arc::downgrade(&sandbox);
     let replace = move |_: &sandbox::exchange::Request| {
@@ -653,7 +653,7 @@ fn a_node_made_anew_under_a_write_is_another_node() {
 /// A provider ID that an older list of servers does not hold may name a server that was made since.
 #[test]
 fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_first_seen() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     sandbox.cloud().create_server(
         sandbox.project(),
         ServerSpec {

@@ -11,7 +11,7 @@ use at_rest::{AtRest, NO_REFRESH, Read, is_table, is_tainted, read};
 use ccm::cache::{Apis, Poll};
 use ccm::kube::ReadFrom;
 use common::{
-    LAGS, ccm, env, is_initialised, is_lease, needs_simulation, node, quiet, side_by_side,
+    LAGS, calm, ccm, env, is_initialised, is_lease, needs_simulation, node, side_by_side,
     wait_until,
 };
 use sandbox::calls::Call;
@@ -51,7 +51,7 @@ fn at_rest_it_reads_tables_and_nothing_else() {
 /// may be the same all the same, and is not parsed again.
 #[test]
 fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
-    let sandbox = quiet(3);
+    let sandbox = calm(3);
     let place = Place::new(&sandbox);
     let apis = place.world(&place.token(), None);
     let cluster = sandbox.cluster();
@@ -322,7 +322,7 @@ fn a_node_that_is_not_ready_is_read_at_its_own_pace() {
 /// What a person asks for is read whole, and from etcd.
 #[test]
 fn one_shot_commands_read_no_table() {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     for words in [
         &["run", "--once"][..],
         &["run", "--dry-run"],

@@ -4,26 +4,27 @@
 use crate::common;
 
 use common::{
-    Daemon, Env, ccm, env, events, is_lease, node, side_by_side, wait_at_most, wait_until, with,
-    writes,
+    Daemon, Env, Simulate, ccm, env, events, is_lease, node, side_by_side, wait_at_most,
+    wait_until, with, writes,
 };
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use sandbox::robot::Sees;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// Cloud servers and dedicated ones in one Network.
-fn start(nodes: usize, robot: usize) -> Sandbox {
+fn start(nodes: usize, robot: usize) -> Arc<Sandbox> {
     let builder = common::builder().nodes(nodes).robot(robot);
-    builder.network("10.0.0.0/8").heartbeats(false).start()
+    builder.network("10.0.0.0/8").heartbeats(false).simulated()
 }
 
 /// The same with initialised nodes.
-fn initialised(nodes: usize, robot: usize) -> Sandbox {
+fn initialised(nodes: usize, robot: usize) -> Arc<Sandbox> {
     let sandbox = start(nodes, robot);
     let ran = ccm(&env(&sandbox), &["run", "--once"]);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -390,7 +391,7 @@ fn a_name_of_both_apis_is_no_guess() {
 fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
     let scale = 0.005;
     let builder = common::builder().nodes(1).robot(10).scale(scale);
-    let sandbox = builder.heartbeats(false).start();
+    let sandbox = builder.heartbeats(false).simulated();
     let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.005")]);
     assert_eq!(ccm(&env, &["run", "--once"]).code, 0);
     for server in sandbox.robot().servers() {
@@ -476,7 +477,7 @@ fn they_are_targets_of_load_balancers_by_their_addresses() {
         .robot(2)
         .services(1)
         .network("10.0.0.0/8")
-        .start();
+        .simulated();
     let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
     let daemon = Daemon::start(&env, &[]);
     let targets = || targets(&sandbox);
@@ -510,7 +511,7 @@ fn they_are_targets_of_load_balancers_by_their_addresses() {
 #[test]
 fn an_address_that_a_kubelet_reports_removes_no_target_of_an_operator() {
     let builder = common::builder().nodes(1).robot(2).services(1);
-    let sandbox = builder.network("10.0.0.0/8").heartbeats(false).start();
+    let sandbox = builder.network("10.0.0.0/8").heartbeats(false).simulated();
     let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
     let ran = ccm(&env, &["run", "--once"]);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -581,7 +582,7 @@ fn targets(sandbox: &Sandbox) -> Option<(usize, Vec<String>)> {
 #[test]
 fn while_the_cloud_can_not_ask_robot_the_cloud_s_servers_are_targets() {
     let builder = common::builder().nodes(1).robot(1).services(1);
-    let sandbox = builder.network("10.0.0.0/8").start();
+    let sandbox = builder.network("10.0.0.0/8").simulated();
     let location = [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")];
     sandbox.cloud().set_robot_unavailable(true);
     let daemon = Daemon::start(&with(env(&sandbox), &location), &[]);

@@ -4,8 +4,8 @@
 use crate::common;
 
 use common::{
-    Daemon, addresses, all_initialised, calm, ccm, env, events, hetzner_calls, is_initialised,
-    is_lease, node, wait_until, with, writes,
+    Daemon, Simulate, addresses, all_initialised, calm, ccm, env, events, hetzner_calls,
+    is_initialised, is_lease, node, wait_until, with, writes,
 };
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
@@ -16,7 +16,7 @@ use std::time::Instant;
 
 #[test]
 fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
-    let sandbox = common::start(common::builder().nodes(3).network("10.0.0.0/8"));
+    let sandbox = common::builder().nodes(3).network("10.0.0.0/8").simulated();
     let daemon = Daemon::start(&env(&sandbox), &[]);
     wait_until("three initialised nodes", || all_initialised(&sandbox));
     let worker = node(&sandbox, "worker-1");
@@ -149,7 +149,7 @@ fn nothing_is_written_when_nothing_differs() {
 
 #[test]
 fn steady_state_costs_no_hetzner_call_and_no_write() {
-    let sandbox = common::builder().nodes(3).scale(0.02).start();
+    let sandbox = common::builder().nodes(3).scale(0.02).simulated();
     let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=1h"]);
     wait_until("initialised nodes", || all_initialised(&sandbox));
     wait_until("all events", || {
@@ -347,7 +347,7 @@ fn every_request_fits_the_api_s_own_document() {
         .nodes(60)
         .network("10.0.0.0/8")
         .heartbeats(false)
-        .start();
+        .simulated();
     assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
     let calls = sandbox.calls().calls();
     let hetzner: Vec<_> = calls

@@ -1,12 +1,13 @@
 //! A project of more servers than a few pages hold: what is read of them one by one, and what is certain by that.
 
-use crate::common::{self, Daemon, env, is_initialised, node, side_by_side, wait_until};
+use crate::common::{self, Daemon, Simulate, env, is_initialised, node, side_by_side, wait_until};
 use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Servers without nodes, before and behind those of the nodes: five pages.
 const OTHERS: usize = 110;
@@ -23,8 +24,8 @@ fn spec(name: &str) -> ServerSpec {
 }
 
 /// Three nodes among many servers, and a daemon that has listed them all.
-fn world() -> (Sandbox, Daemon) {
-    let sandbox = common::builder().nodes(0).heartbeats(false).start();
+fn world() -> (Arc<Sandbox>, Daemon) {
+    let sandbox = common::builder().nodes(0).heartbeats(false).simulated();
     let create = |name: &str| sandbox.cloud().create_server(sandbox.project(), spec(name));
     for n in 0..OTHERS {
         create(&format!("before-{n}"));

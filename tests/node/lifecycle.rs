@@ -5,7 +5,7 @@ use crate::common;
 use crate::common::in_flight::InFlight;
 
 use common::{
-    Daemon, ccm, env, events, is_lease, node, second_page, side_by_side, wait_until, with,
+    Daemon, Simulate, ccm, env, events, is_lease, node, second_page, side_by_side, wait_until, with,
 };
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// So many initialised nodes that change only when somebody changes them.
-fn initialised(nodes: usize) -> Sandbox {
-    let sandbox = common::builder().nodes(nodes).heartbeats(false).start();
+fn initialised(nodes: usize) -> Arc<Sandbox> {
+    let sandbox = common::builder().nodes(nodes).heartbeats(false).simulated();
     assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
     sandbox
 }

@@ -3,17 +3,18 @@
 
 use crate::common;
 
-use common::{Daemon, all_initialised, ccm, env, wait_until, with, writes};
+use common::{Daemon, Simulate, all_initialised, ccm, env, wait_until, with, writes};
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
+use std::sync::Arc;
 
-fn world() -> Sandbox {
+fn world() -> Arc<Sandbox> {
     Sandbox::builder()
         .nodes(2)
         .scale(0.02)
         .network("10.0.0.0/8")
         .heartbeats(false)
-        .start()
+        .simulated()
 }
 
 /// Runs until the Network is known and all nodes are initialised, and ends it.

@@ -5,8 +5,8 @@
 use crate::common;
 
 use common::{
-    Daemon, Env, addresses, all_initialised, ccm, env, events, is_initialised, node, quiet,
-    wait_until, with, writes,
+    Daemon, Env, Simulate, addresses, all_initialised, calm, ccm, env, events, is_initialised,
+    node, wait_until, with, writes,
 };
 use sandbox::Sandbox;
 use sandbox::faults::{Effect, Rule};
@@ -49,7 +49,7 @@ fn label(sandbox: &Sandbox, key: &str) -> Value {
 
 #[test]
 fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     edit_server(&sandbox, "worker-1", |server| {
         server["labels"] = json!({
             POOL: "gpu", "node.example.com/taint.gpu": "true_NoSchedule", "plain": "x", "example.org/other": "x",
@@ -105,7 +105,7 @@ fn by_default_and_in_the_other_profile_no_label_of_the_server_is_read() {
         &["run", "--once"][..],
         &["run", "--once", "--cloud-provider=hcloud"],
     ] {
-        let sandbox = quiet(1);
+        let sandbox = calm(1);
         edit_server(&sandbox, "worker-1", |server| {
             server["labels"] = json!({ POOL: "gpu" })
         });
@@ -120,7 +120,7 @@ fn by_default_and_in_the_other_profile_no_label_of_the_server_is_read() {
 
 #[test]
 fn the_daemon_keeps_labels_in_step_and_a_person_s_as_they_are() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     let daemon = Daemon::start(&prefixes(&sandbox, "node.example.com/"), OFTEN);
     wait_until("an initialised node", || all_initialised(&sandbox));
     let set = |value: Option<&str>| {
@@ -158,7 +158,7 @@ fn the_daemon_keeps_labels_in_step_and_a_person_s_as_they_are() {
 /// However the answer is wrong, or the token: what is not known takes nothing away.
 #[test]
 fn a_wrong_answer_takes_no_label_away() {
-    let sandbox = quiet(2);
+    let sandbox = calm(2);
     edit_server(&sandbox, "worker-1", |server| {
         server["labels"] = json!({ POOL: "gpu" })
     });
@@ -204,7 +204,7 @@ fn a_wrong_answer_takes_no_label_away() {
 
 #[test]
 fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time() {
-    let sandbox = quiet(1);
+    let sandbox = calm(1);
     let daemon = Daemon::start(&env(&sandbox), OFTEN);
     wait_until("an initialised node", || all_initialised(&sandbox));
     let log = || daemon.log();
@@ -287,7 +287,7 @@ fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
         .nodes(3)
         .network("10.0.0.0/8")
         .heartbeats(false)
-        .start();
+        .simulated();
     let annotate = |name: &str, ip: &'static str| {
         edit_node(&sandbox, name, |node| {
             node["metadata"]["annotations"]["instance.hetzner.cloud/internal-ip"] = json!(ip);
@@ -347,7 +347,7 @@ fn private_nodes_have_no_external_ip_and_that_of_their_kubelet() {
         .nodes(0)
         .network("10.0.0.0/8")
         .heartbeats(false)
-        .start();
+        .simulated();
     let join = |name: &str, node_ip: Option<&str>| {
         let spec = ServerSpec {
             name: name.into(),

@@ -3,10 +3,11 @@
 
 use crate::common;
 
-use common::{Env, addresses, ccm, env, is_initialised, node, with};
+use common::{Env, Simulate, addresses, ccm, env, is_initialised, node, with};
 use sandbox::Sandbox;
 use sandbox::kubelet::NodeSpec;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 const ONCE: &[&str] = &["run", "--once"];
 const INTERNAL_IP: &str = "instance.hetzner.cloud/internal-ip";
@@ -15,13 +16,13 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 const LONG_AGO: &str = "2026-01-01T00:00:00Z";
 
 /// Initialised nodes `worker-1` and so on, which were created long ago; they change only when somebody changes them.
-fn initialised(nodes: usize, services: usize) -> (Sandbox, Env) {
+fn initialised(nodes: usize, services: usize) -> (Arc<Sandbox>, Env) {
     let sandbox = common::builder()
         .nodes(nodes)
         .services(services)
         .network("10.0.0.0/8")
         .heartbeats(false)
-        .start();
+        .simulated();
     // What is not set in a shell is held back.
     let settings = [
         ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),

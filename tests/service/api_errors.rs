@@ -4,20 +4,21 @@
 use crate::common;
 
 use common::services::{LoadBalancerService, balancer_of, create, edit, has_address, service};
-use common::{Daemon, ccm, env, wait_at_most, wait_until, with};
+use common::{Daemon, Simulate, ccm, env, wait_at_most, wait_until, with};
 use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-fn world(nodes: usize) -> Sandbox {
+fn world(nodes: usize) -> Arc<Sandbox> {
     let sandbox = Sandbox::builder()
         .nodes(nodes)
         .heartbeats(false)
         .scale(0.01)
-        .start();
+        .simulated();
     assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
     let service = LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]);
     create(&sandbox, service);
@@ -108,7 +109,7 @@ fn a_service_waits_for_no_other_services_changes() {
         .nodes(150)
         .heartbeats(false)
         .scale(SCALE)
-        .start();
+        .simulated();
     let env = with(
         env(&sandbox),
         &[("CCM_TEST_TIME_SCALE", &SCALE.to_string())],

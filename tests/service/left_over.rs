@@ -7,7 +7,7 @@ use crate::common::memory;
 use ccm::controllers::node::{NodePlan, UNINITIALIZED, plan};
 use ccm::kube::Node;
 use ccm::provider::Reason;
-use common::{Daemon, env, events, node, wait_until, with};
+use common::{Daemon, Simulate, env, events, node, wait_until, with};
 use jiff::Timestamp;
 use memory::Memory;
 use sandbox::kubelet::NodeSpec;
@@ -104,7 +104,7 @@ fn reasons(sandbox: &Sandbox, name: &str) -> Vec<String> {
 
 #[test]
 fn ten_minutes_later_it_is_told_what_to_do_once_and_the_node_stays() {
-    let sandbox = Sandbox::builder().nodes(1).heartbeats(false).start();
+    let sandbox = Sandbox::builder().nodes(1).heartbeats(false).simulated();
     let spec = |name: &str| NodeSpec {
         name: name.into(),
         ..NodeSpec::default()

@@ -1,6 +1,6 @@
 //! What is not known beyond doubt deletes no route.
 
-use crate::common::{self, Daemon, wait_until, with};
+use crate::common::{self, Daemon, Simulate, wait_until, with};
 use crate::sync::world::{CIDR, NOBODY, World, is_read};
 use sandbox::exchange::{Request, Response};
 use sandbox::faults::{Effect, Rule};
@@ -165,7 +165,7 @@ fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
         .cloud()
         .set_route(world.network(), "10.244.9.0/24", NOBODY);
     let before = world.routes();
-    let other = Sandbox::builder().nodes(0).heartbeats(false).start();
+    let other = Sandbox::builder().nodes(0).heartbeats(false).simulated();
     let kubeconfig = common::env(&other)
         .into_iter()
         .find(|(name, _)| name == "KUBECONFIG");
@@ -220,7 +220,7 @@ fn nobody_is_marked(cluster: &Sandbox) {
 fn another_cluster_in_the_same_network_takes_no_routes_over() {
     let world = World::settled(3);
     let before = world.routes();
-    let other = Sandbox::builder().nodes(0).heartbeats(false).start();
+    let other = Sandbox::builder().nodes(0).heartbeats(false).simulated();
     let kubeconfig = common::env(&other)
         .into_iter()
         .find(|(name, _)| name == "KUBECONFIG");

@@ -44,7 +44,7 @@ fn without_routes_the_network_is_left_alone_and_the_nodes_are_not() {
 #[test]
 fn without_a_network_there_is_one_warning_where_somebody_may_wait() {
     for (flags, warnings) in [(&[][..], 0), (&[CIDR][..], 1)] {
-        let sandbox = common::quiet(1);
+        let sandbox = common::calm(1);
         let daemon = Daemon::start(&common::env(&sandbox), flags);
         wait_until("initialised nodes", || all_initialised(&sandbox));
         let log = daemon.log();

@@ -1,6 +1,6 @@
 //! Old lists, an API that fails at the wrong moment, and changes that take long.
 
-use crate::common::{self, wait_until};
+use crate::common::{self, Simulate, wait_until};
 use crate::sync::world::{NO_RESYNC, OFTEN, World, targets};
 use sandbox::Half;
 use sandbox::exchange::Request;
@@ -310,7 +310,7 @@ fn the_fewer_calls_are_left_the_more_waits() {
         .nodes(2)
         .heartbeats(false)
         .scale(SCALE)
-        .start();
+        .simulated();
     let env = common::with(
         common::env(&sandbox),
         &[

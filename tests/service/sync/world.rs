@@ -1,10 +1,11 @@
 //! A cluster with Services, as its admin and the cloud's console see it.
 
-use crate::common::{self, Daemon, Env, is_initialised, wait_at_most, wait_until};
+use crate::common::{self, Daemon, Env, Simulate, is_initialised, wait_at_most, wait_until};
 use sandbox::calls::Call;
 use sandbox::exchange::{Handler, Request};
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -21,7 +22,7 @@ pub const HCLOUD: &str = "--cloud-provider=hcloud";
 pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
 
 pub struct World {
-    pub sandbox: Sandbox,
+    pub sandbox: Arc<Sandbox>,
     pub env: Env,
 }
 
@@ -35,7 +36,15 @@ impl World {
     }
 
     pub fn of(builder: sandbox::Builder) -> World {
-        let sandbox = builder.scale(0.02).heartbeats(false).start();
+        World::at(builder.heartbeats(false).simulated())
+    }
+
+    /// The same with processes and over sockets.
+    pub fn over_sockets(builder: sandbox::Builder) -> World {
+        World::at(Arc::new(builder.scale(0.02).heartbeats(false).start()))
+    }
+
+    fn at(sandbox: Arc<Sandbox>) -> World {
         let env = common::with(
             common::env(&sandbox),
             &[
