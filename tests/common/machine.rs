@@ -224,6 +224,9 @@ impl Simulation for Machine {
         let (sandbox, half) = self
             .served_at(authority)
             .ok_or(io::ErrorKind::ConnectionRefused)?;
+        if !sandbox.is_served(half) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
         self.calls.update(|calls| calls + 1);
         assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);

@@ -14,6 +14,7 @@ pub mod seeds;
 pub mod services;
 pub mod simulated;
 
+use ccm::provider::clock;
 use sandbox::{Builder, Half, Sandbox};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -367,7 +368,7 @@ pub trait Simulate {
 impl Simulate for Builder {
     fn simulated(self) -> Arc<Sandbox> {
         match std::env::var_os(REAL_CLUSTER) {
-            Some(_) => Arc::new(self.start()),
+            Some(_) => Arc::new(self.scale(SCALE.parse().unwrap()).start()),
             None => simulated::start(self),
         }
     }
@@ -387,6 +388,22 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     writes
         .map(|call| format!("{} {}", call.method, call.path))
         .collect()
+}
+
+/// So much of a program's time, as the sandbox's APIs and a test have it.
+pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
+    match sandbox.is_in_memory() {
+        true => time,
+        false => time.mul_f64(SCALE.parse().unwrap()),
+    }
+}
+
+/// Waits until so much of a program's time has passed.
+pub fn pass(sandbox: &Sandbox, time: Duration) {
+    let (begun, time) = (clock::now(), lasting(sandbox, time));
+    wait_at_most(time + LIMIT, "the time to pass", || {
+        clock::since(begun) >= time
+    });
 }
 
 /// Polls until it holds.
@@ -469,14 +486,10 @@ pub fn addresses(node: &Value) -> Vec<String> {
 }
 
 /// A failed login to Robot of another program behind the same address.
-pub fn fail_to_log_in(url: &str) -> std::io::Result<()> {
-    use std::io::{Read, Write};
-    let address = url.trim_start_matches("http://");
-    let mut stream = std::net::TcpStream::connect(address)?;
+pub fn fail_to_log_in(sandbox: &Sandbox) {
     // x:x
     let request = "GET /server HTTP/1.1\r\nHost: robot\r\nAuthorization: Basic eDp4\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes())?;
-    stream.read_to_end(&mut Vec::new()).map(drop)
+    sandbox.exchange(Half::Robot, request.as_bytes(), &|_| ());
 }
 
 /// Events about a node: reason, count.

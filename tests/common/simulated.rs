@@ -40,10 +40,11 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
         let mut machine = machine.borrow_mut();
         Rc::clone(machine.get_or_insert_with(new_machine))
     });
-    // Each has addresses of its own.
-    let address = Ipv4Addr::new(127, 0, 1, u8::try_from(machine.sandboxes()).unwrap());
-    let builder = builder.address(address.into()).scale(1.0).in_memory();
-    let sandbox = Arc::new(builder.start());
+    // Each has addresses and UIDs of its own.
+    let number = u8::try_from(machine.sandboxes()).unwrap();
+    let address = Ipv4Addr::new(127, 0, 1, number).into();
+    let builder = builder.address(address).seed(number.into());
+    let sandbox = Arc::new(builder.scale(1.0).in_memory().start());
     machine.connect(&sandbox);
     sandbox
 }
@@ -79,6 +80,10 @@ pub fn holds_within(machine: &Machine, limit: Duration, mut holds: impl FnMut() 
 /// Runs a command to its end.
 pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     let machine = machine().expect("a simulated sandbox");
+    let ends = ["--once", "--dry-run", "--help", "-h"];
+    if words.first() == Some(&"run") && !words.iter().any(|word| ends.contains(word)) {
+        return ended(&machine, &Daemon::start(env, words));
+    }
     let process = machine.processes.begin(env);
     let code = machine
         .processes
@@ -88,6 +93,25 @@ pub fn command(env: &super::Env, words: &[&str]) -> Ran {
         code: code.into(),
         stdout: process.stdout.take(),
         stderr: process.stderr.take(),
+    }
+}
+
+/// A daemon that ends by itself.
+fn ended(machine: &Machine, daemon: &Daemon) -> Ran {
+    let mut code = None;
+    let ends = || {
+        code = daemon.ended();
+        code.is_some()
+    };
+    assert!(
+        holds_within(machine, super::LIMIT, ends),
+        "{}",
+        daemon.log()
+    );
+    Ran {
+        code: code.unwrap().into(),
+        stdout: daemon.process.stdout.take(),
+        stderr: daemon.log(),
     }
 }
 

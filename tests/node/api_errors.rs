@@ -9,7 +9,7 @@ use ccm::controllers::{Controller, Selection};
 use ccm::provider::{Reason, Urgency};
 use common::{
     Daemon, LAGS, LIMIT, Simulate, UNINITIALIZED, addresses, all_initialised, calm, ccm, env,
-    events, hetzner_calls, is_initialised, is_lease, needs_simulation, node, second_page,
+    events, hetzner_calls, is_initialised, is_lease, needs_simulation, node, quiet, second_page,
     side_by_side, wait_until, with, writes,
 };
 use library::{Place, SCALE, scaled};
@@ -34,7 +34,7 @@ fn killed_between_any_two_writes_the_node_ends_initialised_once() {
 }
 
 fn killed_at_write(n: u64, after: bool) {
-    let sandbox = calm(1);
+    let sandbox = quiet(1);
     let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
     let kill = Arc::clone(&killer);
     let hook = move |_: &sandbox::exchange::Request| kill.wait()();
@@ -422,13 +422,13 @@ fn a_list_that_grows_old_during_a_pass_is_read_again() {
             },
         );
     };
-    for effect in [
-        Effect::before(replace),
-        Effect::Slow(Duration::from_millis(600)),
-    ] {
-        let first = Rule::new(effect).method("PATCH");
-        let first = first.path("/api/v1/nodes/worker-1/status");
-        sandbox.faults().add(first.times(1));
+    let status = "/api/v1/nodes/worker-1/status";
+    let first = Rule::new(Effect::before(replace)).method("PATCH");
+    sandbox.faults().add(first.path(status).times(1));
+    for path in [status, "/api/v1/nodes/worker-1"] {
+        let slow = Effect::Slow(common::lasting(&sandbox, Duration::from_secs(7)));
+        let slow = Rule::new(slow).method("PATCH").path(path);
+        sandbox.faults().add(slow.times(1));
     }
     let one_by_one = ["run", "--once", "--concurrent-node-syncs=1"];
     assert_eq!(ccm(&env(&sandbox), &one_by_one).code, 0);
@@ -478,7 +478,7 @@ fn an_object_without_a_version_is_no_answer() {
 
 #[test]
 fn events_that_can_t_be_written_hold_nobody_up() {
-    let sandbox = calm(4);
+    let sandbox = quiet(4);
     let slow = Rule::new(Effect::Slow(LIMIT))
         .method("POST")
         .path("/api/v1/namespaces/default/events");

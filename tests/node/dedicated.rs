@@ -4,8 +4,7 @@
 use crate::common;
 
 use common::{
-    Daemon, Env, Simulate, ccm, env, events, is_lease, node, side_by_side, wait_at_most,
-    wait_until, with, writes,
+    Daemon, Env, Simulate, ccm, env, events, is_lease, node, side_by_side, wait_until, with, writes,
 };
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
@@ -13,8 +12,9 @@ use sandbox::robot::Sees;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+const HOUR: Duration = Duration::from_secs(3600);
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// Cloud servers and dedicated ones in one Network.
@@ -210,9 +210,8 @@ const DOUBTS: [(&str, Change); 18] = [
     }),
     ("a block of ten minutes", |sandbox| {
         sandbox.robot().remove(number(sandbox, "metal-1"));
-        let url = sandbox.robot_url();
         for _ in 0..3 {
-            let _ = common::fail_to_log_in(&url);
+            common::fail_to_log_in(sandbox);
         }
         assert!(sandbox.robot().blocked_for().is_some());
         env(sandbox)
@@ -389,10 +388,9 @@ fn a_name_of_both_apis_is_no_guess() {
 /// An hour of ten nodes that are not ready. The sandbox's limits are those of the API, in the same scale.
 #[test]
 fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
-    let scale = 0.005;
-    let builder = common::builder().nodes(1).robot(10).scale(scale);
+    let builder = common::builder().nodes(1).robot(10);
     let sandbox = builder.heartbeats(false).simulated();
-    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.005")]);
+    let env = env(&sandbox);
     assert_eq!(ccm(&env, &["run", "--once"]).code, 0);
     for server in sandbox.robot().servers() {
         // Its power is not known: it is asked for again and again.
@@ -404,16 +402,13 @@ fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
         sandbox.robot().set_power(server.number, false);
     }
     sandbox.kubelets().expire();
-    let hour = Duration::from_secs(3600).mul_f64(scale);
-    // A Lease of 75 ms is soon lost.
-    let daemon = Daemon::start(&env, &["--leader-elect=false"]);
-    let begun = Instant::now();
+    let daemon = Daemon::start(&env, &[]);
     let marks = (
         robot_calls(&sandbox, "/server"),
         robot_calls(&sandbox, "/reset"),
         common::hetzner_calls(&sandbox),
     );
-    wait_at_most(hour * 2, "an hour to pass", || begun.elapsed() >= hour);
+    common::pass(&sandbox, HOUR);
     let lists = robot_calls(&sandbox, "/server") - marks.0;
     let resets = robot_calls(&sandbox, "/reset") - marks.1;
     let cloud = common::hetzner_calls(&sandbox) - marks.2;
@@ -434,15 +429,10 @@ fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
 
 #[test]
 fn at_rest_a_list_of_dedicated_servers_every_five_minutes() {
-    let scale = 0.005;
     let sandbox = initialised(2, 2);
-    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.005")]);
-    // A Lease of 75 ms is soon lost.
-    let _daemon = Daemon::start(&env, &["--leader-elect=false"]);
+    let _daemon = Daemon::start(&env(&sandbox), &[]);
     let first = robot_calls(&sandbox, "/server");
-    let begun = Instant::now();
-    let hour = Duration::from_secs(3600).mul_f64(scale);
-    wait_at_most(hour * 2, "an hour to pass", || begun.elapsed() >= hour);
+    common::pass(&sandbox, HOUR);
     let lists = robot_calls(&sandbox, "/server") - first;
     // The first one, and twelve.
     assert!((2..=13).contains(&lists), "{lists}");

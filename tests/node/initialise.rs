@@ -5,7 +5,7 @@ use crate::common;
 
 use common::{
     Daemon, Simulate, addresses, all_initialised, calm, ccm, env, events, hetzner_calls,
-    is_initialised, is_lease, node, wait_until, with, writes,
+    is_initialised, is_lease, node, quiet, wait_until, with, writes,
 };
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
@@ -63,7 +63,7 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
 
 #[test]
 fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
-    let sandbox = calm(1);
+    let sandbox = quiet(1);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
     sandbox.faults().add(Rule::new(slow).half(Half::Hetzner));
     // In real time, in which the answer may take longer than a pod is given to end.
@@ -92,7 +92,7 @@ fn one_pass_ends_in_time_even_while_an_answer_is_waited_for() {
 }
 
 fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
-    let sandbox = calm(2);
+    let sandbox = quiet(2);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
     sandbox.faults().add(Rule::new(slow).half(Half::Hetzner));
     let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
@@ -284,7 +284,7 @@ fn rotated_tokens_are_picked_up_without_a_restart() {
 /// As in `HCLOUD_TOKEN_FILE=<(pass hcloud) ccm run --once`.
 #[test]
 fn a_token_from_a_pipe_is_read_once_and_kept() {
-    let sandbox = calm(60);
+    let sandbox = quiet(60);
     let from_stdin = [("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", "/dev/stdin")];
     let env = with(env(&sandbox), &from_stdin);
     let (reader, mut writer) = std::io::pipe().unwrap();

@@ -23,6 +23,13 @@ fn initialised(nodes: usize) -> Arc<Sandbox> {
     sandbox
 }
 
+/// The same with processes.
+fn over_sockets(nodes: usize) -> Sandbox {
+    let sandbox = common::quiet(nodes);
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    sandbox
+}
+
 fn server_id(sandbox: &Sandbox, name: &str) -> u64 {
     let servers = sandbox.cloud().servers(sandbox.project());
     servers
@@ -115,7 +122,7 @@ fn a_node_whose_server_is_off_is_tainted_until_it_is_ready_again() {
 
 #[test]
 fn nodes_are_tainted_at_the_same_time_and_deleted_one_after_the_other() {
-    let sandbox = initialised(9);
+    let sandbox = over_sockets(9);
     for n in 1..=5 {
         let id = server_id(&sandbox, &format!("worker-{n}"));
         sandbox.cloud().set_power(id, false);

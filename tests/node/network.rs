@@ -4,17 +4,17 @@
 use crate::common;
 
 use common::{Daemon, Simulate, all_initialised, ccm, env, wait_until, with, writes};
-use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
+use sandbox::{Builder, Sandbox};
 use std::sync::Arc;
 
+fn builder() -> Builder {
+    let builder = Sandbox::builder().nodes(2).heartbeats(false);
+    builder.network("10.0.0.0/8")
+}
+
 fn world() -> Arc<Sandbox> {
-    Sandbox::builder()
-        .nodes(2)
-        .scale(0.02)
-        .network("10.0.0.0/8")
-        .heartbeats(false)
-        .simulated()
+    builder().simulated()
 }
 
 /// Runs until the Network is known and all nodes are initialised, and ends it.
@@ -119,7 +119,7 @@ fn outside_of_hetzner_it_goes_on_with_a_warning() {
             "failed to lookup address information",
         ),
     ] {
-        let sandbox = world();
+        let sandbox = builder().scale(0.02).start();
         sandbox.cloud().set_metadata_server(None);
         let changes: Vec<_> = endpoint
             .map(|url| ("HCLOUD_METADATA_ENDPOINT", url))

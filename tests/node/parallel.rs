@@ -7,7 +7,7 @@ use crate::common::library::{Mortal, Place, SCALE, scaled};
 
 use ccm::controllers::node::{NodeController, Settings};
 use ccm::controllers::{Controller, Selection};
-use common::{Env, all_initialised, calm, ccm, env, with};
+use common::{Env, all_initialised, calm, ccm, env, quiet, with};
 use sandbox::Sandbox;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn so_many_nodes_are_written_at_the_same_time_and_each_gets_its_addresses_first(
         (&["--concurrent-node-syncs=3"], 3),
         (&["--concurrent-node-syncs=1"], 1),
     ] {
-        let sandbox = calm(NODES);
+        let sandbox = quiet(NODES);
         let in_flight = InFlight::of(&sandbox, "PATCH", expected, 5);
         let ran = ccm(&real_time(&sandbox), &[&["run", "--once"], args].concat());
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -57,7 +57,7 @@ fn so_many_nodes_are_written_at_the_same_time_and_each_gets_its_addresses_first(
 
 #[test]
 fn events_and_lines_have_the_order_of_the_nodes_whatever_was_written_first() {
-    let sandbox = calm(NODES);
+    let sandbox = quiet(NODES);
     // In scaled time the list of servers may be too old for the next write after milliseconds. Then the nodes whose
     // writes have begun end before those whose writes wait for the new list.
     let ran = ccm(&real_time(&sandbox), &["node", "sync", "-o", "json"]);

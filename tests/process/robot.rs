@@ -175,7 +175,7 @@ fn a_block_of_the_ip_is_waited_out() {
     let sandbox = start();
     let url = sandbox.robot_url();
     for _ in 0..3 {
-        common::fail_to_log_in(&url).unwrap();
+        common::fail_to_log_in(&sandbox);
     }
     let daemon = Daemon::start(&env(&sandbox), &[]);
     wait_until("a note on the Lease", || noted(&sandbox).is_string());

@@ -7,18 +7,21 @@ use common::services::{LoadBalancerService, balancer_of, create, edit, has_addre
 use common::{Daemon, Simulate, ccm, env, wait_at_most, wait_until, with};
 use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
-use sandbox::{Half, Sandbox};
+use sandbox::{Builder, Half, Sandbox};
 use serde_json::json;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn world(nodes: usize) -> Arc<Sandbox> {
-    let sandbox = Sandbox::builder()
-        .nodes(nodes)
-        .heartbeats(false)
-        .scale(0.01)
-        .simulated();
+    with_service(builder(nodes).simulated())
+}
+
+fn builder(nodes: usize) -> Builder {
+    Sandbox::builder().nodes(nodes).heartbeats(false)
+}
+
+fn with_service(sandbox: Arc<Sandbox>) -> Arc<Sandbox> {
     assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
     let service = LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]);
     create(&sandbox, service);
@@ -71,7 +74,7 @@ fn an_outage_during_a_resync_does_not_cost_a_whole_period() {
 
 #[test]
 fn at_a_terminal_each_change_is_shown_as_it_is_made() {
-    let sandbox = world(2);
+    let sandbox = with_service(Arc::new(builder(2).scale(0.01).start()));
     let env = env(&sandbox);
     let plain = ccm(&env, &["lb", "sync", "--dry-run"]);
     assert_eq!((plain.code, plain.stderr.as_str()), (0, ""), "{plain:?}");
@@ -109,7 +112,7 @@ fn a_service_waits_for_no_other_services_changes() {
         .nodes(150)
         .heartbeats(false)
         .scale(SCALE)
-        .simulated();
+        .start();
     let env = with(
         env(&sandbox),
         &[("CCM_TEST_TIME_SCALE", &SCALE.to_string())],

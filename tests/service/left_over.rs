@@ -7,7 +7,8 @@ use crate::common::memory;
 use ccm::controllers::node::{NodePlan, UNINITIALIZED, plan};
 use ccm::kube::Node;
 use ccm::provider::Reason;
-use common::{Daemon, Simulate, env, events, node, wait_until, with};
+use ccm::provider::clock;
+use common::{Daemon, Simulate, env, events, node, wait_until};
 use jiff::Timestamp;
 use memory::Memory;
 use sandbox::kubelet::NodeSpec;
@@ -111,16 +112,14 @@ fn ten_minutes_later_it_is_told_what_to_do_once_and_the_node_stays() {
     };
     sandbox.register_node(spec("fresh"));
     sandbox.register_node(spec("stale"));
-    not_ready_since(&sandbox, "fresh", Timestamp::now());
+    not_ready_since(&sandbox, "fresh", clock::timestamp());
     // What Kubernetes wrote down lasts longer than any process.
     not_ready_since(
         &sandbox,
         "stale",
-        Timestamp::now() - jiff::SignedDuration::from_hours(1),
+        clock::timestamp() - jiff::SignedDuration::from_hours(1),
     );
-    // Ten minutes are three seconds.
-    let scaled = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.005")]);
-    let daemon = Daemon::start(&scaled, &[]);
+    let daemon = Daemon::start(&env(&sandbox), &[]);
     daemon.logs("node/stale: not ready since ");
     wait_until("its event", || {
         reasons(&sandbox, "stale") == ["PossibleNodeDeletion"]
@@ -130,7 +129,7 @@ fn ten_minutes_later_it_is_told_what_to_do_once_and_the_node_stays() {
     });
     daemon.logs("if its machine is gone for good, delete the node (kubectl delete node fresh)");
     drop(daemon);
-    let again = Daemon::start(&scaled, &[]);
+    let again = Daemon::start(&env(&sandbox), &[]);
     again.logs("node/fresh: not ready since ");
     assert!(
         !again.log().contains("node/fresh: no server"),

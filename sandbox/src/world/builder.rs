@@ -30,6 +30,7 @@ pub struct Builder {
     heartbeats: bool,
     real_cluster: Option<PathBuf>,
     in_memory: bool,
+    seed: u64,
     ports: Ports,
 }
 
@@ -47,6 +48,7 @@ impl Default for Builder {
             heartbeats: true,
             real_cluster: None,
             in_memory: false,
+            seed: 0,
             ports: Ports {
                 address: Ipv4Addr::LOCALHOST.into(),
                 hetzner: 0,
@@ -123,6 +125,12 @@ impl Builder {
     /// follow from the calls alone, so that with simulated time the same calls get the same answers.
     pub fn in_memory(mut self) -> Builder {
         self.in_memory = true;
+        self
+    }
+
+    /// In memory: tokens, UIDs and names differ from those of a sandbox with another seed.
+    pub fn seed(mut self, seed: u64) -> Builder {
+        self.seed = seed;
         self
     }
 
@@ -214,7 +222,7 @@ impl Builder {
             .then(Tls::new)
             .transpose()
             .map_err(io::Error::other)?;
-        let seed = if self.in_memory { 0 } else { unique() };
+        let seed = if self.in_memory { self.seed } else { unique() };
         let tokens = Tokens::new(seed);
         let cloud = Cloud::new(self.scale);
         let cluster = match &self.real_cluster {

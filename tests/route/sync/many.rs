@@ -28,7 +28,8 @@ fn a_hundred_nodes_that_register_together_get_their_routes() {
 
 #[test]
 fn conditions_that_differ_are_set_at_the_same_time() {
-    let world = World::settled(12);
+    let world = World::over_sockets(12);
+    assert_eq!(world.once(&[CIDR]).code, 0);
     for n in 1..=12 {
         let name = format!("worker-{n}");
         world.sandbox.cluster().edit("nodes", None, &name, |node| {

@@ -247,7 +247,7 @@ fn what_somebody_else_did_meanwhile_is_done() {
 fn killed_at_any_write_it_ends_the_same() {
     let cases: Vec<(u64, bool)> = (1..=12).flat_map(|n| [(n, true), (n, false)]).collect();
     common::side_by_side(cases, |(n, before)| {
-        let world = World::new(3);
+        let world = World::over_sockets(3);
         let cloud = world.sandbox.cloud();
         cloud.set_route(world.network(), "10.244.1.0/24", NOBODY);
         cloud.set_route(world.network(), "10.244.77.0/24", NOBODY);
@@ -314,7 +314,7 @@ fn two_at_once_end_the_same() {
 /// What it began is found by the next one.
 #[test]
 fn ctrl_c_waits_for_no_action() {
-    let world = World::new(1);
+    let world = World::over_sockets(1);
     // Longer than ccm waits for one.
     let long = Some(Duration::from_secs(1000));
     world.sandbox.cloud().set_action_duration("add_route", long);
@@ -332,7 +332,7 @@ fn ctrl_c_waits_for_no_action() {
 /// Nothing more is begun.
 #[test]
 fn ctrl_c_ends_it_between_two_routes() {
-    let world = World::new(20);
+    let world = World::over_sockets(20);
     let takes = Some(Duration::from_secs(10));
     world
         .sandbox

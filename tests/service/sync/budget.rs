@@ -3,9 +3,10 @@
 
 use crate::common::{self, Daemon, wait_at_most, wait_until};
 use crate::sync::world::{NO_RESYNC, World, key, len, service};
+use ccm::provider::clock;
 use sandbox::calls::Call;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const GREEDY: &str = "greedy";
 /// As long as the limit is 4 MiB, so many Services with 30 kB each are within it.
@@ -57,9 +58,9 @@ fn has_address(world: &World, namespace: &str, name: &str) -> bool {
 
 /// What is created from now on is younger: ages are in whole seconds.
 fn next_second() {
-    let begun = Instant::now();
+    let begun = clock::now();
     wait_until("a younger second", || {
-        begun.elapsed() > Duration::from_millis(1100)
+        clock::since(begun) > Duration::from_millis(1100)
     });
 }
 

@@ -34,7 +34,7 @@ fn writes(scenario: &Scenario) -> usize {
 }
 
 fn begun(scenario: &Scenario) -> World {
-    let world = World::new(1);
+    let world = World::over_sockets(common::builder().nodes(1));
     world.settle(&[]);
     (scenario.before)(&world);
     world.settle(&[]);

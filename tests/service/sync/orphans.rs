@@ -365,7 +365,7 @@ fn metrics(daemon: &Daemon) -> String {
 #[test]
 fn one_is_told_and_counted_where_no_service_is_in_order() {
     for bad in [false, true] {
-        let world = World::new(1);
+        let world = World::over_sockets(common::builder().nodes(1));
         let id = orphan(&world, "old");
         if bad {
             world.create("bad", &[("type", "lb99")], &[80]);
@@ -409,7 +409,7 @@ fn one_is_told_and_counted_where_no_service_is_in_order() {
 #[test]
 fn killed_at_the_write_or_two_at_once_it_ends_the_same() {
     for after in [false, true] {
-        let world = World::new(1);
+        let world = World::over_sockets(common::builder().nodes(1));
         world.create("lives", &[], &[80]);
         world.settle(&[]);
         for name in ["one", "two"] {
@@ -443,7 +443,7 @@ fn killed_at_the_write_or_two_at_once_it_ends_the_same() {
 
 #[test]
 fn at_a_terminal_it_asks_and_without_one_it_wants_a_yes() {
-    let world = World::new(1);
+    let world = World::over_sockets(common::builder().nodes(1));
     orphan(&world, "old");
     let ran = common::ccm(&world.env, &BY_HAND[..3]);
     assert_eq!(ran.code, 2, "{ran:?}");

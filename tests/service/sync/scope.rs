@@ -5,6 +5,7 @@ use crate::sync::external::{allow, as_it_is, terraforms};
 use crate::sync::killed::is_about_services;
 use crate::sync::shared::{EDGE, id};
 use crate::sync::world::{CLUSTER_UID, FINALIZER, NO_RESYNC, OFTEN, World, service};
+use sandbox::Builder;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};
@@ -29,8 +30,8 @@ fn finalizers(world: &World, name: &str) -> Value {
 }
 
 /// Own, shared and external ones.
-fn cluster() -> (World, Vec<&'static str>) {
-    let world = World::with_network(2);
+fn cluster(builder: fn(Builder) -> World) -> (World, Vec<&'static str>) {
+    let world = builder(common::builder().nodes(2).network("10.0.0.0/8"));
     world.settle(&[]);
     let edge = terraforms(&world, "edge-lb");
     allow(&world, edge, Some("default"));
@@ -45,7 +46,7 @@ fn cluster() -> (World, Vec<&'static str>) {
 #[test]
 fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
     for wrong in [MISTYPED, CLASS] {
-        let (world, names) = cluster();
+        let (world, names) = cluster(World::of);
         let before = all(&world);
         let addresses = Vec::from_iter(names.iter().map(|name| world.addresses(name)));
         let mark = world.mark();
@@ -292,7 +293,7 @@ fn two_daemons_come_to_rest() {
 #[test]
 fn killed_at_each_write_both_ways() {
     common::side_by_side((1..=4_u64).collect(), |n| {
-        let (world, names) = cluster();
+        let (world, names) = cluster(World::over_sockets);
         let before = all(&world);
         for (flag, held) in [(MISTYPED, false), (NO_RESYNC, true)] {
             let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
