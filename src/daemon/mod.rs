@@ -8,7 +8,7 @@ pub mod lease;
 mod stop;
 mod ticks;
 
-pub use health::{BIND_RETRY, Health, HealthSettings, SILENCE_LIMIT};
+pub use health::{Health, HealthSettings};
 pub use stop::{Stop, StopGate, stop_on_signals};
 pub use ticks::{log_report, reach_cloud};
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 use ticks::Ticks;
 
 /// A write in flight is over after 8 s, releasing the Lease may take one more, and the whole
-/// end at most 10. (Kubernetes kills after 30 s by default.)
+/// end at most 10. (Kubernetes kills after 30 s by default.) These times of the end are the machine's.
 const GRACE: Duration = Duration::from_millis(8_500);
 
 /// At the end events are waited for as long as that, while the Lease is held.
@@ -63,17 +63,17 @@ pub fn run(
         .collect();
     std::thread::spawn(|| apis.recorder.write_events(&apis.kube));
     stop.wait_until_set_or(|| false);
-    let deadline = clock::now() + GRACE;
+    let deadline = clock::now() + clock::from_machine(GRACE);
     while threads.iter().any(|thread| !thread.is_finished()) && clock::now() < deadline {
-        clock::sleep(Duration::from_millis(5));
+        clock::sleep(clock::from_machine(Duration::from_millis(5)));
     }
     if threads.iter().any(|thread| !thread.is_finished()) {
         log::warn!("an answer is still waited for; ending without it");
     }
     // The last events, as long as the end of everything has time for them.
     let left = deadline.saturating_duration_since(clock::now());
-    apis.recorder
-        .end(left.clamp(EVENTS_AT_LEAST, EVENTS_AT_MOST));
+    let [at_least, at_most] = [EVENTS_AT_LEAST, EVENTS_AT_MOST].map(clock::from_machine);
+    apis.recorder.end(left.clamp(at_least, at_most));
     match ticks.failed.load(Ordering::Relaxed) {
         true => Ended::Blocked,
         false => Ended::Stopped,
@@ -84,10 +84,10 @@ pub fn run(
 pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T) -> T {
     std::thread::spawn(|| apis.recorder.write_events(&apis.kube));
     let done = work();
-    apis.recorder.end(match stop.is_set() {
+    apis.recorder.end(clock::from_machine(match stop.is_set() {
         true => EVENTS_AT_MOST,
         false => EVENTS_OF_A_PASS_AT_MOST,
-    });
+    }));
     done
 }
 
@@ -106,7 +106,8 @@ pub fn unless_stopped<T: Send + 'static>(
             Ok(value) => return Some(value),
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) if stop.is_set() => {
-                let deadline = *deadline.get_or_insert_with(|| clock::now() + GRACE);
+                let grace = clock::from_machine(GRACE);
+                let deadline = *deadline.get_or_insert_with(|| clock::now() + grace);
                 if clock::now() >= deadline {
                     return None;
                 }

@@ -62,7 +62,7 @@ impl Drop for Simulated {
 }
 
 /// The simulation that the calling thread is in. Outside of tests there is none.
-pub fn simulation() -> Option<Rc<dyn Simulation>> {
+fn simulation() -> Option<Rc<dyn Simulation>> {
     // A thread that ends has none any more, and what it drops may still ask for the time.
     let own = SIMULATION.try_with(|own| own.borrow().clone());
     own.ok().flatten()

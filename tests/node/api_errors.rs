@@ -12,7 +12,7 @@ use common::{
     hetzner_calls, is_initialised, is_lease, needs_simulation, node, quiet, second_page,
     side_by_side, wait_until, with, writes,
 };
-use library::{Place, SCALE, scaled};
+use library::{LONG, Place};
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
@@ -532,13 +532,12 @@ fn lists_of_servers(sandbox: &Sandbox) -> usize {
         .count(|call| call.half == Half::Hetzner && call.path == "/v1/servers")
 }
 
-/// With lists of servers that stay young for an hour.
+/// With lists of servers that stay young.
 fn controller() -> NodeController {
     NodeController::new(Settings {
-        sync_interval: scaled(5),
-        status_update_frequency: Duration::from_secs(3600),
-        server_cache_max_age: Duration::from_secs(3600),
-        time_scale: SCALE,
+        sync_interval: Duration::from_secs(5),
+        status_update_frequency: LONG,
+        server_cache_max_age: LONG,
     })
 }
 

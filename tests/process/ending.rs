@@ -147,14 +147,12 @@ fn child() {
         timing,
         Arc::new(OpenGate),
     );
-    let world: &'static Apis = Box::leak(Box::new(Apis::new(client, Box::new(NoCloud), 1.0)));
+    let world: &'static Apis = Box::leak(Box::new(Apis::new(client, Box::new(NoCloud))));
     let stop: &'static Stop = Box::leak(Box::default());
     let health = Health::start(
         HealthSettings {
             has_metrics: true,
             address: None,
-            silence_limit: LIMIT,
-            bind_retry: LIMIT,
         },
         world,
         stop,
