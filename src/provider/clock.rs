@@ -196,13 +196,20 @@ pub fn wait<'a, T>(
     waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// While `must_wait`, which is asked again whenever it is notified, and for no longer than this.
+/// While `must_wait`, which is asked again whenever it is notified, and for no longer than this. In a simulation there is no
+/// other thread that could notify it.
 pub fn wait_at_most<'a, T>(
     condvar: &Condvar,
-    guard: MutexGuard<'a, T>,
+    mut guard: MutexGuard<'a, T>,
     time: Duration,
-    must_wait: impl FnMut(&mut T) -> bool,
+    mut must_wait: impl FnMut(&mut T) -> bool,
 ) -> MutexGuard<'a, T> {
+    if let Some(simulation) = simulation() {
+        if must_wait(&mut guard) {
+            simulation.sleep(time);
+        }
+        return guard;
+    }
     let waited = condvar.wait_timeout_while(guard, to_machine(time), must_wait);
     waited.unwrap_or_else(PoisonError::into_inner).0
 }
