@@ -45,7 +45,8 @@
 //! | a finding becomes log line, event, metric | `controllers/report.rs`; whether again: `kube/recorder.rs` |
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
 //! | how old a list may be that a plan rests on | `controllers/node/mod.rs`, `lifecycle/observe.rs`, `service/sync.rs`, `route/sync.rs` |
-//! | an interval is scaled and passed on | `cli/wire.rs` |
+//! | an interval is passed on | `cli/wire.rs` |
+//! | how long a second lasts in a test over sockets | `provider/clock.rs` |
 //! | several nodes are written at the same time | `controllers/parallel.rs` |
 //! | a conflict (409) | `kube::retry_on_conflict`; a Service that changed meanwhile is planned again (`controllers/service/sync.rs`) |
 //!

@@ -198,10 +198,9 @@ impl<T> Default for Cached<T> {
 }
 
 /// How the cloud's API failed last: every call meanwhile would be one of the hour's budget, spent when it helps least.
+#[derive(Default)]
 pub(super) struct CallPause {
     last: Mutex<Option<Failed>>,
-    /// Multiplies the waits; 1 outside of tests.
-    scale: f64,
     /// Of each wait.
     pub(super) at_least: Duration,
 }
@@ -213,14 +212,6 @@ struct Failed {
 }
 
 impl CallPause {
-    pub(super) fn new(scale: f64) -> CallPause {
-        CallPause {
-            last: Mutex::new(None),
-            scale,
-            at_least: Duration::ZERO,
-        }
-    }
-
     /// Asks, or answers what was answered last while it is too early to ask again.
     pub(super) fn guard<T>(
         &self,
@@ -250,7 +241,7 @@ impl CallPause {
         *last = error.map(|error| Failed {
             error: error.clone(),
             wait,
-            again: now + wait.mul_f64(self.scale).max(self.at_least),
+            again: now + wait.max(self.at_least),
         });
     }
 }
@@ -327,7 +318,7 @@ mod tests {
 
     #[test]
     fn it_is_asked_ever_less_often_and_at_once_when_it_is_back() {
-        let pause = CallPause::new(1.0);
+        let pause = CallPause::default();
         let mut now = Instant::now();
         for wait_s in [5, 10, 20, 40, 80, 160, 300, 300] {
             assert_eq!(pause.too_early(now), None);
@@ -350,7 +341,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_no_outage() {
-        let pause = CallPause::new(1.0);
+        let pause = CallPause::default();
         for kind in [
             ErrorKind::NotFound,
             ErrorKind::Unauthorized,

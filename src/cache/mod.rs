@@ -117,19 +117,16 @@ pub struct Apis {
     cloud_interval: Duration,
     /// `ROBOT_CACHE_TIMEOUT`: how old a list of dedicated servers may be, whatever rests on it.
     pub dedicated_max_age: Duration,
-    /// Multiplies waits; 1 outside of tests.
-    time_scale: f64,
 }
 
 impl Apis {
-    /// `time_scale` multiplies waits; 1 outside of tests.
-    pub fn new(kube: kube::Client, provider: Box<dyn Provider>, time_scale: f64) -> Apis {
+    pub fn new(kube: kube::Client, provider: Box<dyn Provider>) -> Apis {
         let kube = Arc::new(kube);
         Apis {
             nodes: NodeCache::new(Arc::clone(&kube)),
             kube,
             provider,
-            recorder: Recorder::new(time_scale),
+            recorder: Recorder::default(),
             identity: Arc::default(),
             concurrent_nodes: 1,
             instances: Cached::default(),
@@ -139,13 +136,12 @@ impl Apis {
             any_services: Cached::default(),
             load_balancers: Cached::default(),
             network: Cached::default(),
-            secrets: Secrets::new(time_scale),
-            pause: CallPause::new(time_scale),
-            dedicated_pause: CallPause::new(time_scale),
+            secrets: Secrets::default(),
+            pause: CallPause::default(),
+            dedicated_pause: CallPause::default(),
             dedicated_fails: AtomicBool::new(false),
             cloud_interval: Duration::ZERO,
-            dedicated_max_age: DEDICATED_MAX_AGE.mul_f64(time_scale),
-            time_scale,
+            dedicated_max_age: DEDICATED_MAX_AGE,
         }
     }
 
@@ -306,7 +302,7 @@ impl Apis {
         let place = |number| place(&known, number);
         let max_age = match max_age.is_zero() {
             true => max_age,
-            false => self.stretched(max_age, LOOK_CALL * pages_of(&known, numbers)),
+            false => max_age.max(LOOK_CALL * pages_of(&known, numbers)),
         };
         let read = || {
             let instances = self.provider.instances();
@@ -361,23 +357,19 @@ impl Apis {
     /// How often all servers are listed where nothing waits for it: each `period`, or less often where that were more
     /// calls than refreshes may take.
     pub fn refresh_period(&self, period: Duration) -> Duration {
-        self.stretched(period, servers_period(self.server_pages()))
+        period.max(servers_period(self.server_pages()))
     }
 
     /// The same for all load balancers.
     pub fn resync_period(&self, period: Duration) -> Duration {
         let calls = self.load_balancers.last();
         let calls = calls.map_or(1, |view| view.value.calls());
-        self.stretched(period, balancers_period(calls))
-    }
-
-    fn stretched(&self, period: Duration, at_least: Duration) -> Duration {
-        period.max(at_least.mul_f64(self.time_scale))
+        period.max(balancers_period(calls))
     }
 
     /// The same for looks at the servers of nodes that are not ready.
     pub fn look_period(&self, period: Duration) -> Duration {
-        self.stretched(period, LOOK_CALL * self.server_pages())
+        period.max(LOOK_CALL * self.server_pages())
     }
 
     /// All cloud servers as they were last listed, however long ago; no call.

@@ -16,9 +16,9 @@ const MAX_AGE: Duration = Duration::from_secs(60);
 type Name = (String, String);
 
 /// Secrets of type `kubernetes.io/tls`, by namespace and name.
+#[derive(Default)]
 pub(super) struct Secrets {
     known: Mutex<Known>,
-    max_age: Duration,
 }
 
 /// What is known of Secrets, in two parts with the same limits: a Secret that can't be used takes no place of one that
@@ -36,13 +36,6 @@ type Checked = (Instant, Held);
 type Held = Result<ReadSecret, String>;
 
 impl Secrets {
-    pub(super) fn new(time_scale: f64) -> Secrets {
-        Secrets {
-            known: Mutex::default(),
-            max_age: MAX_AGE.mul_f64(time_scale),
-        }
-    }
-
     /// See `Apis::tls_secrets`.
     pub(super) fn get(
         &self,
@@ -54,7 +47,7 @@ impl Secrets {
         let mut full = BTreeSet::new();
         for name in names {
             let fresh = known.get(name);
-            let fresh = fresh.filter(|(checked, _)| clock::since(*checked) <= self.max_age);
+            let fresh = fresh.filter(|(checked, _)| clock::since(*checked) <= MAX_AGE);
             if let Some((_, held)) = fresh {
                 all.insert(name.clone(), shown(held));
                 continue;

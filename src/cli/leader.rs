@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What decides nothing for the command itself is not waited for longer.
+/// What decides nothing for the command itself is not waited for longer, by the machine's time.
 const READ_AT_MOST: Duration = Duration::from_secs(2);
 
 /// The Lease that these settings name, not asked for yet; none without leader election.
@@ -120,16 +120,15 @@ pub(super) fn key(settings: &Settings) -> LeaseKey {
 }
 
 fn lease_settings(settings: &Settings, key: LeaseKey) -> lease::Settings {
-    let scaled = |time| wire::scaled_for_lease(settings, time);
     lease::Settings {
         key,
         identity: lease::identity(),
         lease_seconds: whole_seconds(settings.lease_duration.value),
-        second: scaled(Duration::from_secs(1)),
-        lease_duration: scaled(settings.lease_duration.value),
-        renew_deadline: scaled(settings.renew_deadline.value),
-        retry_period: scaled(settings.retry_period.value),
-        write_timeout: scaled(http::WRITE_TIMEOUT),
+        second: wire::for_lease(Duration::from_secs(1)),
+        lease_duration: wire::for_lease(settings.lease_duration.value),
+        renew_deadline: wire::for_lease(settings.renew_deadline.value),
+        retry_period: wire::for_lease(settings.retry_period.value),
+        write_timeout: wire::for_lease(http::WRITE_TIMEOUT),
     }
 }
 

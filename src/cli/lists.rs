@@ -3,7 +3,7 @@
 use super::objects::{Context, Planned, Sides, document};
 use super::output::{self, Exit, Failed, HAS_NO_READER, Printer};
 use super::table::Columns;
-use super::{commands, terminal, wire};
+use super::{commands, terminal};
 use crate::controllers::Report;
 use crate::provider::{Kept, clock};
 use crate::settings::{Output, Settings};
@@ -83,7 +83,7 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
         };
         if settings.watch.value {
             let mut before = HashSet::new();
-            return watch(settings, |can_redraw| {
+            return watch(|can_redraw| {
                 let (text, nothing) = self.text(settings, &mut fetch()?);
                 Ok(match can_redraw {
                     true => Printer::redraw(&(text + &nothing)),
@@ -139,14 +139,11 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
 
 /// Shows something again and again: in the place of the last screen, where a terminal can do that. Ends without a reader,
 /// or with a signal, as any program does.
-pub(super) fn watch(
-    settings: &Settings,
-    mut show: impl FnMut(bool) -> Result<Exit, Exit>,
-) -> Result<Exit, Exit> {
+pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<Exit, Exit> {
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;
     while !HAS_NO_READER.load(Ordering::Relaxed) {
-        clock::sleep(wire::scaled(settings, POLL_INTERVAL));
+        clock::sleep(POLL_INTERVAL);
         // What failed is on stderr; the next poll may do better.
         let _ = show(can_redraw);
     }

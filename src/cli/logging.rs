@@ -116,7 +116,7 @@ impl<'a> VisitSource<'a> for Keys {
     }
 }
 
-/// A shorter wait needs no line.
+/// A shorter wait of the machine needs no line.
 const FIRST_LINE: Duration = Duration::from_secs(2);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -131,8 +131,8 @@ pub(super) fn show_waits() {
     // Without this thread a command is silent and works.
     let _ = std::thread::Builder::new().spawn(|| {
         loop {
-            clock::sleep(POLL_INTERVAL);
-            let open = longest_wait().filter(|open| clock::since(open.since) >= FIRST_LINE);
+            clock::sleep(clock::from_machine(POLL_INTERVAL));
+            let open = longest_wait().filter(|open| clock::took(open.since) >= FIRST_LINE);
             let line = |open: &Open| waiting_line(open, terminal::wait_columns() - 1);
             show_wait(open.as_ref().map(line).as_deref());
         }
@@ -143,7 +143,7 @@ pub(super) fn show_waits() {
 fn waiting_line(open: &Open, columns: usize) -> String {
     // The query is long, and helps no reader.
     let what = open.what.split('?').next().unwrap_or_default();
-    let (begin, end) = ("ccm: waiting for ", clock::since(open.since).as_secs());
+    let (begin, end) = ("ccm: waiting for ", clock::took(open.since).as_secs());
     let end = format!(" ({end} s)");
     let room = columns.saturating_sub(begin.len() + end.len());
     let what = one_line(what);

@@ -142,7 +142,7 @@ impl Context {
     pub(super) fn new(mut started: Started) -> Result<Context, Exit> {
         let mut apis = started.apis()?;
         if started.settings.watch.value {
-            apis.poll_cloud_every(wire::scaled(&started.settings, CLOUD_INTERVAL));
+            apis.poll_cloud_every(CLOUD_INTERVAL);
         }
         Ok(Context {
             apis,

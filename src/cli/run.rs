@@ -248,7 +248,7 @@ fn once(
         };
         log::info!(
             "pass {end} after {:.1} s: {}; calls made: {} to the cloud, {} to the cluster",
-            clock::since(begun).as_secs_f64(),
+            clock::took(begun).as_secs_f64(),
             objects::summary(&total),
             apis.provider.calls(),
             apis.kube.calls()

@@ -8,7 +8,7 @@ use super::{commands, leader, terminal, version, wire};
 use crate::cache::Apis;
 use crate::http;
 use crate::kube::{self, Container, container};
-use crate::provider::{Gate, Urgency, process};
+use crate::provider::{Gate, Urgency, clock, process};
 use crate::settings::{
     self, Command, DaemonSettings, Parsed, Problem, Process, Settings, WorkloadName,
 };
@@ -39,12 +39,13 @@ pub(super) struct Started {
 /// Where the daemon is looked for: no tenant may write there.
 const SYSTEM: &str = "kube-system";
 
-/// How long that may take.
+/// How long that may take, by the machine's time.
 const LOOKED_FOR_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Reads the settings of a command. The error: the command ends here, all was printed.
 pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, Exit> {
     let mut parsed = parse(command, words.clone(), None)?;
+    clock::quicken(parsed.settings.test_time_scale.value);
     check_usage(command, &parsed)?;
     start_log(command, &parsed);
     let (kube, container) = with_daemon(command, words, &mut parsed)?;

@@ -25,11 +25,11 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     let (settings, output) = (&started.settings, started.settings.output.value);
     let mut observer = Observer::new(&started);
     if settings.watch.value {
-        return lists::watch(settings, |can_redraw| {
+        return lists::watch(|can_redraw| {
             let view = observer.observe();
             let all = doctor::outcomes(&view);
             let screen = Screen::new(&view, &all).text(&view, &all, output == Output::Wide);
-            let (now, age_s) = (clock::timestamp(), clock::since(view.cloud.asked).as_secs());
+            let (now, age_s) = (clock::timestamp(), clock::took(view.cloud.asked).as_secs());
             let text = format!("{now:.0}, cloud read {age_s} s ago\n\n{screen}");
             Ok(match can_redraw {
                 true => Printer::redraw(&text),

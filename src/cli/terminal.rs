@@ -199,7 +199,7 @@ pub(super) fn screen(text: &str) -> String {
 /// Leaves the terminal as it was found, but for what was printed.
 pub(super) fn end() {
     // Who writes to a terminal that takes nothing must not keep the process from ending.
-    let pause = || clock::sleep(Duration::from_millis(1));
+    let pause = || clock::sleep(clock::from_machine(Duration::from_millis(1)));
     let mut tries = (0..100).map(|_| WAIT.try_lock().inspect_err(|_| pause()));
     if let Some(mut wait) = tries.find_map(Result::ok) {
         erase(&mut wait);

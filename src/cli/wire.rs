@@ -9,7 +9,8 @@ use crate::http::{
     self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT, read_file,
 };
 use crate::kube::{self, config};
-use crate::provider::{Gate, LoadBalancerDefaults, OpenGate, Profile, Refused, Urgency, process};
+use crate::provider::{Gate, LoadBalancerDefaults, OpenGate, Profile, Refused, Urgency};
+use crate::provider::{clock, process};
 use crate::settings::{Command, Settings};
 use crate::text::without_tls;
 use std::path::Path;
@@ -30,10 +31,6 @@ const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The same for a program to start, read its files and print.
 const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
-
-/// However much a test shortens time, renewing a Lease takes some: leases, and the writes that
-/// must fit into them, are not shortened further.
-const SHORTEST_LEASE_SCALE: f64 = 0.1;
 
 /// A token of the Cloud API has this many characters; another length is worth a warning.
 pub(super) const TOKEN_CHARACTERS: usize = 64;
@@ -105,9 +102,9 @@ pub(super) fn apis(
 }
 
 pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> Apis {
-    let mut apis = Apis::new(kube, Box::new(provider), settings.test_time_scale.value);
+    let mut apis = Apis::new(kube, Box::new(provider));
     apis.concurrent_nodes = settings.concurrent_node_syncs.value.min(WRITERS_AT_MOST) as usize;
-    apis.dedicated_max_age = scaled(settings, settings.robot_cache_timeout.value);
+    apis.dedicated_max_age = settings.robot_cache_timeout.value;
     apis
 }
 
@@ -150,10 +147,9 @@ pub(super) fn provider(
             ..settings.load_balancers.clone()
         }),
         debug: settings.debug.value,
-        timing: timing(settings, hetzner::READ_TIMEOUT),
+        timing: timing(hetzner::READ_TIMEOUT),
         gate,
         urgency: writes,
-        time_scale: settings.test_time_scale.value,
     }))
 }
 
@@ -172,20 +168,21 @@ pub(super) fn kube_client(
     settings: &Settings,
     gate: Arc<dyn Gate>,
 ) -> Result<kube::Client, String> {
-    client(settings, gate, timing(settings, kube::READ_TIMEOUT))
+    client(settings, gate, timing(kube::READ_TIMEOUT))
 }
 
 /// For the Lease alone: its time-outs leave room for a second try before the renew deadline.
-/// They are real time in tests too: what is too late is seen by the deadline itself.
+/// A test does not shorten them: what is too late is seen by the deadline itself.
 pub(super) fn lease_client(
     settings: &Settings,
     gate: Arc<dyn Gate>,
 ) -> Result<kube::Client, String> {
     let timeout = settings.renew_deadline.value / 2;
+    let timeout = clock::at_least(timeout, timeout);
     let timing = Timing {
         read_timeout: timeout,
         write_timeout: timeout,
-        ..timing(settings, kube::READ_TIMEOUT)
+        ..timing(kube::READ_TIMEOUT)
     };
     client(settings, gate, timing)
 }
@@ -201,27 +198,26 @@ fn client(
     Ok(kube::Client::new(access, proxies()?, timing, gate))
 }
 
-pub(super) fn scaled_for_lease(settings: &Settings, time: Duration) -> Duration {
-    let scale = settings.test_time_scale.value.max(SHORTEST_LEASE_SCALE);
-    Duration::try_from_secs_f64(time.as_secs_f64() * scale).unwrap_or(Duration::MAX)
+/// A time of a Lease, or of a write that must fit into it. However much a test shortens time, to renew a Lease takes some:
+/// such a time lasts at least a tenth of what it lasts outside of tests.
+pub(super) fn for_lease(time: Duration) -> Duration {
+    clock::at_least(time, time / 10)
 }
 
 pub(super) fn node_settings(settings: &Settings) -> node::Settings {
     node::Settings {
-        sync_interval: scaled(settings, settings.node_sync_interval.value),
-        status_update_frequency: scaled(settings, settings.node_status_update_frequency.value),
-        server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
-        time_scale: settings.test_time_scale.value,
+        sync_interval: settings.node_sync_interval.value,
+        status_update_frequency: settings.node_status_update_frequency.value,
+        server_cache_max_age: settings.server_cache_max_age.value,
     }
 }
 
 pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::Settings {
     lifecycle::Settings {
-        monitor_period: scaled(settings, settings.node_monitor_period.value),
-        node_max_age: scaled(settings, settings.node_status_update_frequency.value),
-        server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
+        monitor_period: settings.node_monitor_period.value,
+        node_max_age: settings.node_status_update_frequency.value,
+        server_cache_max_age: settings.server_cache_max_age.value,
         deletion_guard: settings.node_deletion_guard.value,
-        time_scale: settings.test_time_scale.value,
     }
 }
 
@@ -238,12 +234,11 @@ pub(super) fn service_scope(settings: &Settings, unknown: &[String]) -> kube::Se
 
 pub(super) fn service_settings(settings: &Settings) -> service::Settings {
     service::Settings {
-        sync_interval: scaled(settings, settings.service_sync_interval.value),
-        resync_period: scaled(settings, settings.load_balancer_resync_period.value),
+        sync_interval: settings.service_sync_interval.value,
+        resync_period: settings.load_balancer_resync_period.value,
         concurrency: settings.concurrent_service_syncs.value as usize,
         cluster_name: settings.cluster_name.value.clone(),
         delete_orphans: settings.delete_orphaned_load_balancers.value,
-        time_scale: settings.test_time_scale.value,
     }
 }
 
@@ -275,9 +270,8 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
     } else {
         return Ok(route::Settings {
             cluster_cidrs: cidrs.clone(),
-            reconciliation_period: scaled(settings, settings.route_reconciliation_period.value),
-            server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
-            time_scale: settings.test_time_scale.value,
+            reconciliation_period: settings.route_reconciliation_period.value,
+            server_cache_max_age: settings.server_cache_max_age.value,
         });
     };
     let why = why.to_owned();
@@ -295,21 +289,14 @@ pub(super) fn health_settings(settings: &Settings) -> daemon::HealthSettings {
     daemon::HealthSettings {
         address: settings.metrics_address.value,
         has_metrics: settings.metrics_enabled.value,
-        silence_limit: scaled(settings, daemon::SILENCE_LIMIT),
-        bind_retry: scaled(settings, daemon::BIND_RETRY),
     }
 }
 
-pub(super) fn scaled(settings: &Settings, time: Duration) -> Duration {
-    Duration::try_from_secs_f64(time.as_secs_f64() * settings.test_time_scale.value)
-        .unwrap_or(Duration::MAX)
-}
-
-fn timing(settings: &Settings, read_timeout: Duration) -> Timing {
+fn timing(read_timeout: Duration) -> Timing {
     Timing {
-        read_timeout: scaled(settings, read_timeout).max(SHORTEST_READ_TIMEOUT),
-        write_timeout: scaled_for_lease(settings, WRITE_TIMEOUT),
-        retry_wait: scaled(settings, RETRY_WAIT),
+        read_timeout: clock::at_least(read_timeout, SHORTEST_READ_TIMEOUT),
+        write_timeout: for_lease(WRITE_TIMEOUT),
+        retry_wait: RETRY_WAIT,
     }
 }
 
@@ -361,9 +348,10 @@ fn kube_options(settings: &Settings) -> config::Options {
             (host, port.unwrap_or_else(|| "443".into()))
         }),
         home: process::home(),
-        exec_time_limit: Some(
-            scaled(settings, config::EXEC_TIME_LIMIT).max(SHORTEST_EXEC_TIME_LIMIT),
-        ),
+        exec_time_limit: Some(clock::at_least(
+            config::EXEC_TIME_LIMIT,
+            SHORTEST_EXEC_TIME_LIMIT,
+        )),
     }
 }
 

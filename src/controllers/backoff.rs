@@ -12,8 +12,8 @@ pub(super) struct Backoff {
     longest: Duration,
     /// Waits end on a common grid, which begins here.
     grid: Option<Instant>,
-    /// Multiplies the waits; 1 outside of tests.
-    pub(super) scale: f64,
+    /// Multiplies the waits.
+    pub(super) stretch: f64,
 }
 
 #[derive(Debug)]
@@ -24,21 +24,21 @@ struct Entry {
 
 impl Backoff {
     /// After failures: from 5 s to 5 minutes.
-    pub(super) fn new(scale: f64) -> Backoff {
+    pub(super) fn new() -> Backoff {
         Backoff {
             grid: Some(clock::now()),
-            ..Backoff::exact(Duration::from_secs(5), Duration::from_secs(300), scale)
+            ..Backoff::exact(Duration::from_secs(5), Duration::from_secs(300))
         }
     }
 
     /// Waits of just these lengths.
-    pub(super) fn exact(first: Duration, longest: Duration, scale: f64) -> Backoff {
+    pub(super) fn exact(first: Duration, longest: Duration) -> Backoff {
         Backoff {
             failed: HashMap::new(),
             first,
             longest,
             grid: None,
-            scale,
+            stretch: 1.0,
         }
     }
 
@@ -58,10 +58,10 @@ impl Backoff {
     pub(super) fn failed(&mut self, uid: &str, now: Instant) {
         let last = self.failed.get(uid).map(|entry| entry.wait);
         let wait = last.map_or(self.first, |wait| (wait * 2).min(self.longest));
-        let next = now + wait.mul_f64(self.scale);
+        let next = now + wait.mul_f64(self.stretch);
         let next = match self.grid {
             None => next,
-            Some(origin) => on_grid(next, origin, (wait / 2).mul_f64(self.scale)),
+            Some(origin) => on_grid(next, origin, (wait / 2).mul_f64(self.stretch)),
         };
         self.failed.insert(uid.to_owned(), Entry { wait, next });
     }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn objects_that_wait_equally_long_come_back_together() {
-        let mut backoff = Backoff::new(1.0);
+        let mut backoff = Backoff::new();
         let now = Instant::now();
         for round in 0..8 {
             for n in 0..100 {
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_five_minutes_and_end_with_success() {
-        let mut backoff = Backoff::new(1.0);
+        let mut backoff = Backoff::new();
         let now = Instant::now();
         for longest_s in [5, 10, 20, 40, 80, 160, 300, 300] {
             backoff.failed("a", now);
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn exact_waits_grow_to_their_limit_and_begin_anew() {
         let minute = Duration::from_secs(60);
-        let mut backoff = Backoff::exact(minute / 4, minute, 1.0);
+        let mut backoff = Backoff::exact(minute / 4, minute);
         let mut now = Instant::now();
         for wait_s in [15, 30, 60, 60, 60] {
             assert!(!backoff.is_waiting("a", now));

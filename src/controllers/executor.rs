@@ -39,14 +39,12 @@ const PUT_OFF_AT_MOST: u32 = 8;
 /// After so many questions in a row without an answer, executions with running actions fail.
 const QUESTIONS_AT_MOST: u32 = 5;
 
-/// A wait is cut into these: the end of the process does not wait for an action.
+/// A wait is cut into these, by the machine's time: the end of the process does not wait for an action.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// All executions of one controller. It may be kept from one tick to the next.
 pub(super) struct Executor<T> {
     controller: &'static str,
-    /// Multiplies the pauses; 1 outside of tests.
-    time_scale: f64,
     executions: Vec<Execution<T>>,
     last_id: u64,
     /// Questions in a row that got no answer.
@@ -136,10 +134,9 @@ enum Response {
 type Ended = HashMap<ActionId, Result<(), Error>>;
 
 impl<T> Executor<T> {
-    pub(super) fn new(controller: &'static str, time_scale: f64) -> Executor<T> {
+    pub(super) fn new(controller: &'static str) -> Executor<T> {
         Executor {
             controller,
-            time_scale,
             executions: Vec::new(),
             last_id: 0,
             unanswered: 0,
@@ -152,10 +149,10 @@ impl<T> Executor<T> {
     /// in the order of the executions, and nothing comes between those of one execution. Each is sent when the one
     /// before has had the time that most take; after an answer "busy", when the one before has ended. A failure that is
     /// not about one change alone stops all.
-    pub(super) fn in_turn(controller: &'static str, time_scale: f64) -> Executor<T> {
+    pub(super) fn in_turn(controller: &'static str) -> Executor<T> {
         Executor {
             is_in_turn: true,
-            ..Executor::new(controller, time_scale)
+            ..Executor::new(controller)
         }
     }
 
@@ -231,10 +228,9 @@ impl<T> Executor<T> {
                 self.abandon(ErrorKind::Refused, "ccm is ending", |_| true);
                 continue;
             }
-            let longest = self.scaled(LONGEST_ACTION);
             let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |one| {
-                one.is_late(longest, now)
+                one.is_late(LONGEST_ACTION, now)
             });
             // Who may not ask waits for answers alone: a question that is due would be no wait at all.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
@@ -253,8 +249,9 @@ impl<T> Executor<T> {
                 next.filter(|moment| *moment > now),
             ];
             let moment = moments.into_iter().flatten().min();
-            let wait = moment.map_or(SLICE, |moment| moment.saturating_duration_since(now));
-            if let Some(response) = requests.next(wait.min(SLICE)) {
+            let slice = clock::from_machine(SLICE);
+            let wait = moment.map_or(slice, |moment| moment.saturating_duration_since(now));
+            if let Some(response) = requests.next(wait.min(slice)) {
                 self.handle(response);
             }
             heartbeat::beat();
@@ -314,7 +311,6 @@ impl<T> Executor<T> {
 
     /// When to ask whether actions have ended. Actions that started one soon after the other share a question.
     fn next_question(&self) -> Option<Instant> {
-        let asked_after = self.scaled(ASKED_AFTER);
         let mut moments = Vec::new();
         let mut starts = Vec::new();
         let all_wait =
@@ -328,14 +324,14 @@ impl<T> Executor<T> {
                 match running.asked {
                     None if waits => starts.push(running.since),
                     Some(asked) if waits => moments.push(asked + running.pause),
-                    asked => moments.push(asked.unwrap_or(running.since) + asked_after),
+                    asked => moments.push(asked.unwrap_or(running.since) + ASKED_AFTER),
                 }
             }
         }
         let (first, last) = (starts.iter().min(), starts.iter().max());
         moments.extend(first.zip(last).map(|(first, last)| {
-            let soon = *last + self.scaled(FIRST_PAUSE);
-            soon.min(*first + self.scaled(LONGEST_PAUSE))
+            let soon = *last + FIRST_PAUSE;
+            soon.min(*first + LONGEST_PAUSE)
         }));
         moments.into_iter().min()
     }
@@ -350,11 +346,10 @@ impl<T> Executor<T> {
             Response::Change(id, change, (applied, calls)) => {
                 let is_busy = |error: &Error| error.kind == ErrorKind::Busy;
                 self.was_busy |= applied.as_ref().is_err_and(is_busy);
-                let pause = self.scaled(FIRST_PAUSE);
                 let mut executions = self.executions.iter_mut();
                 if let Some(execution) = executions.find(|one| one.id == id) {
                     execution.charge(calls as f64);
-                    execution.answered(change, applied, pause);
+                    execution.answered(change, applied);
                 }
             }
             Response::Ended(actions, (ended, calls)) => {
@@ -376,11 +371,10 @@ impl<T> Executor<T> {
 
     fn handle_ended(&mut self, actions: &[ActionId], ended: Result<Ended, Error>) {
         let now = clock::now();
-        let longest = self.scaled(LONGEST_PAUSE);
         let all = self.executions.iter_mut().flat_map(|one| &mut one.running);
         for running in all.filter(|running| actions.contains(&running.action)) {
             running.asked = Some(now);
-            running.pause = (running.pause * 3 / 2).min(longest);
+            running.pause = (running.pause * 3 / 2).min(LONGEST_PAUSE);
         }
         match ended {
             Ok(mut ended) => {
@@ -415,10 +409,6 @@ impl<T> Executor<T> {
             }
             execution.end(End::Failed(error));
         }
-    }
-
-    fn scaled(&self, time: Duration) -> Duration {
-        time.mul_f64(self.time_scale)
     }
 }
 
@@ -498,12 +488,7 @@ impl<T> Execution<T> {
     }
 
     /// The cloud's answer to a change.
-    fn answered(
-        &mut self,
-        change: Box<dyn Change>,
-        applied: Result<Applied, Error>,
-        pause: Duration,
-    ) {
+    fn answered(&mut self, change: Box<dyn Change>, applied: Result<Applied, Error>) {
         self.is_in_flight = false;
         let now = clock::now();
         let action = match applied {
@@ -523,7 +508,7 @@ impl<T> Execution<T> {
             }
             Err(error) => {
                 self.count(&*change, Err(&error));
-                return self.answered_with_error(change, error, pause);
+                return self.answered_with_error(change, error);
             }
         };
         self.tries = 0;
@@ -534,23 +519,23 @@ impl<T> Execution<T> {
         log::debug!("{}: {} (begun)", self.object, change.description());
         let waiting =
             waiting_for(|| format!("{}: {}", self.object, change.description().requested()));
-        self.not_before = now + pause;
+        self.not_before = now + FIRST_PAUSE;
         self.running.push(Running {
             action,
             change,
             since: now,
             asked: None,
-            pause,
+            pause: FIRST_PAUSE,
             _waiting: waiting,
         });
     }
 
-    fn answered_with_error(&mut self, change: Box<dyn Change>, error: Error, pause: Duration) {
+    fn answered_with_error(&mut self, change: Box<dyn Change>, error: Error) {
         match error.kind {
             ErrorKind::InPart => self.end(End::RefusedInPart(error)),
             ErrorKind::Busy if self.tries < TRIES_AT_MOST && !self.is_stopped => {
                 self.tries += 1;
-                self.not_before = clock::now() + pause;
+                self.not_before = clock::now() + FIRST_PAUSE;
                 self.queue.push_front(change);
             }
             // Calls for nodes come first: it goes on when a few more have come back. For longer it would rest on an old
@@ -558,7 +543,7 @@ impl<T> Execution<T> {
             ErrorKind::RateLimited {
                 retry_in,
                 put_off: true,
-            } if retry_in <= pause * PUT_OFF_AT_MOST
+            } if retry_in <= FIRST_PAUSE * PUT_OFF_AT_MOST
                 && self.tries < TRIES_AT_MOST
                 && !self.is_stopped =>
             {

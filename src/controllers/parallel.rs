@@ -29,9 +29,9 @@ pub(super) fn in_parallel<T: Sync, R: Send>(
         }
     };
     let heartbeat = heartbeat::installed();
-    let helpers = match clock::simulation() {
-        None => threads.min(items.len()),
-        Some(_) => 0,
+    let helpers = match clock::is_simulated() {
+        true => 0,
+        false => threads.min(items.len()),
     };
     thread::scope(|scope| {
         for _ in 1..helpers {

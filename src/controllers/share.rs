@@ -18,7 +18,6 @@ const READS_AT_MOST: f64 = 0.5;
 #[derive(Debug)]
 pub(super) struct Share {
     bucket: Mutex<Bucket>,
-    refill: Duration,
 }
 
 #[derive(Debug)]
@@ -40,15 +39,14 @@ pub(super) struct Payer {
 }
 
 impl Share {
-    /// A full one. `time_scale` multiplies the time until a call comes back; 1 outside of tests.
-    pub(super) fn full(time_scale: f64, now: Instant) -> Share {
+    /// A full one.
+    pub(super) fn full(now: Instant) -> Share {
         Share {
             bucket: Mutex::new(Bucket {
                 left: AT_ONCE.into(),
                 at: now,
                 reads: 0.0,
             }),
-            refill: REFILL.mul_f64(time_scale),
         }
     }
 
@@ -83,7 +81,7 @@ impl Share {
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut Bucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);
-        let back = passed.as_secs_f64() / self.refill.as_secs_f64();
+        let back = passed.div_duration_f64(REFILL);
         bucket.left = (bucket.left + back).min(AT_ONCE.into());
         bucket.at = bucket.at.max(now);
         ask(&mut bucket)
@@ -112,11 +110,11 @@ mod tests {
     #[test]
     fn nine_hundred_calls_at_once_and_nine_hundred_an_hour() {
         let start = Instant::now();
-        let share = Share::full(1.0, start);
+        let share = Share::full(start);
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         // Calls that are made at each second, and how many of them there were in an hour.
         for (each_second, expected) in [(1, 900 + 900), (7, 900 + 900), (100, 900 + 900)] {
-            let share = Share::full(1.0, start);
+            let share = Share::full(start);
             let mut made = 0;
             for second in 0..3600 {
                 for _ in 0..each_second {
@@ -151,7 +149,7 @@ mod tests {
         };
         for _ in 0..200 {
             let start = Instant::now();
-            let share = Share::full(1.0, start);
+            let share = Share::full(start);
             let (mut now, mut made, mut largest) = (Duration::ZERO, 0_u64, 0);
             for _ in 0..300 {
                 now += Duration::from_millis(random(60_000));

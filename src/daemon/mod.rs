@@ -8,7 +8,7 @@ pub mod lease;
 mod stop;
 mod ticks;
 
-pub use health::{BIND_RETRY, Health, HealthSettings, SILENCE_LIMIT};
+pub use health::{Health, HealthSettings};
 pub use stop::{Stop, StopGate, stop_on_signals};
 pub use ticks::{log_report, reach_cloud};
 
@@ -24,7 +24,7 @@ use std::time::Duration;
 use ticks::{Ticking, Ticks};
 
 /// A write in flight is over after 8 s, releasing the Lease may take one more, and the whole
-/// end at most 10. (Kubernetes kills after 30 s by default.)
+/// end at most 10. (Kubernetes kills after 30 s by default.) These times of the end are the machine's.
 const GRACE: Duration = Duration::from_millis(8_500);
 
 /// At the end events are waited for as long as that, while the Lease is held.
@@ -84,19 +84,18 @@ impl Running {
     /// Waits for the wish to end, and then for the ends of all threads, as long as there is time.
     pub fn until_stopped(self) -> Ended {
         self.stop.wait_until_set_or(|| false);
-        let deadline = clock::now() + GRACE;
+        let deadline = clock::now() + clock::from_machine(GRACE);
         let is_open = || self.threads.iter().any(|thread| !thread.is_finished());
         while is_open() && clock::now() < deadline {
-            clock::sleep(Duration::from_millis(5));
+            clock::sleep(clock::from_machine(Duration::from_millis(5)));
         }
         if is_open() {
             log::warn!("an answer is still waited for; ending without it");
         }
         // The last events, as long as the end of everything has time for them.
         let left = deadline.saturating_duration_since(clock::now());
-        self.apis
-            .recorder
-            .end(left.clamp(EVENTS_AT_LEAST, EVENTS_AT_MOST));
+        let [at_least, at_most] = [EVENTS_AT_LEAST, EVENTS_AT_MOST].map(clock::from_machine);
+        self.apis.recorder.end(left.clamp(at_least, at_most));
         self.ended()
     }
 
@@ -117,29 +116,23 @@ impl Running {
 
 /// Writes events from now on, on a thread of its own.
 fn write_events(apis: &'static Apis) {
-    match clock::simulation() {
-        None => drop(std::thread::spawn(|| {
-            apis.recorder.write_events(&apis.kube)
-        })),
-        Some(simulation) => {
-            if let Some(process) = simulation.surroundings() {
-                process.repeat(false, Box::new(|| apis.recorder.write_due(&apis.kube)));
-            }
-        }
+    let write_due = || apis.recorder.write_due(&apis.kube);
+    if clock::surroundings(|process| process.repeat(false, Box::new(write_due))).is_none() {
+        std::thread::spawn(|| apis.recorder.write_events(&apis.kube));
     }
 }
 
 /// Does the work of one pass while its events are written, and waits for the last of them.
 pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T) -> T {
-    if clock::simulation().is_some() {
+    if clock::is_simulated() {
         return apis.recorder.alongside(&apis.kube, work);
     }
     write_events(apis);
     let done = work();
-    apis.recorder.end(match stop.is_set() {
+    apis.recorder.end(clock::from_machine(match stop.is_set() {
         true => EVENTS_AT_MOST,
         false => EVENTS_OF_A_PASS_AT_MOST,
-    });
+    }));
     done
 }
 
@@ -149,7 +142,7 @@ pub fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    if clock::simulation().is_some() {
+    if clock::is_simulated() {
         return Some(work());
     }
     let (done, result) = mpsc::channel();
@@ -161,7 +154,8 @@ pub fn unless_stopped<T: Send + 'static>(
             Ok(value) => return Some(value),
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) if stop.is_set() => {
-                let deadline = *deadline.get_or_insert_with(|| clock::now() + GRACE);
+                let grace = clock::from_machine(GRACE);
+                let deadline = *deadline.get_or_insert_with(|| clock::now() + grace);
                 if clock::now() >= deadline {
                     return None;
                 }

@@ -5,7 +5,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 use std::io;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -41,10 +41,7 @@ impl Stop {
     /// Waits that long, or until it is set; is it?
     pub fn wait(&self, time: Duration) -> bool {
         let unset = |is_set: &mut bool| !*is_set;
-        let waited = self
-            .ended
-            .wait_timeout_while(lock(&self.is_set), time, unset);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        *clock::wait_at_most(&self.ended, lock(&self.is_set), time, unset)
     }
 
     /// Does the work on a thread of its own: again and again, each time after the pause that it returned, until it returns
@@ -56,10 +53,8 @@ impl Stop {
         mut work: impl FnMut() -> Option<Duration> + Send + 'static,
     ) -> Option<JoinHandle<()>> {
         let mut work = move || work().filter(|_| !self.is_set());
-        if let Some(simulation) = clock::simulation() {
-            if let Some(process) = simulation.surroundings() {
-                process.repeat(is_apart, Box::new(work));
-            }
+        if clock::is_simulated() {
+            clock::surroundings(|process| process.repeat(is_apart, Box::new(work)));
             return None;
         }
         Some(std::thread::spawn(move || {
@@ -74,14 +69,7 @@ impl Stop {
     /// Waits until it is set, or until `ready`; the code that makes that true calls [`wake`](Stop::wake).
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
         let must_wait = |is_set: &mut bool| !*is_set && !ready();
-        if let Some(simulation) = clock::simulation() {
-            while must_wait(&mut lock(&self.is_set)) {
-                simulation.others();
-            }
-            return;
-        }
-        let waited = self.changed.wait_while(lock(&self.is_set), must_wait);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        clock::wait_while(&self.changed, &self.is_set, must_wait);
     }
 }
 
@@ -102,8 +90,8 @@ impl Gate for StopGate<'_> {
     }
 }
 
-/// One wish to end may come twice: coreutils' timeout signals its child and then the group of
-/// processes that the child is in.
+/// One wish to end may come twice within this time of the machine: coreutils' timeout signals its child and then the
+/// group of processes that the child is in.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
 /// Sets `stop` at the first SIGTERM or SIGINT, on a thread of its own; a second one ends at once.
@@ -113,7 +101,7 @@ pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
         let mut first: Option<Instant> = None;
         for signal in signals.forever() {
             if let Some(first) = first {
-                if clock::since(first) < SAME_WISH {
+                if clock::took(first) < SAME_WISH {
                     continue;
                 }
                 log::warn!("second signal: ending at once");

@@ -97,7 +97,7 @@ impl Ticks {
         ticking.worked_once |= outage
             .is_none_or(|it| matches!(it.error, cache::Error::Dedicated(_)))
             && self.apis.provider.is_reached();
-        measure(name, &report, clock::since(begun));
+        measure(name, &report, clock::took(begun));
         let (outage, fails) = (report.outage.as_ref(), self.apis.dedicated_fails());
         self.outages.note(name, outage, fails, interval);
         log_report(&report);

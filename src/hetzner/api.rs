@@ -73,19 +73,18 @@ struct Meta {
 
 /// A list that hardly ever changes, as last read.
 pub(super) struct Kept<T> {
-    /// Multiplies how long it is kept; 1 outside of tests.
-    scale: f64,
     read: Mutex<Option<(Instant, Arc<Vec<T>>)>>,
 }
 
-impl<T> Kept<T> {
-    pub(super) fn new(scale: f64) -> Kept<T> {
+impl<T> Default for Kept<T> {
+    fn default() -> Kept<T> {
         Kept {
-            scale,
             read: Mutex::default(),
         }
     }
+}
 
+impl<T> Kept<T> {
     /// Read again where what is known, of this age, is not good enough.
     pub(super) fn get(
         &self,
@@ -97,12 +96,10 @@ impl<T> Kept<T> {
         if kept.is_none() {
             *kept = first().map(|(at, list)| (at, Arc::new(list)));
         }
-        if let Some((at, list)) = kept.as_ref() {
-            let age = clock::since(*at).as_secs_f64() / self.scale;
-            let age = Duration::try_from_secs_f64(age).unwrap_or(Duration::MAX);
-            if is_good(age, list) {
-                return Ok(Arc::clone(list));
-            }
+        if let Some((at, list)) = kept.as_ref()
+            && is_good(clock::since(*at), list)
+        {
+            return Ok(Arc::clone(list));
         }
         let list = Arc::new(read()?);
         *kept = Some((clock::now(), Arc::clone(&list)));
@@ -111,11 +108,11 @@ impl<T> Kept<T> {
 }
 
 impl Api {
-    pub(super) fn new(http: http::Client, urgency: Urgency, scale: f64) -> Api {
+    pub(super) fn new(http: http::Client, urgency: Urgency) -> Api {
         Api {
             http,
             urgency,
-            budget: Budget::new(scale),
+            budget: Budget::default(),
         }
     }
 

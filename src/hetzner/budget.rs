@@ -29,10 +29,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const LONGEST_ASKED: Duration = Duration::from_secs(3600);
 
 /// What the API last said about the budget.
+#[derive(Default)]
 pub(super) struct Budget {
     state: Mutex<State>,
-    /// Multiplies the pauses; 1 outside of tests.
-    scale: f64,
 }
 
 #[derive(Default)]
@@ -46,13 +45,6 @@ struct State {
 }
 
 impl Budget {
-    pub(super) fn new(scale: f64) -> Budget {
-        Budget {
-            state: Mutex::default(),
-            scale,
-        }
-    }
-
     /// May this call be made now? The error says when to ask again; it costs no call.
     pub(super) fn admit(&self, what: &str, urgency: Urgency, now: Instant) -> Result<(), Error> {
         self.admit_after(0, what, urgency, now)
@@ -82,8 +74,7 @@ impl Budget {
         let Some((limit, remaining, at)) = state.seen else {
             return Ok(());
         };
-        let refilled = (now.duration_since(at).as_secs_f64()
-            / REFILL.mul_f64(self.scale).as_secs_f64()) as u64;
+        let refilled = now.duration_since(at).div_duration_f64(REFILL) as u64;
         let remaining = remaining.saturating_add(refilled).min(limit);
         let (percent, why) = reserve(urgency);
         let reserve = match limit * percent / 100 {
@@ -91,8 +82,7 @@ impl Budget {
             reserve => reserve + calls,
         };
         if remaining < reserve {
-            let retry_in =
-                REFILL.mul_f64(self.scale) * u32::try_from(reserve - remaining).unwrap_or(u32::MAX);
+            let retry_in = REFILL * u32::try_from(reserve - remaining).unwrap_or(u32::MAX);
             return Err(limited(
                 retry_in,
                 true,
@@ -126,7 +116,7 @@ impl Budget {
             let asked = head.retry_after.unwrap_or_default().min(LONGEST_ASKED);
             state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             let pause = state.pause.max(asked);
-            state.paused_until = Some(now + pause.mul_f64(self.scale));
+            state.paused_until = Some(now + pause);
         } else if head.status < 400 {
             state.pause = Duration::ZERO;
             state.paused_until = None;
@@ -163,7 +153,7 @@ mod tests {
             (71, &[CanWait, Changed, Gone]),
             (0, &[CanWait, Changed, Gone]),
         ] {
-            let budget = Budget::new(1.0);
+            let budget = Budget::default();
             budget.note(&head(200, remaining), now);
             let waits = |urgency: &Urgency| budget.admit("x", *urgency, now).is_err();
             let all = [CanWait, Changed, Gone, Needed, Asked];
@@ -174,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_can_wait_waits_below_a_tenth_and_goes_on_when_refilled() {
-        let budget = Budget::new(1.0);
+        let budget = Budget::default();
         let start = Instant::now();
         let later = |s| start + Duration::from_secs(s);
         assert!(
@@ -207,7 +197,7 @@ mod tests {
 
     #[test]
     fn after_a_429_nothing_is_asked_and_the_pause_doubles() {
-        let budget = Budget::new(1.0);
+        let budget = Budget::default();
         let mut now = Instant::now();
         for expected_s in [2, 4, 8, 16, 32, 60, 60] {
             budget.note(&head(429, 0), now);
@@ -243,7 +233,7 @@ mod tests {
             (86_400, 3_600),
             (u64::MAX, 3_600),
         ] {
-            let budget = Budget::new(1.0);
+            let budget = Budget::default();
             let now = Instant::now();
             let head = Head {
                 retry_after: Some(Duration::from_secs(asked_s)),

@@ -157,7 +157,7 @@ impl Written {
 /// on this one), on no other machine, and never behind a proxy.
 pub const METADATA_ENDPOINT: &str = "http://169.254.169.254/hetzner/v1/metadata";
 
-/// It answers from the same host; where there is none, the wait must be short.
+/// It answers from the same host; where there is none, the wait must be short. By the machine's time.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One of `/private-networks`.

@@ -61,8 +61,6 @@ pub struct Settings {
     pub gate: Arc<dyn Gate>,
     /// Of every write.
     pub urgency: Urgency,
-    /// Multiplies the waits of the rate budget; 1 outside of tests.
-    pub time_scale: f64,
 }
 
 /// A project of Hetzner Cloud.
@@ -98,21 +96,21 @@ impl Hetzner {
                 watch,
             })
         };
-        let (token, scale) = (Arc::new(settings.token.clone()), settings.time_scale);
+        let token = Arc::new(settings.token.clone());
         let http = client(&settings.endpoint, token, Retry::NotRateLimited, api::watch);
         let robot = settings.robot.as_ref().and_then(|robot| {
-            Robot::new(robot, scale, |base, login| {
+            Robot::new(robot, |base, login| {
                 client(base, login, Retry::Never, robot::watch)
             })
         });
         Hetzner {
             robot,
-            api: Arc::new(Api::new(http, settings.urgency, scale)),
+            api: Arc::new(Api::new(http, settings.urgency)),
             found: OnceLock::new(),
             finding: std::sync::Mutex::new(()),
             load_balancers: Arc::new(settings.load_balancers.clone().unwrap_or_default()),
-            types: load_balancers::Types::new(scale),
-            subnets: load_balancers::Subnets::new(scale),
+            types: load_balancers::Types::default(),
+            subnets: load_balancers::Subnets::default(),
             settings,
         }
     }

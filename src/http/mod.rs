@@ -53,9 +53,9 @@ pub struct Client {
     is_reached: AtomicBool,
 }
 
-/// Reads of this thread in `work` end after this time, together and with their retries.
+/// Reads of this thread in `work` end after this time of the machine, together and with their retries.
 pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
-    let _held = hold_deadline(clock::now() + limit);
+    let _held = hold_deadline(clock::now() + clock::from_machine(limit));
     work()
 }
 
@@ -236,9 +236,9 @@ impl Client {
         }
         (self.settings.watch)(call.method, call.path, Stage::Begun);
         let begun = clock::now();
-        // In whole milliseconds, as it is reported; the deadline is what counts.
-        let left_ms = deadline.saturating_duration_since(begun).as_secs_f64() * 1e3;
-        let timeout = Duration::from_millis(left_ms.ceil() as u64);
+        // In whole milliseconds of the machine, as it is reported; the deadline is what counts.
+        let left = clock::to_machine(deadline.saturating_duration_since(begun));
+        let timeout = Duration::from_millis((left.as_secs_f64() * 1e3).ceil() as u64);
         let _held = hold_deadline(deadline);
         let outcome = request::send(session, &self.settings, call, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
@@ -255,7 +255,7 @@ impl Client {
             })
             .map_err(|error| error.without_secrets(secrets));
         let ended = outcome.as_ref().map(|reply| reply.head.status);
-        self.ended(call, &line, ended, clock::since(begun));
+        self.ended(call, &line, ended, clock::took(begun));
         outcome
     }
 

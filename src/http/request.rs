@@ -31,7 +31,7 @@ pub struct Settings {
     pub tls: TlsSource,
     pub proxies: Proxies,
     pub login: Login,
-    /// Resolving, connecting and TLS together.
+    /// Resolving, connecting and TLS together, by the machine's time.
     pub connect_timeout: Duration,
     pub timing: Timing,
     /// Which reads are tried again here.
@@ -62,11 +62,11 @@ pub enum Retry {
 pub enum Stage<'a> {
     /// Its bytes are about to leave.
     Begun,
-    /// It was answered with this status, or not at all, after this time.
+    /// It was answered with this status, or not at all, after this time of the machine.
     Ended(Result<u16, &'a Kind>, Duration),
 }
 
-/// How long calls may take, and how long to wait between two tries of a read.
+/// How long calls may take, and how long to wait between two tries of a read, by the program's time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// A read from its first byte to the last of the answer.
@@ -330,9 +330,10 @@ fn run<B: ureq::AsSendBody>(
 /// More than any server says about itself.
 const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 
-/// The body behind an `http` URL, without any proxy. An error says what happened instead, in one line.
+/// The body behind an `http` URL, without any proxy, within this time of the machine. An error says what happened instead,
+/// in one line.
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
-    let _held = hold_deadline(clock::now() + timeout);
+    let _held = hold_deadline(clock::now() + clock::from_machine(timeout));
     let _waiting = waiting_for(|| format!("GET {url}"));
     let in_words = |kind: Kind| match kind {
         Kind::TimedOut(_) => format!("no answer within {} s", timeout.as_secs_f32()),

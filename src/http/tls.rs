@@ -161,9 +161,11 @@ impl<In: Transport> Connector<In> for Encrypt {
             return Ok(Some(Either::A(inner)));
         }
         let mut timeout = details.timeout;
-        if let UreqInstant::Exact(begun) = details.now {
+        let now = (details.current_time)();
+        if let (UreqInstant::Exact(begun), UreqInstant::Exact(now)) = (details.now, now) {
             // Less what connecting has taken.
-            timeout.after = timeout.after.saturating_sub(clock::since(begun)).into();
+            let taken = now.saturating_duration_since(begun);
+            timeout.after = timeout.after.saturating_sub(taken).into();
         }
         let name = match &self.name {
             Some(name) => name.clone(),

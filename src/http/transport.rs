@@ -94,7 +94,7 @@ impl Drop for Held {
 pub(super) struct Connect {
     /// None: directly.
     pub(super) proxy: Option<Tunnel>,
-    /// Resolving and connecting together, and the proxy's answer.
+    /// Resolving and connecting together, and the proxy's answer, by the machine's time.
     pub(super) timeout: Duration,
 }
 
@@ -122,7 +122,7 @@ impl Connector<()> for Connect {
         details: &ConnectionDetails,
         _: Option<()>,
     ) -> Result<Option<Box<dyn Transport>>, ureq::Error> {
-        let by = capped(clock::now() + self.timeout);
+        let by = capped(clock::now() + clock::from_machine(self.timeout));
         let _held = hold_deadline(by);
         let connect = |uri: &Uri| Connect::socket(uri, details.config, by);
         let connected = match &self.proxy {
@@ -135,11 +135,11 @@ impl Connector<()> for Connect {
 
 impl Connect {
     fn socket(uri: &Uri, config: &Config, by: Instant) -> Result<Box<dyn Transport>, ureq::Error> {
-        if clock::simulation().is_some() {
+        if clock::is_simulated() {
             return Ok(Box::new(InMemory::new(uri)));
         }
         let timeout = NextTimeout {
-            after: by.saturating_duration_since(clock::now()).into(),
+            after: clock::machine_until(by).into(),
             reason: Timeout::Resolve,
             ..NextTimeout::default()
         };
@@ -314,9 +314,8 @@ impl Transport for InMemory {
             let request = std::mem::take(&mut self.request);
             // The library's own times are the machine's.
             let until = DEADLINE.get().map_or_else(clock::now, |held| held.end);
-            let simulation = clock::simulation().ok_or(ureq::Error::HostNotFound)?;
-            let answer = left_until(until)
-                .and_then(|_| simulation.exchange(&self.authority, &request, until));
+            let answer =
+                left_until(until).and_then(|_| clock::exchange(&self.authority, &request, until));
             let answer = answer.map_err(|error| in_ureq_terms(error, timeout.reason))?;
             self.answer = answer.into();
         }
@@ -343,11 +342,14 @@ fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
     // "Never" is more than an Instant can hold.
     let never = now + Duration::from_secs(24 * 3600);
-    capped(now.checked_add(*timeout.after).unwrap_or(never))
+    let after = clock::from_machine(*timeout.after);
+    capped(now.checked_add(after).unwrap_or(never))
 }
 
+/// How long the machine may wait. The error: the moment has come, or the deadline is over. A time-out of zero would be none
+/// at all.
 fn left_until(by: Instant) -> io::Result<Duration> {
-    let left = by.saturating_duration_since(clock::now());
+    let left = clock::machine_until(by);
     match left.is_zero() || is_deadline_over() {
         true => Err(ErrorKind::TimedOut.into()),
         false => Ok(left),

@@ -46,7 +46,7 @@ pub(super) fn open(
     by: Instant,
 ) -> Result<Box<dyn Transport>, ureq::Error> {
     let timeout = NextTimeout {
-        after: by.saturating_duration_since(clock::now()).into(),
+        after: clock::machine_until(by).into(),
         reason: Timeout::Connect,
         ..NextTimeout::default()
     };

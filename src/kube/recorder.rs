@@ -15,7 +15,7 @@ use crate::metrics::EVENTS;
 use crate::provider::{Reason, clock, lock};
 use crate::text::fnv1a;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Warnings that are written at once.
@@ -45,10 +45,10 @@ const OTHERS_AT_MOST: usize = 4000;
 /// Only so many are searched for the next one to write.
 const CONSIDERED_AT_MOST: usize = 256;
 
-/// That events are dropped is logged no more often.
+/// That events are dropped is logged no more often, by the machine's time.
 const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 
-/// How long a client command waits at its end for its events.
+/// How long a client command waits at its end for its events, by the machine's time.
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
 /// What was reported, and the events that wait to be written.
@@ -65,7 +65,6 @@ struct Queue {
     last_namespace: String,
     /// The warnings that were written are within the limit of one each from then on.
     warned_until: Instant,
-    one_warning_each: Duration,
     paused_until: Option<Instant>,
     /// Other writes have the API server until then.
     work_until: Option<Instant>,
@@ -82,16 +81,17 @@ enum Next {
     Nothing,
 }
 
-impl Recorder {
-    /// `time_scale` multiplies the time between two warnings; 1 outside of tests.
-    pub fn new(time_scale: f64) -> Recorder {
+impl Default for Recorder {
+    fn default() -> Recorder {
         Recorder {
             reported: Mutex::new(Reported::new()),
-            queue: Mutex::new(Queue::new(ONE_WARNING_EACH.mul_f64(time_scale))),
+            queue: Mutex::new(Queue::new()),
             changed: Condvar::new(),
         }
     }
+}
 
+impl Recorder {
     /// What was reported of each object.
     pub fn reported(&self) -> MutexGuard<'_, Reported> {
         lock(&self.reported)
@@ -141,7 +141,7 @@ impl Recorder {
 
     /// Does the work while a thread writes its events, and waits for the last of them.
     pub fn alongside<T>(&self, client: &Client, work: impl FnOnce() -> T) -> T {
-        let is_simulated = clock::simulation().is_some();
+        let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
         if is_simulated {
             let done = work();
@@ -151,7 +151,7 @@ impl Recorder {
         std::thread::scope(|scope| {
             scope.spawn(|| self.write_events(client));
             let done = work();
-            self.end(END_OF_COMMAND);
+            self.end(clock::from_machine(END_OF_COMMAND));
             done
         })
     }
@@ -162,10 +162,7 @@ impl Recorder {
         queue.is_ending = true;
         self.changed.notify_all();
         let is_unwritten = |queue: &mut Queue| queue.is_busy || !queue.waiting.is_empty();
-        let waited = self
-            .changed
-            .wait_timeout_while(queue, at_most, is_unwritten);
-        queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        queue = clock::wait_at_most(&self.changed, queue, at_most, is_unwritten);
         queue.drop_all();
     }
 
@@ -211,13 +208,12 @@ impl Recorder {
 }
 
 impl Queue {
-    fn new(one_warning_each: Duration) -> Queue {
+    fn new() -> Queue {
         Queue {
             waiting: VecDeque::new(),
             warnings: 0,
             last_namespace: String::new(),
             warned_until: clock::now(),
-            one_warning_each,
             paused_until: None,
             work_until: None,
             is_busy: false,
@@ -272,7 +268,7 @@ impl Queue {
         {
             return Next::At(until);
         }
-        let ahead = self.one_warning_each * (BURST - 1);
+        let ahead = ONE_WARNING_EACH * (BURST - 1);
         // At the end no more events follow: the limit is not needed.
         let may_warn = self.is_ending || self.warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -285,7 +281,7 @@ impl Queue {
             return Next::Nothing;
         };
         if event.is_warning() {
-            self.warned_until = self.warned_until.max(now) + self.one_warning_each;
+            self.warned_until = self.warned_until.max(now) + ONE_WARNING_EACH;
         }
         self.last_namespace.clone_from(&event.object.namespace);
         Next::Event(event)
@@ -327,7 +323,8 @@ impl Queue {
     }
 
     fn log_drop(&mut self, now: Instant) {
-        let is_due = |at: Instant| now.saturating_duration_since(at) >= DROPS_LOGGED_EACH;
+        let pause = clock::from_machine(DROPS_LOGGED_EACH);
+        let is_due = |at: Instant| now.saturating_duration_since(at) >= pause;
         if self.drops_logged.is_none_or(is_due) {
             self.drops_logged = Some(now);
             log::warn!(
@@ -339,7 +336,7 @@ impl Queue {
     }
 }
 
-/// What lasts is reported again after that long.
+/// What lasts is reported again after that long, by the machine's time: people read it.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
 /// What is remembered of all objects: some 50 bytes each, 1 MB in all. Beyond it the oldest half is
@@ -402,7 +399,8 @@ impl Reported {
         let finding = fnv1a([controller, "\0", reason.name(), "\0", message]);
         let key = (hash(&object.uid), finding);
         if let Some(last) = self.entries.get(&key) {
-            if !reason.is_repeated() || now.saturating_duration_since(last.at) < REPEAT_AFTER {
+            let age = now.saturating_duration_since(last.at);
+            if !reason.is_repeated() || age < clock::from_machine(REPEAT_AFTER) {
                 return false;
             }
         } else {
@@ -521,7 +519,7 @@ mod tests {
 
     #[test]
     fn fifty_warnings_at_once_then_one_a_second() {
-        let mut queue = Queue::new(SECOND);
+        let mut queue = Queue::new();
         let begun = queue.warned_until;
         for n in 0..100 {
             queue.push(bad("a", &format!("u{n}"), ""), begun);
@@ -547,7 +545,7 @@ mod tests {
 
     #[test]
     fn events_of_one_object_keep_their_order() {
-        let mut queue = Queue::new(SECOND);
+        let mut queue = Queue::new();
         let begun = queue.warned_until;
         queue.warned_until = begun + ONE_WARNING_EACH * BURST;
         for event in [
@@ -566,7 +564,7 @@ mod tests {
 
     #[test]
     fn a_namespace_that_floods_costs_the_others_nothing() {
-        let mut queue = Queue::new(SECOND);
+        let mut queue = Queue::new();
         let begun = queue.warned_until;
         queue.warned_until = begun + ONE_WARNING_EACH * BURST;
         for n in 0..10 * WARNINGS_AT_MOST {
@@ -586,7 +584,7 @@ mod tests {
 
     #[test]
     fn the_queue_has_a_bound() {
-        let mut queue = Queue::new(SECOND);
+        let mut queue = Queue::new();
         let begun = queue.warned_until;
         for n in 0..OTHERS_AT_MOST + 10 {
             queue.push(good("a", &format!("u{n}"), ""), begun);
@@ -601,7 +599,7 @@ mod tests {
 
     #[test]
     fn events_wait_for_work_that_is_ahead_of_them_but_not_for_ever() {
-        let recorder = Recorder::new(1.0);
+        let recorder = Recorder::default();
         let now = Instant::now();
         let at = |at: Instant| written(&mut lock(&recorder.queue), at);
         recorder.first(|| {
@@ -628,7 +626,7 @@ mod tests {
 
     #[test]
     fn nothing_is_written_during_a_pause_and_its_end_is_waited_for() {
-        let mut queue = Queue::new(SECOND);
+        let mut queue = Queue::new();
         let begun = queue.warned_until;
         queue.push(good("a", "u", "1"), begun);
         queue.paused_until = Some(begun + PAUSE);

@@ -4,6 +4,11 @@
 //! tasks run one after the other in an order that it chooses, and connections end in its memory. A story is then the same
 //! each time. Outside of tests there is none, and all is the machine's.
 //!
+//! A test over sockets shortens all waits instead: [`quicken`] sets how long a second of the program lasts. Every
+//! duration in the program is then the program's: [`now`], [`since`], [`sleep`] and [`wait`] give and take it. What waits
+//! for something that has a speed of its own, e.g. a socket, another program or a person, asks for the machine's time:
+//! [`to_machine`], [`machine_until`], [`from_machine`], [`at_least`] and [`took`]. Outside of tests both times are the same.
+//!
 //! Also here: two clocks, compared. A machine that was suspended has a monotonic clock that stood still, and only its
 //! wall clock says how long that was.
 
@@ -15,7 +20,7 @@ use std::fmt::Debug;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::rc::Rc;
-use std::sync::{Condvar, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// What takes the machine's place for one thread.
@@ -80,16 +85,102 @@ impl Drop for Simulated {
     }
 }
 
-/// The calling thread's; none outside of tests.
-pub fn simulation() -> Option<Rc<dyn Simulation>> {
+/// The simulation that the calling thread is in. Outside of tests there is none.
+fn simulation() -> Option<Rc<dyn Simulation>> {
     // A thread that ends has none any more, and what it drops may still ask for the time.
     let own = SIMULATION.try_with(|own| own.borrow().clone());
     own.ok().flatten()
 }
 
-/// By the monotonic clock.
+/// Whether the calling thread is in a simulation, which has no other thread.
+pub fn is_simulated() -> bool {
+    simulation().is_some()
+}
+
+/// Asks what the program has around it in the simulation of the calling thread. `None`: there is nothing.
+pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
+    simulation()?.surroundings().map(ask)
+}
+
+/// How fast the program's time passes on this machine.
+struct Pace {
+    /// When it was set: until then both times were the same.
+    begun: Instant,
+    /// How many seconds of the machine a second of the program lasts.
+    factor: f64,
+}
+
+static PACE: OnceLock<Pace> = OnceLock::new();
+
+/// From now on a second of the program lasts `factor` seconds of the machine, for all threads that are in no simulation.
+/// For tests: the first call of a process decides. Without one the factor is 1, and to ask for 1 changes nothing; nor does
+/// a thread in a simulation.
+pub fn quicken(factor: f64) {
+    if factor == 1.0 || is_simulated() {
+        return;
+    }
+    let pace = PACE.get_or_init(|| Pace {
+        begun: Instant::now(),
+        factor,
+    });
+    debug_assert!(pace.factor == factor, "a process has one factor");
+}
+
+/// The factor that counts for the calling thread.
+fn factor() -> f64 {
+    let pace = PACE.get().filter(|_| !is_simulated());
+    pace.map_or(1.0, |pace| pace.factor)
+}
+
+/// How long the machine waits while this much of the program's time passes: for time-outs of sockets, and for waits that
+/// do not end by this clock.
+pub fn to_machine(time: Duration) -> Duration {
+    multiplied(time, factor())
+}
+
+/// How much of the program's time passes while the machine waits this long.
+pub fn from_machine(time: Duration) -> Duration {
+    multiplied(time, factor().recip())
+}
+
+/// `time`, or longer where the machine would wait less than `of_machine`: however much a test shortens time, an answer,
+/// another program or a Lease needs some.
+pub fn at_least(time: Duration, of_machine: Duration) -> Duration {
+    time.max(from_machine(of_machine))
+}
+
+/// How long the machine has taken since this moment: for people, for metrics, and for comparisons with the wall clock.
+pub fn took(begun: Instant) -> Duration {
+    to_machine(since(begun))
+}
+
+/// No product with a factor is longer: a thousand years, which can be added to an instant.
+const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
+
+/// Exact where the factor is 1.
+fn multiplied(time: Duration, factor: f64) -> Duration {
+    if factor == 1.0 {
+        return time;
+    }
+    let product = Duration::try_from_secs_f64(time.as_secs_f64() * factor);
+    product.unwrap_or(LONGEST).min(LONGEST)
+}
+
+impl Pace {
+    /// The program's moment when the machine's monotonic clock shows `machine`.
+    fn moment(&self, machine: Instant) -> Instant {
+        let passed = machine.saturating_duration_since(self.begun);
+        self.begun + multiplied(passed, self.factor.recip())
+    }
+}
+
+/// The program's time, by the monotonic clock.
 pub fn now() -> Instant {
-    simulation().map_or_else(Instant::now, |simulation| simulation.now())
+    if let Some(simulation) = simulation() {
+        return simulation.now();
+    }
+    let now = Instant::now();
+    PACE.get().map_or(now, |pace| pace.moment(now))
 }
 
 /// How long this moment is past; zero for one that comes.
@@ -97,12 +188,18 @@ pub fn since(moment: Instant) -> Duration {
     now().saturating_duration_since(moment)
 }
 
-/// By the wall clock.
+/// How long the machine waits for this moment; zero for one that is past.
+pub fn machine_until(moment: Instant) -> Duration {
+    to_machine(moment.saturating_duration_since(now()))
+}
+
+/// What the wall clock of the machine shows: what the APIs sent, and what is written to them, is by such clocks. A
+/// duration between two of these times is the machine's.
 pub fn wall() -> SystemTime {
     simulation().map_or_else(SystemTime::now, |simulation| simulation.wall())
 }
 
-/// By the wall clock.
+/// The same as [`wall`].
 pub fn timestamp() -> Timestamp {
     Timestamp::try_from(wall()).unwrap_or_default()
 }
@@ -110,7 +207,7 @@ pub fn timestamp() -> Timestamp {
 pub fn sleep(time: Duration) {
     match simulation() {
         Some(simulation) => simulation.sleep(time),
-        None => std::thread::sleep(time),
+        None => std::thread::sleep(to_machine(time)),
     }
 }
 
@@ -124,8 +221,46 @@ pub fn wait<'a, T>(
         simulation.sleep(time);
         return guard;
     }
-    let waited = condvar.wait_timeout(guard, time);
+    let waited = condvar.wait_timeout(guard, to_machine(time));
     waited.unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// While `must_wait`, which is asked again whenever it is notified, and for no longer than this. In a simulation there is no
+/// other thread that could notify it.
+pub fn wait_at_most<'a, T>(
+    condvar: &Condvar,
+    mut guard: MutexGuard<'a, T>,
+    time: Duration,
+    mut must_wait: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    if let Some(simulation) = simulation() {
+        if must_wait(&mut guard) {
+            simulation.sleep(time);
+        }
+        return guard;
+    }
+    let waited = condvar.wait_timeout_while(guard, to_machine(time), must_wait);
+    waited.unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// While `must_wait`, which is asked again whenever it is notified. In a simulation the process's other threads have
+/// their turn between two questions.
+pub fn wait_while<T>(condvar: &Condvar, mutex: &Mutex<T>, must_wait: impl Fn(&mut T) -> bool) {
+    let locked = || mutex.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(simulation) = simulation() {
+        while must_wait(&mut locked()) {
+            simulation.others();
+        }
+        return;
+    }
+    let waited = condvar.wait_while(locked(), |value| must_wait(value));
+    drop(waited.unwrap_or_else(PoisonError::into_inner));
+}
+
+/// See [`Simulation::exchange`]. The error of a thread that is in no simulation: there is no such host.
+pub fn exchange(authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+    let simulation = simulation().ok_or(io::ErrorKind::HostUnreachable)?;
+    simulation.exchange(authority, request, until)
 }
 
 /// Any number, another one each time.
@@ -135,7 +270,8 @@ pub fn random() -> u64 {
     simulation().map_or_else(of_machine, |simulation| simulation.random())
 }
 
-/// By so much the two clocks may differ over the same time without being taken for a jump.
+/// By so much the two clocks may differ over the same time without being taken for a jump. A test may shorten the time,
+/// and not this: a busy machine would look like one that jumps.
 ///
 /// An NTP daemon slews by at most 500 ppm, that is 8 ms in a lease of 15 s, and steps by less than a second once a
 /// machine runs; a leader that renews in time has 5 s to spare. Two seconds lie between.
@@ -144,7 +280,7 @@ pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 /// A moment by both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Never steps; stands still while a virtual machine is suspended.
+    /// Never steps; stands still while a virtual machine is suspended. The program's time.
     pub monotonic: Instant,
     /// Says how long a suspension was, once it is set again; may be set to anything.
     pub wall: SystemTime,
@@ -161,12 +297,71 @@ impl Moment {
     /// How long `earlier` is past, by the clock that says more. None: one clock jumped against the other by more than
     /// [`LARGEST_DRIFT`], and nothing is known.
     pub fn since(self, earlier: Moment) -> Option<Duration> {
+        self.since_at(earlier, factor())
+    }
+
+    fn since_at(self, earlier: Moment, factor: f64) -> Option<Duration> {
+        let from_machine = |time| multiplied(time, factor.recip());
         let monotonic = self.monotonic.saturating_duration_since(earlier.monotonic);
         // Zero when it was set back.
         let wall = self.wall.duration_since(earlier.wall).unwrap_or_default();
         let back = earlier.wall.duration_since(self.wall).unwrap_or_default();
-        let drift = monotonic.abs_diff(wall).saturating_add(back);
-        (drift <= LARGEST_DRIFT).then_some(monotonic.max(wall))
+        let wall = from_machine(wall);
+        let drift = monotonic.abs_diff(wall).saturating_add(from_machine(back));
+        let largest = LARGEST_DRIFT.max(from_machine(LARGEST_DRIFT));
+        (drift <= largest).then_some(monotonic.max(wall))
+    }
+}
+
+/// A machine for unit tests, in which a wait costs nothing.
+#[cfg(test)]
+pub(crate) mod for_tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[derive(Debug)]
+    struct Machine {
+        begun: (Instant, SystemTime),
+        passed: Cell<Duration>,
+        last_random: Cell<u64>,
+    }
+
+    impl Simulation for Machine {
+        fn now(&self) -> Instant {
+            self.begun.0 + self.passed.get()
+        }
+
+        fn wall(&self) -> SystemTime {
+            self.begun.1 + self.passed.get()
+        }
+
+        /// Also a wait for a moment that is now takes some time.
+        fn sleep(&self, time: Duration) {
+            let time = time + Duration::from_micros(10);
+            self.passed.update(|passed| passed + time);
+        }
+
+        fn others(&self) {}
+
+        fn random(&self) -> u64 {
+            let last = self.last_random.get();
+            let next = last.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            self.last_random.set(next);
+            next >> 33
+        }
+
+        fn exchange(&self, _: &str, _: &[u8], _: Instant) -> io::Result<Vec<u8>> {
+            Err(io::ErrorKind::ConnectionRefused.into())
+        }
+    }
+
+    /// Puts the calling thread on such a machine, without any host in its network.
+    pub(crate) fn simulated() -> Simulated {
+        simulate(Rc::new(Machine {
+            begun: (Instant::now(), SystemTime::now()),
+            passed: Cell::default(),
+            last_random: Cell::new(1),
+        }))
     }
 }
 
@@ -206,6 +401,91 @@ mod tests {
             let since = later.since(earlier).map(|since| since.as_millis());
             assert_eq!(since, expected, "{monotonic} ms, {wall} ms");
         }
+    }
+
+    #[test]
+    fn both_clocks_agree_on_the_program_s_time() {
+        // The factor; milliseconds of the program that passed by the monotonic clock, and of the machine by the wall clock;
+        // what is made of them.
+        for (factor, monotonic, wall, expected) in [
+            (0.02, 50_000, 1_000, Some(50_000)),
+            (0.02, 50_000, 1_010, Some(50_500)),
+            (0.02, 50_500, 1_000, Some(50_500)),
+            // The machine's two seconds.
+            (0.02, 50_000, 3_000, Some(150_000)),
+            (0.02, 50_000, 3_001, None),
+            (0.02, 150_000, 1_000, Some(150_000)),
+            (0.02, 150_050, 1_000, None),
+            (0.02, 0, 60_000, None),
+            (0.02, 0, -1_000, Some(0)),
+            (0.02, 0, -2_001, None),
+            // A slow program: its own two seconds.
+            (2.0, 1_000, 2_000, Some(1_000)),
+            (2.0, 1_000, 6_000, Some(3_000)),
+            (2.0, 1_000, 6_002, None),
+        ] {
+            let earlier = Moment::now();
+            let by = Duration::from_millis(i64::unsigned_abs(wall));
+            let later = Moment {
+                monotonic: earlier.monotonic + Duration::from_millis(monotonic),
+                wall: match wall < 0 {
+                    true => earlier.wall - by,
+                    false => earlier.wall + by,
+                },
+            };
+            let since = later
+                .since_at(earlier, factor)
+                .map(|since| since.as_millis());
+            assert_eq!(since, expected, "{factor}: {monotonic} ms, {wall} ms");
+        }
+    }
+
+    #[test]
+    fn a_second_of_the_program_lasts_as_many_seconds_as_the_factor() {
+        let begun = Instant::now();
+        let ms = Duration::from_millis;
+        // The factor, milliseconds of the program, and as many of the machine.
+        for (factor, program, machine) in [
+            (1.0, 0, 0),
+            (1.0, 1_234, 1_234),
+            (0.02, 50_000, 1_000),
+            (0.002, 500, 1),
+            (4.0, 250, 1_000),
+        ] {
+            let pace = Pace { begun, factor };
+            assert_eq!(pace.moment(begun + ms(machine)), begun + ms(program));
+            assert_eq!(multiplied(ms(program), factor), ms(machine));
+            assert_eq!(multiplied(ms(machine), factor.recip()), ms(program));
+        }
+        // A moment before the pace was set is that moment, and no time runs backwards.
+        let pace = Pace { begun, factor: 0.5 };
+        assert_eq!(pace.moment(begun - ms(7)), begun);
+    }
+
+    #[test]
+    fn the_longest_times_are_no_panic() {
+        let begun = Instant::now();
+        for factor in [1e-300, 0.002, 1000.0] {
+            assert_eq!(multiplied(Duration::ZERO, factor), Duration::ZERO);
+            let pace = Pace { begun, factor };
+            let last = pace.moment(begun + Duration::from_secs(1 << 32));
+            for time in [factor, factor.recip()].map(|by| multiplied(Duration::MAX, by)) {
+                assert!(last.checked_add(time).is_some(), "{factor}: {time:?}");
+            }
+        }
+        assert_eq!(multiplied(Duration::MAX, 1.0), Duration::MAX);
+    }
+
+    /// No unit test changes the factor of the process.
+    #[test]
+    fn without_a_factor_the_program_s_time_is_the_machine_s() {
+        let time = Duration::from_nanos(1_234_567_891);
+        assert_eq!((to_machine(time), from_machine(time)), (time, time));
+        assert_eq!(at_least(time, time / 2), time);
+        assert_eq!(at_least(time, time * 2), time * 2);
+        let before = Instant::now();
+        let between = now();
+        assert!(before <= between && between <= Instant::now());
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often a thread that waits for another thread's call tries again.
+/// How often a thread that waits for another thread's call tries again, by the machine's time.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Waits for a lock that is held while an API is asked, which may take minutes. The thread that
@@ -66,7 +66,7 @@ pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
             Err(TryLockError::Poisoned(poisoned)) => return PoisonError::into_inner(poisoned),
             Err(TryLockError::WouldBlock) => {
                 beat();
-                clock::sleep(RETRY_INTERVAL);
+                clock::sleep(clock::from_machine(RETRY_INTERVAL));
             }
         }
     }

@@ -3,7 +3,7 @@
 //! In a [`Simulation`](super::clock::Simulation) with surroundings, these are the simulation's: a test can run whole
 //! commands and daemons in one thread.
 
-use super::clock;
+use super::clock::surroundings;
 use log::{LevelFilter, Log, SetLoggerError};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
@@ -20,7 +20,7 @@ pub fn variable(name: &str) -> Option<OsString> {
 
 /// All environment variables: name and value.
 pub fn variables() -> Vec<(OsString, OsString)> {
-    let simulated = in_simulation(|process| process.variables());
+    let simulated = surroundings(|process| process.variables());
     simulated.unwrap_or_else(|| std::env::vars_os().collect())
 }
 
@@ -43,7 +43,7 @@ pub fn is_terminal(is_stderr: bool) -> bool {
 
 /// Writes the text to stdout, or to stderr, in one piece.
 pub fn print(is_stderr: bool, text: &[u8]) -> io::Result<()> {
-    if in_simulation(|process| process.print(is_stderr, text)).is_some() {
+    if surroundings(|process| process.print(is_stderr, text)).is_some() {
         return Ok(());
     }
     if is_stderr {
@@ -57,7 +57,7 @@ pub fn print(is_stderr: bool, text: &[u8]) -> io::Result<()> {
 /// From now on the process logs with this logger. The error: it has one already.
 pub fn log_with(logger: Box<dyn Log>, level: LevelFilter) -> Result<(), SetLoggerError> {
     let mut logger = Some(logger);
-    if in_simulation(|process| logger.take().map(|logger| process.log_with(logger))).is_some() {
+    if surroundings(|process| logger.take().map(|logger| process.log_with(logger))).is_some() {
         return Ok(());
     }
     logger.map_or(Ok(()), log::set_boxed_logger)?;
@@ -80,10 +80,5 @@ impl Write for Stderr {
 }
 
 fn is_simulated() -> bool {
-    in_simulation(|_| ()).is_some()
-}
-
-fn in_simulation<T>(ask: impl FnOnce(&dyn clock::Surroundings) -> T) -> Option<T> {
-    let simulation = clock::simulation()?;
-    simulation.surroundings().map(ask)
+    surroundings(|_| ()).is_some()
 }

@@ -3,9 +3,8 @@
 //! In a simulation a task runs when its result is waited for, on the waiting thread, and the simulation chooses which one
 //! of several is next.
 
-use super::clock::{self, Simulation};
+use super::clock;
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -27,7 +26,6 @@ enum Place<'scope, 'env, R> {
         sender: Sender<R>,
     },
     Simulated {
-        simulation: Rc<dyn Simulation>,
         /// When each was begun.
         waiting: RefCell<Vec<(Instant, Task<'env, R>)>>,
     },
@@ -35,8 +33,8 @@ enum Place<'scope, 'env, R> {
 
 impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
     pub fn new(scope: &'scope Scope<'scope, 'env>) -> Tasks<'scope, 'env, R> {
-        let place = match clock::simulation() {
-            None => {
+        let place = match clock::is_simulated() {
+            false => {
                 let (sender, results) = channel();
                 Place::Threads {
                     scope,
@@ -44,8 +42,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                     sender,
                 }
             }
-            Some(simulation) => Place::Simulated {
-                simulation,
+            true => Place::Simulated {
                 waiting: RefCell::default(),
             },
         };
@@ -68,7 +65,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 // Without a receiver the result has no use.
                 scope.spawn(move || drop(sender.send(task())));
             }
-            Place::Simulated { waiting, .. } => {
+            Place::Simulated { waiting } => {
                 waiting.borrow_mut().push((clock::now(), Box::new(task)))
             }
         }
@@ -77,11 +74,8 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
     /// The next result; none: no task ended within this time.
     pub fn next(&self, wait: Duration) -> Option<R> {
         let result = match &self.place {
-            Place::Threads { results, .. } => results.recv_timeout(wait).ok(),
-            Place::Simulated {
-                simulation,
-                waiting,
-            } => {
+            Place::Threads { results, .. } => results.recv_timeout(clock::to_machine(wait)).ok(),
+            Place::Simulated { waiting } => {
                 // Without a wait there was no time for those that were begun just now. The others go on meanwhile.
                 let now = clock::now();
                 let may_be_over =
@@ -89,10 +83,10 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 let places = 0..waiting.borrow().len();
                 let places: Vec<usize> = places.filter(may_be_over).collect();
                 if places.is_empty() {
-                    simulation.sleep(wait);
+                    clock::sleep(wait);
                 }
                 let count = places.len();
-                let chosen = (count > 0).then(|| places[simulation.random() as usize % count]);
+                let chosen = (count > 0).then(|| places[clock::random() as usize % count]);
                 // Not borrowed while it runs.
                 let task = chosen.map(|chosen| waiting.borrow_mut().swap_remove(chosen));
                 task.map(|(_, task)| task())
@@ -107,7 +101,7 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
 /// What the end of a scope does with threads.
 impl<R> Drop for Tasks<'_, '_, R> {
     fn drop(&mut self) {
-        if let Place::Simulated { waiting, .. } = &self.place {
+        if let Place::Simulated { waiting } = &self.place {
             for (_, task) in waiting.take() {
                 drop(task());
             }

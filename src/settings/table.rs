@@ -481,7 +481,7 @@ settings! {
         ..Setting::of(Group::Controllers, DAEMON)
     }
 
-    // Like every interval: longer than zero, before the time scale.
+    // Like every interval: longer than zero.
     NODE_SYNC_INTERVAL node_sync_interval: Duration = parsed(interval) => {
         flags: &["node-sync-interval"],
         default: Some("5s"),
@@ -628,7 +628,7 @@ settings! {
         ..Setting::of(Group::LeaderElection, DAEMON_AND_DOCTOR)
     }
 
-    // This and the next two fit together when `leader_elect` is true; before the time scale.
+    // This and the next two fit together when `leader_elect` is true.
     LEASE_DURATION lease_duration: Duration = parsed(interval) => {
         flags: &["leader-elect-lease-duration"],
         default: Some("15s"),

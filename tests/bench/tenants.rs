@@ -37,7 +37,7 @@ pub fn all() -> Vec<Figure> {
     let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
     let synced = ccm(&env, &["node", "sync"]);
     assert_eq!(synced.code, 0, "{synced:?}");
-    let daemon = Arc::new(Daemon::start(&env, &[]));
+    let daemon = Daemon::start(&env, &[]);
     daemon.logs("health: listening on ");
     let watch = Watch::start(&daemon);
     let shared = |n: usize| format!("shared-{n}");
@@ -140,17 +140,17 @@ struct Round {
 }
 
 impl Watch {
-    fn start(daemon: &Arc<Daemon>) -> Watch {
+    fn start(daemon: &Daemon) -> Watch {
         let log = daemon.log();
         let (_, rest) = log.split_once("health: listening on ").unwrap();
         let url = format!("http://{}", rest.split_whitespace().next().unwrap());
         let is_over = Arc::new(AtomicBool::new(false));
         let (base, over) = (url.clone(), Arc::clone(&is_over));
-        let daemon = Arc::clone(daemon);
+        let id = daemon.id();
         let thread = thread::spawn(move || {
             let mut seen = Seen::default();
             let mut last = ticks(&base);
-            let mut cpu = cpu_of_threads(daemon.id());
+            let mut cpu = cpu_of_threads(id);
             while !over.load(Ordering::Relaxed) {
                 seen.looks += 1;
                 seen.not_ok += usize::from(get(&base, "/livez").is_none());
@@ -162,7 +162,7 @@ impl Watch {
                 if let (Some((count, sum)), Some((count_now, sum_now))) = (last, now)
                     && count_now > count
                 {
-                    let cpu_now = cpu_of_threads(daemon.id());
+                    let cpu_now = cpu_of_threads(id);
                     let used = |(id, now): (&String, &Duration)| {
                         now.saturating_sub(cpu.get(id).copied().unwrap_or_default())
                     };

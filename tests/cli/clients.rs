@@ -95,7 +95,6 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
         timing: TIMING,
         gate: Arc::new(OpenGate),
         urgency: ccm::provider::Urgency::Asked,
-        time_scale: 1.0,
     })
 }
 

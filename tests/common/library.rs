@@ -7,27 +7,24 @@ use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile, robot
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube;
 use ccm::kube::config::{self, Access};
-use ccm::provider::{self, Gate, InternalIpFrom, LabelPrefixes, Refused, Source};
+use ccm::provider::{self, Gate, InternalIpFrom, LabelPrefixes, Refused, Source, clock};
 use sandbox::robot::Sees;
 use sandbox::{Half, Sandbox};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A second over sockets.
+/// How many seconds a second of the library's time lasts in a test over sockets.
 pub const SCALE: f64 = 0.002;
 
-pub fn scaled(time_s: u64) -> Duration {
-    Duration::from_secs(time_s).mul_f64(SCALE)
-}
+/// Longer than any test takes, in the library's time too.
+pub const LONG: Duration = Duration::from_secs(1000 * 3600);
 
 /// How to reach one sandbox.
 pub struct Place {
     access: config::Options,
     kube_token: Option<String>,
     server: String,
-    /// Multiplies durations.
-    pub scale: f64,
     endpoint: String,
     network: Option<u64>,
     token: Mutex<String>,
@@ -72,15 +69,25 @@ pub struct Mortal {
 impl Place {
     /// Over sockets.
     pub fn new(sandbox: &Sandbox) -> Place {
-        Place::of(sandbox, SCALE, false)
+        Place::at(sandbox, SCALE)
     }
 
-    /// In a simulation; times are as in production.
+    /// Over sockets, where a second lasts this many seconds, which are the same for all tests of a crate. A sandbox in memory
+    /// is reached in its simulation.
+    pub fn at(sandbox: &Sandbox, scale: f64) -> Place {
+        if sandbox.is_in_memory() {
+            return Place::in_memory(sandbox);
+        }
+        clock::quicken(scale);
+        Place::of(sandbox, false)
+    }
+
+    /// In a simulation.
     pub fn in_memory(sandbox: &Sandbox) -> Place {
-        Place::of(sandbox, 1.0, true)
+        Place::of(sandbox, true)
     }
 
-    fn of(sandbox: &Sandbox, scale: f64, in_memory: bool) -> Place {
+    fn of(sandbox: &Sandbox, in_memory: bool) -> Place {
         let token = || sandbox.account("ccm").unwrap().token;
         let kubeconfig = || {
             let env = sandbox.env_of("ccm");
@@ -94,7 +101,6 @@ impl Place {
             },
             kube_token: in_memory.then(token),
             server: sandbox.kubernetes_url(),
-            scale,
             endpoint: sandbox.hetzner_url(),
             network: sandbox.network(),
             token: Mutex::new(sandbox.projects().token.clone()),
@@ -120,13 +126,14 @@ impl Place {
         self.network
     }
 
-    /// In memory as in production.
+    /// In memory as in production. Over sockets a call takes the machine's time, however short the library's is.
     pub fn timing(&self) -> Timing {
         if self.kube_token.is_none() {
+            let timeout = clock::from_machine(Duration::from_secs(5));
             return Timing {
-                read_timeout: Duration::from_secs(5),
-                write_timeout: Duration::from_secs(5),
-                retry_wait: Duration::from_millis(1),
+                read_timeout: timeout,
+                write_timeout: timeout,
+                retry_wait: clock::from_machine(Duration::from_millis(1)),
             };
         }
         Timing {
@@ -200,10 +207,9 @@ impl Place {
             timing,
             gate: Arc::clone(&gate),
             urgency: provider::Urgency::Changed,
-            time_scale: self.scale,
         });
         let client = kube::Client::new(self.access(), Proxies::Never, timing, gate);
-        Apis::new(client, Box::new(hetzner), self.scale)
+        Apis::new(client, Box::new(hetzner))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::common;
 use crate::common::in_flight::InFlight;
-use crate::common::library::{Mortal, Place, SCALE, scaled};
+use crate::common::library::{LONG, Mortal, Place};
 
 use ccm::controllers::node::{NodeController, Settings};
 use ccm::controllers::{Controller, Selection};
@@ -87,10 +87,9 @@ fn a_pass_whose_gate_closes_begins_no_other_write_and_the_next_one_ends_the_same
             let mut apis = place.world_of(Mortal::after(gate), &place.token(), None);
             apis.concurrent_nodes = 5;
             let mut controller = NodeController::new(Settings {
-                sync_interval: scaled(5),
-                status_update_frequency: Duration::from_secs(3600),
-                server_cache_max_age: Duration::from_secs(3600),
-                time_scale: SCALE,
+                sync_interval: Duration::from_secs(5),
+                status_update_frequency: LONG,
+                server_cache_max_age: LONG,
             });
             controller.tick(&apis, &Selection::Due)
         };

@@ -3,24 +3,19 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
+use crate::common::library::Place;
 use crate::common::memory;
 
 use ccm::cache::{Apis, Poll, ReadFrom};
-use ccm::http::{self, Proxies, Timing};
-use ccm::kube::{self, Labels, Node, config};
-use ccm::provider::OpenGate;
+use ccm::http::Proxies;
+use ccm::kube::{self, Labels, Node};
+use ccm::provider::{OpenGate, clock};
 use common::quiet;
 use memory::Memory;
 use sandbox::Sandbox;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-const TIMING: Timing = Timing {
-    read_timeout: Duration::from_secs(5),
-    write_timeout: http::WRITE_TIMEOUT,
-    retry_wait: Duration::from_millis(1),
-};
+use std::time::Duration;
 
 /// Looks at the table every time, and at everything only at first.
 const METADATA: Poll = Poll {
@@ -35,19 +30,10 @@ const CELLS: Poll = Poll {
 };
 
 fn world(sandbox: &Sandbox) -> Apis {
-    let env = sandbox.env_of("ccm");
-    let (_, path) = env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
-    let options = config::Options {
-        kubeconfig: vec![path.into()],
-        ..config::Options::default()
-    };
-    let kube = kube::Client::new(
-        config::load(&options).unwrap(),
-        Proxies::Never,
-        TIMING,
-        Arc::new(OpenGate),
-    );
-    Apis::new(kube, Box::new(Memory::default()), 1.0)
+    let place = Place::new(sandbox);
+    let (access, timing) = (place.access(), place.timing());
+    let kube = kube::Client::new(access, Proxies::Never, timing, Arc::new(OpenGate));
+    Apis::new(kube, Box::new(Memory::default()))
 }
 
 fn poll(world: &Apis, poll: Poll) -> Arc<Vec<Arc<Node>>> {
@@ -124,7 +110,7 @@ fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
         node.metadata.labels = Labels::from_iter([("written", value)]);
         node
     };
-    let old = Instant::now();
+    let old = clock::now();
     let nodes = world
         .nodes
         .whole(Duration::ZERO, ReadFrom::Latest)
@@ -140,11 +126,11 @@ fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
     assert_eq!(seen(), None);
     world
         .nodes
-        .written(labelled(&nodes[0], "after it"), Instant::now());
+        .written(labelled(&nodes[0], "after it"), clock::now());
     assert_eq!(seen(), Some("after it".to_owned()));
     let mut another = labelled(&nodes[0], "another UID");
     another.metadata.uid = "another".into();
-    world.nodes.written(another, Instant::now());
+    world.nodes.written(another, clock::now());
     assert_eq!(seen(), Some("after it".to_owned()));
     let names = ["worker-1".to_owned(), "nobody".to_owned()];
     world.nodes.again(&names, Duration::MAX).unwrap();
@@ -165,7 +151,7 @@ fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
             .unwrap()
             .value
     };
-    let before = Instant::now();
+    let before = clock::now();
     let first = named(&list(), "worker-1");
     let seen = world.nodes.first_seen(&first).unwrap();
     assert!(seen > before);
@@ -175,7 +161,7 @@ fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
         .nodes
         .again(&["worker-1".to_owned()], Duration::ZERO)
         .unwrap();
-    world.nodes.written(first.as_ref().clone(), Instant::now());
+    world.nodes.written(first.as_ref().clone(), clock::now());
     assert_eq!(world.nodes.first_seen(&first), Some(seen));
     let other = named(&list(), "worker-2");
     let renew = |name: &str| {
@@ -187,7 +173,7 @@ fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
     };
     // Read by its name, and by a list.
     renew("worker-1");
-    let before = Instant::now();
+    let before = clock::now();
     let nodes = world.nodes.again(&["worker-1".to_owned()], Duration::ZERO);
     let second = named(&nodes.unwrap().value, "worker-1");
     assert_eq!(
@@ -197,7 +183,7 @@ fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
     );
     assert!(world.nodes.first_seen(&second).unwrap() > before);
     renew("worker-2");
-    let before = Instant::now();
+    let before = clock::now();
     let renewed = named(&list(), "worker-2");
     assert_eq!(world.nodes.first_seen(&other), None);
     assert!(world.nodes.first_seen(&renewed).unwrap() > before);

@@ -93,7 +93,6 @@ fn settings(family: AddressFamily) -> Settings {
         },
         gate: Arc::new(OpenGate),
         urgency: ccm::provider::Urgency::Asked,
-        time_scale: 1.0,
     }
 }
 

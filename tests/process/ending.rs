@@ -147,14 +147,12 @@ fn child() {
         timing,
         Arc::new(OpenGate),
     );
-    let world: &'static Apis = Box::leak(Box::new(Apis::new(client, Box::new(NoCloud), 1.0)));
+    let world: &'static Apis = Box::leak(Box::new(Apis::new(client, Box::new(NoCloud))));
     let stop: &'static Stop = Box::leak(Box::default());
     let health = Health::start(
         HealthSettings {
             has_metrics: true,
             address: None,
-            silence_limit: LIMIT,
-            bind_retry: LIMIT,
         },
         world,
         stop,
@@ -162,7 +160,8 @@ fn child() {
     );
     let controllers: Vec<Box<dyn Controller>> =
         vec![Box::new(Works), Box::new(Panics { ticks_left: 3 })];
-    let ended = daemon::run(world, controllers, stop, health);
+    let running = daemon::begin(world, controllers, stop, |name| health.watch(name));
+    let ended = running.until_stopped();
     panic!("the daemon outlived a thread of its own: {ended:?}");
 }
 

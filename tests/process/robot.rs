@@ -173,7 +173,6 @@ fn a_file_with_other_credentials_is_tried_at_once_and_the_note_goes() {
 #[test]
 fn a_block_of_the_ip_is_waited_out() {
     let sandbox = start();
-    let url = sandbox.robot_url();
     for _ in 0..3 {
         common::fail_to_log_in(&sandbox);
     }

@@ -5,3 +5,6 @@
 mod common;
 
 mod sync;
+
+/// How many seconds a second of the library's time lasts in the tests that use it without the binary.
+const LIBRARY_SCALE: f64 = 0.1;

@@ -11,3 +11,6 @@ mod provider;
 mod refused;
 mod sync;
 mod take_over;
+
+/// How many seconds a second of the library's time lasts in the tests that use it without the binary.
+const LIBRARY_SCALE: f64 = 0.01;

@@ -12,7 +12,7 @@ use ccm::daemon::Stop;
 use ccm::daemon::lease::{Lease, Renewer, Settings, WaitPolicy};
 use ccm::hetzner::load_balancers::{Defaults, Selector};
 use ccm::kube::{self, LeaseKey};
-use ccm::provider::{Gate, OpenGate, Refused, Source, Sourced};
+use ccm::provider::{Gate, OpenGate, Refused, Source, Sourced, clock};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
@@ -248,22 +248,20 @@ fn candidate(name: &str, place: &Place) -> Candidate {
 }
 
 fn controllers(start: &Start, place: &Place) -> Vec<Box<dyn Controller>> {
-    let seconds = |time: u64| Duration::from_secs(time).mul_f64(place.scale);
+    let seconds = Duration::from_secs;
     // A list must live long enough to write something on it, however slow a real machine is.
-    let server_cache_max_age = seconds(10).max(Duration::from_millis(500));
+    let server_cache_max_age = clock::at_least(seconds(10), Duration::from_millis(500));
     let mut controllers: Vec<Box<dyn Controller>> = vec![
         Box::new(NodeController::new(node::Settings {
             sync_interval: seconds(5),
             status_update_frequency: seconds(300),
             server_cache_max_age,
-            time_scale: place.scale,
         })),
         Box::new(LifecycleController::new(lifecycle::Settings {
             monitor_period: seconds(5),
             node_max_age: seconds(300),
             server_cache_max_age,
             deletion_guard: true,
-            time_scale: place.scale,
         })),
         Box::new(ServiceController::new(service::Settings {
             sync_interval: seconds(5),
@@ -275,7 +273,6 @@ fn controllers(start: &Start, place: &Place) -> Vec<Box<dyn Controller>> {
             concurrency: start.concurrency,
             cluster_name: "kubernetes".into(),
             delete_orphans: false,
-            time_scale: place.scale,
         })),
     ];
     if place.network().is_some() {
@@ -283,7 +280,6 @@ fn controllers(start: &Start, place: &Place) -> Vec<Box<dyn Controller>> {
             cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
             reconciliation_period: seconds(10),
             server_cache_max_age,
-            time_scale: place.scale,
         })));
     }
     controllers

@@ -157,10 +157,7 @@ impl<'a> Observer<'a> {
         let settings = &started.settings;
         let (keep, look) = match settings.watch.value {
             false => (Duration::ZERO, ONE_LOOK),
-            true => (
-                wire::scaled(settings, CLOUD_INTERVAL),
-                wire::scaled(settings, POLL_INTERVAL) / 2,
-            ),
+            true => (CLOUD_INTERVAL, POLL_INTERVAL / 2),
         };
         let mut unknown = started.unknown.clone();
         unknown.retain(|name| !OF_NODES.contains(&name.as_str()));

@@ -1,8 +1,10 @@
-//! Executions against a cloud that answers to each change what the test says.
+//! Executions against a cloud that answers to each change what the test says. Time is simulated where actions run; a call
+//! takes a second then. Tests of what happens at the same time have threads, and no action that is waited for.
 
 mod fake;
 
 use super::*;
+use crate::provider::clock::for_tests::simulated;
 use fake::*;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,6 +20,7 @@ type Case = (
 
 #[test]
 fn what_comes_of_one_services_changes() {
+    let _simulated = simulated();
     use Answer::{Done, Fails, LookAgain, Runs};
     use ErrorKind::{Busy, Other, Unavailable};
     let cases: Vec<Case> = vec![
@@ -25,7 +28,7 @@ fn what_comes_of_one_services_changes() {
             "in turn",
             vec![
                 step("a", &[Done]),
-                step("b", &[Runs(5)]),
+                step("b", &[Runs(2)]),
                 step("c", &[Done]),
             ],
             &["a", "b", "c"],
@@ -67,7 +70,7 @@ fn what_comes_of_one_services_changes() {
         ),
         (
             "nor one whose action fails, which is not made",
-            vec![target("a", &[Fails(5)]), target("b", &[Done])],
+            vec![target("a", &[Fails(2)]), target("b", &[Done])],
             &["a", "b"],
             &["b"],
             1,
@@ -85,7 +88,7 @@ fn what_comes_of_one_services_changes() {
             "the last target stays where none of those that were to come does",
             vec![
                 target("a", &[NO]),
-                target("b", &[Fails(5)]),
+                target("b", &[Fails(2)]),
                 last("c", &[Done]),
                 step("d", &[Done]),
             ],
@@ -98,7 +101,7 @@ fn what_comes_of_one_services_changes() {
             "and is removed where one of them is added",
             vec![
                 target("a", &[NO]),
-                target("b", &[Runs(5)]),
+                target("b", &[Runs(2)]),
                 last("c", &[Done]),
                 step("d", &[Done]),
             ],
@@ -117,7 +120,7 @@ fn what_comes_of_one_services_changes() {
         ),
         (
             "an action that fails ends it",
-            vec![step("a", &[Fails(5)]), step("b", &[Done])],
+            vec![step("a", &[Fails(2)]), step("b", &[Done])],
             &["a"],
             &[],
             0,
@@ -155,6 +158,7 @@ fn what_comes_of_one_services_changes() {
 /// Otherwise one target that is busy for good takes from the next one every second try.
 #[test]
 fn each_change_has_its_own_tries() {
+    let _simulated = simulated();
     let fake = Fake::default();
     let works = fake.run(vec![vec![
         target("a", &[BUSY]),
@@ -166,25 +170,26 @@ fn each_change_has_its_own_tries() {
 
 #[test]
 fn one_question_is_asked_for_all_that_runs() {
+    let _simulated = simulated();
     let fake = Fake::default();
-    let lists = (0..6).map(|n| vec![step(&format!("a{n}"), &[Answer::Runs(30)])]);
+    let lists = (0..6).map(|n| vec![step(&format!("a{n}"), &[Answer::Runs(15)])]);
     let works = fake.run(lists.collect());
     assert!(works.iter().all(|work| work.error().is_none()));
     let log = fake.log();
-    // On a busy machine the last ones may be sent after the first question.
     assert!(log.contains(&"ask 6".to_owned()), "{log:?}");
 }
 
 #[test]
 fn what_may_follow_at_once_does_and_a_removal_waits() {
+    let _simulated = simulated();
     let fake = Fake::default();
     fake.run(vec![vec![
-        target("add 1", &[Answer::Runs(150)]),
-        target("add 2", &[Answer::Runs(150)]),
+        target("add 1", &[Answer::Runs(75)]),
+        target("add 2", &[Answer::Runs(75)]),
         step("remove 3", &[Answer::Done]),
     ]]);
     let log = fake.log();
-    // Both run at the same time. On a busy machine the second one may be sent after the first question.
+    // Both run at the same time.
     assert!(log.contains(&"ask 2".to_owned()), "{log:?}");
     let made = log.iter().filter(|line| !line.starts_with("ask"));
     assert_eq!(made.collect::<Vec<_>>(), ["add 1", "add 2", "remove 3"]);
@@ -204,14 +209,15 @@ fn no_more_are_in_flight_than_allowed() {
 
 #[test]
 fn an_action_without_end_is_left_and_the_others_are_not() {
+    let _simulated = simulated();
     let fake = Fake::default();
     // All of it takes longer than one action may.
-    let many = (0..9).map(|n| step(&format!("b{n}"), &[Answer::Runs(40)]));
+    let many = (0..9).map(|n| step(&format!("b{n}"), &[Answer::Runs(20)]));
     let endless = vec![step("a", &[Answer::Forever]), step("a2", &[Answer::Done])];
-    let begun = Instant::now();
+    let begun = clock::now();
     let works = fake.run(vec![endless, many.collect()]);
     assert!(
-        begun.elapsed() > Duration::from_millis(300),
+        clock::since(begun) > LONGEST_ACTION,
         "the case shows nothing"
     );
     let [stuck, many] = works.try_into().ok().unwrap();
@@ -224,6 +230,7 @@ fn an_action_without_end_is_left_and_the_others_are_not() {
 
 #[test]
 fn questions_without_an_answer_are_repeated_for_a_while() {
+    let _simulated = simulated();
     for (deaf, ends_well) in [(0, true), (4, true), (5, false)] {
         let fake = Fake::default();
         fake.deaf.store(deaf, Relaxed);
@@ -238,6 +245,7 @@ fn questions_without_an_answer_are_repeated_for_a_while() {
 
 #[test]
 fn who_is_to_end_does_not_wait() {
+    let _simulated = simulated();
     let fake = Fake::default();
     fake.is_ending.store(true, Relaxed);
     let lists = vec![
@@ -300,8 +308,9 @@ fn a_slow_request_holds_up_no_other_one() {
 /// A tick is over: what runs is still there in the next one, and a new execution does not wait for it.
 #[test]
 fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
+    let _simulated = simulated();
     let fake = Fake::default();
-    let long = vec![step("a", &[Answer::Runs(90)]), step("b", &[Answer::Done])];
+    let long = vec![step("a", &[Answer::Runs(45)]), step("b", &[Answer::Done])];
     let mut executor = fake.executor(vec![long]);
     let mut ended = Vec::new();
     let mut ticks = 0;
@@ -311,7 +320,7 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
             let late = fake.changes(vec![step("c", &[Answer::Done])]);
             executor.begin("late".into(), late, 1, None);
         }
-        let until = Instant::now() + Duration::from_millis(10);
+        let until = clock::now() + Duration::from_secs(5);
         std::thread::scope(|scope| {
             let mut requests = Requests::new(scope, &fake, 4);
             loop {
@@ -335,23 +344,24 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
 /// A tick whose reads take longer than its interval calls `work` when its time is over already.
 #[test]
 fn answers_are_seen_and_actions_asked_about_when_the_time_is_over() {
-    for answer in [Answer::Done, Answer::Runs(5)] {
+    for answer in [Answer::Done, Answer::Runs(2)] {
         ends_when_the_time_is_over(answer);
     }
 }
 
 fn ends_when_the_time_is_over(answer: Answer) {
+    let _simulated = simulated();
     let fake = Fake::default();
     let mut executor = fake.executor(vec![vec![step("a", &[answer])]]);
     let over = std::thread::scope(|scope| {
         let mut requests = Requests::new(scope, &fake, 4);
-        let begun = Instant::now();
+        let begun = clock::now();
         loop {
             let over = executor.work(&mut requests, Some(begun));
-            if !over.is_empty() || begun.elapsed() > Duration::from_secs(10) {
+            if !over.is_empty() || clock::since(begun) > LONGEST_ACTION {
                 return over;
             }
-            std::thread::yield_now();
+            clock::sleep(Duration::from_secs(1));
         }
     });
     assert_eq!(over.len(), 1, "{answer:?}");
@@ -360,6 +370,7 @@ fn ends_when_the_time_is_over(answer: Answer) {
 /// What the change reads before it is sent may use up the calls that come back.
 #[test]
 fn a_change_that_is_put_off_again_and_again_fails() {
+    let _simulated = simulated();
     let fake = Fake::default();
     let works = fake.run(vec![vec![step("a", &[PUT_OFF; 100])]]);
     assert!(works[0].error().is_some_and(Error::is_put_off));
@@ -369,9 +380,10 @@ fn a_change_that_is_put_off_again_and_again_fails() {
 /// The Service was changed: what was not sent yet is not sent, and the end of what runs is waited for.
 #[test]
 fn a_stopped_execution_ends_with_what_it_has_sent() {
+    let _simulated = simulated();
     let fake = Fake::default();
-    let stale = vec![target("a", &[Answer::Runs(20)]), step("b", &[Answer::Done])];
-    let other = vec![step("c", &[Answer::Runs(20)]), step("d", &[Answer::Done])];
+    let stale = vec![target("a", &[Answer::Runs(10)]), step("b", &[Answer::Done])];
+    let other = vec![step("c", &[Answer::Runs(10)]), step("d", &[Answer::Done])];
     let mut executor = fake.executor(vec![stale, other]);
     std::thread::scope(|scope| {
         let mut requests = Requests::new(scope, &fake, 4);
@@ -394,9 +406,10 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
 /// So many targets that may follow at once that the last one is sent long after the first one's action has ended.
 #[test]
 fn an_action_is_not_late_before_it_was_asked_about() {
+    let _simulated = simulated();
     let fake = Fake::default();
-    let begun = Instant::now();
-    // 2 ms from one to the next: 300 ms, and a single action may take 240 ms.
+    let begun = clock::now();
+    // A second from one to the next: 150 s, and a single action may take 120 s.
     let many = (0..150).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let works = fake.run(vec![many.collect()]);
     assert_eq!((works[0].error(), works[0].lines.len()), (None, 150));
@@ -405,14 +418,15 @@ fn an_action_is_not_late_before_it_was_asked_about() {
         .iter()
         .filter(|line| line.starts_with("ask"))
         .count();
-    // One when an action has run for so long; a busy machine takes longer for all of it.
-    let due = begun.elapsed().div_duration_f64(ASKED_AFTER.mul_f64(SCALE));
+    // One when an action has run for so long.
+    let due = clock::since(begun).div_duration_f64(ASKED_AFTER);
     assert!((asked as f64) < due + 15.0, "{asked} questions, {due} due");
 }
 
 /// Another load balancer gets one target after the other, and each would put the question off.
 #[test]
 fn the_question_about_one_action_is_not_put_off_by_others() {
+    let _simulated = simulated();
     let fake = Fake::default();
     let many = (0..200).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let one = vec![step("one", &[Answer::Runs(1)])];
@@ -429,14 +443,15 @@ fn the_question_about_one_action_is_not_put_off_by_others() {
 /// The changes of one execution follow each other, and no execution waits for the end of another one.
 #[test]
 fn executions_in_turn_are_sent_in_their_order() {
+    let _simulated = simulated();
     let fake = Fake::default();
     let works = fake.run_in_turn(vec![
-        (None, vec![step("a", &[Answer::Runs(60)])]),
+        (None, vec![step("a", &[Answer::Runs(30)])]),
         (
             None,
             vec![
-                step("b1", &[Answer::Runs(60)]),
-                step("b2", &[Answer::Runs(60)]),
+                step("b1", &[Answer::Runs(30)]),
+                step("b2", &[Answer::Runs(30)]),
             ],
         ),
         (None, vec![step("c", &[Answer::Done])]),
@@ -453,10 +468,11 @@ fn executions_in_turn_are_sent_in_their_order() {
 
 #[test]
 fn after_busy_each_change_in_turn_waits_for_the_end_of_the_one_before() {
+    let _simulated = simulated();
     let fake = Fake::default();
     fake.run_in_turn(vec![
-        (None, vec![step("a", &[Answer::Runs(30)])]),
-        (None, vec![step("b", &[BUSY, Answer::Runs(30)])]),
+        (None, vec![step("a", &[Answer::Runs(15)])]),
+        (None, vec![step("b", &[BUSY, Answer::Runs(15)])]),
         (None, vec![step("c", &[Answer::Done])]),
     ]);
     let mut log = fake.log();
@@ -466,6 +482,7 @@ fn after_busy_each_change_in_turn_waits_for_the_end_of_the_one_before() {
 
 #[test]
 fn what_fails_for_all_stops_the_executions_in_turn() {
+    let _simulated = simulated();
     let cases: [(Answer, usize, bool); 4] = [
         (Answer::Done, 1, true),
         (NO, 1, true),
@@ -489,15 +506,16 @@ fn what_fails_for_all_stops_the_executions_in_turn() {
 /// Its second change is made whatever the time is.
 #[test]
 fn an_execution_that_begins_too_late_is_stopped() {
+    let _simulated = simulated();
     let fake = Fake::default();
     let pair = |name: &str| {
         vec![
-            step(&format!("{name}1"), &[Answer::Runs(60)]),
+            step(&format!("{name}1"), &[Answer::Runs(30)]),
             step(&format!("{name}2"), &[Answer::Done]),
         ]
     };
-    let soon = Instant::now() + Duration::from_millis(30);
-    let later = soon + Duration::from_secs(60);
+    let soon = clock::now() + Duration::from_secs(15);
+    let later = soon + Duration::from_secs(3600);
     let works = fake.run_in_turn(vec![
         (None, pair("a")),
         (Some(soon), pair("b")),
@@ -510,14 +528,15 @@ fn an_execution_that_begins_too_late_is_stopped() {
 
 #[test]
 fn changes_in_turn_share_questions() {
+    let _simulated = simulated();
     let fake = Fake::default();
-    let begun = Instant::now();
+    let begun = clock::now();
     let lists = (0..30).map(|n| (None, vec![step(&n.to_string(), &[Answer::Runs(1)])]));
     let works = fake.run_in_turn(lists.collect());
     assert!(works.iter().all(|work| work.lines.len() == 1));
     let log = fake.log();
     let asked = log.iter().filter(|line| line.starts_with("ask")).count();
-    let intervals = begun.elapsed().div_duration_f64(ASKED_AFTER) / SCALE;
+    let intervals = clock::since(begun).div_duration_f64(ASKED_AFTER);
     assert!(
         asked as f64 <= intervals + 2.0,
         "{asked} questions in {intervals} intervals"
@@ -532,7 +551,7 @@ fn an_execution_stops_when_its_share_is_used_up() {
     for (can_stop, expected) in [(true, &["free"][..]), (false, &["free", "paid"])] {
         let fake = Fake::default();
         let mut executor = fake.executor(Vec::new());
-        let share = Arc::new(Share::full(1.0, clock::now()));
+        let share = Arc::new(Share::full(clock::now()));
         share.charge(1000.0, clock::now());
         for (name, payer) in [("free", None), ("paid", Some(Payer { share, can_stop }))] {
             let changes = fake.changes(vec![step(name, &[Done])]);

@@ -42,8 +42,6 @@ pub struct Settings {
     pub server_cache_max_age: Duration,
     /// `--node-deletion-guard`: no deletion unless another node's server is in the same list.
     pub deletion_guard: bool,
-    /// Multiplies the waits between two reads of a node's server; 1 outside of tests.
-    pub time_scale: f64,
 }
 
 /// What to do about a server that is off.
@@ -84,8 +82,8 @@ impl Controller for LifecycleController {
 impl LifecycleController {
     pub fn new(settings: Settings) -> LifecycleController {
         LifecycleController {
-            pauses: Backoff::exact(FIRST_PAUSE, LONGEST_PAUSE, settings.time_scale),
-            backoff: Backoff::new(settings.time_scale),
+            pauses: Backoff::exact(FIRST_PAUSE, LONGEST_PAUSE),
+            backoff: Backoff::new(),
             settings,
         }
     }
@@ -107,8 +105,8 @@ impl LifecycleController {
         };
         self.forget(apis);
         // As many looks are too many calls in a large project.
-        let longest = apis.look_period(LONGEST_PAUSE.mul_f64(self.settings.time_scale));
-        self.pauses.scale = longest.div_duration_f64(LONGEST_PAUSE);
+        let longest = apis.look_period(LONGEST_PAUSE);
+        self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report {
             planned: plans.iter().filter(|plan| plan.change.is_some()).count(),
             outage: outage.map(|error| Outage::new(error, String::new())),

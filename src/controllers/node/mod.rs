@@ -51,8 +51,6 @@ pub struct Settings {
     pub status_update_frequency: Duration,
     /// `HCLOUD_SERVER_CACHE_MAX_AGE`: how old a list of servers a write may rest on.
     pub server_cache_max_age: Duration,
-    /// Multiplies back-offs; 1 outside of tests.
-    pub time_scale: f64,
 }
 
 pub struct NodeController {
@@ -126,10 +124,9 @@ impl Controller for NodeController {
 
 impl NodeController {
     pub fn new(settings: Settings) -> NodeController {
-        let backoff = Backoff::new(settings.time_scale);
         NodeController {
             settings,
-            backoff,
+            backoff: Backoff::new(),
             last_refresh: None,
         }
     }
@@ -421,13 +418,12 @@ impl NodeController {
 
     /// How old a list of servers a write may rest on.
     fn young(&self) -> Duration {
-        let youngest = YOUNGEST.mul_f64(self.settings.time_scale);
-        self.settings.server_cache_max_age.max(youngest)
+        self.settings.server_cache_max_age.max(YOUNGEST)
     }
 
     /// Not ready since before this is not ready for too long.
     fn overdue(&self) -> Timestamp {
-        let patience = NOT_READY_PATIENCE.mul_f64(self.settings.time_scale);
+        let patience = clock::to_machine(NOT_READY_PATIENCE);
         let now = clock::timestamp();
         now.checked_sub(patience).unwrap_or(now)
     }

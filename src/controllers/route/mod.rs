@@ -65,7 +65,7 @@ impl Controller for RouteController {
 impl RouteController {
     pub fn new(settings: Settings) -> RouteController {
         RouteController {
-            schedule: Schedule::new(settings.time_scale),
+            schedule: Schedule::new(),
             memory: Memory::default(),
             last_sync: None,
             settings,
@@ -123,15 +123,14 @@ impl RouteController {
         let Some(due) = self.schedule.due(apis, &self.settings)? else {
             return Ok(Report::default());
         };
-        let period = self.settings.scaled(COMPARE_PERIOD);
         let since_sync = self.last_sync.map_or(Duration::MAX, clock::since);
         let ages = Ages {
             network: match due.is_time {
-                true => (period / 2).min(since_sync),
+                true => (COMPARE_PERIOD / 2).min(since_sync),
                 false => since_sync,
             },
             // The node controller refreshes the list as often: one read is enough for both.
-            instances: apis.refresh_period(period) * 3 / 2,
+            instances: apis.refresh_period(COMPARE_PERIOD) * 3 / 2,
             urgency: match due.is_changed {
                 true => Urgency::Changed,
                 false => Urgency::CanWait,

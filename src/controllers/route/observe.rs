@@ -30,8 +30,6 @@ pub struct Settings {
     pub reconciliation_period: Duration,
     /// `HCLOUD_SERVER_CACHE_MAX_AGE`: how old a list of servers a write may rest on.
     pub server_cache_max_age: Duration,
-    /// Multiplies waits; 1 outside of tests.
-    pub time_scale: f64,
 }
 
 /// Everything a plan rests on, and the plan.
@@ -62,10 +60,6 @@ pub(super) struct Memory {
 }
 
 impl Settings {
-    pub(super) fn scaled(&self, time: Duration) -> Duration {
-        time.mul_f64(self.time_scale)
-    }
-
     /// Everything, no older than that, by the servers that a write may rest on.
     pub(super) fn observe_all(
         &self,
@@ -117,7 +111,6 @@ impl Settings {
         instances: &[Instance],
         network: &Network,
     ) -> Plan {
-        let long = self.scaled(COMPARE_PERIOD) / 2;
         let inputs = Inputs {
             nodes,
             instances,
@@ -126,7 +119,7 @@ impl Settings {
             remembered: &memory.routes,
             is_in_doubt_for_long: memory
                 .in_doubt_since
-                .is_some_and(|at| clock::since(at) >= long),
+                .is_some_and(|at| clock::since(at) >= COMPARE_PERIOD / 2),
         };
         plan(&inputs, &*apis.provider)
     }
@@ -193,12 +186,12 @@ pub(super) struct Due {
 }
 
 impl Schedule {
-    pub(super) fn new(time_scale: f64) -> Schedule {
+    pub(super) fn new() -> Schedule {
         Schedule {
             compared: None,
             begun: None,
             is_interrupted: false,
-            backoff: Backoff::new(time_scale),
+            backoff: Backoff::new(),
         }
     }
 
@@ -208,8 +201,8 @@ impl Schedule {
         let poll = Poll {
             table_max_age: settings.interval() / 2,
             // The node controller reads them whole more often, where it runs.
-            whole_max_age: settings.scaled(COMPARE_PERIOD) * 2,
-            metadata_max_age: Some(settings.scaled(METADATA_MAX_AGE)),
+            whole_max_age: COMPARE_PERIOD * 2,
+            metadata_max_age: Some(METADATA_MAX_AGE),
         };
         let nodes = with_new_ranges(apis, settings, apis.nodes.poll(poll)?.value)?;
         let provider = &*apis.provider;
@@ -219,8 +212,9 @@ impl Schedule {
             // No route is wanted, so none may be deleted either.
             return Ok(None);
         }
-        let period = settings.scaled(COMPARE_PERIOD);
-        let is_time = self.compared.is_none_or(|(_, at)| now - at >= period);
+        let is_time = self
+            .compared
+            .is_none_or(|(_, at)| now - at >= COMPARE_PERIOD);
         // By the last list that any controller read: no call is made for it.
         let servers = apis.instances_last().unwrap_or_default();
         let print = fingerprint(&nodes, &servers, provider);
@@ -277,7 +271,7 @@ fn with_new_ranges(apis: &Apis, settings: &Settings, nodes: Nodes) -> Result<Nod
 impl Settings {
     /// Between the ends of two ticks.
     pub(super) fn interval(&self) -> Duration {
-        self.scaled(POLL_INTERVAL).min(self.reconciliation_period)
+        POLL_INTERVAL.min(self.reconciliation_period)
     }
 }
 

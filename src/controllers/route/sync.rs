@@ -143,15 +143,12 @@ impl<'a> Sync<'a> {
 
     /// Makes what is left of the plan. False: it became too old for some of that.
     fn execute(&mut self, cloud: &dyn Routes, complete: Instant) -> bool {
-        let settings = self.settings;
-        let delete_within = settings.scaled(DELETES_WITHIN);
-        let delete_within = delete_within.min(settings.server_cache_max_age);
-        let add_within = settings.scaled(ADDS_WITHIN);
-        let mut executor = Executor::in_turn(NAME, settings.time_scale);
+        let delete_within = DELETES_WITHIN.min(self.settings.server_cache_max_age);
+        let mut executor = Executor::in_turn(NAME);
         for (place, changes) in self.left().into_iter().enumerate() {
             let within = match changes.iter().any(RouteChange::is_deletion) {
                 true => delete_within,
-                false => add_within,
+                false => ADDS_WITHIN,
             };
             // The first of each plan is begun however long the reads took, or a slow API would stop all.
             let begins_by = (place > 0).then_some(complete + within);

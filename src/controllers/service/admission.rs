@@ -17,9 +17,8 @@ use std::time::Instant;
 /// taken up when a share has so many left.
 const CALLS_OF_A_CHANGE: f64 = 5.0;
 
+#[derive(Default)]
 pub(super) struct Admission {
-    /// Multiplies the time until a call comes back; 1 outside of tests.
-    time_scale: f64,
     /// By namespace. One that is full again is dropped.
     shares: HashMap<String, Arc<Share>>,
     /// By UID: Services that want a load balancer, without new ones that wait.
@@ -41,17 +40,6 @@ struct Admitted {
 }
 
 impl Admission {
-    pub(super) fn new(time_scale: f64) -> Admission {
-        Admission {
-            time_scale,
-            shares: HashMap::new(),
-            admitted: HashMap::new(),
-            waiting: HashMap::new(),
-            rooms: HashMap::new(),
-            has_looked: false,
-        }
-    }
-
     /// The Services that were listed, as they may be planned now; and those of which something begins to wait. `busy`: who
     /// pays for the changes that are being made.
     pub(super) fn look(
@@ -258,7 +246,7 @@ impl Admission {
         if let Some(share) = self.shares.get(namespace) {
             return Arc::clone(share);
         }
-        let share = Arc::new(Share::full(self.time_scale, clock::now()));
+        let share = Arc::new(Share::full(clock::now()));
         self.shares.insert(namespace.to_owned(), Arc::clone(&share));
         share
     }
@@ -359,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_change_without_calls_waits_and_everything_else_goes_on() {
-        let (mut admission, due) = (Admission::new(1.0), Due::new(1.0));
+        let (mut admission, due) = (Admission::default(), Due::new());
         let first = [service("one", "1", "x"), service("two", "1", "x")];
         let seen = look(&mut admission, &due, &first);
         assert_eq!(seen, ("one 1 x, two 1 x".into(), 0));
@@ -409,7 +397,7 @@ mod tests {
 
     #[test]
     fn what_failed_waits_with_its_namespace_and_the_oldest_wait_is_the_first_to_end() {
-        let (mut admission, due) = (Admission::new(1.0), Due::new(1.0));
+        let (mut admission, due) = (Admission::default(), Due::new());
         look(&mut admission, &due, &[]);
         let failing = [service("failing", "1", "x")];
         look(&mut admission, &due, &failing);
@@ -433,7 +421,7 @@ mod tests {
 
     #[test]
     fn what_is_not_used_is_forgotten() {
-        let (mut admission, due) = (Admission::new(1.0), Due::new(1.0));
+        let (mut admission, due) = (Admission::default(), Due::new());
         look(&mut admission, &due, &[]);
         let one = service("one", "1", "x");
         look(&mut admission, &due, &[Arc::clone(&one)]);

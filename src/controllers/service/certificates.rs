@@ -57,7 +57,7 @@ impl Unused {
         };
         self.none_exist = unused.is_none();
         let mut plan = plan(unused?)?;
-        let mut executor = Executor::new(NAME, settings.time_scale);
+        let mut executor = Executor::new(NAME);
         let execution = executor.begin(plan.name(), plan.take_changes(), (), None);
         execution.payer = payers.first().map(Payer::of_another);
         for over in executor.run(provider, 1) {

@@ -49,10 +49,10 @@ pub(super) struct Dependencies {
 }
 
 impl Due {
-    pub(super) fn new(time_scale: f64) -> Due {
+    pub(super) fn new() -> Due {
         Due {
             planned: HashMap::new(),
-            backoff: Backoff::new(time_scale),
+            backoff: Backoff::new(),
             last_resync: None,
             versions: HashMap::new(),
             dependencies: Dependencies::default(),
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn an_old_service_is_no_news_and_everything_else_is() {
-        let mut due = Due::new(1.0);
+        let mut due = Due::new();
         let now = Instant::now();
 
         let one = Arc::new(service("1", "a"));
@@ -366,7 +366,7 @@ mod tests {
     /// Its changes take longer than a tick, and a node comes meanwhile.
     #[test]
     fn a_write_of_a_plan_does_not_make_up_for_nodes_that_came_since() {
-        let mut due = Due::new(1.0);
+        let mut due = Due::new();
         let now = Instant::now();
         let (old, new) = (with_nodes(1), with_nodes(2));
         let one = service("1", "a");

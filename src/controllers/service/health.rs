@@ -238,7 +238,7 @@ pub(super) struct Outages {
 pub(super) struct Look<'a> {
     pub(super) services: &'a [Arc<Service>],
     pub(super) health: &'a [SeenHealth],
-    /// How old the answer of the cloud is.
+    /// How old the answer of the cloud is, by the wall clock.
     pub(super) age: Duration,
     /// How often all load balancers are compared.
     pub(super) period: Duration,

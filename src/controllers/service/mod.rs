@@ -124,9 +124,9 @@ impl ServiceController {
         ServiceController {
             state: State {
                 management: Management::Usual,
-                due: Due::new(settings.time_scale),
-                admission: Admission::new(settings.time_scale),
-                executor: Executor::new(NAME, settings.time_scale),
+                due: Due::new(),
+                admission: Admission::default(),
+                executor: Executor::new(NAME),
                 queued: Vec::new(),
                 ended: HashSet::new(),
                 seen: Seen::default(),
@@ -321,8 +321,9 @@ impl ServiceController {
             return;
         }
         let settings = &self.state.settings;
-        let period = QUIET_PERIOD.mul_f64(settings.time_scale);
-        let was_quiet = self.all_quiet.is_some_and(|at| clock::since(at) < period);
+        let was_quiet = self
+            .all_quiet
+            .is_some_and(|at| clock::since(at) < QUIET_PERIOD);
         // What was read of load balancers is mostly what there is still: then no call for orphans alone.
         if !was_quiet && (!has_written || settings.delete_orphans) {
             self.orphans_due = compared.or(self.orphans_due);
@@ -490,7 +491,7 @@ impl State {
             let look = Look {
                 services: &polled.services,
                 health: &health,
-                age: clock::since(observed.answered),
+                age: clock::took(observed.answered),
                 period: apis.resync_period(self.settings.resync_period),
             };
             events::outages(apis, &mut self.outages, &look);
@@ -559,7 +560,7 @@ impl State {
             table_max_age: age,
             // The node controller reads them whole more often, where it runs.
             whole_max_age: settings.resync_period * 2,
-            metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(settings.time_scale)),
+            metadata_max_age: Some(METADATA_MAX_AGE),
         };
         let nodes = match (selection.is_explicit(), services.is_empty()) {
             (true, _) => apis.nodes.whole(age, from)?.value,
@@ -714,7 +715,7 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) -> Vec<SeenHealt
         let first = ends.min().map_or(0, Timestamp::as_second);
         CERTIFICATE_EXPIRY.set(&[], first as f64);
     }
-    let age = observed.map_or(Duration::ZERO, |observed| clock::since(observed.answered));
+    let age = observed.map_or(Duration::ZERO, |observed| clock::took(observed.answered));
     let read = clock::timestamp().as_second() as f64 - age.as_secs_f64();
     LOAD_BALANCERS_READ.set(&[], read.floor());
     health

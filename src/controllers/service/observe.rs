@@ -41,8 +41,6 @@ pub struct Settings {
     pub cluster_name: String,
     /// `--delete-orphaned-load-balancers`: at the resync.
     pub delete_orphans: bool,
-    /// Multiplies waits; 1 outside of tests.
-    pub time_scale: f64,
 }
 
 /// Namespace and name of a Service.

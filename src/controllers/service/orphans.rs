@@ -230,7 +230,7 @@ pub(super) fn delete(
                 report.unreached += 1;
                 continue;
             }
-            let mut executor = Executor::new(NAME, settings.time_scale);
+            let mut executor = Executor::new(NAME);
             executor.begin(name.clone(), plan.take_changes(), (), None);
             for over in executor.run(provider, 1) {
                 plan.made = over.made.iter().map(|change| change.json()).collect();

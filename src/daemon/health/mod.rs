@@ -26,10 +26,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// A thread that has begun no tick, finished no call and answered no wait for that long is dead.
-pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
-
-/// Between two tries to listen on an address that is in use.
-pub const BIND_RETRY: Duration = Duration::from_secs(5);
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Prometheus' text format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -40,10 +37,6 @@ pub struct HealthSettings {
     pub address: Option<SocketAddr>,
     /// Also answer `/metrics`.
     pub has_metrics: bool,
-    /// [`SILENCE_LIMIT`], but for tests.
-    pub silence_limit: Duration,
-    /// [`BIND_RETRY`], but for tests.
-    pub bind_retry: Duration,
 }
 
 /// Whether the daemon lives and is ready.
@@ -77,7 +70,7 @@ impl Health {
         }));
         if let Some(address) = health.settings.address {
             let verdict = |path: &str| health.verdict(path);
-            server::start(address, health.settings.bind_retry, stop, verdict);
+            server::start(address, stop, verdict);
         }
         health
     }
@@ -97,7 +90,7 @@ impl Health {
     /// None: no such path.
     fn verdict(&self, path: &str) -> Option<Verdict> {
         match path {
-            "/healthz" | "/livez" => Some(live(&lock(&self.threads), self.settings.silence_limit)),
+            "/healthz" | "/livez" => Some(live(&lock(&self.threads), SILENCE_LIMIT)),
             "/readyz" => Some(ready(
                 self.lease.as_ref().is_some_and(|lease| lease.is_standby()),
                 self.apis.kube.is_reached(),

@@ -14,8 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+/// Between two tries to listen on an address that is in use.
+const BIND_RETRY: Duration = Duration::from_secs(5);
+
 const CONNECTIONS_AT_MOST: usize = 64;
-/// Of a connection, from its first byte to its last; kubelet's own time-out for a probe is 1 s by default.
+/// Of a connection, from its first byte to its last, by the machine's time; kubelet's own time-out for a probe is 1 s by
+/// default.
 const LIFETIME: Duration = Duration::from_secs(2);
 /// Read and thrown away after the answer: closing on unread bytes would take the answer back.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
@@ -39,12 +43,11 @@ struct Connection {
 /// tried again: the daemon's work does not depend on it.
 pub(super) fn start(
     address: SocketAddr,
-    bind_retry: Duration,
     stop: &'static Stop,
     verdict: impl Fn(&str) -> Option<Verdict> + Copy + Send + 'static,
 ) {
     spawn(move || {
-        for listener in bind_in_the_end(address, bind_retry, stop) {
+        for listener in bind_in_the_end(address, stop) {
             spawn(move || serve(&listener, verdict));
         }
     });
@@ -60,7 +63,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
 }
 
 /// None at all when the daemon ends first.
-fn bind_in_the_end(address: SocketAddr, retry: Duration, stop: &Stop) -> Vec<TcpListener> {
+fn bind_in_the_end(address: SocketAddr, stop: &Stop) -> Vec<TcpListener> {
     let mut is_logged = false;
     loop {
         match bind(address) {
@@ -71,12 +74,12 @@ fn bind_in_the_end(address: SocketAddr, retry: Duration, stop: &Stop) -> Vec<Tcp
                 return listeners;
             }
             Err(error) if !std::mem::replace(&mut is_logged, true) => {
-                let retry_s = retry.as_secs_f64();
+                let retry_s = BIND_RETRY.as_secs();
                 log::warn!("health: {address}: {error}; trying again every {retry_s} s");
             }
             Err(_) => {}
         }
-        if stop.wait(retry) {
+        if stop.wait(BIND_RETRY) {
             return Vec::new();
         }
     }
@@ -113,7 +116,7 @@ fn serve(
             }),
             Err(error) => {
                 log::debug!("health: accept: {error}");
-                clock::sleep(ACCEPT_RETRY);
+                clock::sleep(clock::from_machine(ACCEPT_RETRY));
                 continue;
             }
         };
@@ -126,7 +129,7 @@ fn serve(
             if let Some(oldest) = open.find(|one| one.had_turn.load(Ordering::Relaxed)) {
                 drop(oldest.stream.shutdown(Shutdown::Both));
             }
-            clock::sleep(PLACE_RETRY);
+            clock::sleep(clock::from_machine(PLACE_RETRY));
         }
         open.push_back(Arc::downgrade(&connection));
         // A client that is slow, or does not exist any more, gets no answer.
@@ -138,7 +141,7 @@ fn serve(
 fn respond(connection: &Connection, verdict: impl Fn(&str) -> Option<Verdict>) -> io::Result<()> {
     let mut stream = &connection.stream;
     let had_turn = || connection.had_turn.store(true, Ordering::Relaxed);
-    let deadline = clock::now() + LIFETIME;
+    let deadline = clock::now() + clock::from_machine(LIFETIME);
     stream.set_read_timeout(Some(TURN))?;
     if stream.peek(&mut [0]).is_err() {
         had_turn();
@@ -181,9 +184,9 @@ fn receive(mut stream: &TcpStream, deadline: Instant, into: &mut Vec<u8>) -> io:
     }
 }
 
-/// The error: none is left. A time-out of zero would be none at all.
+/// How long the machine may still wait. The error: no longer. A time-out of zero would be none at all.
 fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(clock::now());
+    let left = clock::machine_until(deadline);
     match left.is_zero() {
         true => Err(ErrorKind::TimedOut.into()),
         false => Ok(left),

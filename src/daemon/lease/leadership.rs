@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-/// Durations as they pass here: a test shortens them all by one factor.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub key: LeaseKey,
     /// `<hostname>_<uuid>`; another one for each process.
     pub identity: String,
-    /// What we write as `leaseDurationSeconds`: not shorter than `lease_duration`.
+    /// What we write as `leaseDurationSeconds`. Outside of tests it is not shorter than `lease_duration`.
     pub lease_seconds: u32,
-    /// What one second of `leaseDurationSeconds`, in any holder's Lease, lasts: a second; tests shorten it.
+    /// What one second of `leaseDurationSeconds`, in any holder's Lease, lasts: a second. It is longer in a test that
+    /// shortens time so much that the machine could not renew a Lease in it, and so are the durations below.
     pub second: Duration,
     /// A renewal lasts that long, counted from before it was sent.
     pub lease_duration: Duration,
@@ -233,7 +233,8 @@ impl Lease {
             .saturating_duration_since(renewed.monotonic);
         let left = deadline.saturating_sub(since);
         if left.is_zero() {
-            self.lose(&format!("not renewed for {} s", deadline.as_secs_f64()));
+            let deadline_s = clock::to_machine(deadline).as_secs_f64();
+            self.lose(&format!("not renewed for {deadline_s} s"));
             return None;
         }
         Some(left)

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// A daemon that ends waits that long for its Lease to be released.
+/// A daemon that ends waits that long for its Lease to be released, by the machine's time.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long to wait for a Lease that another process holds.
@@ -71,7 +71,7 @@ impl Lease {
         if !self.leads() {
             return;
         }
-        if clock::simulation().is_some() {
+        if clock::is_simulated() {
             return drop(self.release_now());
         }
         let (sender, result) = mpsc::channel();

@@ -38,8 +38,6 @@ pub(super) struct Budget {
     state: Mutex<State>,
     /// `ROBOT_RATE_LIMIT_WAIT_TIME`.
     pause: Option<Duration>,
-    /// Multiplies times; 1 outside of tests.
-    scale: f64,
 }
 
 struct State {
@@ -62,7 +60,7 @@ impl Call {
 }
 
 impl Budget {
-    pub(super) fn new(pause: Option<Duration>, scale: f64) -> Budget {
+    pub(super) fn new(pause: Option<Duration>) -> Budget {
         ROBOT_BLOCKED.set(&["rate_limit"], 0.0);
         Budget {
             state: Mutex::new(State {
@@ -71,7 +69,6 @@ impl Budget {
                 paused: None,
             }),
             pause,
-            scale,
         }
     }
 
@@ -86,8 +83,7 @@ impl Budget {
             Call::List | Call::Server => &mut state.server,
             Call::Reset => &mut state.reset,
         };
-        let hour = HOUR.mul_f64(self.scale);
-        bucket.take(call.reserve(), hour, now).map_err(|retry_in| {
+        bucket.take(call.reserve(), now).map_err(|retry_in| {
             let why = format!(
                 "{what}: put off: ccm makes {} such calls an hour at most, fewer than Robot takes",
                 bucket.holds + bucket.back_an_hour - call.reserve()
@@ -101,9 +97,9 @@ impl Budget {
         let interval = interval.unwrap_or(LONGEST_PAUSE);
         let pause = self
             .pause
-            .unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE))
-            .mul_f64(self.scale);
-        let ends = clock::timestamp().checked_add(pause).unwrap_or_default();
+            .unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
+        let ends = clock::timestamp().checked_add(clock::to_machine(pause));
+        let ends = ends.unwrap_or_default();
         ROBOT_BLOCKED.set(&["rate_limit"], ends.as_second() as f64);
         let why = format!("{what}; asking again at {}", whole_second(ends));
         let mut state = lock(&self.state);
@@ -125,14 +121,14 @@ impl Bucket {
     }
 
     /// The error: when there is one to take.
-    fn take(&mut self, reserve: f64, hour: Duration, now: Instant) -> Result<(), Duration> {
+    fn take(&mut self, reserve: f64, now: Instant) -> Result<(), Duration> {
         let passed = now.saturating_duration_since(self.filled);
-        let back = passed.div_duration_f64(hour) * self.back_an_hour;
+        let back = passed.div_duration_f64(HOUR) * self.back_an_hour;
         self.left = (self.left + back).min(self.holds);
         self.filled = now;
         let missing = reserve + 1.0 - self.left;
         if missing > 0.0 {
-            return Err(hour.mul_f64(missing / self.back_an_hour));
+            return Err(HOUR.mul_f64(missing / self.back_an_hour));
         }
         self.left -= 1.0;
         ROBOT_REMAINING.set(&[self.name], self.left.floor());
@@ -155,33 +151,30 @@ mod tests {
     /// Asked every second for two hours: calls made in the fullest hour, and when there is nothing to spare.
     #[test]
     fn an_hour_has_no_more_calls_than_its_budget() {
-        for scale in [1.0, 0.01] {
-            for (call, at_most, at_least) in [
-                (Call::List, 180, 179),
-                (Call::Server, 160, 159),
-                (Call::Reset, 380, 379),
-            ] {
-                let budget = Budget::new(None, scale);
-                let begun = Instant::now();
-                let second = |s: u32| begun + Duration::from_secs(1).mul_f64(scale) * s;
-                let made: Vec<u32> = (0..7200)
-                    .filter(|s| budget.admit(call, "x", second(*s)).is_ok())
-                    .collect();
-                let of_hour =
-                    |from: u32| made.iter().filter(move |s| (from..from + 3600).contains(s));
-                let fullest = (0..3600).map(|from| of_hour(from).count()).max();
-                let fullest = fullest.unwrap_or_default();
-                assert!(
-                    (at_least..=at_most).contains(&fullest),
-                    "{call:?}: {fullest}"
-                );
-            }
+        for (call, at_most, at_least) in [
+            (Call::List, 180, 179),
+            (Call::Server, 160, 159),
+            (Call::Reset, 380, 379),
+        ] {
+            let budget = Budget::new(None);
+            let begun = Instant::now();
+            let second = |s: u32| begun + Duration::from_secs(1) * s;
+            let made: Vec<u32> = (0..7200)
+                .filter(|s| budget.admit(call, "x", second(*s)).is_ok())
+                .collect();
+            let of_hour = |from: u32| made.iter().filter(move |s| (from..from + 3600).contains(s));
+            let fullest = (0..3600).map(|from| of_hour(from).count()).max();
+            let fullest = fullest.unwrap_or_default();
+            assert!(
+                (at_least..=at_most).contains(&fullest),
+                "{call:?}: {fullest}"
+            );
         }
     }
 
     #[test]
     fn single_servers_leave_calls_for_the_list() {
-        let budget = Budget::new(None, 1.0);
+        let budget = Budget::new(None);
         let now = Instant::now();
         let count = |call| {
             let calls = (0..100).map(|_| budget.admit(call, "x", now));
@@ -206,7 +199,7 @@ mod tests {
             (None, None, s(300)),
             (Some(s(900)), Some(s(60)), s(900)),
         ] {
-            let budget = Budget::new(pause, 1.0);
+            let budget = Budget::new(pause);
             let now = Instant::now();
             assert_eq!(budget.pause("used up", interval, now), expected);
             for call in [Call::List, Call::Server, Call::Reset] {

@@ -18,8 +18,6 @@ const TRIES_AT_MOST: usize = 2;
 pub(super) struct Login {
     user: SecretSource,
     password: SecretSource,
-    /// [`WAIT`], or what a test makes of it.
-    wait: Duration,
     state: Mutex<State>,
 }
 
@@ -45,12 +43,11 @@ struct Refusal {
 }
 
 impl Login {
-    pub(super) fn new(user: SecretSource, password: SecretSource, time_scale: f64) -> Login {
+    pub(super) fn new(user: SecretSource, password: SecretSource) -> Login {
         ROBOT_BLOCKED.set(&["login"], 0.0);
         Login {
             user,
             password,
-            wait: WAIT.mul_f64(time_scale),
             state: Mutex::default(),
         }
     }
@@ -66,7 +63,7 @@ impl Login {
     pub(super) fn refuse(&self, is_all: bool) {
         let mut state = lock(&self.state);
         let header = state.shown.clone().filter(|_| !is_all);
-        state.note(header, whole_second(clock::timestamp()), self.wait);
+        state.note(header, whole_second(clock::timestamp()), WAIT);
     }
 
     /// When a login was refused, and none succeeded since.
@@ -83,7 +80,7 @@ impl Login {
         let header = self.read().ok().and_then(|credentials| credentials.header);
         let mut state = lock(&self.state);
         state.refused = state.refused.max(Some(at));
-        let left = self.wait.saturating_sub(passed);
+        let left = WAIT.saturating_sub(clock::from_machine(passed));
         if !left.is_zero() {
             state.note(header, at, left);
         }
@@ -151,7 +148,8 @@ impl State {
         if self.refusals.iter().any(|refusal| refusal.header == header) {
             return;
         }
-        let ends = clock::timestamp().checked_add(wait).unwrap_or(at);
+        let ends = clock::timestamp().checked_add(clock::to_machine(wait));
+        let ends = ends.unwrap_or(at);
         self.refused = self.refused.max(Some(at));
         ROBOT_BLOCKED.set(&["login"], ends.as_second() as f64);
         self.refusals.push(Refusal {

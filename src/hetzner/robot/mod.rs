@@ -63,15 +63,14 @@ impl Robot {
     /// Makes no call. None: without credentials. `client` makes the one of this address and login.
     pub(super) fn new(
         settings: &Settings,
-        time_scale: f64,
         client: impl FnOnce(&str, http::Login) -> http::Client,
     ) -> Option<Robot> {
         let (user, password) = settings.credentials.clone()?;
-        let login = Arc::new(Login::new(user, password, time_scale));
+        let login = Arc::new(Login::new(user, password));
         Some(Robot {
             http: client(&settings.endpoint, login.clone()),
             login,
-            budget: Budget::new(settings.rate_limit_wait, time_scale),
+            budget: Budget::new(settings.rate_limit_wait),
             calling: Mutex::default(),
         })
     }
@@ -342,7 +341,7 @@ mod tests {
                 watch,
             })
         };
-        Robot::new(&settings, 1.0, client).unwrap()
+        Robot::new(&settings, client).unwrap()
     }
 
     fn fixed() -> SecretSource {

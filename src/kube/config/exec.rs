@@ -264,7 +264,7 @@ const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 /// Credentials have some kilobytes.
 const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 
-/// How often it is checked whether it has ended or printed something.
+/// How often it is checked whether it has ended or printed something, by the machine's time.
 const POLL: Duration = Duration::from_millis(5);
 
 /// What a pipe holds on Linux.
@@ -365,12 +365,12 @@ impl Program {
                     return Err(format!(
                         "{name} was not done within {} s and was stopped; does it wait for input? run it by hand, \
                          without a standard input",
-                        time_limit.as_secs_f32()
+                        clock::to_machine(time_limit).as_secs_f32()
                     ));
                 }
             }
             if count == 0 {
-                clock::sleep(POLL);
+                clock::sleep(clock::from_machine(POLL));
             }
         };
         match status.success() {

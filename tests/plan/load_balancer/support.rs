@@ -50,7 +50,6 @@ static HETZNER: LazyLock<Hetzner> = LazyLock::new(|| {
         },
         gate: Arc::new(OpenGate),
         urgency: ccm::provider::Urgency::Asked,
-        time_scale: 1.0,
     })
 });
 

@@ -1,7 +1,8 @@
 //! The world goes on between a look and what is done about it.
 
+use crate::LIBRARY_SCALE;
 use crate::common;
-use crate::sync::library::{Place, SCALE, scaled};
+use crate::sync::library::{LONG, Place};
 use crate::sync::world::{CIDR, NOBODY, World};
 use ccm::controllers::route::{RouteController, Settings};
 use ccm::controllers::{Controller, Selection};
@@ -12,12 +13,11 @@ use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const READ: &str = "/v1/networks/*";
 const ADD: &str = "/v1/networks/*/actions/add_route";
 const DELETE: &str = "/v1/networks/*/actions/delete_route";
-const HOUR_S: u64 = 3600;
 
 fn hetzner(effect: Effect, path: &str) -> Rule {
     Rule::new(effect).half(Half::Hetzner).path(path)
@@ -28,7 +28,6 @@ fn controller(server_cache_max_age: Duration, reconciliation_period: Duration) -
         cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
         reconciliation_period,
         server_cache_max_age,
-        time_scale: SCALE,
     })
 }
 
@@ -57,12 +56,12 @@ fn router_comes_at_read(world: &World, n: u64) -> sandbox::faults::RuleId {
 fn a_route_to_a_server_that_was_made_meanwhile_stays() {
     let world = World::settled(2);
     world.join("worker-3", "10.244.3.0/24");
-    let place = Place::new(&world.sandbox);
+    let place = Place::at(&world.sandbox, LIBRARY_SCALE);
     let apis = place.world(&place.token(), None);
     apis.instances(Duration::ZERO, Urgency::Needed).unwrap();
     // Once to see that a route is missing, once to add it.
     let rule = router_comes_at_read(&world, 2);
-    let mut routes = controller(Duration::from_secs(HOUR_S), Duration::ZERO);
+    let mut routes = controller(LONG, Duration::ZERO);
     routes.tick(&apis, &Selection::Due);
     assert_eq!(world.sandbox.faults().hits(rule), 1);
     assert_eq!(world.routes().len(), 4, "{:#?}", world.routes());
@@ -80,12 +79,13 @@ fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
             .cloud()
             .set_route(world.network(), &to, NOBODY);
     }
-    let slow = Effect::Slow(Duration::from_millis(50));
+    // The first six of them take longer than a look may be old.
+    let slow = Effect::Slow(common::lasting(&world.sandbox, Duration::from_secs(2)));
     world.sandbox.faults().add(hetzner(slow, DELETE));
     let rule = router_comes_at_read(&world, 2);
-    let place = Place::new(&world.sandbox);
+    let place = Place::at(&world.sandbox, LIBRARY_SCALE);
     let apis = place.world(&place.token(), None);
-    let mut routes = controller(Duration::from_secs(HOUR_S), Duration::ZERO);
+    let mut routes = controller(LONG, Duration::ZERO);
     routes.sync(&apis);
     assert_eq!(world.sandbox.faults().hits(rule), 1, "no second look");
     assert_eq!(world.routes().len(), 3, "{:#?}", world.routes());
@@ -199,9 +199,9 @@ fn a_replacement_that_was_cut_in_two_is_ended_by_the_next_sync() {
 #[test]
 fn a_replacement_that_was_cut_in_two_does_not_wait_for_its_period() {
     let world = World::settled(2);
-    let place = Place::new(&world.sandbox);
+    let place = Place::at(&world.sandbox, LIBRARY_SCALE);
     let apis = place.world(&place.token(), None);
-    let mut routes = controller(scaled(10), Duration::from_secs(HOUR_S));
+    let mut routes = controller(Duration::from_secs(10), LONG);
     world
         .sandbox
         .cloud()
@@ -211,9 +211,8 @@ fn a_replacement_that_was_cut_in_two_does_not_wait_for_its_period() {
     let report = routes.tick(&apis, &Selection::Due);
     assert!(report.outage.is_some());
     world.sandbox.faults().clear();
-    let begun = Instant::now();
-    while world.routes() != world.wanted() {
-        assert!(begun.elapsed() < common::LIMIT, "{:#?}", world.routes());
+    common::wait_until("the whole replacement", || {
         routes.tick(&apis, &Selection::Due);
-    }
+        world.routes() == world.wanted()
+    });
 }

@@ -1,6 +1,7 @@
 //! Servers are replaced, and their addresses change hands; calls are made only where a list of servers is there anyway.
 
-use crate::sync::library::Place;
+use crate::LIBRARY_SCALE;
+use crate::sync::library::{LONG, Place};
 use crate::sync::world::World;
 use ccm::controllers::route::{RouteController, Settings};
 use ccm::controllers::{Controller, Report, Selection};
@@ -11,11 +12,10 @@ use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const HOUR: Duration = Duration::from_secs(3600);
 const PODS: &str = "10.244.2.0/24";
 
-/// Two nodes with their routes, and a controller that compared them once. In real time: nothing is due again by
-/// itself while a test runs.
+/// Two nodes with their routes, and a controller that compared them once. Nothing is due again by itself while a test runs,
+/// which is less than half a minute.
 struct Compared {
     world: World,
     ccm: ccm::cache::Apis,
@@ -25,14 +25,13 @@ struct Compared {
 impl Compared {
     fn new() -> Compared {
         let world = World::settled(2);
-        let place = Place::new(&world.sandbox);
+        let place = Place::at(&world.sandbox, LIBRARY_SCALE);
         let mut compared = Compared {
             ccm: place.world(&place.token(), None),
             controller: RouteController::new(Settings {
                 cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
                 reconciliation_period: Duration::ZERO,
-                server_cache_max_age: HOUR,
-                time_scale: 1.0,
+                server_cache_max_age: LONG,
             }),
             world,
         };

@@ -174,14 +174,6 @@ fn a_deletion_without_a_word_is_one_too() {
 fn a_type_that_came_since_the_types_were_read_is_found() {
     let mut world = World::new();
     world.set(&[("type", "lb21")]);
-    // Ten minutes are 60 ms, and a day more than the test waits.
-    world.hetzner = hetzner_at(
-        &world.sandbox,
-        Some(Defaults::default()),
-        0.0001,
-        Arc::new(OpenGate),
-        Urgency::Asked,
-    );
     let cloud = world.sandbox.cloud();
     let announced = "2020-01-01T00:00:00Z";
     cloud.deprecate_load_balancer_type("lb21", announced, "2020-06-01T00:00:00Z");
@@ -195,7 +187,8 @@ fn a_type_that_came_since_the_types_were_read_is_found() {
             .contains("lb21")
     );
     cloud.deprecate_load_balancer_type("lb21", announced, "2999-06-01T00:00:00Z");
-    common::wait_at_most(Duration::from_secs(4), "the new type", || {
+    // Ten minutes are 6 s, and a day more than the test waits.
+    common::wait_at_most(Duration::from_secs(60), "the new type", || {
         world.plan().outcome.obstacle().is_none()
     });
     let reads = |call: &Call| call.path == "/v1/load_balancer_types";
@@ -482,7 +475,6 @@ fn what_the_gate_refuses_never_leaves() {
     world.hetzner = hetzner_at(
         &world.sandbox,
         Some(Defaults::default()),
-        0.01,
         Arc::new(Closed),
         Urgency::Asked,
     );
@@ -518,16 +510,10 @@ fn a_write_that_is_put_off_reads_nothing() {
     let mut world = World::new();
     world.settle();
     let (gate, urgency) = (Arc::new(OpenGate), Urgency::Changed);
-    world.hetzner = hetzner_at(
-        &world.sandbox,
-        Some(Defaults::default()),
-        1.0,
-        gate,
-        urgency,
-    );
+    world.hetzner = hetzner_at(&world.sandbox, Some(Defaults::default()), gate, urgency);
     let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
-    // Below 5 % of the calls writes for Services wait.
-    cloud.set_rate_limit(project, 3600, 100);
+    // Below 5 % of the calls writes for Services wait: in two seconds so many come back.
+    cloud.set_rate_limit(project, 3600, 10);
     let plan = world.removal();
     let mark = world.sandbox.calls().mark();
     let kind = plan.outcome.changes()[0].apply().unwrap_err().kind;

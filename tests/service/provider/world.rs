@@ -1,5 +1,6 @@
 //! One Service of one cluster, the provider that serves it, and what the controller will do with both.
 
+use crate::LIBRARY_SCALE;
 use crate::common;
 use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
 use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
@@ -7,7 +8,7 @@ use ccm::http::{self, Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::provider::{
     ActionId, Actions, Applied, Change, Cluster, Error, ErrorKind, Gate, InstanceId,
     LoadBalancerPlan, OfferedNode, OpenGate, Provider, ProviderId, Reach, Refused, Service,
-    ServicePort, Source, Sourced, Urgency,
+    ServicePort, Source, Sourced, Urgency, clock,
 };
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
@@ -47,7 +48,7 @@ impl World {
     }
 
     fn of(builder: sandbox::Builder) -> World {
-        let sandbox = builder.scale(0.01).heartbeats(false).start();
+        let sandbox = builder.scale(LIBRARY_SCALE).heartbeats(false).start();
         let servers = sandbox.cloud().servers(sandbox.project());
         let nodes = servers.iter().map(|server| OfferedNode {
             name: server["name"].as_str().unwrap().to_owned(),
@@ -216,17 +217,17 @@ fn server_of(node: &OfferedNode) -> Option<(InstanceId, String)> {
 
 pub fn hetzner(sandbox: &Sandbox, load_balancers: Option<Defaults>) -> Hetzner {
     let (gate, urgency) = (Arc::new(OpenGate), Urgency::Asked);
-    hetzner_at(sandbox, load_balancers, 0.01, gate, urgency)
+    hetzner_at(sandbox, load_balancers, gate, urgency)
 }
 
-/// With waits of this scale; writes pass the gate, and are as urgent as this.
+/// Its writes pass the gate, and are as urgent as this.
 pub fn hetzner_at(
     sandbox: &Sandbox,
     load_balancers: Option<Defaults>,
-    time_scale: f64,
     gate: Arc<dyn Gate>,
     urgency: Urgency,
 ) -> Hetzner {
+    clock::quicken(LIBRARY_SCALE);
     Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
@@ -244,13 +245,12 @@ pub fn hetzner_at(
         load_balancers,
         debug: false,
         timing: Timing {
-            read_timeout: Duration::from_secs(5),
-            write_timeout: http::WRITE_TIMEOUT,
-            retry_wait: Duration::from_millis(1),
+            read_timeout: clock::from_machine(Duration::from_secs(5)),
+            write_timeout: clock::from_machine(http::WRITE_TIMEOUT),
+            retry_wait: clock::from_machine(Duration::from_millis(1)),
         },
         gate,
         urgency,
-        time_scale,
     })
 }
 

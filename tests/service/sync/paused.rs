@@ -1,7 +1,8 @@
 //! A process that was paused just before a write does not make it, and goes on: what it had planned is not done.
 
-use super::super::common::library::{Credentials, Place, SCALE, scaled};
+use super::super::common::library::{Credentials, LONG, Place};
 use super::world::World;
+use crate::LIBRARY_SCALE;
 use ccm::controllers::service::{ServiceController, Settings};
 use ccm::controllers::{Controller, Selection};
 use ccm::hetzner::load_balancers::Defaults;
@@ -59,22 +60,22 @@ fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
             .method("GET")
             .when(of_one),
     );
-    let slow = |time_ms| Effect::Slow(Duration::from_millis(time_ms));
+    let slow = |time_s| Effect::Slow(Duration::from_secs(time_s));
     // Longer than a tick; and the list for longer than that.
     faults.add(
-        Rule::new(slow(100))
+        Rule::new(slow(6))
             .half(Half::Hetzner)
             .method("GET")
             .when(of_one),
     );
-    for effect in [slow(300), Effect::gateway_timeout()] {
+    for effect in [slow(9), Effect::gateway_timeout()] {
         let seen = Arc::clone(&is_read);
         let is_now = move |_: &Request| seen.load(Ordering::Relaxed);
         let lists = Rule::new(effect).half(Half::Kubernetes).method("GET");
         faults.add(lists.path("/api/v1/services").when(is_now));
     }
 
-    let place = Place::new(sandbox);
+    let place = Place::at(sandbox, LIBRARY_SCALE);
     let location = Sourced::new("fsn1".to_owned(), Source::Rule("test"));
     let defaults = Defaults {
         location: Some(location),
@@ -87,12 +88,11 @@ fn a_service_whose_load_balancer_was_not_deleted_keeps_its_finalizer() {
         Some(defaults),
     );
     let mut controller = ServiceController::new(Settings {
-        sync_interval: scaled(5),
-        resync_period: Duration::from_secs(3600),
+        sync_interval: Duration::from_secs(5),
+        resync_period: LONG,
         concurrency: 1,
         cluster_name: "kubernetes".into(),
         delete_orphans: false,
-        time_scale: SCALE,
     });
     let report = controller.tick(&apis, &Selection::Due);
     assert!(is_read.load(Ordering::Relaxed), "{report:?}");

@@ -6,14 +6,11 @@ use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// A second of the waits; the longest action is 240 ms.
-pub(super) const SCALE: f64 = 0.002;
-
 /// What the fake cloud answers to a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Done,
-    /// An action, for so many milliseconds.
+    /// An action, for so many seconds.
     Runs(u64),
     /// An action that fails then.
     Fails(u64),
@@ -112,7 +109,7 @@ impl Fake {
 
     /// All of these begun; the subject of each is its place.
     pub(super) fn executor(&self, lists: Vec<Vec<Step>>) -> Executor<usize> {
-        let mut executor = Executor::new("test", SCALE);
+        let mut executor = Executor::new("test");
         for (place, steps) in lists.into_iter().enumerate() {
             let object = format!("service/default/{place}");
             executor.begin(object, self.changes(steps), place, None);
@@ -125,7 +122,7 @@ impl Fake {
         &self,
         lists: Vec<(Option<Instant>, Vec<Step>)>,
     ) -> Vec<Execution<usize>> {
-        let mut executor = Executor::in_turn("test", SCALE);
+        let mut executor = Executor::in_turn("test");
         for (place, (begins_by, steps)) in lists.into_iter().enumerate() {
             let changes = self.changes(steps);
             executor.begin(place.to_string(), changes, place, begins_by);
@@ -153,10 +150,10 @@ impl Fake {
 }
 
 impl Cloud {
-    fn start(&self, ms: Option<u64>, well: bool) -> ActionId {
+    fn start(&self, seconds: Option<u64>, well: bool) -> ActionId {
         let id = ActionId(self.last.fetch_add(1, Relaxed) + 1);
-        let time = Duration::from_millis(ms.unwrap_or(3_600_000));
-        let end = (Instant::now() + time, well);
+        let time = Duration::from_secs(seconds.unwrap_or(1_000_000));
+        let end = (clock::now() + time, well);
         self.actions.lock().unwrap().insert(id, end);
         id
     }
@@ -180,7 +177,7 @@ impl Actions for Fake {
                 true => Ok(()),
                 false => Err(Error::new(ErrorKind::Other, "it did not work out")),
             };
-            (at <= Instant::now()).then_some((*id, end))
+            (at <= clock::now()).then_some((*id, end))
         });
         Ok(ended.collect())
     }
@@ -199,14 +196,17 @@ impl Change for Planned {
         cloud.log.lock().unwrap().push(step.name.clone());
         let now = cloud.in_flight.fetch_add(1, Relaxed) + 1;
         cloud.most_in_flight.fetch_max(now, Relaxed);
-        std::thread::sleep(Duration::from_millis(2));
+        clock::sleep(match clock::is_simulated() {
+            true => Duration::from_secs(1),
+            false => Duration::from_millis(2),
+        });
         let mut answers = step.answers.lock().unwrap();
         let answer = match answers.len() {
             1 => answers[0],
             _ => answers.pop_front().unwrap(),
         };
         if let Answer::Slow(ms) = answer {
-            std::thread::sleep(Duration::from_millis(ms));
+            clock::sleep(Duration::from_millis(ms));
         }
         cloud.in_flight.fetch_sub(1, Relaxed);
         match answer {
@@ -214,7 +214,7 @@ impl Change for Planned {
             Answer::Runs(ms) => Ok(Applied::Running(cloud.start(Some(ms), true))),
             Answer::Fails(ms) => Ok(Applied::Running(cloud.start(Some(ms), false))),
             Answer::Forever => Ok(Applied::Running(cloud.start(None, true))),
-            Answer::LookAgain => Ok(Applied::LookAgain(Some(cloud.start(Some(5), true)))),
+            Answer::LookAgain => Ok(Applied::LookAgain(Some(cloud.start(Some(2), true)))),
             Answer::Error(kind) => Err(Error::new(kind(), format!("{}: no", step.name))),
         }
     }
