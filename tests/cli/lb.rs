@@ -187,6 +187,7 @@ fn targets_on_dedicated_servers() {
     let sandbox = common::builder()
         .nodes(1)
         .robot(2)
+        .scale(0.01)
         .heartbeats(false)
         .start();
     assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
