@@ -19,7 +19,7 @@ demo: ## build, then three simulated nodes, a load balancer, and ccm on them: be
 	cargo build --workspace --locked
 	@tests/demo.sh
 
-test: ## format, clippy, all tests; ends with what was skipped and why
+test: ## format, clippy, all tests; ends with seconds, long tests, what was skipped and why, and what failed
 	@tests/run.sh
 
 test-real: ## the tests on a real Kubernetes API server, which Go builds once in some ten minutes; KUBERNETES=v1.35 for another

@@ -212,6 +212,7 @@ fn write(text: &str) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -259,5 +260,64 @@ mod tests {
         ] {
             assert_eq!(colored(&format!("{line}\n")), expected + "\n", "{line}");
         }
+    }
+
+    #[test]
+    fn a_state_has_this_color() {
+        #[rustfmt::skip] // The states of a colour are a line.
+        let colors: [(&str, &[&str]); 4] = [
+            (GREEN, &["ok", "Ready", "healthy", "running", "3/3", "2 of 2 ready", "1 of 1 serving", "2 of 2 right"]),
+            (YELLOW, &["warn", "warning", "blocked", "held back", "skipped", "1/3", "1 of 2 serving"]),
+            (YELLOW, &["wrong gateway", "blackhole", "unwanted", "stale"]),
+            (RED, &["FAIL", "failed", "NotReady", "unhealthy", "missing", "off", "0/2", "0 of 3 ready", "0 of 2 serving"]),
+        ];
+        for (code, words) in colors {
+            for word in words {
+                let expected = format!("name  \x1b[{code}m{word}\x1b[0m  more");
+                assert_eq!(colored(&format!("name  {word}  more")), expected);
+            }
+        }
+        for word in [
+            "?",
+            "-",
+            "none",
+            "unknown",
+            "0/0",
+            "0 of 0 ready",
+            "1 of 3600 calls",
+            "oks",
+            "not ready",
+        ] {
+            let line = format!("name  {word}  more");
+            assert_eq!(colored(&line), line);
+        }
+    }
+
+    /// The texts are those that people see in a pipe or at a terminal, as `tests/snapshots` has them.
+    #[test]
+    fn color_changes_nothing_else_of_any_text() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
+        let (mut lines, mut colors) = (0, 0);
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            assert!(!text.contains('\x1b'), "{text}");
+            let colored = colored(&text);
+            let codes = [BOLD, RED, GREEN, YELLOW].map(|code| format!("\x1b[{code}m"));
+            let begun = codes
+                .iter()
+                .map(|code| colored.matches(code).count())
+                .sum::<usize>();
+            let ended = colored.matches("\x1b[0m").count();
+            assert_eq!(begun, ended, "each colour ends: {colored}");
+            let bare = |text: String, code: &String| text.replace(code, "");
+            let bare = codes.iter().fold(colored.replace("\x1b[0m", ""), bare);
+            assert_eq!(bare, text);
+            lines += text.lines().count();
+            colors += begun;
+        }
+        assert!(
+            lines > 1000 && colors > 200,
+            "{lines} lines, {colors} colours"
+        );
     }
 }

@@ -106,6 +106,7 @@ fn and_a_service_gets_what_it_would_have_made() {
     let sandbox = common::builder()
         .nodes(2)
         .network("10.0.0.0/8")
+        .scale(0.01)
         .heartbeats(false)
         .start();
     common::under_its_role(&sandbox);

@@ -7,6 +7,7 @@ use crate::people::{ONE_BY_ONE, fits, seen};
 
 use common::services::LoadBalancerService;
 use common::{ccm, env, snapshot, wait_until};
+use jiff::{SignedDuration, Timestamp};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ fn empty() -> Sandbox {
     sandbox
 }
 
-/// `full_name`: `namespace/name`. It is younger than all before.
+/// Creates a Service that is a second younger than the last one. Its name is `namespace/name`.
 fn create(sandbox: &Sandbox, full_name: &str, ports: &[u16], annotations: &[(&str, &str)]) {
     let (namespace, name) = full_name.split_once('/').unwrap();
     let mut object = LoadBalancerService::new(name, ports)
@@ -36,24 +37,19 @@ fn create(sandbox: &Sandbox, full_name: &str, ports: &[u16], annotations: &[(&st
         .json();
     object["metadata"]["namespace"] = json!(namespace);
     let cluster = sandbox.cluster();
-    let newest = cluster.list("services", None).into_iter();
-    let newest = newest.map(|one| {
-        one["metadata"]["creationTimestamp"]
-            .as_str()
-            .unwrap()
-            .to_owned()
-    });
-    let newest = newest.max();
-    let mut created = Value::Null;
-    // Times are whole seconds.
-    wait_until("a younger Service", || {
-        created = cluster.create("services", Some(namespace), object.clone());
-        let at = created["metadata"]["creationTimestamp"].as_str();
-        let is_younger = at > newest.as_deref();
-        if !is_younger {
-            cluster.delete("services", Some(namespace), name);
-        }
-        is_younger
+    let others = cluster.list("services", None).into_iter();
+    let others = others.filter(|one| one["spec"]["type"] == "LoadBalancer");
+    let created = |one: &Value| -> Timestamp {
+        let at = one["metadata"]["creationTimestamp"].as_str();
+        at.unwrap().parse().unwrap()
+    };
+    let newest = others.map(|one| created(&one)).max();
+    let newest = newest.unwrap_or(Timestamp::now() - SignedDuration::from_hours(1));
+    let younger = newest + SignedDuration::from_secs(1);
+    cluster.create("services", Some(namespace), object);
+    cluster.edit("services", Some(namespace), name, |service| {
+        let at = younger.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        service["metadata"]["creationTimestamp"] = json!(at);
     });
 }
 
@@ -98,7 +94,11 @@ fn a_service_whose_new_load_balancer_is_held_back_does_not_leave() {
     assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
     annotate(&sandbox, "default/web", "share", None);
     annotate(&sandbox, "default/web", "location", Some("fsn1"));
-    let before = balancers(&sandbox);
+    let mut before = Vec::new();
+    wait_until("the first health checks", || {
+        before = balancers(&sandbox);
+        !json!(before).to_string().contains("unknown")
+    });
     let ran = ccm(&env(&sandbox), &["lb", "sync"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stdout.contains("held back"), "{ran:?}");

@@ -18,6 +18,7 @@ fn cluster() -> (Sandbox, Env) {
     let sandbox = common::builder()
         .nodes(12)
         .network("10.0.0.0/16")
+        .scale(0.01)
         .heartbeats(false)
         .start();
     let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);

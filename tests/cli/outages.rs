@@ -192,7 +192,7 @@ fn every_command_says_the_same_of_an_outage() {
     });
 }
 
-/// At a terminal, with the bad lines of `doctor` alone.
+/// At a terminal. `doctor` shows the same findings as `status`, and then its count of them.
 #[test]
 fn outages_read_like_this() {
     if needs_simulation(
@@ -210,23 +210,29 @@ fn outages_read_like_this() {
                 sandbox,
             };
             all += &format!("=== {}\n\n", outage.what);
+            let at_terminal = |words: &[&str]| shown(&place, columns, words);
+            let Some(status) = at_terminal(&["status", CIDR, ALONE]) else {
+                return;
+            };
+            let doctor = at_terminal(&["doctor", CIDR, ALONE]).unwrap();
+            let (command, doctor) = doctor.split_once('\n').unwrap();
+            let bad = without_good(doctor);
+            let (findings, count) = bad.rsplit_once('\n').unwrap();
+            let (_, of_status) = status.trim_end().split_once("\n\n").unwrap();
+            assert_eq!(findings, of_status, "{}", outage.what);
+            all += &format!("{status}{command}\n{count}\n\n");
             for words in [
-                &["status", CIDR, ALONE][..],
-                &["doctor", CIDR, ALONE],
-                &["lb", "list", ALONE],
+                &["lb", "list", ALONE][..],
                 &["lb", "inspect", "default/shop", ALONE],
             ] {
-                let Some(screen) = shown(&place, columns, words) else {
-                    return;
-                };
-                all += &without_good(&screen);
+                all += &at_terminal(words).unwrap();
             }
         }
         snapshot(&format!("outages-{columns}.txt"), &all);
     });
 }
 
-/// Without the lines of checks that are ok, and without what only waits and ages change.
+/// The lines of `doctor` without those of checks that are ok or were skipped.
 fn without_good(screen: &str) -> String {
     let mut is_good = false;
     let mut lines = Vec::new();
@@ -238,5 +244,5 @@ fn without_good(screen: &str) -> String {
             lines.push(line);
         }
     }
-    lines.join("\n") + "\n\n"
+    lines.join("\n").trim_end().to_owned()
 }

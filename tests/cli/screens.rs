@@ -1,11 +1,13 @@
-//! What a terminal shows of every screen: at 80 and 120 columns, without colour and with it.
+//! What a terminal shows of every screen: at 80 and 120 columns, and which words have which colour.
 
 use crate::common::{self, Env, env, needs_simulation, snapshot, with};
 use crate::doctor::world::{CIDR, World};
 use crate::people::masked;
 use crate::{doctor, lb, node, route};
 use sandbox::{Half, Sandbox};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Mutex;
 
 /// Where commands run. A sandbox ends when it is dropped.
 pub struct Place {
@@ -13,7 +15,7 @@ pub struct Place {
     pub sandbox: Sandbox,
 }
 
-/// `terminal-NAME-COLUMNS[-color].txt`, where its commands run, and those.
+/// The name in `terminal-NAME-COLUMNS.txt`, where the commands run, and the commands.
 type Screens = (
     &'static str,
     fn() -> Place,
@@ -117,15 +119,19 @@ spec:
 
 /// What a terminal still shows at the end; without what differs from run to run, in its length.
 pub fn shown(place: &Place, columns: usize, words: &[&str]) -> Option<String> {
-    let Place { env, sandbox } = place;
-    let folder = Some(sandbox.folder());
-    let shown = common::at_terminal_of(Some(columns), folder, env, words)?;
+    let folder = Some(place.sandbox.folder());
+    let shown = common::at_terminal_of(Some(columns), folder, &place.env, words)?;
     let left = |line: &str| line.split("\u{1b}[K").last().unwrap().to_owned();
     // Of a busy machine.
     let is_wait = |line: &String| line.starts_with("ccm: waiting for ");
     let lines = shown.lines().map(left).filter(|line| !is_wait(line));
     let lines: Vec<String> = lines.collect();
-    let mut shown = format!("$ ccm {}\n{}\n\n", words.join(" "), lines.join("\n"));
+    Some(screen(&place.sandbox, words, &lines.join("\n")))
+}
+
+/// The command and its text, without what differs from run to run, in its length.
+fn screen(sandbox: &Sandbox, words: &[&str], text: &str) -> String {
+    let mut shown = format!("$ ccm {}\n{text}\n\n", words.join(" "));
     for end in [" of 3600 calls", " s ago"] {
         let ends: Vec<usize> = shown.match_indices(end).map(|(at, _)| at).collect();
         for at in ends {
@@ -151,9 +157,44 @@ pub fn shown(place: &Place, columns: usize, words: &[&str]) -> Option<String> {
             shown = shown.replace(uid, &format!("{:u<width$}", "uid", width = uid.len()));
         }
     }
-    Some(masked(sandbox, shown))
+    masked(sandbox, shown)
 }
 
+/// Whether a command prints a page of text, which in a pipe is as wide as a terminal of 80 columns. A pipe's tables are
+/// not cut, and its lines about objects are not wrapped.
+fn is_page(words: &[&str]) -> bool {
+    let is_text = matches!(words, ["help" | "explain", ..]);
+    is_text || matches!(words, ["lb" | "node", "inspect", _])
+}
+
+/// Colours by the number in their escape sequence.
+const COLORS: [(&str, &str); 4] = [
+    ("1", "bold"),
+    ("31", "red"),
+    ("32", "green"),
+    ("33", "yellow"),
+];
+
+/// The text without colours; and each piece of it that had one, with the name of the colour.
+fn without_color(colored: &str) -> (String, Vec<(&'static str, String)>) {
+    let mut parts = colored.split("\u{1b}[");
+    let mut plain = parts.next().unwrap().to_owned();
+    let mut pieces = Vec::new();
+    for part in parts {
+        let (code, text) = part.split_once('m').unwrap();
+        plain += text;
+        if let Some((_, color)) = COLORS.iter().find(|(number, _)| *number == code) {
+            assert!(!text.contains('\n'), "a colour ends with its line: {text}");
+            pieces.push((*color, text.to_owned()));
+        } else {
+            assert_eq!(code, "0", "{text}");
+        }
+    }
+    (plain, pieces)
+}
+
+/// At 80 columns the terminal shows no colour, at 120 it does: `terminal-colors.txt` has each coloured piece, and how
+/// often the screens have it. A unit test of `cli/terminal.rs` shows that colour changes nothing else in any text.
 #[test]
 fn every_screen_fits_its_terminal_and_reads_like_this() {
     let mut cases = Vec::new();
@@ -165,30 +206,57 @@ fn every_screen_fits_its_terminal_and_reads_like_this() {
     if needs_simulation(&common::quiet(0), "numbers that are the same in each run") {
         return;
     }
+    let colors = Mutex::new(BTreeMap::new());
     common::side_by_side(cases, |((name, place, commands), columns)| {
-        let all = |term: &str| {
-            // A place for each: some commands change it.
-            let mut place = place();
-            place.env = with(place.env, &[("TERM", term)]);
-            let screens = commands.iter().map(|words| shown(&place, columns, words));
-            screens.collect::<Option<String>>()
-        };
-        let (Some(plain), Some(colored)) = (all("dumb"), all("xterm")) else {
-            return;
-        };
-        for line in plain.lines() {
+        // A place for each: some commands change it.
+        let mut place = place();
+        let term = if columns == 80 { "dumb" } else { "xterm" };
+        place.env = with(place.env, &[("TERM", term)]);
+        let mut screens = String::new();
+        for words in *commands {
+            let Some(shown) = shown(&place, columns, words) else {
+                return;
+            };
+            if columns == 80 && is_page(words) {
+                is_the_same_in_a_pipe(&place, words, &shown);
+            }
+            screens += &shown;
+        }
+        if columns == 120 {
+            let (plain, pieces) = without_color(&screens);
+            screens = plain;
+            for piece in pieces {
+                *colors.lock().unwrap().entry(piece).or_insert(0) += 1;
+            }
+        }
+        for line in screens.lines() {
             let fits = line.starts_with("$ ") || line.chars().count() <= columns;
             assert!(fits, "{columns}: {line}");
         }
-        let codes = ["0", "1", "31", "32", "33"].map(|code| format!("\u{1b}[{code}m"));
-        let bare = |text: String, code: &String| text.replace(code, "");
-        let bare = codes.iter().fold(colored.clone(), bare);
-        let name = format!("terminal-{name}-{columns}");
-        snapshot(&format!("{name}.txt"), &plain);
-        snapshot(
-            &format!("{name}-color.txt"),
-            &colored.replace('\u{1b}', "␛"),
-        );
-        assert_eq!(bare, plain, "{name}: colour changes nothing else");
+        snapshot(&format!("terminal-{name}-{columns}.txt"), &screens);
     });
+    let colors = colors.into_inner().unwrap().into_iter();
+    let line = |((color, text), count)| format!("{color:<6} {count:>2}  {text}\n");
+    let lines: String = colors.map(line).collect();
+    // Without `script` there was no terminal.
+    if !lines.is_empty() {
+        snapshot("terminal-colors.txt", &lines);
+    }
+}
+
+/// What the terminal shows ends with the page; before it is what a pipe's reader has on stderr, if anything.
+fn is_the_same_in_a_pipe(place: &Place, words: &[&str], shown: &str) {
+    let piped = common::command(&place.env, words)
+        .current_dir(place.sandbox.folder())
+        .output()
+        .unwrap();
+    assert_eq!(piped.status.code(), Some(0), "{piped:?}");
+    let page = String::from_utf8(piped.stdout).unwrap();
+    let piped_screen = screen(&place.sandbox, words, page.trim_end_matches('\n'));
+    if piped.stderr.is_empty() {
+        assert_eq!(piped_screen, shown, "in a pipe");
+    } else {
+        let (_, page) = piped_screen.split_once('\n').unwrap();
+        assert!(shown.ends_with(page), "in a pipe: {page}\n{shown}");
+    }
 }

@@ -140,7 +140,7 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
     assert_eq!(ccm(&admin(&groups), &["lb", "sync"]).code, 0);
     let document = ccm(&admin(&groups), &["lb", "list", "-o", "json"]).json();
     paths(&document, "", found.entry("LoadBalancer").or_default());
-    let tls = common::builder().nodes(1).start();
+    let tls = common::builder().nodes(1).scale(0.01).start();
     let one = tls
         .authority()
         .server(&["a.example"], Validity::Now)

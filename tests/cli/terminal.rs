@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 const SCALE: f64 = 0.02;
 
-fn world() -> (Sandbox, Env) {
+fn world(nodes: usize) -> (Sandbox, Env) {
     let sandbox = common::builder()
-        .nodes(2)
+        .nodes(nodes)
         .scale(SCALE)
         .network("10.0.0.0/8")
         .heartbeats(false)
@@ -79,7 +79,7 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
         ),
     ];
     common::side_by_side(cases.to_vec(), |(words, slow, line)| {
-        let (sandbox, env) = world();
+        let (sandbox, env) = world(1);
         if words[0] == "route" {
             assert_eq!(
                 ccm(&with(env.clone(), &[("TERM", "")]), &["node", "sync"]).code,
@@ -116,38 +116,35 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
 /// A wait has no line in a pipe, nor at a terminal that can't move its cursor.
 #[test]
 fn elsewhere_no_line_is_redrawn() {
-    let (sandbox, env) = world();
-    let location = [("location", "fsn1")];
-    let long = Some(Duration::from_secs(3).div_f64(SCALE));
-    sandbox
-        .cloud()
-        .set_action_duration("create_load_balancer", long);
-    create(
-        &sandbox,
-        LoadBalancerService::new("web", &[80]).with(&location),
-    );
-    let piped = ccm(&env, &["lb", "sync"]);
-    assert_eq!(piped.code, 0, "{piped:?}");
-    assert!(
-        !piped.stderr.contains("waiting") && !piped.stderr.contains('\u{1b}'),
-        "{piped:?}"
-    );
-    create(
-        &sandbox,
-        LoadBalancerService::new("api", &[80]).with(&location),
-    );
-    if let Some(shown) = at_terminal(&with(env, &[("TERM", "dumb")]), &["lb", "sync"]) {
+    common::side_by_side(vec![false, true], |is_at_terminal| {
+        let (sandbox, env) = world(1);
+        let long = Some(Duration::from_secs(3).div_f64(SCALE));
+        sandbox
+            .cloud()
+            .set_action_duration("create_load_balancer", long);
+        create(
+            &sandbox,
+            LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]),
+        );
+        let shown = if is_at_terminal {
+            at_terminal(&with(env, &[("TERM", "dumb")]), &["lb", "sync"])
+        } else {
+            let piped = ccm(&env, &["lb", "sync"]);
+            assert_eq!(piped.code, 0, "{piped:?}");
+            Some(piped.stdout + &piped.stderr)
+        };
+        let Some(shown) = shown else { return };
         assert!(shown.contains("0 failed"), "{shown:?}");
         assert!(
             !shown.contains("waiting") && !shown.contains('\u{1b}'),
             "{shown:?}"
         );
-    }
+    });
 }
 
 #[test]
 fn colour_of_a_plan_of_the_daemon_is_a_flag() {
-    let (_sandbox, env) = world();
+    let (_sandbox, env) = world(2);
     let planned = |flags: &[&str], variables: &[(&str, &str)]| {
         let env = with(env.clone(), variables);
         let ran = ccm(
@@ -186,7 +183,7 @@ fn colour_of_a_plan_of_the_daemon_is_a_flag() {
 #[test]
 fn a_watch_at_a_terminal_redraws_and_ctrl_c_ends_it() {
     const SCREEN: &str = "\u{1b}[H\u{1b}[2J";
-    let (_sandbox, env) = world();
+    let (_sandbox, env) = world(2);
     let env = with(env, &[("CCM_TEST_TIME_SCALE", common::SCALE)]);
     for words in ["status --watch", "node list --watch"] {
         // The shell becomes the command: the number is the command's.

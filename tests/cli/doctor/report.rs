@@ -1,6 +1,6 @@
 //! The report as a whole: on a healthy world, on one where everything is broken, and in each form.
 
-use crate::common::{Ran, openapi, snapshot};
+use crate::common::{Ran, openapi, side_by_side, snapshot};
 use crate::doctor::world::{CHECKS, World, checks, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
@@ -177,7 +177,7 @@ fn what_needs_somebody_comes_first() {
 /// Who does not answer costs one time-out, not one for each check.
 #[test]
 fn silence_is_waited_for_once() {
-    for half in [Half::Hetzner, Half::Kubernetes] {
+    side_by_side(vec![Half::Hetzner, Half::Kubernetes], |half| {
         let world = World::healthy();
         let hangs = Effect::Slow(Duration::from_secs(60));
         world.sandbox.faults().add(Rule::new(hangs).half(half));
@@ -192,7 +192,7 @@ fn silence_is_waited_for_once() {
         assert_eq!(ran.code, 1, "{ran:?}");
         assert_eq!(checks(&ran).len(), CHECKS);
         assert!(ran.stdout.contains("no complete answer within"), "{ran:?}");
-    }
+    });
 }
 
 #[test]

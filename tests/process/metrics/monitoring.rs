@@ -1,7 +1,7 @@
 //! The pages of `manifests/monitoring`: names, labels and their values are those of the metrics.
 
 use crate::metrics::family;
-use crate::metrics::story::STORIES;
+use crate::metrics::story::stories;
 use ccm::controllers::route::State;
 use ccm::metrics::{Kind, TABLE};
 use ccm::provider::Reason;
@@ -130,7 +130,7 @@ fn every_alert_and_panel_asks_for_what_there_is() {
 /// Does a label have this value: in a story, in a metric's help, as a status or a reason?
 fn is_said(value: &str) -> bool {
     let quoted = format!("{value:?}");
-    let chapters = STORIES.iter().flat_map(|story| *story);
+    let chapters = stories().into_iter().flatten();
     let mut moves = chapters.flat_map(|(_, _, moves)| *moves);
     let mut helps = TABLE.iter().map(|metric| metric.help);
     let is_in = |help: &str| {
