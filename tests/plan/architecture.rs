@@ -386,7 +386,7 @@ fn no_test_sleeps() {
         "bench/nodes.rs",
         "bench/scale.rs",
         "bench/tenants.rs",
-        "storm/machine.rs",
+        "common/machine.rs",
         "plan/architecture.rs",
     ];
     let mut sleeping = Vec::new();
