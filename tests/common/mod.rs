@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod at_rest;
+pub mod cluster;
 pub mod in_flight;
 pub mod library;
 pub mod machine;
@@ -14,6 +15,7 @@ pub mod seeds;
 pub mod services;
 pub mod simulated;
 
+pub use cluster::is_initialised;
 use sandbox::{Builder, Half, Sandbox};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -456,12 +458,6 @@ pub fn node(sandbox: &Sandbox, name: &str) -> Value {
         .cluster()
         .get("nodes", None, name)
         .unwrap_or_else(|| panic!("there is no node {name}"))
-}
-
-pub fn is_initialised(node: &Value) -> bool {
-    !node["spec"]["taints"]
-        .as_array()
-        .is_some_and(|t| t.iter().any(|t| t["key"] == UNINITIALIZED))
 }
 
 pub fn all_initialised(sandbox: &Sandbox) -> bool {

@@ -1,12 +1,13 @@
 //! A cluster whose pods reach each other by routes of a Network, as its admin and the cloud's console see it.
 
-use crate::common::{self, Daemon, Env, Ran, Simulate, node, wait_until};
+pub use crate::common::cluster::Cluster;
+use crate::common::{self, Daemon, Env, Ran, Simulate, wait_until};
+use sandbox::Sandbox;
 use sandbox::calls::Call;
 use sandbox::hetzner::ServerSpec;
-use sandbox::kubelet::NodeSpec;
-use sandbox::{Half, Sandbox};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::Arc;
 
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
@@ -54,10 +55,6 @@ impl World {
         world
     }
 
-    pub fn network(&self) -> u64 {
-        self.sandbox.network().unwrap()
-    }
-
     pub fn daemon(&self, flags: &[&str]) -> Daemon {
         Daemon::start(&self.env, &[&[CIDR], flags].concat())
     }
@@ -70,16 +67,9 @@ impl World {
         common::ccm(&self.env, &[&["route", "sync", CIDR], flags].concat())
     }
 
-    /// `destination gateway` of each.
-    pub fn routes(&self) -> BTreeSet<String> {
-        let routes = self.sandbox.cloud().routes(self.network()).into_iter();
-        routes.map(|(to, via)| format!("{to} {via}")).collect()
-    }
-
     /// Those of all nodes whose server is in the Network, worked out from what both APIs hold.
     pub fn wanted(&self) -> BTreeSet<String> {
-        let servers = self.sandbox.cloud().servers(self.sandbox.project());
-        let nodes = self.sandbox.cluster().list("nodes", None);
+        let (servers, nodes) = (self.servers(), self.nodes());
         let mut wanted = BTreeSet::new();
         for node in &nodes {
             let Some(id) = server_of(node) else { continue };
@@ -114,14 +104,11 @@ impl World {
 
     /// Its status; none: there is no such condition.
     pub fn condition(&self, name: &str) -> Option<Value> {
-        let node = node(&self.sandbox, name);
-        let conditions = node["status"]["conditions"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        conditions
-            .into_iter()
-            .find(|one| one["type"] == "NetworkUnavailable")
+        let mut node = self.node(name);
+        let conditions = node["status"]["conditions"].as_array_mut()?;
+        let mut conditions = conditions.iter_mut();
+        let found = conditions.find(|one| one["type"] == "NetworkUnavailable");
+        found.map(Value::take)
     }
 
     pub fn status(&self, name: &str) -> Option<String> {
@@ -130,7 +117,7 @@ impl World {
     }
 
     pub fn all_are_reached(&self) -> bool {
-        let nodes = self.sandbox.cluster().list("nodes", None);
+        let nodes = self.nodes();
         let mut names = nodes
             .iter()
             .filter_map(|node| node["metadata"]["name"].as_str());
@@ -139,32 +126,11 @@ impl World {
 
     /// A node with its server in the Network, initialised already.
     pub fn join(&self, name: &str, pods: &str) -> u64 {
-        let spec = ServerSpec {
-            name: name.to_owned(),
-            networks: vec![(self.network(), None)],
-            ..ServerSpec::default()
-        };
-        let id = self
-            .sandbox
-            .cloud()
-            .create_server(self.sandbox.project(), spec);
+        let networks = vec![(self.network_id(), None)];
+        let spec = ServerSpec::default();
+        let id = self.create_server_with(name, ServerSpec { networks, ..spec });
         self.register(name, Some(id), pods);
         id
-    }
-
-    /// `pods` may be empty: nobody gave it any yet.
-    pub fn register(&self, name: &str, server: Option<u64>, pods: &str) {
-        self.sandbox.register_node(NodeSpec {
-            name: name.to_owned(),
-            server,
-            provider_id: server.map(|id| format!("ccm-from-scratch://{id}")),
-            pod_cidrs: pods
-                .split(',')
-                .filter(|cidr| !cidr.is_empty())
-                .map(str::to_owned)
-                .collect(),
-            ..NodeSpec::default()
-        });
     }
 
     /// Its only address in the Network.
@@ -175,21 +141,6 @@ impl World {
             .find(|server| server["name"] == name)
             .unwrap();
         server["private_net"][0]["ip"].as_str().unwrap().to_owned()
-    }
-
-    pub fn server(&self, name: &str) -> u64 {
-        server_of(&node(&self.sandbox, name)).unwrap()
-    }
-
-    pub fn mark(&self) -> u64 {
-        self.sandbox.calls().mark()
-    }
-
-    /// Calls of ccm to the cloud since a mark.
-    pub fn cloud_calls(&self, mark: u64) -> Vec<Call> {
-        let mut calls = self.sandbox.calls().calls_since(mark);
-        calls.retain(|call| call.half == Half::Hetzner && call.caller == "project");
-        calls
     }
 
     /// Changes of the Network that ccm sent since a mark: `add_route 10.244.1.0/24 10.0.0.2`.
@@ -224,35 +175,13 @@ impl World {
         let enough = reads() + times;
         wait_until("looks at the Network", || reads() >= enough);
     }
+}
 
-    /// Messages of the events of one reason.
-    pub fn told(&self, name: &str, reason: &str) -> Vec<String> {
-        let mut events = self.sandbox.cluster().list("events", None);
-        events.retain(|event| event["involvedObject"]["name"] == name && event["reason"] == reason);
-        let message = |event: &Value| event["message"].as_str().unwrap().to_owned();
-        events.iter().map(message).collect()
-    }
+impl Deref for World {
+    type Target = Sandbox;
 
-    /// Waits until an event says this.
-    pub fn tells(&self, name: &str, reason: &str, part: &str) {
-        wait_until(
-            &format!("event {reason} about {name} with {part:?}"),
-            || {
-                self.told(name, reason)
-                    .iter()
-                    .any(|message| message.contains(part))
-            },
-        );
-    }
-
-    /// Nothing that ccm may not do was tried.
-    pub fn nothing_refused(&self) {
-        let calls = self.sandbox.calls().calls();
-        let refused = calls
-            .iter()
-            .filter(|call| call.status == Some(403) && call.half == Half::Kubernetes);
-        let refused: Vec<String> = refused.map(ToString::to_string).collect();
-        assert_eq!(refused, Vec::<String>::new());
+    fn deref(&self) -> &Sandbox {
+        &self.sandbox
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is not known beyond doubt deletes no route.
 
 use crate::common::{self, Daemon, Simulate, wait_until, with};
-use crate::sync::world::{CIDR, NOBODY, World, is_read};
+use crate::sync::world::{CIDR, Cluster, NOBODY, World, is_read};
 use sandbox::exchange::{Request, Response};
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -88,7 +88,7 @@ fn a_list_that_is_not_whole_deletes_nothing() {
                 .create_server(world.sandbox.project(), spec);
         }
         let cloud = world.sandbox.cloud();
-        cloud.set_route(world.network(), "10.244.9.0/24", NOBODY);
+        cloud.set_route(world.network_id(), "10.244.9.0/24", NOBODY);
         let before = world.routes();
         world.sandbox.faults().add(rule);
         let ran = world.sync(&[]);
@@ -128,7 +128,7 @@ fn an_old_list_of_nodes_changes_nothing() {
         return;
     }
     let cluster = world.sandbox.cluster();
-    let servers = ["worker-1", "worker-2"].map(|name| world.server(name));
+    let servers = ["worker-1", "worker-2"].map(|name| world.server_id(name));
     cluster.freeze_cache(true);
     // Made anew, each with the other's pods: by the cache both routes lead astray.
     for (name, server, pods) in [
@@ -140,13 +140,13 @@ fn an_old_list_of_nodes_changes_nothing() {
         world
             .sandbox
             .cloud()
-            .set_route(world.network(), pods, &world.ip(name));
+            .set_route(world.network_id(), pods, &world.ip(name));
     }
     // And this one is a reason to look closer.
     world
         .sandbox
         .cloud()
-        .set_route(world.network(), "10.244.9.0/24", NOBODY);
+        .set_route(world.network_id(), "10.244.9.0/24", NOBODY);
     let mark = world.mark();
     let daemon = world.daemon(&["--controllers=route"]);
     wait_until("the blackhole to go", || world.routes().len() == 2);
@@ -163,7 +163,7 @@ fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
     world
         .sandbox
         .cloud()
-        .set_route(world.network(), "10.244.9.0/24", NOBODY);
+        .set_route(world.network_id(), "10.244.9.0/24", NOBODY);
     let before = world.routes();
     let other = Sandbox::builder().nodes(0).heartbeats(false).simulated();
     let kubeconfig = common::env(&other)
@@ -228,7 +228,7 @@ fn another_cluster_in_the_same_network_takes_no_routes_over() {
     for n in 1..=4 {
         let spec = ServerSpec {
             name: format!("theirs-{n}"),
-            networks: vec![(world.network(), None)],
+            networks: vec![(world.network_id(), None)],
             ..ServerSpec::default()
         };
         let cloud = world.sandbox.cloud();
@@ -262,7 +262,7 @@ fn one_route_that_was_left_gives_way_when_the_others_are_there() {
     let world = World::settled(3);
     let cloud = world.sandbox.cloud();
     for n in 1..=3 {
-        cloud.delete_route(world.network(), &format!("10.244.{n}.0/24"));
+        cloud.delete_route(world.network_id(), &format!("10.244.{n}.0/24"));
     }
     bystander(&world, "old-1", "10.244.2.0/24");
     let listed = common::ccm(&world.env, &["route", "list", CIDR]);
@@ -304,12 +304,12 @@ fn several_routes_that_were_left_hold_up_and_mark_only_their_own_nodes() {
     world.tells(
         "worker-1",
         "FailedToCreateRoute",
-        "delete that route by hand",
+        &["delete that route by hand"],
     );
     // The person does so.
     let cloud = world.sandbox.cloud();
     for n in 1..=2 {
-        cloud.delete_route(world.network(), &format!("10.244.{n}.0/24"));
+        cloud.delete_route(world.network_id(), &format!("10.244.{n}.0/24"));
     }
     world.comes_right(&[]);
     wait_until("all to be reached", || world.all_are_reached());
@@ -319,12 +319,12 @@ fn several_routes_that_were_left_hold_up_and_mark_only_their_own_nodes() {
 fn bystander(world: &World, name: &str, destination: &str) {
     let spec = ServerSpec {
         name: name.into(),
-        networks: vec![(world.network(), None)],
+        networks: vec![(world.network_id(), None)],
         ..ServerSpec::default()
     };
     let cloud = world.sandbox.cloud();
     cloud.create_server(world.sandbox.project(), spec);
-    cloud.set_route(world.network(), destination, &world.ip(name));
+    cloud.set_route(world.network_id(), destination, &world.ip(name));
 }
 
 /// Who starts anew has not seen a node go: the server may be somebody's router.
@@ -358,7 +358,7 @@ fn a_node_without_a_provider_id_is_left_alone() {
     world
         .sandbox
         .cloud()
-        .set_route(world.network(), "10.244.7.0/24", NOBODY);
+        .set_route(world.network_id(), "10.244.7.0/24", NOBODY);
     let _daemon = world.daemon(&["--controllers=route"]);
     world.comparisons(2);
     assert_eq!(world.condition("stray"), None);

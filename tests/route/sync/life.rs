@@ -1,7 +1,7 @@
 //! Routes come, are mended, and go.
 
 use crate::common::{self, node, wait_until};
-use crate::sync::world::{CIDR, NOBODY, PROFILES, World};
+use crate::sync::world::{CIDR, Cluster, NOBODY, PROFILES, World};
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ const THEIRS: [&str; 4] = [
 fn add_theirs(world: &World) {
     for route in THEIRS {
         let (to, via) = route.split_once(' ').unwrap();
-        world.sandbox.cloud().set_route(world.network(), to, via);
+        world.sandbox.cloud().set_route(world.network_id(), to, via);
     }
 }
 
@@ -61,7 +61,7 @@ fn what_somebody_breaks_is_mended() {
     let cases: [fn(&World); 4] = [
         |world| {
             let cloud = world.sandbox.cloud();
-            cloud.delete_route(world.network(), "10.244.1.0/24");
+            cloud.delete_route(world.network_id(), "10.244.1.0/24");
         },
         |world| set_route(world, "10.244.1.0/24", &world.ip("worker-2")),
         |world| set_route(world, "10.244.200.0/24", NOBODY),
@@ -81,7 +81,7 @@ fn what_somebody_breaks_is_mended() {
 
 fn set_route(world: &World, destination: &str, gateway: &str) {
     let cloud = world.sandbox.cloud();
-    cloud.set_route(world.network(), destination, gateway);
+    cloud.set_route(world.network_id(), destination, gateway);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_route_goes_with_its_node() {
     world
         .sandbox
         .cloud()
-        .delete_server(world.server("worker-2"));
+        .delete_server(world.server_id("worker-2"));
     cluster.delete("nodes", None, "worker-2");
     world.comes_right(&[]);
     assert_eq!(world.routes().len(), 1);
@@ -163,7 +163,7 @@ fn a_node_made_anew_with_the_same_pods_gets_the_route() {
 fn a_node_that_is_not_attached_is_told_and_the_others_go_on() {
     let world = World::new(1);
     world.join("worker-2", "10.244.2.0/24");
-    let id = world.server("worker-2");
+    let id = world.server_id("worker-2");
     let cloud = world.sandbox.cloud();
     let mut attachment = json!(null);
     cloud.edit_server(id, |server| {
@@ -180,7 +180,7 @@ fn a_node_that_is_not_attached_is_told_and_the_others_go_on() {
     world.tells(
         "worker-2",
         "FailedToCreateRoute",
-        "is not attached to network sandbox",
+        &["is not attached to network sandbox"],
     );
     let condition = world.condition("worker-2").unwrap();
     assert_eq!(condition["reason"], "NoRouteCreated");

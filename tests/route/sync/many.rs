@@ -2,7 +2,7 @@
 
 use crate::common::in_flight::InFlight;
 use crate::common::{wait_at_most, wait_until};
-use crate::sync::world::{CIDR, NOBODY, World};
+use crate::sync::world::{CIDR, Cluster, NOBODY, World};
 use serde_json::json;
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn the_route_that_is_one_too_many_is_told_and_all_others_stay() {
         world
             .sandbox
             .cloud()
-            .set_route(world.network(), &to, NOBODY);
+            .set_route(world.network_id(), &to, NOBODY);
     }
     assert_eq!(world.once(&[CIDR]).code, 0);
     world.join("worker-91", "10.244.91.0/24");
@@ -71,11 +71,15 @@ fn the_route_that_is_one_too_many_is_told_and_all_others_stay() {
     assert_eq!(world.status("worker-91").as_deref(), Some("True"));
     // A place becomes free.
     let _daemon = world.daemon(&[]);
-    world.tells("worker-91", "FailedToCreateRoute", "all of the 100 routes");
+    world.tells(
+        "worker-91",
+        "FailedToCreateRoute",
+        &["all of the 100 routes"],
+    );
     world
         .sandbox
         .cloud()
-        .delete_route(world.network(), "10.99.0.0/24");
+        .delete_route(world.network_id(), "10.99.0.0/24");
     wait_until("its route", || {
         world.status("worker-91").as_deref() == Some("False")
     });

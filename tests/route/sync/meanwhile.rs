@@ -3,7 +3,7 @@
 use crate::LIBRARY_SCALE;
 use crate::common;
 use crate::sync::library::{LONG, Place};
-use crate::sync::world::{CIDR, NOBODY, World};
+use crate::sync::world::{CIDR, Cluster, NOBODY, World};
 use ccm::controllers::route::{RouteController, Settings};
 use ccm::controllers::{Controller, Selection};
 use ccm::provider::Urgency;
@@ -34,7 +34,7 @@ fn controller(server_cache_max_age: Duration, reconciliation_period: Duration) -
 /// Somebody makes a router, and a route to it, just before ccm reads the Network for the n-th time.
 fn router_comes_at_read(world: &World, n: u64) -> sandbox::faults::RuleId {
     let cloud = Arc::clone(world.sandbox.cloud());
-    let (project, network) = (world.sandbox.project(), world.network());
+    let (project, network) = (world.sandbox.project(), world.network_id());
     let hand = move |_: &Request| {
         let spec = ServerSpec {
             name: "router".into(),
@@ -77,7 +77,7 @@ fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
         world
             .sandbox
             .cloud()
-            .set_route(world.network(), &to, NOBODY);
+            .set_route(world.network_id(), &to, NOBODY);
     }
     // The first six of them take longer than a look may be old.
     let slow = Effect::Slow(common::lasting(&world.sandbox, Duration::from_secs(2)));
@@ -97,7 +97,7 @@ fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
 fn a_route_that_is_gone_before_it_is_replaced_is_added() {
     let world = World::settled(2);
     let cloud = Arc::clone(world.sandbox.cloud());
-    let network = world.network();
+    let network = world.network_id();
     cloud.set_route(network, "10.244.1.0/24", NOBODY);
     let hand = move |_: &Request| cloud.delete_route(network, "10.244.1.0/24");
     world
@@ -120,7 +120,7 @@ fn a_route_that_is_gone_before_it_is_replaced_is_added() {
 fn what_went_missing_during_the_pass_is_added_by_it() {
     let world = World::settled(2);
     let cloud = Arc::clone(world.sandbox.cloud());
-    let network = world.network();
+    let network = world.network_id();
     cloud.delete_route(network, "10.244.1.0/24");
     let hand = move |_: &Request| cloud.delete_route(network, "10.244.2.0/24");
     world
@@ -145,7 +145,7 @@ fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
     world
         .sandbox
         .cloud()
-        .delete_route(world.network(), "10.244.1.0/24");
+        .delete_route(world.network_id(), "10.244.1.0/24");
     let is_refused = Arc::new(AtomicBool::new(false));
     let refused = Arc::clone(&is_refused);
     let hand = move |_: &Request| refused.store(true, Ordering::SeqCst);
@@ -184,7 +184,7 @@ fn a_replacement_that_was_cut_in_two_is_ended_by_the_next_sync() {
         world
             .sandbox
             .cloud()
-            .set_route(world.network(), "10.244.1.0/24", NOBODY);
+            .set_route(world.network_id(), "10.244.1.0/24", NOBODY);
         let away = Effect::hetzner_error(503, "maintenance", "try again");
         world.sandbox.faults().add(hetzner(away, path).times(1));
         let ran = common::ccm(&world.env, &["route", "sync", CIDR]);
@@ -205,7 +205,7 @@ fn a_replacement_that_was_cut_in_two_does_not_wait_for_its_period() {
     world
         .sandbox
         .cloud()
-        .set_route(world.network(), "10.244.1.0/24", NOBODY);
+        .set_route(world.network_id(), "10.244.1.0/24", NOBODY);
     let away = Effect::hetzner_error(503, "maintenance", "try again");
     world.sandbox.faults().add(hetzner(away, ADD));
     let report = routes.tick(&apis, &Selection::Due);

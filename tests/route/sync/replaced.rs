@@ -2,7 +2,7 @@
 
 use crate::LIBRARY_SCALE;
 use crate::sync::library::{LONG, Place};
-use crate::sync::world::World;
+use crate::sync::world::{Cluster, World};
 use ccm::controllers::route::{RouteController, Settings};
 use ccm::controllers::{Controller, Report, Selection};
 use ccm::provider::{Reason, Urgency};
@@ -57,7 +57,7 @@ impl Compared {
     }
 
     fn edit(&self, change: impl FnOnce(&mut Value)) {
-        let id = self.world.server("worker-2");
+        let id = self.world.server_id("worker-2");
         self.world.sandbox.cloud().edit_server(id, change);
     }
 
@@ -77,7 +77,7 @@ impl Compared {
         cloud.delete_server(old.unwrap()["id"].as_u64().unwrap());
         let spec = ServerSpec {
             name: "worker-2".into(),
-            networks: vec![(self.world.network(), Some(ip.parse().unwrap()))],
+            networks: vec![(self.world.network_id(), Some(ip.parse().unwrap()))],
             ..ServerSpec::default()
         };
         cloud.create_server(self.world.sandbox.project(), spec);
@@ -201,7 +201,7 @@ fn a_route_that_was_deleted_is_not_remembered() {
     let theirs = format!("{PODS} {ip}");
     assert!(!compared.world.routes().contains(&theirs));
     let cloud = compared.world.sandbox.cloud();
-    cloud.set_route(compared.world.network(), PODS, &ip);
+    cloud.set_route(compared.world.network_id(), PODS, &ip);
     let mark = compared.world.mark();
     let passed = compared.controller.sync(&compared.ccm);
     assert!(passed.report.failures.is_empty(), "{passed:?}");
@@ -217,12 +217,12 @@ fn a_router_with_the_address_that_a_node_had_keeps_its_routes() {
     compared.edit(|server| server["private_net"][0]["ip"] = json!("10.0.0.99"));
     let spec = ServerSpec {
         name: "router".into(),
-        networks: vec![(compared.world.network(), Some(ip.parse().unwrap()))],
+        networks: vec![(compared.world.network_id(), Some(ip.parse().unwrap()))],
         ..ServerSpec::default()
     };
     let cloud = compared.world.sandbox.cloud();
     cloud.create_server(compared.world.sandbox.project(), spec);
-    cloud.set_route(compared.world.network(), "10.244.200.0/24", &ip);
+    cloud.set_route(compared.world.network_id(), "10.244.200.0/24", &ip);
     // Something is to be done, so that the Network is read before the servers are.
     compared.world.join("worker-3", "10.244.3.0/24");
     compared.read_nodes();

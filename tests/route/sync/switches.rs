@@ -1,7 +1,7 @@
 //! What turns routes off leaves the rest as it is.
 
 use crate::common::{self, Daemon, addresses, all_initialised, node, wait_until, with};
-use crate::sync::world::{CIDR, HCLOUD, World, is_read};
+use crate::sync::world::{CIDR, Cluster, HCLOUD, World, is_read};
 
 const BOTH: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
 

@@ -1,7 +1,7 @@
 //! The cloud refuses, is busy, fails, loses answers; ccm is killed, or there are two of it.
 
 use crate::common::{self, Daemon, is_lease, wait_until};
-use crate::sync::world::{NOBODY, World, change};
+use crate::sync::world::{Cluster, NOBODY, World, change};
 use sandbox::Half;
 use sandbox::calls::Call;
 use sandbox::exchange::Request;
@@ -94,7 +94,7 @@ fn a_route_that_is_refused_is_told_of_its_node() {
         .faults()
         .add(refuse.half(Half::Hetzner).path(ADD).when(is_its));
     let daemon = world.daemon(&[]);
-    world.tells("worker-3", "FailedToCreateRoute", "invalid gateway");
+    world.tells("worker-3", "FailedToCreateRoute", &["invalid gateway"]);
     wait_until("its condition", || {
         world.status("worker-3").as_deref() == Some("True")
     });
@@ -128,7 +128,7 @@ fn an_answer_that_is_lost_adds_and_deletes_nothing_twice() {
         world
             .sandbox
             .cloud()
-            .set_route(world.network(), "10.244.1.0/24", NOBODY);
+            .set_route(world.network_id(), "10.244.1.0/24", NOBODY);
         let lost = Rule::new(Effect::AnswerLost)
             .half(Half::Hetzner)
             .path(&path);
@@ -152,8 +152,8 @@ fn a_route_is_missing_for_no_longer_than_its_own_replacement() {
     let cloud = world.sandbox.cloud();
     for n in 1..=6 {
         let via = world.ip(&format!("worker-{}", 1 + n % 6));
-        cloud.set_route(world.network(), &format!("10.244.{n}.0/24"), &via);
-        cloud.set_route(world.network(), &format!("10.244.10{n}.0/24"), NOBODY);
+        cloud.set_route(world.network_id(), &format!("10.244.{n}.0/24"), &via);
+        cloud.set_route(world.network_id(), &format!("10.244.10{n}.0/24"), NOBODY);
     }
     let mark = world.mark();
     // Old enough for a new look after each deletion.
@@ -193,7 +193,7 @@ fn nothing_comes_between_a_deletion_and_its_replacement() {
         world.sandbox.faults().add(rule);
     }
     for n in 1..=2 {
-        cloud.set_route(world.network(), &format!("10.244.{n}.0/24"), NOBODY);
+        cloud.set_route(world.network_id(), &format!("10.244.{n}.0/24"), NOBODY);
     }
     let mark = world.mark();
     let ran = world.sync(&[]);
@@ -219,7 +219,7 @@ fn nothing_comes_between_a_deletion_and_its_replacement() {
 fn what_somebody_else_did_meanwhile_is_done() {
     let world = World::settled(2);
     let cloud = Arc::clone(world.sandbox.cloud());
-    let (network, ip) = (world.network(), world.ip("worker-1"));
+    let (network, ip) = (world.network_id(), world.ip("worker-1"));
     cloud.delete_route(network, "10.244.1.0/24");
     cloud.set_route(network, "10.244.77.0/24", NOBODY);
     let hand = move |request: &Request| match request.path.ends_with("add_route") {
@@ -249,9 +249,9 @@ fn killed_at_any_write_it_ends_the_same() {
     common::side_by_side(cases, |(n, before)| {
         let world = World::over_sockets(3);
         let cloud = world.sandbox.cloud();
-        cloud.set_route(world.network(), "10.244.1.0/24", NOBODY);
-        cloud.set_route(world.network(), "10.244.77.0/24", NOBODY);
-        cloud.set_route(world.network(), "10.9.0.0/16", NOBODY);
+        cloud.set_route(world.network_id(), "10.244.1.0/24", NOBODY);
+        cloud.set_route(world.network_id(), "10.244.77.0/24", NOBODY);
+        cloud.set_route(world.network_id(), "10.9.0.0/16", NOBODY);
         let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
         let kill = Arc::clone(&killer);
         let hook = move |_: &Request| {
@@ -287,8 +287,8 @@ fn killed_at_any_write_it_ends_the_same() {
 fn two_at_once_end_the_same() {
     let world = World::new(6);
     let cloud = world.sandbox.cloud();
-    cloud.set_route(world.network(), "10.244.1.0/24", NOBODY);
-    cloud.set_route(world.network(), "10.244.77.0/24", NOBODY);
+    cloud.set_route(world.network_id(), "10.244.1.0/24", NOBODY);
+    cloud.set_route(world.network_id(), "10.244.77.0/24", NOBODY);
     let both = [(); 2].map(|()| world.daemon(&["--leader-elect=false"]));
     wait_until("nodes that can be reached", || world.all_are_reached());
     world.comes_right(&[]);

@@ -2,7 +2,7 @@
 
 use crate::common::{self, Daemon, wait_until};
 use crate::sync::world::{
-    CLUSTER_UID, NO_RESYNC, OFTEN, PROFILES, SERVICE_UID, World, len, targets, text,
+    CLUSTER_UID, Cluster, NO_RESYNC, OFTEN, PROFILES, SERVICE_UID, World, len, targets, text,
 };
 use sandbox::Half;
 use sandbox::exchange::Response;
@@ -161,7 +161,7 @@ fn one_of_the_name_is_adopted_where_no_other_service_or_cluster_uses_it() {
         world.settle(&[]);
         let cloud = world.sandbox.cloud();
         let stranger = server(&world, "stranger", &[]);
-        let node = world.server_of("worker-1");
+        let node = world.server_id("worker-1");
         let target = if ours { node } else { stranger };
         let map: serde_json::Map<String, Value> = labels
             .iter()

@@ -1,7 +1,7 @@
 //! What somebody gets wrong: an event that says what to do, everything as it was, and healed when it is mended.
 
 use crate::common::{self, wait_until};
-use crate::sync::world::{NO_RESYNC, PROFILES, World, key};
+use crate::sync::world::{Cluster, NO_RESYNC, PROFILES, World, key};
 use serde_json::{Value, json};
 
 /// What is wrong: in annotations, or in the Service itself.

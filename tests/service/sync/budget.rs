@@ -2,7 +2,7 @@
 //! come first. And lists that are long because of what other programs keep on Services.
 
 use crate::common::{self, Daemon, wait_at_most, wait_until};
-use crate::sync::world::{NO_RESYNC, World, key, len, service};
+use crate::sync::world::{Cluster, NO_RESYNC, World, key, len, service};
 use ccm::provider::clock;
 use sandbox::calls::Call;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! What somebody changes in the cloud's console is shown, and set back.
 
 use crate::common::{self, wait_until};
-use crate::sync::world::{HCLOUD, OFTEN, PROFILES, World};
+use crate::sync::world::{Cluster, HCLOUD, OFTEN, PROFILES, World};
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Managed certificates from outside: ordered once, waited for, and never in the way of the rest.
 
 use crate::common::{self, wait_until};
-use crate::sync::world::{NO_RESYNC, PROFILES, World, len};
+use crate::sync::world::{Cluster, NO_RESYNC, PROFILES, World, len};
 use sandbox::Half;
 use sandbox::exchange::{Handler, Request};
 use sandbox::faults::{Effect, Rule};

@@ -1,7 +1,7 @@
 //! Nodes come, go, and fall silent.
 
 use crate::common::{self, wait_until};
-use crate::sync::world::{NO_RESYNC, OFTEN, World, targets};
+use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, World, targets};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;

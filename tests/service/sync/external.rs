@@ -2,7 +2,7 @@
 
 use crate::common::{self, wait_until};
 use crate::sync::shared::{id, owned, ports};
-use crate::sync::world::{NO_RESYNC, OFTEN, SERVICE_UID, World, targets, text};
+use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, SERVICE_UID, World, targets, text};
 use sandbox::hetzner::{Health, Machine, ServerSpec};
 use serde_json::{Value, json};
 
@@ -210,7 +210,7 @@ fn without_targets_of_ours_and_with_those_that_were_there_before() {
     let id = terraforms(&world, "edge-lb");
     allow(&world, id, Some(""));
     // Its owner has a node among its targets.
-    let node = world.server_of("worker-1");
+    let node = world.server_id("worker-1");
     let target = json!({ "type": "server", "server": { "id": node } });
     world.act(&format!("/load_balancers/{id}/actions/add_target"), &target);
     wait_until("its target", || targets(&as_it_is(&world, id)).len() == 2);

@@ -1,7 +1,7 @@
 //! Many findings, long ones, and ones that come back: each is reported once, bounded, and at no other Service's cost.
 
 use crate::common::{self, Daemon, wait_at_most, wait_until};
-use crate::sync::world::{NO_RESYNC, OFTEN, World, key, service, targets};
+use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, World, key, service, targets};
 use sandbox::Half;
 use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};

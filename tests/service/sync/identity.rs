@@ -3,7 +3,9 @@
 
 use crate::common::{self, wait_until};
 use crate::sync::tls_secrets;
-use crate::sync::world::{CLUSTER_UID, FINALIZER, OFTEN, PROFILES, World, len, targets, text};
+use crate::sync::world::{
+    CLUSTER_UID, Cluster, FINALIZER, OFTEN, PROFILES, World, len, targets, text,
+};
 use serde_json::{Value, json};
 
 const NO_LEASE: &str = "--leader-elect=false";

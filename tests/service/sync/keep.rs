@@ -4,7 +4,9 @@ use crate::common;
 use crate::sync::external::{allow, as_it_is, terraforms};
 use crate::sync::killed::{Scenario, killed_at_each_write};
 use crate::sync::shared::{EDGE, id};
-use crate::sync::world::{CLUSTER_UID, HCLOUD, PROFILES, SERVICE_UID, World, len, targets, text};
+use crate::sync::world::{
+    CLUSTER_UID, Cluster, HCLOUD, PROFILES, SERVICE_UID, World, len, targets, text,
+};
 use serde_json::{Value, json};
 
 const KEEP: &str = "ccm-from-scratch/keep";

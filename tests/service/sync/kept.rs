@@ -1,7 +1,7 @@
 //! What outlives a Service: its Primary IP, its managed certificate, its name.
 
 use crate::common::{self, wait_until};
-use crate::sync::world::{NO_RESYNC, PROFILES, World, text};
+use crate::sync::world::{Cluster, NO_RESYNC, PROFILES, World, text};
 use sandbox::Half;
 use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};

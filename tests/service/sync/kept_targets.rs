@@ -1,7 +1,7 @@
 //! A target that works is not taken away for one that can't come.
 
 use crate::common::{self, wait_until};
-use crate::sync::world::{OFTEN, World, targets};
+use crate::sync::world::{Cluster, OFTEN, World, targets};
 use serde_json::{Value, json};
 
 const PRIVATE: &str = "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP";

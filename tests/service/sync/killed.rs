@@ -4,7 +4,7 @@
 use crate::common::{self, Daemon, wait_until};
 use crate::sync::external::{BY_NAME, allow, as_it_is, only_parts_were_written, terraforms};
 use crate::sync::shared::{EDGE, owned, ports};
-use crate::sync::world::{NO_RESYNC, World, targets, text};
+use crate::sync::world::{Cluster, NO_RESYNC, World, targets, text};
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Labels that users ask for, and protection against deletion.
 
 use crate::common::{self, wait_until};
-use crate::sync::world::{NO_RESYNC, World};
+use crate::sync::world::{Cluster, NO_RESYNC, World};
 use serde_json::json;
 
 /// With the setting, one write that replaces the whole map, and what an operator added just before stays.

@@ -1,7 +1,9 @@
 //! From the first `kubectl apply` to the last `kubectl delete`.
 
 use crate::common::{self, wait_until};
-use crate::sync::world::{FINALIZER, NO_RESYNC, PROFILES, World, len, service, targets, text};
+use crate::sync::world::{
+    Cluster, FINALIZER, NO_RESYNC, PROFILES, World, len, service, targets, text,
+};
 use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;

@@ -4,7 +4,7 @@
 use crate::common::{self, Ran, wait_until};
 use crate::sync::external::{allow, as_it_is, terraforms};
 use crate::sync::shared::{EDGE, id, owned, ports};
-use crate::sync::world::{FINALIZER, NO_RESYNC, OFTEN, SERVICE_UID, World, len, targets};
+use crate::sync::world::{Cluster, FINALIZER, NO_RESYNC, OFTEN, SERVICE_UID, World, len, targets};
 use serde_json::{Value, json};
 
 const RELEASED: &str = "ccm-from-scratch/released";

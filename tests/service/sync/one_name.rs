@@ -1,7 +1,7 @@
 //! What is said to be created is created: once, and as it is said.
 
 use crate::common;
-use crate::sync::world::{World, len};
+use crate::sync::world::{Cluster, World, len};
 use sandbox::Half;
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};

@@ -2,7 +2,9 @@
 
 use crate::common::{self, Daemon, wait_until};
 use crate::sync::adoption::{TWO_CLUSTERS, neighbour};
-use crate::sync::world::{CLUSTER_UID, FINALIZER, NO_RESYNC, OFTEN, SERVICE_UID, World, key, text};
+use crate::sync::world::{
+    CLUSTER_UID, Cluster, FINALIZER, NO_RESYNC, OFTEN, SERVICE_UID, World, key, text,
+};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};

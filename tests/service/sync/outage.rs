@@ -2,7 +2,7 @@
 
 use crate::common::services::balancer_of;
 use crate::common::{Daemon, wait_until};
-use crate::sync::world::{OFTEN, World, len, text};
+use crate::sync::world::{Cluster, OFTEN, World, len, text};
 use sandbox::calls::Call;
 use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn all_are(world: &World, status: &str) {
 
 fn power(world: &World, is_on: bool) {
     for name in ["worker-1", "worker-2"] {
-        let server = world.server_of(name);
+        let server = world.server_id(name);
         world.sandbox.cloud().set_power(server, is_on);
     }
     all_are(world, if is_on { "healthy" } else { "unhealthy" });
@@ -131,7 +131,7 @@ fn an_outage_that_a_daemon_finds_at_its_start_is_not_counted_up() {
 fn one_target_that_serves_and_a_new_service_are_no_event() {
     let world = world();
     let _daemon = daemon(&world);
-    let server = world.server_of("worker-1");
+    let server = world.server_id("worker-1");
     world.sandbox.cloud().set_power(server, false);
     compares(&world, 3);
     assert_eq!(events(&world, BEGINS), []);
@@ -149,7 +149,7 @@ fn one_target_that_serves_and_a_new_service_are_no_event() {
 fn port_is(world: &World, port: u16, health: Option<Health>) {
     let balancer = balancer_of(&world.sandbox, "web");
     for name in ["worker-1", "worker-2"] {
-        let machine = Machine::Server(world.server_of(name));
+        let machine = Machine::Server(world.server_id(name));
         let cloud = world.sandbox.cloud();
         cloud.set_health(balancer, machine, Some(port), health.clone());
     }

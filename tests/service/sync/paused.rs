@@ -1,7 +1,7 @@
 //! A process that was paused just before a write does not make it, and goes on: what it had planned is not done.
 
 use super::super::common::library::{Credentials, LONG, Place};
-use super::world::World;
+use super::world::{Cluster, World};
 use crate::LIBRARY_SCALE;
 use ccm::controllers::service::{ServiceController, Settings};
 use ccm::controllers::{Controller, Selection};

@@ -1,7 +1,7 @@
 //! Which addresses of the private Network Services may ask for.
 
 use crate::common;
-use crate::sync::world::{World, len, targets, text};
+use crate::sync::world::{Cluster, World, len, targets, text};
 use serde_json::Value;
 
 /// The setting.

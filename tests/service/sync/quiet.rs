@@ -1,7 +1,7 @@
 //! When nothing changes.
 
 use crate::common;
-use crate::sync::world::{PROFILES, World};
+use crate::sync::world::{Cluster, PROFILES, World};
 use sandbox::Half;
 
 /// A daemon's calls to the cloud in so many looks at Services, every one of which is five seconds.

@@ -1,7 +1,7 @@
 //! Commands that only read.
 
 use crate::common;
-use crate::sync::world::{World, service};
+use crate::sync::world::{Cluster, World, service};
 use serde_json::json;
 
 /// A cluster in which every kind of thing would be done: created, changed, deleted, cleaned up, refused.

@@ -4,7 +4,7 @@ use crate::common::{self, Daemon, wait_until};
 use crate::sync::external::{allow, as_it_is, terraforms};
 use crate::sync::killed::is_about_services;
 use crate::sync::shared::{EDGE, id};
-use crate::sync::world::{CLUSTER_UID, FINALIZER, NO_RESYNC, OFTEN, World, service};
+use crate::sync::world::{CLUSTER_UID, Cluster, FINALIZER, NO_RESYNC, OFTEN, World, service};
 use sandbox::Builder;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};

@@ -2,7 +2,7 @@
 //! the rest the error says what to do.
 
 use crate::common;
-use crate::sync::world::{World, text};
+use crate::sync::world::{Cluster, World, text};
 use sandbox::Half;
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};

@@ -3,7 +3,7 @@
 
 use crate::common::{self, Daemon, wait_until};
 use crate::sync::world::{
-    FINALIZER, NO_RESYNC, OFTEN, SERVICE_UID, World, key, len, service, targets, text,
+    Cluster, FINALIZER, NO_RESYNC, OFTEN, SERVICE_UID, World, key, len, service, targets, text,
 };
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;

@@ -3,7 +3,7 @@
 
 use crate::common::{self, wait_until};
 use crate::sync::tls_secrets::{allow_in, certificates, fresh, put_in};
-use crate::sync::world::{NO_RESYNC, World, service, text};
+use crate::sync::world::{Cluster, NO_RESYNC, World, service, text};
 use sandbox::credentials::Identity;
 use serde_json::{Value, json};
 

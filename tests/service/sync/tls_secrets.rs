@@ -3,7 +3,7 @@
 
 use crate::common::{self, wait_until};
 use crate::sync::killed::{Scenario, killed_at_each_write};
-use crate::sync::world::{CLUSTER_UID, NO_RESYNC, PROFILES, World, text};
+use crate::sync::world::{CLUSTER_UID, Cluster, NO_RESYNC, PROFILES, World, text};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sandbox::Half;

@@ -1,7 +1,7 @@
 //! Old lists, an API that fails at the wrong moment, and changes that take long.
 
 use crate::common::{self, Simulate, wait_until};
-use crate::sync::world::{NO_RESYNC, OFTEN, World, targets};
+use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, World, targets};
 use sandbox::Half;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
@@ -357,7 +357,7 @@ fn the_fewer_calls_are_left_the_more_waits() {
     };
 
     joins(40, "first");
-    let lost = world.server_of("worker-2");
+    let lost = world.server_id("worker-2");
     world.sandbox.cloud().delete_server(lost);
     world.sandbox.kubelets().expire();
     world.create("web", &[], &[80]);

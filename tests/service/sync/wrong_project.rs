@@ -3,7 +3,7 @@
 
 use crate::common::{self, Env, with};
 use crate::sync::external::{BY_NAME, EXTERNAL};
-use crate::sync::world::{NO_RESYNC, World, service, targets};
+use crate::sync::world::{Cluster, NO_RESYNC, World, service, targets};
 use sandbox::Half;
 use sandbox::hetzner::ServerSpec;
 use serde_json::json;

@@ -1,0 +1,357 @@
+//! A cluster and its project as the admin and the cloud's console see them: what there is, and what they do to it. All tests
+//! ask here, whether programs run on the simulated machine or as processes.
+
+use super::UNINITIALIZED;
+use sandbox::calls::Call;
+use sandbox::exchange::{Handler, Request};
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use sandbox::{Half, Sandbox};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// The label of a load balancer that has the UID of its Service.
+pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
+/// The label of a load balancer that has the UID of its cluster.
+pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
+/// The finalizer of a Service that has a load balancer.
+pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// Questions to a sandbox, and what people do there.
+pub trait Cluster {
+    fn sandbox(&self) -> &Sandbox;
+
+    // Nodes and servers.
+
+    /// # Panics
+    /// There is no node of this name.
+    fn node(&self, name: &str) -> Value {
+        let found = self.sandbox().cluster().get("nodes", None, name);
+        found.unwrap_or_else(|| panic!("there is no node {name}"))
+    }
+
+    fn has_node(&self, name: &str) -> bool {
+        self.sandbox().cluster().get("nodes", None, name).is_some()
+    }
+
+    fn nodes(&self) -> Vec<Value> {
+        self.sandbox().cluster().list("nodes", None)
+    }
+
+    fn edit_node(&self, name: &str, edit: impl FnMut(&mut Value)) {
+        let cluster = self.sandbox().cluster();
+        assert!(cluster.edit("nodes", None, name, edit), "no node {name}");
+    }
+
+    fn delete_node(&self, name: &str) {
+        let cluster = self.sandbox().cluster();
+        assert!(cluster.delete("nodes", None, name), "no node {name}");
+    }
+
+    fn servers(&self) -> Vec<Value> {
+        self.sandbox().cloud().servers(self.sandbox().project())
+    }
+
+    /// ID of the server of this name.
+    fn server_id(&self, name: &str) -> u64 {
+        let servers = self.servers();
+        let found = servers.iter().find(|server| server["name"] == name);
+        let found = found.unwrap_or_else(|| panic!("there is no server {name}"));
+        found["id"].as_u64().unwrap()
+    }
+
+    /// A server of this name, without a node; its ID.
+    fn create_server(&self, name: &str) -> u64 {
+        self.create_server_with(name, ServerSpec::default())
+    }
+
+    /// The same with other fields.
+    fn create_server_with(&self, name: &str, spec: ServerSpec) -> u64 {
+        let name = name.to_owned();
+        let (cloud, project) = (self.sandbox().cloud(), self.sandbox().project());
+        cloud.create_server(project, ServerSpec { name, ..spec })
+    }
+
+    /// A server and its node, of this name; the server's ID.
+    fn join_node(&self, name: &str) -> u64 {
+        let name = name.to_owned();
+        let spec = ServerSpec::default();
+        self.sandbox().join(ServerSpec { name, ..spec })
+    }
+
+    fn delete_server(&self, name: &str) {
+        self.sandbox().cloud().delete_server(self.server_id(name));
+    }
+
+    fn set_power(&self, name: &str, is_on: bool) {
+        self.sandbox()
+            .cloud()
+            .set_power(self.server_id(name), is_on);
+    }
+
+    /// A node of this name; where its provider ID names no server, it is new.
+    fn register(&self, name: &str, server: Option<u64>, pods: &str) {
+        let pods = pods.split(',').filter(|cidr| !cidr.is_empty());
+        self.sandbox().register_node(NodeSpec {
+            name: name.to_owned(),
+            server,
+            provider_id: server.map(|id| format!("ccm-from-scratch://{id}")),
+            pod_cidrs: pods.map(str::to_owned).collect(),
+            ..NodeSpec::default()
+        });
+    }
+
+    // Services and load balancers.
+
+    /// Creates a Service with these TCP ports; returns its UID.
+    fn create(&self, name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> String {
+        let created = self.create_as(service(name, annotations, ports));
+        text(&created["metadata"]["uid"])
+    }
+
+    /// Creates a Service as it stands there, in its namespace.
+    fn create_as(&self, service: Value) -> Value {
+        let namespace = text(&service["metadata"]["namespace"]);
+        let cluster = self.sandbox().cluster();
+        cluster.create("services", Some(&namespace), service)
+    }
+
+    /// A Service of the namespace `default`, or `NAMESPACE/NAME`.
+    fn service(&self, name: &str) -> Option<Value> {
+        let (namespace, name) = of_namespace(name);
+        self.sandbox()
+            .cluster()
+            .get("services", Some(namespace), name)
+    }
+
+    fn uid(&self, name: &str) -> String {
+        text(&self.service(name).unwrap()["metadata"]["uid"])
+    }
+
+    fn edit(&self, name: &str, edit: impl FnMut(&mut Value)) {
+        let (namespace, name) = of_namespace(name);
+        let cluster = self.sandbox().cluster();
+        assert!(cluster.edit("services", Some(namespace), name, edit));
+    }
+
+    /// Sets one of our annotations, named without its prefix, or removes it.
+    fn annotate(&self, name: &str, annotation: &str, value: Option<&str>) {
+        let key = key(annotation);
+        self.edit(name, |service| {
+            if !service["metadata"]["annotations"].is_object() {
+                service["metadata"]["annotations"] = json!({});
+            }
+            let annotations = service["metadata"]["annotations"].as_object_mut().unwrap();
+            match value {
+                Some(value) => drop(annotations.insert(key.clone(), json!(value))),
+                None => drop(annotations.remove(&key)),
+            }
+        });
+    }
+
+    fn delete(&self, name: &str) {
+        let (namespace, name) = of_namespace(name);
+        let cluster = self.sandbox().cluster();
+        assert!(cluster.delete("services", Some(namespace), name));
+    }
+
+    /// The addresses in the Service's status.
+    fn addresses(&self, name: &str) -> Vec<String> {
+        let service = self.service(name).unwrap();
+        let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
+        let ingress = ingress.into_iter().flatten();
+        ingress.map(|one| text(&one["ip"])).collect()
+    }
+
+    fn has_address(&self, name: &str) -> bool {
+        !self.addresses(name).is_empty()
+    }
+
+    fn balancers(&self) -> Vec<Value> {
+        self.sandbox()
+            .cloud()
+            .load_balancers(self.sandbox().project())
+    }
+
+    /// The only load balancer of all.
+    fn only(&self) -> Value {
+        let mut all = self.balancers();
+        assert_eq!(all.len(), 1, "{all:#?}");
+        all.remove(0)
+    }
+
+    /// The load balancer whose label has this UID of a Service.
+    fn of_uid(&self, uid: &str) -> Option<Value> {
+        let mut all = self.balancers();
+        all.retain(|one| one["labels"][SERVICE_UID] == uid);
+        assert!(all.len() <= 1, "{all:?}");
+        all.pop()
+    }
+
+    // Networks.
+
+    /// The Network that the builder was asked for.
+    fn network_id(&self) -> u64 {
+        self.sandbox().network().unwrap()
+    }
+
+    /// `destination gateway` of each route.
+    fn routes(&self) -> BTreeSet<String> {
+        let routes = self.sandbox().cloud().routes(self.network_id()).into_iter();
+        routes.map(|(to, via)| format!("{to} {via}")).collect()
+    }
+
+    // Events.
+
+    /// Messages of the events of one reason about an object of this name.
+    fn told(&self, name: &str, reason: &str) -> Vec<String> {
+        let mut events = self.sandbox().cluster().list("events", None);
+        events.retain(|event| event["involvedObject"]["name"] == name && event["reason"] == reason);
+        events.iter().map(|event| text(&event["message"])).collect()
+    }
+
+    /// Waits until an event says all of these.
+    fn tells(&self, name: &str, reason: &str, parts: &[&str]) {
+        let what = format!("event {reason} about {name} with {parts:?}");
+        super::wait_until(&what, || {
+            let is_it = |message: &String| parts.iter().all(|part| message.contains(part));
+            self.told(name, reason).iter().any(is_it)
+        });
+    }
+
+    // Calls.
+
+    fn mark(&self) -> u64 {
+        self.sandbox().calls().mark()
+    }
+
+    /// Calls of ccm to the cloud since a mark.
+    fn cloud_calls(&self, mark: u64) -> Vec<Call> {
+        let mut calls = self.sandbox().calls().calls_since(mark);
+        calls.retain(|call| call.half == Half::Hetzner && call.caller == "project");
+        calls
+    }
+
+    /// Writes of ccm to the cloud since a mark: method and path.
+    fn cloud_writes(&self, mark: u64) -> Vec<String> {
+        let writes = self.cloud_calls(mark).into_iter().filter(Call::is_write);
+        writes.map(|call| shown(&call)).collect()
+    }
+
+    /// Writes of ccm to Services and to the cloud since a mark, in their order: method and path.
+    fn writes(&self, mark: u64) -> Vec<String> {
+        let mut calls = self.sandbox().calls().calls_since(mark);
+        calls.retain(|call| {
+            call.is_write() && (call.half == Half::Hetzner || call.path.contains("/services"))
+        });
+        calls.iter().map(shown).collect()
+    }
+
+    /// What somebody asks the cloud's API for, as the project.
+    fn act(&self, path: &str, body: &Value) {
+        let token = format!("Bearer {}", self.sandbox().projects().token);
+        let headers = [
+            ("authorization", token.as_str()),
+            ("content-type", "application/json"),
+        ];
+        let answer = self.sandbox().cloud().handle(&Request {
+            method: "POST".into(),
+            path: format!("/v1{path}"),
+            headers: headers
+                .map(|(name, value)| (name.into(), value.into()))
+                .into(),
+            body: body.to_string().into_bytes(),
+            ..Request::default()
+        });
+        assert_eq!(answer.status, 201, "{path}: {answer:?}");
+    }
+
+    /// Nothing that ccm may not do was tried. `lb inspect`, and a process that reports what another one has, read events
+    /// where they may, and a person's command the daemon's workload: the daemon's role does not let them.
+    fn nothing_refused(&self) {
+        let mut calls = self.sandbox().calls().calls();
+        calls.retain(|call| {
+            let may_be_refused =
+                call.path.contains("/events") || call.path.starts_with("/apis/apps/v1/");
+            call.status == Some(403) && (call.is_write() || !may_be_refused)
+        });
+        let refused: Vec<String> = calls.iter().map(ToString::to_string).collect();
+        assert_eq!(refused, Vec::<String>::new());
+    }
+}
+
+impl Cluster for Sandbox {
+    fn sandbox(&self) -> &Sandbox {
+        self
+    }
+}
+
+/// `NAMESPACE/NAME`; a name alone is of the namespace `default`.
+fn of_namespace(name: &str) -> (&str, &str) {
+    name.split_once('/').unwrap_or(("default", name))
+}
+
+/// A Service of type LoadBalancer in the namespace `default`, with these of our annotations and TCP ports.
+pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value {
+    let annotations: Map<String, Value> = annotations
+        .iter()
+        .map(|(name, value)| (key(name), json!(value)))
+        .collect();
+    let ports = ports.iter();
+    let ports: Vec<Value> = ports
+        .map(|port| json!({"name": format!("p{port}"), "port": port, "protocol": "TCP"}))
+        .collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports},
+    })
+}
+
+/// The whole key of an annotation of a Service.
+pub fn key(annotation: &str) -> String {
+    format!("load-balancer.hetzner.cloud/{annotation}")
+}
+
+/// The text of a value; empty where it is none.
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// How many elements a list has; 0 where it is none.
+pub fn len(value: &Value) -> usize {
+    value.as_array().map_or(0, Vec::len)
+}
+
+/// Servers that are targets of a load balancer.
+pub fn targets(balancer: &Value) -> Vec<u64> {
+    let targets = balancer["targets"].as_array().unwrap().iter();
+    let ids = targets.map(|target| target["server"]["id"].as_u64());
+    ids.flatten().collect()
+}
+
+/// Ports of a load balancer, in order.
+pub fn listen_ports(balancer: &Value) -> Vec<u64> {
+    let ports = balancer["services"].as_array().unwrap().iter();
+    let mut ports: Vec<u64> = ports
+        .map(|port| port["listen_port"].as_u64().unwrap())
+        .collect();
+    ports.sort_unstable();
+    ports
+}
+
+/// Whether the node has no taint that says it is new.
+pub fn is_initialised(node: &Value) -> bool {
+    let taints = node["spec"]["taints"].as_array();
+    !taints
+        .into_iter()
+        .flatten()
+        .any(|one| one["key"] == UNINITIALIZED)
+}
+
+/// `POST /load_balancers/1/actions/add_target`.
+pub fn shown(call: &Call) -> String {
+    let path = call.path.strip_prefix("/v1").unwrap_or(&call.path);
+    format!("{} {path}", call.method)
+}
