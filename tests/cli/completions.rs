@@ -3,8 +3,7 @@
 
 use crate::common;
 
-use common::services::{LoadBalancerService, create};
-use common::{Env, ccm, env};
+use common::{Cluster, Env, ccm, env};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -233,18 +232,18 @@ fn fish_completes() {
 fn names_that_a_shell_would_run_are_not_offered() {
     let sandbox = Sandbox::builder().nodes(1).heartbeats(false).start();
     let cluster = sandbox.cluster();
-    create(&sandbox, LoadBalancerService::new("web", &[80]));
+    sandbox.create("web", &[], &[80]);
     for (number, hostile) in HOSTILE.iter().enumerate() {
         let name = format!("hostile-{number}");
         let rename = |object: &mut Value| object["metadata"]["name"] = json!(hostile);
-        create(&sandbox, LoadBalancerService::new(&name, &[80]));
-        assert!(cluster.edit("services", Some("default"), &name, rename));
+        sandbox.create(&name, &[], &[80]);
+        sandbox.edit(&name, rename);
         cluster.create("nodes", None, json!({ "metadata": { "name": name } }));
-        assert!(cluster.edit("nodes", None, &name, rename));
+        sandbox.edit_node(&name, rename);
     }
     let elsewhere = |object: &mut Value| object["metadata"]["namespace"] = json!("x$(>ran)");
-    create(&sandbox, LoadBalancerService::new("elsewhere", &[80]));
-    assert!(cluster.edit("services", Some("default"), "elsewhere", elsewhere));
+    sandbox.create("elsewhere", &[], &[80]);
+    sandbox.edit("elsewhere", elsewhere);
     for shell in ["bash", "zsh", "fish"] {
         completes(shell, CASES_OF_CLUSTER, &env(&sandbox));
     }

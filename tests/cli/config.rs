@@ -142,8 +142,7 @@ fn what_is_wrong_is_shown_with_its_setting() {
         (&[], &["--leader-elect-lease-duration=9s"], "leader-elect-lease-duration", "--leader-elect-lease-duration", "--leader-elect-lease-duration: \"9s\": must be longer than "),
         (&[], &["-v", "high"], "verbosity", "-v", "-v: \"high\": use a whole number"),
     ] {
-        let ran = config(env, &[&["-o", "json"], flags].concat());
-        assert_eq!(ran.code, 1, "{ran:?}");
+        let ran = config(env, &[&["-o", "json"], flags].concat()).with_code(1);
         assert!(ran.stderr.starts_with(&format!("ccm: {problem}")), "{}", ran.stderr);
         let document = ran.json();
         let item = item(&document, name);
@@ -218,7 +217,6 @@ fn it_asks_nobody() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let ran = config(&[("HCLOUD_ENDPOINT", &url)], &["--master", &url]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    config(&[("HCLOUD_ENDPOINT", &url)], &["--master", &url]).with_code(0);
     assert!(listener.accept().is_err(), "it was asked");
 }

@@ -6,7 +6,7 @@ use crate::common;
 use crate::people::{ONE_BY_ONE, fits, seen};
 
 use common::services::LoadBalancerService;
-use common::{ccm, env, snapshot, wait_until};
+use common::{Cluster, contains, snapshot, wait_until};
 use jiff::{SignedDuration, Timestamp};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
@@ -16,13 +16,8 @@ const FSN1: (&str, &str) = ("location", "fsn1");
 const EDGE: (&str, &str) = ("share", "edge");
 
 fn empty() -> Sandbox {
-    let sandbox = common::builder()
-        .nodes(3)
-        .network("10.0.0.0/16")
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let sandbox = common::networked(3).scale(0.01).start();
+    sandbox.ccm(&["node", "sync"]).with_code(0);
     let namespace =
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } });
     sandbox.cluster().create("namespaces", None, namespace);
@@ -69,7 +64,7 @@ fn annotate(sandbox: &Sandbox, full_name: &str, name: &str, value: Option<&str>)
 }
 
 fn balancers(sandbox: &Sandbox) -> Vec<Value> {
-    sandbox.cloud().load_balancers(sandbox.project())
+    sandbox.balancers()
 }
 
 fn named(sandbox: &Sandbox, name: &str) -> Value {
@@ -91,7 +86,7 @@ fn a_service_whose_new_load_balancer_is_held_back_does_not_leave() {
     let sandbox = empty();
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
     create(&sandbox, "default/web", &[443], &[EDGE]);
-    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
+    sandbox.ccm(&["lb", "sync"]).with_code(0);
     annotate(&sandbox, "default/web", "share", None);
     annotate(&sandbox, "default/web", "location", Some("fsn1"));
     let mut before = Vec::new();
@@ -99,12 +94,10 @@ fn a_service_whose_new_load_balancer_is_held_back_does_not_leave() {
         before = balancers(&sandbox);
         !json!(before).to_string().contains("unknown")
     });
-    let ran = ccm(&env(&sandbox), &["lb", "sync"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stdout.contains("held back"), "{ran:?}");
+    let ran = sandbox.ccm(&["lb", "sync"]).with_code(1);
+    ran.prints("held back");
     assert_eq!(balancers(&sandbox), before, "{ran:?}");
-    let ran = ccm(&env(&sandbox), &["lb", "sync", "--yes"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    sandbox.ccm(&["lb", "sync", "--yes"]).with_code(0);
     assert_eq!(ports(&named(&sandbox, "kubernetes-default-edge")), [80]);
     assert_eq!(ports(&named(&sandbox, "kubernetes-default-web")), [443]);
 }
@@ -145,8 +138,8 @@ fn groups_and_external_ones_are_shown() {
     see(&["lb", "list", "-o", "wide"]);
     see(&["lb", "inspect", "shop/api"]);
     see(&["lb", "inspect", "shop/mqtt"]);
-    let json = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]).json();
-    let status = ccm(&env(&sandbox), &["status", "-o", "json"]).json();
+    let json = sandbox.ccm(&["lb", "list", "-o", "json"]).json();
+    let status = sandbox.ccm(&["status", "-o", "json"]).json();
     assert_eq!(status["loadBalancers"], json!({ "healthy": 2, "total": 2 }));
     // A younger one that wants something else of the whole, one that leaves, one that joins, and mistakes.
     annotate(&sandbox, "default/edge", "type", Some("lb21"));
@@ -212,15 +205,14 @@ fn the_orphan_of_a_group_is_named_by_its_group() {
     let sandbox = empty();
     create(&sandbox, "default/a", &[80], &[FSN1, EDGE]);
     create(&sandbox, "default/b", &[443], &[EDGE]);
-    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
+    sandbox.ccm(&["lb", "sync"]).with_code(0);
     for name in ["a", "b"] {
-        let cluster = sandbox.cluster();
-        cluster.edit("services", Some("default"), name, |service| {
+        sandbox.edit(name, |service| {
             service["metadata"]["finalizers"] = json!([]);
         });
-        cluster.delete("services", Some("default"), name);
+        sandbox.delete(name);
     }
-    let doctor = ccm(&env(&sandbox), &["doctor"]);
+    let doctor = sandbox.ccm(&["doctor"]);
     let text = ["lb", "list"];
     let delete = ["lb", "sync", "--delete-orphans", "--yes"];
     let text = seen(&sandbox, &text) + "\n" + &seen(&sandbox, &delete);
@@ -255,8 +247,8 @@ fn a_service_that_has_no_port_on_its_load_balancer_has_neither_address_nor_targe
         &[6443],
         &[("external", "terraform")],
     );
-    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
-    let list = ccm(&env(&sandbox), &["lb", "list"]).stdout;
+    sandbox.ccm(&["lb", "sync"]).with_code(0);
+    let list = sandbox.ccm(&["lb", "list"]).stdout;
     let cells = |name: &str| {
         let mut lines = list.lines();
         let line = lines.find(|line| line.starts_with(name)).unwrap();
@@ -287,16 +279,16 @@ fn a_sick_port_of_one_service_is_no_fault_of_the_others() {
     let sandbox = empty();
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
     create(&sandbox, "default/web", &[443], &[EDGE]);
-    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
+    sandbox.ccm(&["lb", "sync"]).with_code(0);
     let id = balancers(&sandbox)[0]["id"].as_u64().unwrap();
-    for server in sandbox.cloud().servers(sandbox.project()) {
+    for server in sandbox.servers() {
         let server = Machine::Server(server["id"].as_u64().unwrap());
         let sick = Health::unhealthy("layer4_timeout");
         sandbox
             .cloud()
             .set_health(id, server, Some(443), Some(sick));
     }
-    let list = ccm(&env(&sandbox), &["lb", "list"]).stdout;
+    let list = sandbox.ccm(&["lb", "list"]).stdout;
     let targets = |name: &str| {
         let mut lines = list.lines();
         let line = lines.find(|line| line.starts_with(name)).unwrap();
@@ -307,10 +299,7 @@ fn a_sick_port_of_one_service_is_no_fault_of_the_others() {
     let inspected = seen(&sandbox, &["lb", "inspect", "default/edge"]);
     assert!(!inspected.contains("is unhealthy on port"), "{inspected}");
     let inspected = seen(&sandbox, &["lb", "inspect", "default/web"]);
-    assert!(
-        inspected.contains("worker-1 is unhealthy on port 443"),
-        "{inspected}"
-    );
+    contains(&inspected, "worker-1 is unhealthy on port 443");
 }
 
 #[test]
@@ -319,10 +308,9 @@ fn management_ends_and_begins_again() {
     create(&sandbox, "default/web", &[443], &[FSN1]);
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
     create(&sandbox, "default/mqtt", &[1883], &[EDGE]);
-    assert_eq!(
-        ccm(&env(&sandbox), &["lb", "sync", "--yes", ONE_BY_ONE]).code,
-        0
-    );
+    sandbox
+        .ccm(&["lb", "sync", "--yes", ONE_BY_ONE])
+        .with_code(0);
     let id = named(&sandbox, "kubernetes-default-web")["id"].to_string();
     let of_group = named(&sandbox, "kubernetes-default-edge")["id"].to_string();
     let mut text = String::new();

@@ -3,8 +3,7 @@
 
 use crate::common;
 
-use common::services::{LoadBalancerService, balancer_of, create, edit};
-use common::{Env, LIMIT, ccm, command, env, with};
+use common::{Cluster, Env, LIMIT, ccm, command, contains, env, with};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::io::{BufRead, BufReader};
@@ -15,33 +14,20 @@ use std::time::{Duration, Instant};
 
 /// Twelve nodes, and three Services with load balancers: `web` and `api` in `default`, `web` in `shop`.
 fn cluster() -> (Sandbox, Env) {
-    let sandbox = common::builder()
-        .nodes(12)
-        .network("10.0.0.0/16")
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
+    let sandbox = common::networked(12).scale(0.01).start();
     let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
-    assert_eq!(ccm(&env, &["node", "sync"]).code, 0);
-    create(
-        &sandbox,
-        LoadBalancerService::new("web", &[80]).with(&[("name", "front")]),
-    );
-    create(&sandbox, LoadBalancerService::new("api", &[80, 81]));
-    edit(&sandbox, "api", |one| {
+    ccm(&env, &["node", "sync"]).with_code(0);
+    sandbox.create("web", &[("name", "front")], &[80]);
+    sandbox.create("api", &[], &[80, 81]);
+    sandbox.edit("api", |one| {
         one["metadata"]["labels"] = json!({ "app": "api" })
     });
     let kubernetes = sandbox.cluster();
-    kubernetes.create(
-        "namespaces",
-        None,
-        json!({ "metadata": { "name": "shop" } }),
-    );
+    sandbox.create_namespace("shop");
     let spec = json!({ "type": "LoadBalancer", "ports": [{ "port": 80 }] });
     let shop = json!({ "metadata": { "name": "web", "namespace": "shop" }, "spec": spec });
     kubernetes.create("services", Some("shop"), shop);
-    let synced = ccm(&env, &["lb", "sync", "--yes"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    ccm(&env, &["lb", "sync", "--yes"]).with_code(0);
     (sandbox, env)
 }
 
@@ -63,8 +49,8 @@ fn with_namespace(sandbox: &Sandbox, env: &Env, namespace: &str) -> Env {
 fn a_service_is_named_in_many_ways() {
     let (sandbox, env) = cluster();
     let in_shop = with_namespace(&sandbox, &env, "shop");
-    let id = balancer_of(&sandbox, "web").to_string();
-    let cloud = sandbox.cloud().load_balancer(balancer_of(&sandbox, "web"));
+    let id = sandbox.balancer_id("web").to_string();
+    let cloud = sandbox.cloud().load_balancer(sandbox.balancer_id("web"));
     let address = |kind: &str| cloud["public_net"][kind]["ip"].as_str().unwrap().to_owned();
     let (ipv4, ipv6) = (address("ipv4"), address("ipv6"));
     let private = cloud["private_net"][0]["ip"].as_str().unwrap();
@@ -117,14 +103,13 @@ fn a_service_is_named_in_many_ways() {
         assert!(ran.stderr.contains(why), "{words:?}: {}", ran.stderr);
     }
     // Also what is written to: this one and no other.
-    edit(&sandbox, "api", |one| {
+    sandbox.edit("api", |one| {
         one["spec"]["ports"][0]["nodePort"] = json!(31000)
     });
-    edit(&sandbox, "web", |one| {
+    sandbox.edit("web", |one| {
         one["spec"]["ports"][0]["nodePort"] = json!(31001)
     });
-    let ran = ccm(&env, &["lb", "sync", "--yes", &id]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = ccm(&env, &["lb", "sync", "--yes", &id]).with_code(0);
     assert!(
         ran.stdout.contains("service/default/web") && !ran.stdout.contains("service/default/api"),
         "{ran:?}"
@@ -134,7 +119,7 @@ fn a_service_is_named_in_many_ways() {
 #[test]
 fn a_node_is_named_in_many_ways() {
     let (sandbox, env) = cluster();
-    let server = &sandbox.cloud().servers(sandbox.project())[0];
+    let server = &sandbox.servers()[0];
     let name = server["name"].as_str().unwrap();
     let id = server["id"].to_string();
     let ipv4 = server["public_net"]["ipv4"]["ip"].as_str().unwrap();
@@ -154,9 +139,7 @@ fn a_node_is_named_in_many_ways() {
     let ran = ccm(&env, &["node", "sync", "--dry-run", "-o", "json", &id]);
     assert_eq!(ran.json()["items"].as_array().unwrap().len(), 1, "{ran:?}");
     // An address of two servers is no name.
-    let second = sandbox.cloud().servers(sandbox.project())[1]["id"]
-        .as_u64()
-        .unwrap();
+    let second = sandbox.servers()[1]["id"].as_u64().unwrap();
     sandbox
         .cloud()
         .edit_server(second, |one| one["private_net"][0]["ip"] = json!(private));
@@ -250,7 +233,7 @@ impl Drop for Killed {
 #[test]
 fn a_watched_list_shows_what_changes() {
     let (sandbox, env) = cluster();
-    let mark = sandbox.calls().mark();
+    let mark = sandbox.mark();
     let begun = Instant::now();
     let child = command(&env, &["lb", "list", "-w"])
         .stdout(Stdio::piped())
@@ -277,7 +260,7 @@ fn a_watched_list_shows_what_changes() {
         seen
     };
     assert_eq!(until("shop/web").len(), 4);
-    create(&sandbox, LoadBalancerService::new("another", &[80]));
+    sandbox.create("another", &[], &[80]);
     // Only that row.
     assert_eq!(until("default/another").len(), 1);
     let asked = |half, path: &str| {
@@ -342,7 +325,7 @@ fn names_are_completed() {
         assert_eq!(lines.join(" "), offered, "{typed}");
     }
     // Without an answer there are only flags, soon.
-    sandbox.faults().add(
+    sandbox.fault(
         sandbox::faults::Rule::new(sandbox::faults::Effect::Slow(Duration::from_secs(60)))
             .half(Half::Kubernetes),
     );
@@ -409,11 +392,10 @@ fn flags_without_a_command() {
     // `script` has no terminal for its own stdin, and gives the program one.
     if let Some(shown) = common::at_terminal(&env, &["--context", "ccm"]) {
         assert!(shown.contains("Usage:\n  ccm run"), "{shown}");
-        assert!(
-            shown.contains("ccm: --context needs a command, e.g. ccm node list --context …"),
-            "{shown}"
+        contains(
+            &shown,
+            "ccm: --context needs a command, e.g. ccm node list --context …",
         );
     }
-    let ran = ccm(&env, &["--leader-elect=false", "--once"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    ccm(&env, &["--leader-elect=false", "--once"]).with_code(0);
 }

@@ -4,8 +4,8 @@
 use crate::common;
 use crate::people::{ONE_BY_ONE, fits, seen};
 
-use common::services::{LoadBalancerService, balancer_of, create, edit};
-use common::{ccm, env, snapshot};
+use common::services::{LoadBalancerService, create};
+use common::{Cluster, env, snapshot};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};
@@ -14,13 +14,8 @@ const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// `web` is right, and there is one Service for each kind of trouble.
 pub fn cluster() -> Sandbox {
-    let sandbox = common::builder()
-        .nodes(3)
-        .network("10.0.0.0/16")
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let sandbox = common::networked(3).scale(0.01).start();
+    sandbox.ccm(&["node", "sync"]).with_code(0);
     let fsn1 = ("location", "fsn1");
     for (name, ports) in [
         ("web", &[80, 443][..]),
@@ -32,10 +27,9 @@ pub fn cluster() -> Sandbox {
         ("twice", &[80]),
     ] {
         let named = [fsn1, ("name", name)];
-        create(&sandbox, LoadBalancerService::new(name, ports).with(&named));
+        sandbox.create(name, &named, ports);
     }
-    let synced = ccm(&env(&sandbox), &["lb", "sync", ONE_BY_ONE]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    sandbox.ccm(&["lb", "sync", ONE_BY_ONE]).with_code(0);
     trouble_of_those_that_have_one(&sandbox);
     trouble_of_new_ones(&sandbox);
     orphans(&sandbox);
@@ -44,9 +38,7 @@ pub fn cluster() -> Sandbox {
 
 /// Load balancers whose Service is gone, one of them protected.
 fn orphans(sandbox: &Sandbox) {
-    let cluster = sandbox
-        .cluster()
-        .get("services", Some("default"), "kubernetes");
+    let cluster = sandbox.service("kubernetes");
     for name in ["orphan", "kept"] {
         let labels = json!({
             "ccm-from-scratch/cluster-uid": cluster.as_ref().unwrap()["metadata"]["uid"],
@@ -56,7 +48,7 @@ fn orphans(sandbox: &Sandbox) {
         let spec = json!({ "name": name, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels });
         let cloud = sandbox.cloud();
         let id = cloud.create_load_balancer(sandbox.project(), spec);
-        cloud.edit_load_balancer(id, |one| {
+        sandbox.edit_balancer(id, |one| {
             one["protection"]["delete"] = json!(name == "kept")
         });
     }
@@ -64,14 +56,14 @@ fn orphans(sandbox: &Sandbox) {
 
 fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
     let cloud = sandbox.cloud();
-    let of = |name: &str| balancer_of(sandbox, name);
-    cloud.edit_load_balancer(of("edited"), |one| {
+    let of = |name: &str| sandbox.balancer_id(name);
+    sandbox.edit_balancer(of("edited"), |one| {
         one["algorithm"]["type"] = json!("least_connections");
         one["services"][0]["health_check"]["interval"] = json!(60);
         let targets = one["targets"].as_array_mut().unwrap();
         targets.remove(0);
     });
-    let servers = cloud.servers(sandbox.project());
+    let servers = sandbox.servers();
     let unhealthy = |detail: &str, code| Health {
         status: "unhealthy".into(),
         detail: Some(detail.into()),
@@ -84,13 +76,13 @@ fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
         let id = servers[server]["id"].as_u64().unwrap();
         cloud.set_health(of("sick"), Machine::Server(id), None, Some(health));
     }
-    cloud.edit_load_balancer(of("protected"), |one| {
+    sandbox.edit_balancer(of("protected"), |one| {
         one["protection"]["delete"] = json!(true)
     });
     for name in ["going", "protected"] {
-        sandbox.cluster().delete("services", Some("default"), name);
+        sandbox.delete(name);
     }
-    edit(sandbox, "retyped", |service| {
+    sandbox.edit("retyped", |service| {
         service["spec"]["type"] = json!("ClusterIP");
         let spec = service["spec"].as_object_mut().unwrap();
         spec.remove("allocateLoadBalancerNodePorts");
@@ -167,7 +159,7 @@ fn trouble_of_new_ones(sandbox: &Sandbox) {
 
 fn services(sandbox: &Sandbox) -> (Vec<Value>, Vec<Value>) {
     let services = sandbox.cluster().list("services", None);
-    (services, sandbox.cloud().load_balancers(sandbox.project()))
+    (services, sandbox.balancers())
 }
 
 #[test]
@@ -190,14 +182,14 @@ fn targets_on_dedicated_servers() {
         .scale(0.01)
         .heartbeats(false)
         .start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    sandbox.ccm(&["node", "sync"]).with_code(0);
     let web = LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]);
     create(&sandbox, web);
-    assert_eq!(ccm(&env(&sandbox), &["lb", "sync", "--yes"]).code, 0);
+    sandbox.ccm(&["lb", "sync", "--yes"]).with_code(0);
     let metal = sandbox.robot().servers().remove(0).server_ip.unwrap();
     let sick = Machine::Ip(metal.parse().unwrap());
     let health = Some(Health::unhealthy("layer4_timeout"));
-    let balancer = balancer_of(&sandbox, "web");
+    let balancer = sandbox.balancer_id("web");
     sandbox.cloud().set_health(balancer, sick, None, health);
     let shown = seen(&sandbox, &["lb", "inspect", "default/web"]);
     let why = format!("target metal-1 ({metal}) is unhealthy on port 80");
@@ -215,7 +207,7 @@ fn targets_on_dedicated_servers() {
         rows[0].contains("unhealthy  no answer: firewall? (layer4_timeout)"),
         "{rows:?}"
     );
-    let inspected = ccm(&env(&sandbox), &["lb", "inspect", "web", "-o", "json"]).json();
+    let inspected = sandbox.ccm(&["lb", "inspect", "web", "-o", "json"]).json();
     assert_eq!(inspected["items"][0]["cloud"]["total"], 3, "{inspected}");
     assert_eq!(inspected["items"][0]["changes"], json!([]), "{inspected}");
 }
@@ -328,18 +320,18 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
         .scale(0.01)
         .heartbeats(false)
         .start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    sandbox.ccm(&["node", "sync"]).with_code(0);
     let annotations = [("location", "fsn1"), ("type", "lb11")];
     for name in ["web", "small"] {
         let service = LoadBalancerService::new(name, &[80]).with(&annotations);
         create(&sandbox, service);
     }
-    edit(&sandbox, "small", |service| {
+    sandbox.edit("small", |service| {
         let key = "load-balancer.hetzner.cloud/node-selector";
         service["metadata"]["annotations"][key] = json!("kubernetes.io/hostname=worker-1");
     });
-    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
-    let list = ccm(&env(&sandbox), &["lb", "list"]);
+    sandbox.ccm(&["lb", "sync"]).with_code(0);
+    let list = sandbox.ccm(&["lb", "list"]);
     let line = |name: &str| {
         let mut lines = list.stdout.lines();
         lines
@@ -351,7 +343,7 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
         "{list:?}"
     );
     assert!(line("small").ends_with("-"), "{list:?}");
-    let list = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]).json();
+    let list = sandbox.ccm(&["lb", "list", "-o", "json"]).json();
     let items = list["items"].as_array().unwrap().iter();
     let reasons: Vec<(&Value, &Value)> = items
         .map(|item| (&item["object"]["name"], &item["findings"][0]["reason"]))
@@ -361,7 +353,7 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
         (&json!("web"), &json!("MaxTargetsReached")),
     ];
     assert_eq!(reasons, expected);
-    let doctor = ccm(&env(&sandbox), &["doctor", "-o", "json"]).json();
+    let doctor = sandbox.ccm(&["doctor", "-o", "json"]).json();
     let mut checks = doctor["items"].as_array().unwrap().iter();
     let services = checks.find(|one| one["check"] == "services").unwrap();
     assert_eq!(services["status"], "warn", "{services}");
@@ -375,10 +367,10 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
 #[test]
 fn a_service_of_another_controller_is_not_listed() {
     let sandbox = cluster();
-    let list = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]).json();
+    let list = sandbox.ccm(&["lb", "list", "-o", "json"]).json();
     let items = list["items"].as_array().unwrap();
     let has = |name: &str| items.iter().any(|item| item["object"]["name"] == name);
     assert!(has("web") && !has("of-others"), "{list}");
-    let web = sandbox.cluster().get("services", Some("default"), "web");
+    let web = sandbox.service("web");
     assert_eq!(web.unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
 }

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::services::{LoadBalancerService, create};
-use common::{Env, Ran, ccm, command, env};
+use common::{Cluster, Env, Ran, ccm, command, env};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -92,11 +92,7 @@ fn lint(env: &Env, flags: &[&str], stdin: &str) -> Ran {
     // It may refuse before it has read all.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     let output = child.wait_with_output().unwrap();
-    Ran {
-        code: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    Ran::from(output)
 }
 
 /// Messages of the warnings of a Service in a document, joined as an obstacle's problems are.
@@ -122,16 +118,10 @@ fn warnings(document: &Value, name: &str) -> Vec<String> {
 }
 
 fn cluster() -> Sandbox {
-    let sandbox = common::builder()
-        .nodes(1)
-        .network("10.0.0.0/16")
-        .heartbeats(false)
-        .start();
+    let sandbox = common::networked(1).start();
     let certificate = json!({ "name": "one", "type": "managed", "domain_names": ["one.example"] });
-    sandbox
-        .cloud()
-        .create_certificate(sandbox.project(), certificate);
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    sandbox.create_certificate(certificate);
+    sandbox.ccm(&["node", "sync"]).with_code(0);
     sandbox
 }
 
@@ -144,9 +134,8 @@ fn a_manifest_shows_what_the_plan_in_a_cluster_shows_and_no_other() {
         assert!(created["metadata"]["uid"].is_string(), "{created}");
         file += &format!("---\n{}\n", manifest(number, case).json());
     }
-    let alone = lint(&vec![], &["-o", "json"], &file);
-    assert_eq!(alone.code, 1, "{alone:?}");
-    let planned = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]);
+    let alone = lint(&vec![], &["-o", "json"], &file).with_code(1);
+    let planned = sandbox.ccm(&["lb", "list", "-o", "json"]);
     let with_token = lint(&env(&sandbox), &["-o", "json"], &file);
     for (number, (.., problems)) in CASES.iter().enumerate() {
         let name = format!("case-{number}");
@@ -256,8 +245,7 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
     let bad = LoadBalancerService::new("bad", &[80]).with(&[("protcol", "http")]);
     std::fs::write(&file, bad.json().to_string()).unwrap();
     let [folder, file] = [folder, file].map(|path: PathBuf| path.display().to_string());
-    let ran = ccm(&vec![], &["lint", "-f", &folder, &file, "/does/not/exist"]);
-    assert_eq!(ran.code, 2, "{ran:?}");
+    let ran = ccm(&vec![], &["lint", "-f", &folder, &file, "/does/not/exist"]).with_code(2);
     assert!(
         ran.stdout
             .starts_with(&format!("{file}: service/default/bad: annotation")),
@@ -268,7 +256,7 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
         "/does/not/exist: the file does not exist",
         "1 Service, 1 with problems",
     ] {
-        assert!(ran.stderr.contains(part), "{ran:?}");
+        ran.warns(part);
     }
     let none = ccm(&vec![], &["lint"]);
     assert_eq!(
@@ -304,25 +292,17 @@ fn with_a_token_names_and_limits_are_read() {
             .with(annotations)
             .json()
             .to_string();
-        let alone = lint(&vec![], &[], &service);
-        assert_eq!(alone.code, 0, "{alone:?}");
-        let read = lint(&env(&sandbox), &[], &service);
-        assert_eq!(read.code, 1, "{read:?}");
+        lint(&vec![], &[], &service).with_code(0);
+        let read = lint(&env(&sandbox), &[], &service).with_code(1);
         assert!(read.stdout.contains(problem), "{problem}: {read:?}");
     }
     let six = LoadBalancerService::new("web", &[1, 2, 3, 4, 5, 6])
         .json()
         .to_string();
     let read = lint(&env(&sandbox), &[], &six);
-    assert!(
-        read.stdout
-            .contains("6 TCP ports, and a load balancer of type lb11 takes 5"),
-        "{read:?}"
-    );
+    read.prints("6 TCP ports, and a load balancer of type lb11 takes 5");
     let no_network = common::with(env(&sandbox), &[("HCLOUD_NETWORK", "nowhere")]);
-    let failed = lint(&no_network, &[], &six);
-    assert_eq!(failed.code, 1, "{failed:?}");
-    assert!(failed.stderr.contains("nowhere"), "{failed:?}");
+    lint(&no_network, &[], &six).with_code(1).warns("nowhere");
     assert!(!sandbox.calls().calls().iter().any(|call| call.is_write()
         && call.caller == "ccm"
         && call.path.contains("load_balancers")));
@@ -337,8 +317,7 @@ fn services_of_a_group_are_checked_together() {
     let second = second.with(&[("share", "default/edge"), ("type", "lb21")]);
     let other = LoadBalancerService::new("other", &[80]).with(&[("share", "front")]);
     let file = [first, second, other].map(|one| one.json().to_string());
-    let ran = lint(&vec![], &[], &file.join("\n---\n"));
-    assert_eq!(ran.code, 1, "{ran:?}");
+    let ran = lint(&vec![], &[], &file.join("\n---\n")).with_code(1);
     assert_eq!(
         ran.stdout,
         "-: service/default/second: annotation load-balancer.hetzner.cloud/type has no effect: Service default/first, which \

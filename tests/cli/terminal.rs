@@ -1,7 +1,6 @@
 //! What only a terminal shows: the line about a wait, and screens that are drawn again; and who asks for colour.
 
-use crate::common::services::{LoadBalancerService, create};
-use crate::common::{self, Env, LIMIT, at_terminal, ccm, env, with};
+use crate::common::{self, Cluster, Env, LIMIT, at_terminal, ccm, env, with};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::io::Read;
@@ -11,12 +10,7 @@ use std::time::{Duration, Instant};
 const SCALE: f64 = 0.02;
 
 fn world(nodes: usize) -> (Sandbox, Env) {
-    let sandbox = common::builder()
-        .nodes(nodes)
-        .scale(SCALE)
-        .network("10.0.0.0/8")
-        .heartbeats(false)
-        .start();
+    let sandbox = common::networked(nodes).scale(SCALE).start();
     // Waits are as long as a person's.
     let env = with(
         env(&sandbox),
@@ -81,19 +75,13 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
     common::side_by_side(cases.to_vec(), |(words, slow, line)| {
         let (sandbox, env) = world(1);
         if words[0] == "route" {
-            assert_eq!(
-                ccm(&with(env.clone(), &[("TERM", "")]), &["node", "sync"]).code,
-                0
-            );
+            ccm(&with(env.clone(), &[("TERM", "")]), &["node", "sync"]).with_code(0);
         }
-        create(
-            &sandbox,
-            LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]),
-        );
+        sandbox.create("web", &[("location", "fsn1")], &[80]);
         let long = Duration::from_secs(4);
         if let Some(half) = slow {
             let slow = Effect::Slow(long);
-            sandbox.faults().add(Rule::new(slow).half(half).times(1));
+            sandbox.fault(Rule::new(slow).half(half).times(1));
         }
         for command in ["create_load_balancer", "add_route"] {
             let long = long.div_f64(SCALE);
@@ -122,15 +110,11 @@ fn elsewhere_no_line_is_redrawn() {
         sandbox
             .cloud()
             .set_action_duration("create_load_balancer", long);
-        create(
-            &sandbox,
-            LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]),
-        );
+        sandbox.create("web", &[("location", "fsn1")], &[80]);
         let shown = if is_at_terminal {
             at_terminal(&with(env, &[("TERM", "dumb")]), &["lb", "sync"])
         } else {
-            let piped = ccm(&env, &["lb", "sync"]);
-            assert_eq!(piped.code, 0, "{piped:?}");
+            let piped = ccm(&env, &["lb", "sync"]).with_code(0);
             Some(piped.stdout + &piped.stderr)
         };
         let Some(shown) = shown else { return };
@@ -150,8 +134,8 @@ fn colour_of_a_plan_of_the_daemon_is_a_flag() {
         let ran = ccm(
             &env,
             &[&["run", "--dry-run", "--controllers=cloud-node"], flags].concat(),
-        );
-        assert_eq!(ran.code, 0, "{ran:?}");
+        )
+        .with_code(0);
         assert!(!ran.stderr.contains('\u{1b}'), "the log has none: {ran:?}");
         ran.stdout
     };

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{ccm, env};
+use common::{Cluster, ccm, env};
 use sandbox::Sandbox;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -56,8 +56,7 @@ const EXAMPLES: &[Example] = &[
 /// Any will do: it is named like the one that the example names.
 fn certificate(sandbox: &Sandbox) {
     let body = json!({"name": "example-com", "type": "managed", "domain_names": ["example.com"]});
-    let cloud = sandbox.cloud();
-    cloud.create_certificate(sandbox.project(), body);
+    sandbox.create_certificate(body);
 }
 
 fn namespace(sandbox: &Sandbox) {
@@ -109,8 +108,7 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
             .heartbeats(false)
             .start();
         let env = env(&sandbox);
-        let synced = ccm(&env, &["node", "sync"]);
-        assert_eq!(synced.code, 0, "{synced:?}");
+        ccm(&env, &["node", "sync"]).with_code(0);
         (example.before)(&sandbox);
         let yaml = std::fs::read_to_string(folder().join(file)).unwrap();
         let documents = serde_yaml::Deserializer::from_str(&yaml);
@@ -157,7 +155,7 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
             let is_done = format!("0 changed, {} unchanged", names.len());
             synced.stdout.contains(&is_done) && !synced.stdout.contains("waits for")
         });
-        let balancers = sandbox.cloud().load_balancers(sandbox.project());
+        let balancers = sandbox.balancers();
         assert_eq!(balancers.len(), 1, "{file}");
         for (pointer, expected) in example.is {
             let found = balancers[0]

@@ -3,10 +3,10 @@
 
 use crate::common;
 
-use common::{Daemon, Env, ccm, env, events, node, wait_until};
+use common::{Cluster, Daemon, Env, ccm, env, events, on, wait_until};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
-use sandbox::faults::{Effect, Rule};
+use sandbox::faults::Effect;
 use sandbox::kubelet::NodeSpec;
 use sandbox::kubernetes::PolicyRule;
 use serde::Deserialize;
@@ -114,11 +114,7 @@ fn deployed(sandbox: &Sandbox) -> Env {
 
 #[test]
 fn the_role_allows_what_ccm_does_and_nothing_else() {
-    let sandbox = common::builder()
-        .nodes(2)
-        .network("10.0.0.0/8")
-        .heartbeats(false)
-        .start();
+    let sandbox = common::networked(2).start();
     let stray = NodeSpec {
         name: "stray".into(),
         ..NodeSpec::default()
@@ -132,14 +128,14 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
             node["metadata"]["labels"]["mine"] = json!("kept");
         });
     };
-    let first_write = Rule::new(Effect::before(change)).path("/api/v1/nodes/worker-1/status");
-    sandbox.faults().add(first_write.times(1));
+    let first_write = on("/api/v1/nodes/worker-1/status", Effect::before(change));
+    sandbox.fault(first_write.times(1));
     let routed = "--cluster-cidr=10.244.0.0/16";
     let daemon = Daemon::start(&env, &[routed]);
     wait_until("both nodes", || {
         ["worker-1", "worker-2"]
             .iter()
-            .all(|name| common::is_initialised(&node(&sandbox, name)))
+            .all(|name| common::is_initialised(&sandbox.node(name)))
     });
     wait_until("the event about the third", || {
         !events(&sandbox, "stray").is_empty()
@@ -159,30 +155,29 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
             "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]},
         }),
     );
-    let web = || cluster.get("services", Some("default"), "web");
+    let web = || sandbox.service("web");
     wait_until("its address", || {
         web().is_some_and(|web| web["status"]["loadBalancer"]["ingress"].is_array())
     });
-    assert!(cluster.delete("services", Some("default"), "web"));
+    sandbox.delete("web");
     wait_until("its end", || web().is_none());
-    assert!(sandbox.cloud().load_balancers(sandbox.project()).is_empty());
-    daemon.signal("-TERM");
-    assert!(daemon.ended().success(), "{}", daemon.log());
+    assert!(sandbox.balancers().is_empty());
+    daemon.stop();
     // Another process sees the same trouble again.
-    assert_eq!(ccm(&env, &["run", "--once"]).code, 1);
+    ccm(&env, &["run", "--once"]).with_code(1);
     assert_eq!(
         events(&sandbox, "stray"),
         [("ServerNotFound".to_owned(), 2)]
     );
 
     // And a server is deleted.
-    let servers = sandbox.cloud().servers(sandbox.project());
+    let servers = sandbox.servers();
     let gone = servers.iter().find(|server| server["name"] == "worker-2");
     sandbox
         .cloud()
         .delete_server(gone.unwrap()["id"].as_u64().unwrap());
     sandbox.kubelets().expire();
-    assert_eq!(ccm(&env, &["run", "--once"]).code, 1);
+    ccm(&env, &["run", "--once"]).with_code(1);
     assert_eq!(sandbox.cluster().get("nodes", None, "worker-2"), None);
 
     let mut calls = sandbox.calls().calls();

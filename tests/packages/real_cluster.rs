@@ -273,14 +273,13 @@ fn one_node_by_name(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
     while listed.code != 0 && begun.elapsed() < common::LIMIT {
         listed = ccm(env, &["node", "list", "-o", "json"]);
     }
-    assert!(listed.stdout.contains(&name), "{listed:?}");
-    let dry = ccm(
+    listed.prints(&name);
+    ccm(
         env,
         &["node", "sync", &name, "--dry-run", "--detailed-exitcode"],
-    );
-    assert_eq!(dry.code, 3, "{dry:?}");
-    let synced = ccm(env, &["node", "sync", &name]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    )
+    .with_code(3);
+    ccm(env, &["node", "sync", &name]).with_code(0);
     let node = deployed.node(&name).unwrap();
     assert!(is_initialised(&node));
     assert_eq!(
@@ -319,8 +318,7 @@ fn a_whole_life(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
     wait_until("the node to go", || deployed.node(&name).is_none());
     let holder = || deployed.get(&deployed.lease()).unwrap()["spec"]["holderIdentity"].clone();
     assert_ne!(holder(), "");
-    daemon.signal("-TERM");
-    assert!(daemon.ended().success(), "{}", daemon.log());
+    daemon.stop();
     assert_eq!(holder().as_str().unwrap_or_default(), "");
     let log = daemon.log();
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");

@@ -5,7 +5,7 @@
 use crate::common;
 
 use common::services::{self, LoadBalancerService};
-use common::{Daemon, all_initialised, ccm, env, quiet, wait_until, with};
+use common::{Cluster, Daemon, all_initialised, ccm, env, quiet, wait_until, with};
 use sandbox::faults::{Effect, Rule};
 use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
@@ -28,7 +28,7 @@ fn busy() -> Sandbox {
         .method("POST")
         .path("/v1/load_balancers")
         .when(is_api);
-    sandbox.faults().add(rule);
+    sandbox.fault(rule);
     for name in ["web", "api.example.com"] {
         let service = LoadBalancerService::new(&name.replace('.', "-"), &[80]);
         let annotations = [("location", "fsn1"), ("type", "lb11"), ("name", name)];
@@ -41,10 +41,7 @@ fn is_settled(sandbox: &Sandbox, daemon: &Daemon) -> bool {
     let log = daemon.log();
     // It may be created before its node is initialised, which is added then.
     let has_target = log.contains("1 port, 1 target") || log.contains("target worker-1: added");
-    services::has_address(&services::service(sandbox, "web"))
-        && has_target
-        && log.contains("not today")
-        && log.contains("stray")
+    sandbox.has_address("web") && has_target && log.contains("not today") && log.contains("stray")
 }
 
 /// Waits for so many looks at the cluster: ticks of controllers.
@@ -61,7 +58,7 @@ fn ticks(sandbox: &Sandbox, count: usize) {
 #[test]
 fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
     let sandbox = busy();
-    let daemon = Daemon::start(&env(&sandbox), &[]);
+    let daemon = sandbox.daemon(&[]);
     wait_until("everything to be told", || is_settled(&sandbox, &daemon));
     ticks(&sandbox, 10);
     let log = daemon.log();
@@ -90,7 +87,7 @@ fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
 #[test]
 fn an_object_a_line_with_keys_that_stay() {
     let sandbox = busy();
-    let daemon = Daemon::start(&env(&sandbox), &["--log-format=json"]);
+    let daemon = sandbox.daemon(&["--log-format=json"]);
     wait_until("everything to be told", || is_settled(&sandbox, &daemon));
     sandbox.stop(Half::Kubernetes);
     daemon.logs("trying again every");
@@ -152,7 +149,7 @@ fn every_call_to_the_cloud_is_shown_without_its_secrets() {
     let sandbox = busy();
     let token = sandbox.projects().token.clone();
     for (debug, verbosity) in [("true", "0"), ("false", "4")] {
-        let mark = sandbox.calls().mark();
+        let mark = sandbox.mark();
         let env = with(env(&sandbox), &[("HCLOUD_DEBUG", debug)]);
         let ran = ccm(&env, &["run", "--once", "-v", verbosity]);
         let calls = sandbox.calls().calls_since(mark);
@@ -176,7 +173,7 @@ fn every_call_to_the_cloud_is_shown_without_its_secrets() {
         );
         assert!(!ran.stderr.contains(&token) && !ran.stderr.contains("Bearer"));
     }
-    let quiet = ccm(&env(&sandbox), &["run", "--once"]);
+    let quiet = sandbox.ccm(&["run", "--once"]);
     assert!(!quiet.stderr.contains("DEBUG"), "{}", quiet.stderr);
     assert!(
         all_initialised(&sandbox) || quiet.code == 1,

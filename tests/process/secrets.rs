@@ -9,7 +9,7 @@ use crate::common::secrets;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use common::services::{self, LoadBalancerService};
-use common::{Daemon, Env, ccm, env, with};
+use common::{Cluster, Daemon, Env, ccm, contains, env, with};
 use random::Random;
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
@@ -140,9 +140,15 @@ impl World {
     }
 
     fn fails_in(&self, commands: &[&[&str]], half: Half, effect: Effect) {
-        let rule = self.sandbox.faults().add(Rule::new(effect).half(half));
+        let rule = self.sandbox.fault(Rule::new(effect).half(half));
         self.run_each(commands, &[], &[]);
         self.sandbox.faults().remove(rule);
+    }
+}
+
+impl Cluster for World {
+    fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 }
 
@@ -406,10 +412,7 @@ fn of_passwords_and_of_plugins() {
 
 fn refused_and_repeated(world: &World, told: &str) {
     let printed = world.run(&[], &[]);
-    assert!(
-        printed.contains("taint uninitialized: removed"),
-        "{printed}"
-    );
+    contains(&printed, "taint uninitialized: removed");
     for status in [401, 403, 500] {
         world.fails(
             Half::Kubernetes,
@@ -427,9 +430,7 @@ fn refused_and_repeated(world: &World, told: &str) {
 fn by_the_daemon() {
     let world = World::new();
     let daemon = Daemon::start(&world.env, &["-v=10", "--node-status-update-frequency=1s"]);
-    common::wait_until("initialised nodes", || {
-        common::all_initialised(&world.sandbox)
-    });
+    world.wait_for_nodes();
     for half in [Half::Hetzner, Half::Kubernetes] {
         world.sandbox.stop(half);
         let failed = daemon.log().matches("connection refused").count();
@@ -468,7 +469,7 @@ fn check(printed: String) {
 fn nothing_steers_a_terminal() {
     let world = World::new();
     let cloud = world.sandbox.cloud();
-    for server in cloud.servers(world.sandbox.project()) {
+    for server in world.servers() {
         cloud.edit_server(server["id"].as_u64().unwrap(), |server| {
             let name = server["name"].as_str().unwrap_or_default().to_owned();
             server["name"] = if name == "worker-1" {
@@ -491,7 +492,7 @@ fn nothing_steers_a_terminal() {
             node["metadata"]["annotations"]["alpha.kubernetes.io/provided-node-ip"] =
                 STEERING.into();
         };
-        assert!(world.sandbox.cluster().edit("nodes", None, node, steer));
+        world.edit_node(node, steer);
     }
     check(world.run(&[], &[]));
     let told = ccm(&world.env, &["node", "list", "-o", "json"])
@@ -520,7 +521,7 @@ fn nothing_steers_a_terminal() {
             Effect::Instead(Response::json(200, &json!({"kind": STEERING, "items": []}))),
         ),
     ] {
-        let rule = world.sandbox.faults().add(Rule::new(effect).half(half));
+        let rule = world.fault(Rule::new(effect).half(half));
         check(world.run(&[], &[]));
         world.sandbox.faults().remove(rule);
     }
@@ -620,17 +621,14 @@ fn no_text_from_outside_makes_a_line() {
         // The load balancers are there, and events were written.
         ccm(&world.env, &["run", "--once"]);
         for name in ["web", "other"] {
-            services::edit(&world.sandbox, name, |service| {
+            world.edit(name, |service| {
                 service["spec"]["loadBalancerIP"] = STEERING.into();
             });
         }
         let share = [1, 3, 10, 40][seed as usize % 4];
         let random = Mutex::new(Random::new(seed));
         let change = move |response| poisoned(response, &mut random.lock().unwrap(), share);
-        world
-            .sandbox
-            .faults()
-            .add(Rule::new(Effect::changed(change)));
+        world.fault(Rule::new(Effect::changed(change)));
         for words in EVERYWHERE {
             let ran = ccm(&world.env, words);
             assert!(

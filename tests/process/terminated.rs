@@ -3,8 +3,7 @@
 
 use crate::common;
 
-use common::services::{LoadBalancerService, create};
-use common::{Daemon, env, wait_until, with};
+use common::{Cluster, Daemon, env, wait_until, with};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::time::{Duration, Instant};
@@ -52,7 +51,7 @@ fn told_to_end(case: &str, at: &At) -> (Sandbox, Daemon, Duration) {
         Call(half, method, path) => {
             let slow = Rule::new(Effect::Slow(Duration::from_secs(60)));
             let slow = slow.half(*half).method(method).path(path);
-            sandbox.faults().add(slow);
+            sandbox.fault(slow);
             (*half, *method, *path)
         }
         Action(command) => {
@@ -61,7 +60,7 @@ fn told_to_end(case: &str, at: &At) -> (Sandbox, Daemon, Duration) {
             (Half::Hetzner, "GET", "/v1/actions")
         }
     };
-    create(&sandbox, LoadBalancerService::new("web", &[80]));
+    sandbox.create("web", &[], &[80]);
     let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
     let flags = [
         "--cluster-cidr=10.244.0.0/16",

@@ -1,6 +1,7 @@
 //! Broken on the cloud's side: token, project, budget, clock, Network.
 
-use crate::doctor::world::{World, each};
+use crate::common::Cluster;
+use crate::doctor::world::{World, checks, each};
 use sandbox::Half;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
@@ -12,24 +13,21 @@ fn tokens() {
         (
             "no token",
             |world| world.set("HCLOUD_TOKEN", ""),
-            "token",
-            "fail",
+            "token: fail",
             &["HCLOUD_TOKEN: not set"],
             "Read & Write",
         ),
         (
             "not a token",
             |world| world.set("HCLOUD_TOKEN", "a b"),
-            "token",
-            "fail",
+            "token: fail",
             &["white space inside"],
             "HCLOUD_TOKEN_FILE",
         ),
         (
             "refused",
             |world| world.set("HCLOUD_TOKEN", &"x".repeat(64)),
-            "api",
-            "fail",
+            "api: fail",
             &["/servers", "unauthorized"],
             "copy the token anew",
         ),
@@ -39,8 +37,7 @@ fn tokens() {
                 let token = world.sandbox.projects().read_only_token.clone();
                 world.set("HCLOUD_TOKEN", &token);
             },
-            "permission",
-            "fail",
+            "permission: fail",
             &["may only read"],
             "Read & Write",
         ),
@@ -51,8 +48,7 @@ fn tokens() {
                 world.set("HCLOUD_TOKEN", &token);
                 world.set("HCLOUD_NETWORK", "");
             },
-            "project",
-            "fail",
+            "project: fail",
             &["of 2 nodes none has its server", "another project's token"],
             "right --context",
         ),
@@ -72,16 +68,8 @@ fn a_read_only_token_by_its_older_code_and_one_that_nobody_can_judge() {
     ] {
         let world = World::healthy();
         let effect = Effect::hetzner_error(status, code, "why not");
-        world
-            .sandbox
-            .faults()
-            .add(Rule::new(effect).half(Half::Hetzner).writes());
-        let ran = world.doctor(&["-o", "json"]);
-        let checks = crate::doctor::world::checks(&ran);
-        let (_, check) = checks
-            .iter()
-            .find(|(name, _)| name == "permission")
-            .unwrap();
+        world.fault(Rule::new(effect).half(Half::Hetzner).writes());
+        let check = world.check("permission");
         assert_eq!(check.status, expected, "{status} {code}: {check:?}");
         let cannot_be_told = check.message.contains("is unknown");
         assert_eq!(cannot_be_told, expected == "skipped", "{check:?}");
@@ -98,8 +86,7 @@ fn a_token_of_another_length() {
             cloud.add_token(world.sandbox.project(), "short", false);
             world.set("HCLOUD_TOKEN", "short");
         },
-        "token",
-        "warn",
+        "token: warn",
         &["5 characters", "have 64", "HCLOUD_TOKEN"],
         "copy it anew",
     )]);
@@ -111,8 +98,7 @@ fn the_api() {
         (
             "nobody there",
             |world| world.sandbox.stop(Half::Hetzner),
-            "api",
-            "fail",
+            "api: fail",
             &["connection refused"],
             "HCLOUD_ENDPOINT",
         ),
@@ -122,8 +108,7 @@ fn the_api() {
                 let endpoint = world.sandbox.metadata_url();
                 world.set("HCLOUD_ENDPOINT", &endpoint);
             },
-            "api",
-            "fail",
+            "api: fail",
             &["/servers"],
             "HCLOUD_ENDPOINT",
         ),
@@ -134,26 +119,23 @@ fn the_api() {
                 let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
                 let spend = move |_: &Request| cloud.set_rate_limit(project, 3600, 200);
                 let rule = Rule::new(Effect::before(spend)).half(Half::Hetzner);
-                world.sandbox.faults().add(rule);
+                world.fault(rule);
             },
-            "rate-limit",
-            "warn",
+            "rate-limit: warn",
             &["of 3600 calls an hour are left: refreshes wait"],
             "autoscaler",
         ),
         (
             "clock off",
             |world| world.sandbox.cloud().set_clock_ahead(40),
-            "clock",
-            "warn",
+            "clock: warn",
             &["s behind the API's"],
             "timedatectl",
         ),
         (
             "clock far off",
             |world| world.sandbox.cloud().set_clock_ahead(-3600),
-            "clock",
-            "fail",
+            "clock: fail",
             &["36", "s ahead of the API's"],
             "timedatectl",
         ),
@@ -164,10 +146,10 @@ fn the_api() {
 fn a_budget_that_is_spent_is_told_by_what_could_not_be_asked() {
     let world = World::healthy();
     let rule = Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner);
-    world.sandbox.faults().add(rule);
-    let before = world.sandbox.calls().mark();
+    world.fault(rule);
+    let before = world.mark();
     let ran = world.doctor(&["-o", "json"]);
-    let checks = crate::doctor::world::checks(&ran);
+    let checks = checks(&ran);
     let of = |wanted: &str| &checks.iter().find(|(name, _)| name == wanted).unwrap().1;
     assert_eq!(of("rate-limit").status, "fail");
     assert!(of("rate-limit").message.contains("none of 3600"), "{ran:?}");
@@ -193,9 +175,8 @@ fn after_a_refused_token_nothing_is_sent() {
     for command in ["doctor", "status"] {
         let mut world = World::healthy();
         world.set("HCLOUD_TOKEN", &"x".repeat(64));
-        let before = world.sandbox.calls().mark();
-        let ran = world.runs(&[command]);
-        assert_eq!(ran.code, 1, "{ran:?}");
+        let before = world.mark();
+        let ran = world.runs(&[command]).with_code(1);
         assert_eq!(asked_since(&world, before), 1, "{ran:?}");
     }
 }
@@ -215,16 +196,14 @@ fn the_network() {
         (
             "no such Network",
             |world| world.set("HCLOUD_NETWORK", "4711"),
-            "network",
-            "fail",
+            "network: fail",
             &["there is no Network 4711; this project has sandbox"],
             "ID or the name",
         ),
         (
             "a shell on a machine outside",
             detached,
-            "attached",
-            "warn",
+            "attached: warn",
             &["not attached to sandbox", "but to none"],
             "attach it",
         ),
@@ -240,24 +219,21 @@ fn the_network() {
                 cloud.set_metadata_server(Some(alone));
                 world.set("KUBERNETES_SERVICE_HOST", "10.96.0.1");
             },
-            "attached",
-            "fail",
+            "attached: fail",
             &["ccm run would end here"],
             "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK",
         ),
         (
             "no cloud server",
             |world| world.sandbox.cloud().set_metadata_server(None),
-            "attached",
-            "skipped",
+            "attached: skipped",
             &["outside of Hetzner Cloud"],
             "",
         ),
         (
             "nobody asks",
             |world| world.set("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true"),
-            "attached",
-            "skipped",
+            "attached: skipped",
             &["turns this check off"],
             "",
         ),

@@ -1,7 +1,7 @@
 //! Broken routes of the Network, and nodes that say that their pods can't be reached.
 
-use crate::common::node;
-use crate::doctor::world::{CIDR, World, checks, each};
+use crate::common::Cluster;
+use crate::doctor::world::{CIDR, World, checks, each, find};
 use sandbox::Sandbox;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
@@ -15,7 +15,7 @@ const PROBE: &str = "/v1/load_balancers/9007199254740991";
 const NOBODY: &str = "10.0.0.250";
 
 fn pods(world: &World, name: &str) -> String {
-    let node = node(&world.sandbox, name);
+    let node = world.node(name);
     node["spec"]["podCIDR"].as_str().unwrap().to_owned()
 }
 
@@ -44,7 +44,7 @@ fn server(sandbox: &Sandbox, name: &str, is_attached: bool) -> (u64, String) {
     };
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
     let id = cloud.create_server(project, spec);
-    let servers = cloud.servers(project);
+    let servers = sandbox.servers();
     let server = servers.iter().find(|server| server["id"] == id).unwrap();
     let ip = server["private_net"][0]["ip"].as_str().unwrap_or_default();
     (id, ip.to_owned())
@@ -72,32 +72,28 @@ fn what_the_next_pass_mends() {
                 let cloud = world.sandbox.cloud();
                 cloud.delete_route(world.network(), &destination);
             },
-            "routes",
-            "warn",
+            "routes: warn",
             &["route/10.244.", "/24: missing, of worker-2"],
             "ccm route sync does it now",
         ),
         (
             "a blackhole",
             |world| set_route(world, "10.244.9.0/24", NOBODY),
-            "routes",
-            "warn",
+            "routes: warn",
             &["route/10.244.9.0/24: blackhole, via 10.0.0.250"],
             "the daemon does that",
         ),
         (
             "another node's gateway",
             |world| set_route(world, &pods(world, "worker-2"), NOBODY),
-            "routes",
-            "warn",
+            "routes: warn",
             &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"],
             "see lease",
         ),
         (
             "a condition of yesterday",
             |world| says(world, "worker-2", "True"),
-            "pod-network",
-            "warn",
+            "pod-network: warn",
             &["node/worker-2: NetworkUnavailable=True, so that nothing new is scheduled there"],
             "ccm route sync does it now",
         ),
@@ -113,8 +109,7 @@ fn what_somebody_has_to_mend() {
                 let (_, ip) = server(&world.sandbox, "old", true);
                 set_route(world, "10.244.9.0/24", &ip);
             },
-            "routes",
-            "warn",
+            "routes: warn",
             &[
                 "network/sandbox: the route 10.244.9.0/24 via",
                 "leads to server old, which is no node's",
@@ -127,8 +122,7 @@ fn what_somebody_has_to_mend() {
                 let (id, _) = server(&world.sandbox, "alone", false);
                 register(world, "alone", id, &["10.244.7.0/24"]);
             },
-            "routes",
-            "fail",
+            "routes: fail",
             &[
                 "alone: no route: server 1",
                 "is not attached to network sandbox",
@@ -142,8 +136,7 @@ fn what_somebody_has_to_mend() {
                 register(world, "alone", id, &[]);
                 says(world, "alone", "True");
             },
-            "pod-network",
-            "warn",
+            "pod-network: warn",
             &["node/alone: NetworkUnavailable=True"],
             "fix what the check routes reports",
         ),
@@ -153,8 +146,7 @@ fn what_somebody_has_to_mend() {
                 let (id, _) = server(&world.sandbox, "bare", true);
                 register(world, "bare", id, &[]);
             },
-            "routes",
-            "warn",
+            "routes: warn",
             &["node/bare: without spec.podCIDR, so that no route leads to its pods"],
             "--allocate-node-cidrs",
         ),
@@ -164,8 +156,7 @@ fn what_somebody_has_to_mend() {
                 let (id, _) = server(&world.sandbox, "far", true);
                 register(world, "far", id, &["10.99.0.0/24"]);
             },
-            "routes",
-            "warn",
+            "routes: warn",
             &["far: its pods' 10.99.0.0/24 is not within --cluster-cidr=10.244.0.0/16"],
             "kube-controller-manager",
         ),
@@ -176,16 +167,14 @@ fn what_somebody_has_to_mend() {
                     set_route(world, &format!("172.16.{number}.0/24"), NOBODY);
                 }
             },
-            "routes",
-            "warn",
+            "routes: warn",
             &["network/sandbox: 90 or more of the 100 routes"],
             "overlay",
         ),
         (
             "pods beside the Network's range",
             |world| world.flags = vec![CIDR, "--cluster-cidr=192.168.0.0/16"],
-            "routes",
-            "warn",
+            "routes: warn",
             &["--cluster-cidr=192.168.0.0/16 is not within its range"],
             "a range within the Network's",
         ),
@@ -196,8 +185,7 @@ fn what_somebody_has_to_mend() {
                 let (id, _) = server(&world.sandbox, "alone", false);
                 register(world, "alone", id, &["10.244.7.0/24"]);
             },
-            "routes",
-            "fail",
+            "routes: fail",
             &["node/alone: no route", "; route/10.244.9.0/24: blackhole"],
             "hcloud server attach-to-network",
         ),
@@ -210,8 +198,7 @@ fn where_nobody_looks_nothing_is_said() {
         (
             "without --cluster-cidr",
             |world| world.flags = Vec::new(),
-            "routes",
-            "skipped",
+            "routes: skipped",
             &[
                 "--cluster-cidr does not say where pods have their addresses",
                 "--settings-from",
@@ -224,24 +211,21 @@ fn where_nobody_looks_nothing_is_said() {
                 world.set("HCLOUD_NETWORK_ROUTES_ENABLED", "false");
                 set_route(world, "10.244.9.0/24", NOBODY);
             },
-            "routes",
-            "skipped",
+            "routes: skipped",
             &["HCLOUD_NETWORK_ROUTES_ENABLED is false"],
             "",
         ),
         (
             "without a Network",
             |world| world.set("HCLOUD_NETWORK", ""),
-            "routes",
-            "skipped",
+            "routes: skipped",
             &["HCLOUD_NETWORK does not name a private Network"],
             "",
         ),
         (
             "left out",
             |world| world.flags.push("--controllers=*,-route"),
-            "routes",
-            "skipped",
+            "routes: skipped",
             &["--controllers leaves routes out"],
             "",
         ),
@@ -251,8 +235,7 @@ fn where_nobody_looks_nothing_is_said() {
                 world.flags = Vec::new();
                 says(world, "worker-2", "True");
             },
-            "pod-network",
-            "warn",
+            "pod-network: warn",
             &["worker-2"],
             "ccm does not set it",
         ),
@@ -264,8 +247,7 @@ fn where_nobody_looks_nothing_is_said() {
                 cluster.delete("deployments", Some("kube-system"), "ccm-from-scratch");
                 set_route(world, "10.244.9.0/24", NOBODY);
             },
-            "routes",
-            "skipped",
+            "routes: skipped",
             &["see other-ccm"],
             "",
         ),
@@ -279,7 +261,7 @@ fn a_node_that_came_meanwhile_is_not_without_its_server() {
     let rule = {
         let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
         let (network, cluster) = (world.network(), world.sandbox.cluster().clone());
-        let mut late = node(&world.sandbox, "worker-2");
+        let mut late = world.node("worker-2");
         late["metadata"] = json!({ "name": "late" });
         let make = move |_: &Request| {
             let spec = ServerSpec {
@@ -302,11 +284,11 @@ fn a_node_that_came_meanwhile_is_not_without_its_server() {
         };
         Rule::new(Effect::before(make)).path(PROBE).times(1)
     };
-    let rule = world.sandbox.faults().add(rule);
+    let rule = world.fault(rule);
     let ran = world.doctor(&["-o", "json"]);
     assert_eq!(world.sandbox.faults().hits(rule), 1);
     let checks = checks(&ran);
-    let (_, check) = checks.iter().find(|(name, _)| name == "routes").unwrap();
+    let check = find(&checks, "routes");
     assert_eq!(check.status, "ok", "{check:?}");
     assert_eq!(check.message, "3 routes, each as it should be");
 }

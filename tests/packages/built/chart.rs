@@ -201,8 +201,7 @@ fn what_it_renders_may_do_what_it_is_told_to() {
     let words = container["args"].as_array().unwrap().iter();
     let mut words: Vec<&str> = words.map(|word| word.as_str().unwrap()).collect();
     words.push("--once");
-    let ran = ccm(&as_account(&sandbox), &words);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let ran = ccm(&as_account(&sandbox), &words).with_code(0);
     assert!(common::all_initialised(&sandbox), "{}", ran.stderr);
     assert!(
         cluster.get("leases", Some("default"), "mine").is_some(),

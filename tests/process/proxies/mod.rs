@@ -9,7 +9,7 @@ use crate::common::secrets;
 
 use ccm::http::{self, Proxies, SecretSource, Timing, Tls};
 use ccm::provider::OpenGate;
-use common::{Daemon, Env, all_initialised, ccm, env, is_lease, wait_until, with};
+use common::{Cluster, Daemon, Env, ccm, env, is_lease, with};
 use proxy::{Answers, Proxy, Speaks};
 use sandbox::{Half, Sandbox};
 use secrets::Secrets;
@@ -111,10 +111,9 @@ fn a_whole_pass_goes_through_them() {
             ],
         );
         let daemon = Daemon::start(&env, &["-v=10"]);
-        wait_until("initialised nodes", || all_initialised(&world.sandbox));
+        world.sandbox.wait_for_nodes();
         daemon.logs("the metadata service at http://metadata.test/v1 can't be asked");
-        daemon.signal("-TERM");
-        assert!(daemon.ended().success(), "{}", daemon.log());
+        daemon.stop();
 
         for (proxy, half) in [(&http, Half::Hetzner), (&https, Half::Kubernetes)] {
             let (targets, expected) = (proxy.targets(), world.target(half));
@@ -173,7 +172,7 @@ fn no_proxy_goes_around_them() {
     }
     // 127.0.0.1 is never proxied, whatever the variables say.
     let local = with(straight, &[("HTTP_PROXY", &url), ("HTTPS_PROXY", &url)]);
-    assert_eq!(ccm(&local, &["node", "list"]).code, 0);
+    ccm(&local, &["node", "list"]).with_code(0);
     assert_eq!(proxy.connections(), used);
 }
 
@@ -229,8 +228,7 @@ fn a_variable_that_names_no_proxy_ends_everything_at_once() {
     ] {
         for words in [&["run"][..], &["node", "list"], &["run", "--once"]] {
             let begun = Instant::now();
-            let ran = ccm(&with(world.env.clone(), &[(variable, value)]), words);
-            assert_eq!(ran.code, 1, "{ran:?}");
+            let ran = ccm(&with(world.env.clone(), &[(variable, value)]), words).with_code(1);
             assert!(ran.stderr.contains(expected), "{variable}: {ran:?}");
             assert!(!ran.stderr.contains("correct-horse"), "{ran:?}");
             assert!(begun.elapsed() < Duration::from_secs(5), "no call was made");
