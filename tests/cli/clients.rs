@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common::Cluster;
+use crate::common::library::http_settings;
+use crate::common::variable;
 use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
 use ccm::http::{self, Kind, Method, Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::{self, ReadFrom, config};
@@ -58,14 +60,8 @@ fn kube_client(sandbox: &Sandbox) -> kube::Client {
 
 fn kube_client_of(sandbox: &Sandbox, gate: Arc<dyn Gate>) -> kube::Client {
     let env = sandbox.env_of("ccm");
-    let path = env
-        .iter()
-        .find(|(name, _)| name == "KUBECONFIG")
-        .unwrap()
-        .1
-        .clone();
     let options = config::Options {
-        kubeconfig: vec![path.into()],
+        kubeconfig: vec![variable(&env, "KUBECONFIG").into()],
         ..config::Options::default()
     };
     kube::Client::new(
@@ -111,17 +107,9 @@ fn plain_of(
     gate: Arc<dyn Gate>,
 ) -> http::Client {
     http::Client::new(http::Settings {
-        base: sandbox.hetzner_url(),
-        tls: Tls::default().into(),
-        proxies: Proxies::Never,
-        login: Arc::new(token),
-        connect_timeout: Duration::from_secs(5),
-        timing: TIMING,
-        retry: http::Retry::NotRateLimited,
         body_limit_bytes,
-        log_bodies: false,
         gate,
-        watch: |_, _, _| {},
+        ..http_settings(sandbox.hetzner_url(), token, TIMING.read_timeout)
     })
 }
 
@@ -223,13 +211,11 @@ fn a_429_is_retried_only_where_no_budget_is_kept() {
     for (half, calls) in [(Half::Hetzner, 1), (Half::Kubernetes, 2)] {
         let sandbox = Sandbox::builder().nodes(1).heartbeats(false).start();
         let answer = match half {
-            Half::Hetzner => Effect::Instead(
-                sandbox::exchange::Response::json(
-                    429,
-                    &json!({ "error": { "code": "rate_limit_exceeded", "message": "wait" } }),
-                )
-                .with_header("Retry-After", "1"),
-            ),
+            Half::Hetzner => {
+                let body = json!({ "error": { "code": "rate_limit_exceeded", "message": "wait" } });
+                let answer = sandbox::exchange::Response::json(429, &body);
+                Effect::Instead(answer.with_header("Retry-After", "1"))
+            }
             Half::Kubernetes => Effect::kubernetes_busy(1),
             Half::Robot => unreachable!("no case"),
         };
@@ -412,7 +398,7 @@ fn a_network_is_found_by_id_or_name_with_one_call() {
         .nodes(0)
         .network("10.0.0.0/16")
         .start();
-    let id = sandbox.network().unwrap();
+    let id = sandbox.network_id();
     let name = |name: &str| NetworkSelector::Name(name.into());
     for (named, found) in [
         (name("sandbox"), true),

@@ -4,7 +4,6 @@
 use crate::common;
 
 use ccm::settings::{IGNORED_FLAGS, TABLE};
-use common::services::{LoadBalancerService, create};
 use common::{Cluster, Daemon, addresses, env, events, wait_until};
 use sandbox::Sandbox;
 use std::os::unix::process::CommandExt;
@@ -111,8 +110,7 @@ fn and_a_service_gets_what_it_would_have_made() {
     let daemon = Daemon::start_with(&env, &WORDS);
     // Without a node it would warn.
     sandbox.wait_for_nodes();
-    let wanted = LoadBalancerService::new("web", &[80]).with(&[("type", "lb11")]);
-    create(&sandbox, wanted);
+    sandbox.create("web", &[("type", "lb11")], &[80]);
     wait_until("an address, and both targets", || {
         let all = sandbox.balancers();
         let targets = all.first().and_then(|one| one["targets"].as_array());

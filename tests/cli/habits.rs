@@ -33,7 +33,7 @@ fn cluster() -> (Sandbox, Env) {
 
 /// With a namespace in the context, and a second context.
 fn with_namespace(sandbox: &Sandbox, env: &Env, namespace: &str) -> Env {
-    let path = &env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap().1;
+    let path = common::variable(env, "KUBECONFIG");
     let text = std::fs::read_to_string(path).unwrap();
     let mut config: serde_json::Value = serde_yaml::from_str(&text).unwrap();
     let mut other = config["contexts"][0].clone();

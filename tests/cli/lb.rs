@@ -4,13 +4,11 @@
 use crate::common;
 use crate::people::{ONE_BY_ONE, fits, seen};
 
-use common::services::{LoadBalancerService, create};
+use common::cluster::{service, with_spec};
 use common::{Cluster, env, snapshot};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};
-
-const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// `web` is right, and there is one Service for each kind of trouble.
 pub fn cluster() -> Sandbox {
@@ -45,9 +43,8 @@ fn orphans(sandbox: &Sandbox) {
             "ccm-from-scratch/service": format!("shop.{name}"),
             "hcloud-ccm/service-uid": format!("uid-of-{name}"),
         });
-        let spec = json!({ "name": name, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels });
-        let cloud = sandbox.cloud();
-        let id = cloud.create_load_balancer(sandbox.project(), spec);
+        let spec = json!({ "labels": labels });
+        let id = sandbox.create_balancer(name, &spec);
         sandbox.edit_balancer(id, |one| {
             one["protection"]["delete"] = json!(name == "kept")
         });
@@ -92,14 +89,11 @@ fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
         service["status"]["loadBalancer"] = json!({});
     });
     let labels = cloud.load_balancer(of("twice"))["labels"].clone();
-    let twin = json!({
-        "name": "twin", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
-    });
-    cloud.create_load_balancer(sandbox.project(), twin);
+    let twin = json!({ "labels": labels });
+    sandbox.create_balancer("twin", &twin);
 }
 
 fn trouble_of_new_ones(sandbox: &Sandbox) {
-    let service = LoadBalancerService::new;
     let fsn1 = ("location", "fsn1");
     let other = json!({
         "name": "taken", "load_balancer_type": "lb11", "location": "fsn1",
@@ -108,52 +102,43 @@ fn trouble_of_new_ones(sandbox: &Sandbox) {
     sandbox
         .cloud()
         .create_load_balancer(sandbox.project(), other);
-    for (new, spec) in [
-        (service("new", &[80, 443]).with(&[fsn1]), json!({})),
+    for (name, annotations, ports) in [
+        ("new", &[fsn1][..], &[80, 443][..]),
         (
-            service("a-name-that-its-owner-thought-about-for-long", &[80]).with(&[fsn1]),
-            json!({}),
+            "a-name-that-its-owner-thought-about-for-long",
+            &[fsn1],
+            &[80],
         ),
+        ("taken", &[("name", "taken")], &[80]),
+        ("bad-value", &[("protocol", "smtp")], &[80]),
+        ("bad-type", &[fsn1, ("type", "lb99")], &[80]),
+        ("six-ports", &[fsn1], &[1, 2, 3, 4, 5, 6]),
+        ("no-nodes", &[fsn1, ("node-selector", "role=edge")], &[80]),
+    ] {
+        sandbox.create(name, annotations, ports);
+    }
+    let ports = json!([
+        { "name": "udp", "port": 53, "protocol": "UDP" }, { "name": "tcp", "port": 53 },
+    ]);
+    for (name, annotations, spec) in [
         (
-            service("taken", &[80]).with(&[("name", "taken")]),
-            json!({}),
-        ),
-        (
-            service("bad-value", &[80]).with(&[("protocol", "smtp")]),
-            json!({}),
-        ),
-        (
-            service("bad-type", &[80]).with(&[fsn1, ("type", "lb99")]),
-            json!({}),
-        ),
-        (
-            service("six-ports", &[1, 2, 3, 4, 5, 6]).with(&[fsn1]),
-            json!({}),
-        ),
-        (
-            service("no-node-port", &[80]).with(&[fsn1]),
+            "no-node-port",
+            &[fsn1][..],
             json!({ "allocateLoadBalancerNodePorts": false }),
         ),
         (
-            service("ignored", &[80]).with(&[fsn1]),
+            "ignored",
+            &[fsn1],
             json!({ "loadBalancerSourceRanges": ["192.0.2.0/24"], "sessionAffinity": "ClientIP" }),
         ),
+        ("dns", &[fsn1], json!({ "ports": ports })),
         (
-            service("dns", &[53]).with(&[fsn1]),
-            json!({ "ports": [
-                { "name": "udp", "port": 53, "protocol": "UDP" }, { "name": "tcp", "port": 53 },
-            ] }),
-        ),
-        (
-            service("no-nodes", &[80]).with(&[fsn1, ("node-selector", "role=edge")]),
-            json!({}),
-        ),
-        (
-            service("of-others", &[80]),
+            "of-others",
+            &[],
             json!({ "loadBalancerClass": "example.com/other" }),
         ),
     ] {
-        create(sandbox, new.spec(spec));
+        sandbox.create_as(with_spec(service(name, annotations, &[80]), &spec));
     }
 }
 
@@ -183,8 +168,7 @@ fn targets_on_dedicated_servers() {
         .heartbeats(false)
         .start();
     sandbox.ccm(&["node", "sync"]).with_code(0);
-    let web = LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]);
-    create(&sandbox, web);
+    sandbox.create("web", &[("location", "fsn1")], &[80]);
     sandbox.ccm(&["lb", "sync", "--yes"]).with_code(0);
     let metal = sandbox.robot().servers().remove(0).server_ip.unwrap();
     let sick = Machine::Ip(metal.parse().unwrap());
@@ -323,13 +307,10 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
     sandbox.ccm(&["node", "sync"]).with_code(0);
     let annotations = [("location", "fsn1"), ("type", "lb11")];
     for name in ["web", "small"] {
-        let service = LoadBalancerService::new(name, &[80]).with(&annotations);
-        create(&sandbox, service);
+        sandbox.create(name, &annotations, &[80]);
     }
-    sandbox.edit("small", |service| {
-        let key = "load-balancer.hetzner.cloud/node-selector";
-        service["metadata"]["annotations"][key] = json!("kubernetes.io/hostname=worker-1");
-    });
+    let one = Some("kubernetes.io/hostname=worker-1");
+    sandbox.annotate("small", "node-selector", one);
     sandbox.ccm(&["lb", "sync"]).with_code(0);
     let list = sandbox.ccm(&["lb", "list"]);
     let line = |name: &str| {
@@ -371,6 +352,5 @@ fn a_service_of_another_controller_is_not_listed() {
     let items = list["items"].as_array().unwrap();
     let has = |name: &str| items.iter().any(|item| item["object"]["name"] == name);
     assert!(has("web") && !has("of-others"), "{list}");
-    let web = sandbox.service("web");
-    assert_eq!(web.unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
+    assert!(sandbox.has_finalizer("web"));
 }

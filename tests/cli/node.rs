@@ -5,7 +5,6 @@ use crate::common;
 use crate::people::{fits, seen};
 
 use common::{Cluster, ccm, env, snapshot};
-use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 
@@ -25,19 +24,13 @@ pub fn cluster() -> Sandbox {
         ("gone", "ccm-from-scratch://99"),
         ("odd", "ccm-from-scratch://x"),
     ] {
-        sandbox.register_node(NodeSpec {
-            name: name.into(),
-            ..NodeSpec::default()
-        });
+        sandbox.register(name, None, "");
         sandbox.edit_node(name, |node| {
             node["spec"]["providerID"] = json!(provider_id);
             node["spec"]["taints"] = json!([]);
         });
     }
-    sandbox.register_node(NodeSpec {
-        name: "stray".into(),
-        ..NodeSpec::default()
-    });
+    sandbox.register("stray", None, "");
     let off = sandbox.join_node("off-at-night");
     sandbox.cloud().set_power(off, false);
     sandbox.join_node("wrong-node-ip");
@@ -63,10 +56,7 @@ fn node_list() {
 fn a_long_name_is_cut_at_a_terminal_alone() {
     let sandbox = cluster();
     let name = "a-node-with-a-name-as-long-as-its-owner-is-proud-of-it";
-    sandbox.register_node(NodeSpec {
-        name: name.into(),
-        ..NodeSpec::default()
-    });
+    sandbox.register(name, None, "");
     common::is_cut_at_a_terminal_alone(&env(&sandbox), &["node", "list"], name);
 }
 

@@ -18,20 +18,20 @@ pub fn cluster() -> Sandbox {
     sandbox.ccm(&["node", "sync"]).with_code(0);
     sandbox.ccm(&["route", "sync", CIDR]).with_code(0);
     let cloud = sandbox.cloud();
-    let network = sandbox.network().unwrap();
-    cloud.delete_route(network, "10.244.2.0/24");
-    cloud.set_route(network, "10.244.3.0/24", "10.0.0.2");
-    cloud.set_route(network, "10.244.40.0/24", "10.0.0.250");
-    cloud.set_route(network, "10.244.41.0/24", "10.0.0.2");
-    cloud.set_route(network, "0.0.0.0/0", "10.0.0.250");
-    cloud.set_route(network, "10.99.0.0/16", "10.0.0.250");
+    let network = sandbox.network_id();
+    sandbox.delete_route("10.244.2.0/24");
+    sandbox.set_route("10.244.3.0/24", "10.0.0.2");
+    sandbox.set_route("10.244.40.0/24", "10.0.0.250");
+    sandbox.set_route("10.244.41.0/24", "10.0.0.2");
+    sandbox.set_route("0.0.0.0/0", "10.0.0.250");
+    sandbox.set_route("10.99.0.0/16", "10.0.0.250");
     let spec = |name: &str| ServerSpec {
         name: name.into(),
         networks: vec![(network, None)],
         ..ServerSpec::default()
     };
     cloud.create_server(sandbox.project(), spec("router"));
-    cloud.set_route(network, "10.244.42.0/24", "10.0.0.7");
+    sandbox.set_route("10.244.42.0/24", "10.0.0.7");
     // Detached, and another cloud's.
     let servers = sandbox.servers();
     let four = servers[3]["id"].as_u64().unwrap();
@@ -42,26 +42,18 @@ pub fn cluster() -> Sandbox {
         pod_cidrs: vec!["10.244.60.0/24".into()],
         ..NodeSpec::default()
     });
-    cloud.set_route(network, "10.244.60.0/24", "10.0.0.250");
+    sandbox.set_route("10.244.60.0/24", "10.0.0.250");
     let misfit = cloud.create_server(
         sandbox.project(),
         spec("a-node-with-a-name-as-long-as-its-owner-is-proud"),
     );
-    sandbox.register_node(NodeSpec {
-        name: "a-node-with-a-name-as-long-as-its-owner-is-proud".into(),
-        server: Some(misfit),
-        provider_id: Some(format!("ccm-from-scratch://{misfit}")),
-        pod_cidrs: vec!["10.244.70.0/24".into(), "fd00:10:244:7::/64".into()],
-        ..NodeSpec::default()
-    });
+    sandbox.register(
+        "a-node-with-a-name-as-long-as-its-owner-is-proud",
+        Some(misfit),
+        "10.244.70.0/24,fd00:10:244:7::/64",
+    );
     let misfit = cloud.create_server(sandbox.project(), spec("misfit"));
-    sandbox.register_node(NodeSpec {
-        name: "misfit".into(),
-        server: Some(misfit),
-        provider_id: Some(format!("ccm-from-scratch://{misfit}")),
-        pod_cidrs: vec!["10.250.1.0/24".into()],
-        ..NodeSpec::default()
-    });
+    sandbox.register("misfit", Some(misfit), "10.250.1.0/24");
     sandbox
 }
 
@@ -104,7 +96,7 @@ fn by_object(shown: &str) -> String {
 #[test]
 fn route_sync() {
     let sandbox = cluster();
-    let network = sandbox.network().unwrap();
+    let network = sandbox.network_id();
     let before = (sandbox.cloud().routes(network), sandbox.nodes());
     let dry = ["route", "sync", CIDR, "--dry-run"];
     let mut text = seen(&sandbox, &dry) + "\n";
@@ -148,7 +140,7 @@ fn the_cluster_of_the_other_profile_is_not_synced() {
     ccm(&env, &["node", "sync", hcloud]).with_code(0);
     let flags = ["route", "sync", "--cluster-cidr=10.244.0.0/16"];
     ccm(&env, &[&flags[..], &[hcloud]].concat()).with_code(0);
-    let routes = || sandbox.cloud().routes(sandbox.network().unwrap());
+    let routes = || sandbox.cloud().routes(sandbox.network_id());
     let before = routes();
     for dry in [&[][..], &["--dry-run"]] {
         let ran = ccm(&env, &[&flags[..], dry].concat()).with_code(1);

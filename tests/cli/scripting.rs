@@ -3,6 +3,7 @@
 use crate::common;
 use crate::lb::cluster;
 
+use common::cluster::service;
 use common::{Cluster, Env, ccm, env, with};
 use sandbox::Sandbox;
 use sandbox::credentials::Validity;
@@ -62,17 +63,16 @@ fn listed() -> BTreeMap<&'static str, BTreeSet<String>> {
 
 /// Of a person who may do everything, and has no settings of the daemon.
 fn admin(sandbox: &Sandbox) -> Env {
-    let admin = sandbox
-        .env()
-        .into_iter()
-        .find(|(name, _)| name == "KUBECONFIG");
-    with(env(sandbox), &[("KUBECONFIG", &admin.unwrap().1)])
+    let admin = sandbox.env();
+    with(
+        env(sandbox),
+        &[("KUBECONFIG", common::variable(&admin, "KUBECONFIG"))],
+    )
 }
 
 #[test]
 fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_document() {
     let sandbox = cluster();
-    let cloud = sandbox.cloud();
     let identity = sandbox.service("kubernetes").unwrap();
     let labels = json!({
         "ccm-from-scratch/cluster-uid": identity["metadata"]["uid"], "hcloud-ccm/service-uid": "gone",
@@ -84,26 +84,15 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
     let labels = json!({
         "ccm-from-scratch/cluster-uid": identity["metadata"]["uid"], "ccm-from-scratch/keep": "default.gone",
     });
-    let kept = json!({
-        "name": "stays", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
-    });
-    cloud.create_load_balancer(sandbox.project(), kept);
+    let kept = json!({ "labels": labels });
+    sandbox.create_balancer("stays", &kept);
     sandbox.join_node("late");
-    sandbox.edit("web", |service| {
-        let key = "load-balancer.hetzner.cloud/hostname";
-        service["metadata"]["annotations"][key] = json!("web.example");
-    });
+    sandbox.annotate("web", "hostname", Some("web.example"));
     let env = admin(&sandbox);
     let cidr = "--cluster-cidr=10.244.0.0/16";
     let manifest = std::env::temp_dir().join(format!("ccm-scripting-{}.yaml", std::process::id()));
-    std::fs::write(
-        &manifest,
-        common::services::LoadBalancerService::new("x", &[80])
-            .with(&[("typ", "x")])
-            .json()
-            .to_string(),
-    )
-    .unwrap();
+    let wrong = service("x", &[("typ", "x")], &[80]);
+    std::fs::write(&manifest, wrong.to_string()).unwrap();
     let manifest = manifest.display().to_string();
     let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for words in [
@@ -148,8 +137,7 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
         ("http-certificates", "one"),
         ("location", "fsn1"),
     ];
-    let service = common::services::LoadBalancerService::new("tls", &[443]).with(&shows);
-    common::services::create(&tls, service);
+    tls.create("tls", &shows, &[443]);
     ccm(&admin(&tls), &["lb", "sync"]).with_code(0);
     let document = ccm(&admin(&tls), &["lb", "list", "-o", "json"]).json();
     paths(&document, "", found.entry("LoadBalancer").or_default());

@@ -15,6 +15,9 @@ use std::collections::BTreeSet;
 pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
 /// The label of a load balancer that has the UID of its cluster.
 pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
+/// The namespace of the daemons, and the name of their Lease.
+pub const KUBE_SYSTEM: Option<&str> = Some("kube-system");
+pub const LEASE: &str = "cloud-controller-manager";
 /// The finalizer of a Service that has a load balancer.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
@@ -360,6 +363,26 @@ pub trait Cluster {
         cloud.delete_route(self.network_id(), destination);
     }
 
+    // The Lease.
+
+    /// The Lease of the daemons; null where there is none.
+    fn lease(&self) -> Value {
+        let cluster = self.sandbox().cluster();
+        cluster
+            .get("leases", KUBE_SYSTEM, LEASE)
+            .unwrap_or_default()
+    }
+
+    fn edit_lease(&self, edit: impl FnMut(&mut Value)) {
+        let cluster = self.sandbox().cluster();
+        assert!(cluster.edit("leases", KUBE_SYSTEM, LEASE, edit));
+    }
+
+    fn delete_lease(&self) {
+        let cluster = self.sandbox().cluster();
+        assert!(cluster.delete("leases", KUBE_SYSTEM, LEASE));
+    }
+
     // Events.
 
     /// Messages of the events of one reason about an object of this name.
@@ -484,6 +507,14 @@ pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value
         "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
         "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports},
     })
+}
+
+/// The Service with these fields of its `spec`.
+pub fn with_spec(mut service: Value, fields: &Value) -> Value {
+    for (name, value) in fields.as_object().unwrap() {
+        service["spec"][name] = value.clone();
+    }
+    service
 }
 
 /// The whole key of an annotation of a Service.

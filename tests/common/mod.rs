@@ -16,9 +16,10 @@ pub mod services;
 pub mod simulated;
 
 pub use cluster::{Cluster, is_initialised};
-use sandbox::exchange::Request;
+use sandbox::exchange::{Request, Response};
 use sandbox::faults::{Effect, Rule, RuleId};
 use sandbox::{Builder, Half, Sandbox};
+use serde::Deserialize;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -105,6 +106,40 @@ pub fn env(sandbox: &Sandbox) -> Env {
     // Many daemons run at once on one machine.
     env.push(("HCLOUD_METRICS_ADDRESS".into(), "127.0.0.1:0".into()));
     env
+}
+
+/// The environment of ccm, with the kubeconfig of another user.
+pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
+    let account = sandbox.env_of(user);
+    with(
+        env(sandbox),
+        &[("KUBECONFIG", variable(&account, "KUBECONFIG"))],
+    )
+}
+
+/// The environment of ccm, whose waits last as long as outside of tests.
+pub fn real_time(sandbox: &Sandbox) -> Env {
+    with(env(sandbox), &[("CCM_TEST_TIME_SCALE", "1")])
+}
+
+/// The environment of ccm, with the token of another project.
+pub fn foreign(sandbox: &Sandbox) -> Env {
+    let token = &sandbox.projects().foreign_token;
+    with(env(sandbox), &[("HCLOUD_TOKEN", token)])
+}
+
+/// # Panics
+/// The variable is not set.
+pub fn variable<'a>(env: &'a Env, name: &str) -> &'a str {
+    let found = env.iter().find(|(other, _)| other == name);
+    &found.unwrap_or_else(|| panic!("{name} is not set")).1
+}
+
+/// The documents of a YAML file.
+pub fn documents(text: &str) -> Vec<Value> {
+    let documents = serde_yaml::Deserializer::from_str(text);
+    let documents = documents.map(|one| Value::deserialize(one).unwrap());
+    documents.filter(|one| !one.is_null()).collect()
 }
 
 /// From now on the account is bound to the role of hcloud-cloud-controller-manager; before its [`env`] is asked for.
@@ -409,6 +444,11 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
 pub fn before(sandbox: &Arc<Sandbox>, hand: impl Fn(&Sandbox) + Send + Sync + 'static) -> Effect {
     let sandbox = Arc::downgrade(sandbox);
     Effect::before(move |_| sandbox.upgrade().iter().for_each(|sandbox| hand(sandbox)))
+}
+
+/// An answer in the place of the API's own.
+pub fn answer(status: u16, body: &Value) -> Effect {
+    Effect::Instead(Response::json(status, body))
 }
 
 /// Is it about the Lease? That is written all the time, whatever the controllers do.

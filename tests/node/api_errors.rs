@@ -8,9 +8,9 @@ use ccm::controllers::node::{NodeController, NodePlan, Settings};
 use ccm::controllers::{Controller, Selection};
 use ccm::provider::{Reason, Urgency};
 use common::{
-    Cluster, Daemon, LAGS, LIMIT, Simulate, UNINITIALIZED, addresses, all_initialised, calm, ccm,
-    env, events, hetzner_calls, is_initialised, is_lease, needs_simulation, on, quiet, second_page,
-    side_by_side, wait_until, with, writes,
+    Cluster, Daemon, LAGS, LIMIT, Simulate, UNINITIALIZED, addresses, all_initialised, answer,
+    calm, ccm, env, events, hetzner_calls, is_initialised, is_lease, needs_simulation, on, quiet,
+    second_page, side_by_side, wait_until, with, writes,
 };
 use library::{LONG, Place};
 use sandbox::faults::{Effect, Rule};
@@ -124,7 +124,7 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
         Effect::before(change),
     ));
     // At the usual scale the list of servers could grow too old between two tries.
-    let unscaled = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let unscaled = common::real_time(&sandbox);
     let ran = ccm(&unscaled, &["run", "--once"]).with_code(1);
     assert!(
         ran.stderr.contains("node/worker-1") && ran.stderr.contains("has been modified"),
@@ -430,7 +430,7 @@ fn an_object_without_a_version_is_no_answer() {
     let mut node = sandbox.node("worker-1");
     node["metadata"]["resourceVersion"] = json!("");
     let list = json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node] });
-    let answer = Effect::Instead(sandbox::exchange::Response::json(200, &list));
+    let answer = answer(200, &list);
     sandbox.fault(on("GET /api/v1/nodes", answer));
     sandbox
         .ccm(&["run", "--once"])
@@ -447,7 +447,7 @@ fn events_that_can_t_be_written_hold_nobody_up() {
         Effect::Slow(LIMIT),
     );
     let slow = sandbox.fault(slow);
-    let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let real_time = common::real_time(&sandbox);
     let _daemon = Daemon::start(&real_time, &["--node-sync-interval=200ms"]);
     wait_until("the first event", || sandbox.faults().hits(slow) == 1);
     let begun = Instant::now();
@@ -506,7 +506,7 @@ fn replaced(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
 
 fn machine(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
     let ip = "10.0.0.77";
-    let network = sandbox.network().unwrap();
+    let network = sandbox.network_id();
     let spec = ServerSpec {
         name: server.into(),
         networks: vec![(network, Some(ip.parse().unwrap()))],
@@ -609,12 +609,7 @@ fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_fi
     controller.tick(&world, &Selection::Due);
     sandbox.delete_server("w");
     let id = sandbox.create_server("w");
-    sandbox.register_node(NodeSpec {
-        name: "w".into(),
-        server: Some(id),
-        provider_id: Some(format!("ccm-from-scratch://{id}")),
-        ..NodeSpec::default()
-    });
+    sandbox.register("w", Some(id), "");
     let evaluated = || controller.evaluate(&world, &Selection::All).unwrap();
     let findings = |plans: &[NodePlan]| -> Vec<Reason> {
         let findings = plans.iter().flat_map(NodePlan::all_findings);

@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::{
-    Cluster, Daemon, Env, SHUTDOWN, Simulate, addresses, ccm, env, is_lease, side_by_side,
+    Cluster, Daemon, Env, SHUTDOWN, Simulate, addresses, answer, ccm, env, is_lease, side_by_side,
     wait_until, with, writes,
 };
 use sandbox::exchange::Response;
@@ -193,11 +193,7 @@ const DOUBTS: [(&str, Change); 18] = [
         let body = json!({ "error": {
             "status": 403, "code": "RATE_LIMIT_EXCEEDED", "message": "no", "max_request": 200, "interval": 3600,
         } });
-        gone_and(
-            sandbox,
-            "/server /server/*",
-            Effect::Instead(Response::json(403, &body)),
-        )
+        gone_and(sandbox, "/server /server/*", answer(403, &body))
     }),
     ("403 of another kind", |sandbox| {
         let page = page(403, "Forbidden");
@@ -220,11 +216,7 @@ const DOUBTS: [(&str, Change); 18] = [
     ("a 404 of another code", |sandbox| {
         let body =
             json!({ "error": { "status": 404, "code": "NOT_FOUND", "message": "Not Found" } });
-        gone_and(
-            sandbox,
-            "/server/*",
-            Effect::Instead(Response::json(404, &body)),
-        )
+        gone_and(sandbox, "/server/*", answer(404, &body))
     }),
     ("no answer in time", |sandbox| {
         gone_and(sandbox, "/server/*", Effect::Slow(Duration::from_secs(60)))
@@ -234,11 +226,7 @@ const DOUBTS: [(&str, Change); 18] = [
     }),
     ("a list that is malformed", |sandbox| {
         let body = json!([{ "server": { "server_number": "x" } }]);
-        gone_and(
-            sandbox,
-            "/server",
-            Effect::Instead(Response::json(200, &body)),
-        )
+        gone_and(sandbox, "/server", answer(200, &body))
     }),
     ("a number that is another machine's now", |sandbox| {
         let one = number(sandbox, "metal-1");

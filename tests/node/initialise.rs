@@ -60,7 +60,7 @@ fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
     sandbox.fault(Rule::new(slow).half(Half::Hetzner));
     // In real time, in which the answer may take longer than a pod is given to end.
-    let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let real_time = common::real_time(&sandbox);
     let daemon = Daemon::start(&real_time, &[]);
     wait_until("a call", || hetzner_calls(&sandbox) > 0);
     let begun = Instant::now();
@@ -88,7 +88,7 @@ fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
     let sandbox = quiet(2);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
     sandbox.fault(Rule::new(slow).half(Half::Hetzner));
-    let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let real_time = common::real_time(&sandbox);
     let pass = Daemon::start(&real_time, &[flag]);
     wait_until("a call", || hetzner_calls(&sandbox) > 0);
     let begun = Instant::now();
@@ -173,10 +173,7 @@ fn steady_state_costs_no_hetzner_call_and_no_write() {
 #[test]
 fn a_node_without_a_server_waits_with_a_growing_pause() {
     let sandbox = calm(1);
-    sandbox.register_node(sandbox::kubelet::NodeSpec {
-        name: "stray".into(),
-        ..Default::default()
-    });
+    sandbox.register("stray", None, "");
     let daemon = sandbox.daemon(&[]);
     wait_until("its event", || {
         events(&sandbox, "stray") == [("ServerNotFound".to_owned(), 1)]
@@ -204,10 +201,7 @@ fn another_project_s_token_changes_nothing() {
     let sandbox = calm(2);
     sandbox.settle();
     let before = sandbox.nodes();
-    let foreign = with(
-        env(&sandbox),
-        &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)],
-    );
+    let foreign = common::foreign(&sandbox);
     let ran = ccm(&foreign, &["run", "--once"]);
     ran.warns("is the token another project's?");
     assert_eq!(sandbox.nodes(), before);

@@ -1,6 +1,6 @@
 //! A project of more servers than a few pages hold: what is read of them one by one, and what is certain by that.
 
-use crate::common::{self, Cluster, Daemon, Simulate, on, side_by_side, wait_until};
+use crate::common::{self, Cluster, Daemon, Simulate, answer, on, side_by_side, wait_until};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
 use sandbox::faults::Effect;
@@ -138,7 +138,7 @@ fn on_a_doubt_about_the_page_the_node_stays() {
             let body = json!({ "servers": [], "meta": { "pagination": {
                 "page": 3, "per_page": 50, "previous_page": 2, "next_page": 4, "last_page": 5, "total_entries": 223,
             } } });
-            Effect::Instead(sandbox::exchange::Response::json(200, &body))
+            answer(200, &body)
         }),
     ];
     side_by_side(cases, |(name, effect)| {

@@ -5,8 +5,8 @@ use crate::common;
 use crate::common::in_flight::InFlight;
 
 use common::{
-    Cluster, Daemon, SHUTDOWN, Simulate, ccm, env, is_lease, on, second_page, side_by_side,
-    wait_until, with,
+    Cluster, Daemon, SHUTDOWN, Simulate, answer, ccm, is_lease, on, second_page, side_by_side,
+    wait_until,
 };
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -96,7 +96,7 @@ fn nodes_are_tainted_at_the_same_time_and_deleted_one_after_the_other() {
     let patches = InFlight::of(&sandbox, "PATCH", 5, 5);
     let deletes = InFlight::of(&sandbox, "DELETE", 2, 1);
     // In real time: a write that waits for others must not be too late.
-    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let env = common::real_time(&sandbox);
     let ran = ccm(&env, &["run", "--once"]);
     assert_eq!((patches.at_most(), deletes.at_most()), (5, 1), "{ran:?}");
     for n in 1..=5 {
@@ -170,10 +170,7 @@ fn on_a_doubt_the_node_stays() {
             let body = json!({ "servers": [], "meta": { "pagination": {
                 "page": 1, "per_page": 50, "previous_page": null, "next_page": null, "last_page": 1, "total_entries": 0,
             } } });
-            Rule::new(Effect::Instead(sandbox::exchange::Response::json(
-                200, &body,
-            )))
-            .path(list)
+            Rule::new(answer(200, &body)).path(list)
         }),
     ];
     side_by_side(cases, |(name, rule)| {
@@ -208,7 +205,7 @@ fn a_list_that_holds_less_than_it_says_is_incomplete() {
                 "last_page": last, "total_entries": total,
             } },
         });
-        let effect = Effect::Instead(sandbox::exchange::Response::json(200, &body));
+        let effect = answer(200, &body);
         sandbox.fault(on("/v1/servers", effect));
         let ran = sandbox.ccm(&["run", "--once"]);
         assert!(
@@ -255,10 +252,7 @@ fn a_doubt_is_a_failure_of_the_pass() {
         ("500", error(500, "server_error", "no")),
         ("404 of another kind", error(404, "gone_fishing", "no")),
         ("410", error(410, "not_found", "no")),
-        (
-            "another server",
-            Effect::Instead(sandbox::exchange::Response::json(200, &other_server)),
-        ),
+        ("another server", answer(200, &other_server)),
     ];
     side_by_side(cases, |(name, effect)| {
         let sandbox = initialised(2);
@@ -300,10 +294,7 @@ fn another_project_s_token_fails_a_pass() {
         sandbox.set_power(name, false);
     }
     sandbox.kubelets().expire();
-    let foreign = with(
-        env(&sandbox),
-        &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)],
-    );
+    let foreign = common::foreign(&sandbox);
     for (words, failed) in [
         (&["run", "--once"][..], ", 2 failed"),
         (&["node", "sync"], ", 2 failed"),
@@ -359,10 +350,7 @@ fn another_project_s_token_deletes_nothing() {
         sandbox.set_power(name, false);
     }
     sandbox.kubelets().expire();
-    let foreign = with(
-        env(&sandbox),
-        &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)],
-    );
+    let foreign = common::foreign(&sandbox);
     let daemon = Daemon::start(&foreign, &[]);
     daemon.logs("the token is probably another project's");
     sandbox.tells("worker-1", "PossibleNodeDeletion", &[]);
@@ -425,10 +413,7 @@ fn nodes_that_are_not_ours_stay_whatever_their_state() {
         ("other-profile", "hcloud://1"),
         ("without", ""),
     ] {
-        sandbox.register_node(sandbox::kubelet::NodeSpec {
-            name: name.into(),
-            ..Default::default()
-        });
+        sandbox.register(name, None, "");
         sandbox.edit_node(name, |node| {
             node["spec"] = json!({ "providerID": provider_id });
             node["status"]["conditions"] = json!([]);

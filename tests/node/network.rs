@@ -30,7 +30,7 @@ fn works(sandbox: &Sandbox, changes: &[(&str, &str)]) -> String {
 #[test]
 fn by_id_or_by_name() {
     let sandbox = world();
-    let id = sandbox.network().unwrap().to_string();
+    let id = sandbox.network_id().to_string();
     let other = sandbox
         .cloud()
         .create_network(sandbox.project(), &id, "10.9.0.0/16");
@@ -66,7 +66,7 @@ fn a_machine_outside_of_the_network_ends_with_what_to_do() {
             ..ServerSpec::default()
         },
     );
-    let id = sandbox.network().unwrap();
+    let id = sandbox.network_id();
     for (server, there) in [
         (alone, "none".to_owned()),
         (elsewhere, format!("other ({other})")),

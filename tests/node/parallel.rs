@@ -7,7 +7,7 @@ use crate::common::library::{LONG, Mortal, Place};
 
 use ccm::controllers::node::{NodeController, Settings};
 use ccm::controllers::{Controller, Selection};
-use common::{Env, all_initialised, calm, ccm, env, quiet, with};
+use common::{Env, all_initialised, calm, ccm, quiet};
 use sandbox::Sandbox;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const NODES: usize = 30;
 
 /// In real time: a write that waits for others must not be too late for the list of servers.
 fn real_time(sandbox: &Sandbox) -> Env {
-    with(env(sandbox), &[("CCM_TEST_TIME_SCALE", "1")])
+    common::real_time(&sandbox)
 }
 
 /// The writes to nodes, as name and what of the node; in the order in which they arrived.

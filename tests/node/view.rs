@@ -165,10 +165,7 @@ fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
     let other = named(&list(), "worker-2");
     let renew = |name: &str| {
         sandbox.delete_node(name);
-        sandbox.register_node(sandbox::kubelet::NodeSpec {
-            name: name.into(),
-            ..Default::default()
-        });
+        sandbox.register(name, None, "");
     };
     // Read by its name, and by a list.
     renew("worker-1");

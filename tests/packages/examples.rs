@@ -5,7 +5,6 @@ use crate::common;
 
 use common::{Cluster, ccm, env};
 use sandbox::Sandbox;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -60,25 +59,16 @@ fn certificate(sandbox: &Sandbox) {
 }
 
 fn namespace(sandbox: &Sandbox) {
-    create_namespace(sandbox, "ingress-nginx");
+    sandbox.create_namespace("ingress-nginx");
 }
 
 fn shop(sandbox: &Sandbox) {
-    create_namespace(sandbox, "shop");
-}
-
-fn create_namespace(sandbox: &Sandbox, name: &str) {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    sandbox.cluster().create("namespaces", None, namespace);
+    sandbox.create_namespace("shop");
 }
 
 fn of_terraform(sandbox: &Sandbox) {
-    let body = json!({
-        "name": "edge-lb", "load_balancer_type": "lb11", "location": "fsn1",
-        "labels": {"ccm-from-scratch/external": "default"},
-    });
-    let cloud = sandbox.cloud();
-    cloud.create_load_balancer(sandbox.project(), body);
+    let labels = json!({"labels": {"ccm-from-scratch/external": "default"}});
+    sandbox.create_balancer("edge-lb", &labels);
 }
 
 fn primary_ip(sandbox: &Sandbox) {
@@ -111,16 +101,10 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
         ccm(&env, &["node", "sync"]).with_code(0);
         (example.before)(&sandbox);
         let yaml = std::fs::read_to_string(folder().join(file)).unwrap();
-        let documents = serde_yaml::Deserializer::from_str(&yaml);
-        let services: Vec<Value> = documents
-            .map(|one| Value::deserialize(one).unwrap())
-            .collect();
+        let services = common::documents(&yaml);
         let part = |service: &Value, name: &str| text(&service["metadata"][name]);
         for service in &services {
-            let namespace = part(service, "namespace");
-            sandbox
-                .cluster()
-                .create("services", Some(&namespace), service.clone());
+            sandbox.create_as(service.clone());
         }
         let names = services.iter();
         let names = names.map(|one| format!("{}/{}", part(one, "namespace"), part(one, "name")));
@@ -164,9 +148,7 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
             assert_eq!(found, *expected, "{file}: {pointer} of {:#}", balancers[0]);
         }
         for full in &names {
-            let (namespace, name) = full.split_once('/').unwrap();
-            let cluster = sandbox.cluster();
-            let service = cluster.get("services", Some(namespace), name).unwrap();
+            let service = sandbox.service(full).unwrap();
             let ingress = service.pointer("/status/loadBalancer/ingress").unwrap();
             let ingress = ingress.as_array().unwrap().iter();
             let shown: Vec<String> = ingress

@@ -3,13 +3,12 @@
 
 use crate::common;
 
-use common::{Cluster, Daemon, Env, ccm, env, events, on, wait_until};
+use common::{Cluster, Daemon, Env, ccm, documents, events, on, wait_until};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
 use sandbox::faults::Effect;
 use sandbox::kubelet::NodeSpec;
 use sandbox::kubernetes::PolicyRule;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -25,12 +24,6 @@ type Verb = (String, String, String);
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base")
-}
-
-fn documents(text: &str) -> Vec<Value> {
-    serde_yaml::Deserializer::from_str(text)
-        .map(|document| Value::deserialize(document).unwrap())
-        .collect()
 }
 
 fn read(file: &str) -> Vec<Value> {
@@ -107,9 +100,7 @@ fn deployed(sandbox: &Sandbox) -> Env {
     sandbox
         .cluster()
         .grant_in_namespace(ACCOUNT, "kube-system", rules("Role"));
-    let account = sandbox.env_of(ACCOUNT);
-    let kubeconfig = account.into_iter().find(|(name, _)| name == "KUBECONFIG");
-    common::with(env(sandbox), &[("KUBECONFIG", &kubeconfig.unwrap().1)])
+    common::env_as(sandbox, ACCOUNT)
 }
 
 #[test]
@@ -141,7 +132,7 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
         !events(&sandbox, "stray").is_empty()
     });
     wait_until("their routes", || {
-        sandbox.cloud().routes(sandbox.network().unwrap()).len() == 2
+        sandbox.cloud().routes(sandbox.network_id()).len() == 2
     });
     // A Service comes, and goes.
     let cluster = sandbox.cluster();

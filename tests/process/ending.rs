@@ -9,7 +9,7 @@ use ccm::daemon::{self, Health, HealthSettings, Stop};
 use ccm::http::{Proxies, Timing};
 use ccm::kube::{self, config};
 use ccm::provider::{self, Instances, OpenGate, Provider, ProviderId};
-use common::{Cluster, Daemon, LIMIT, env, hetzner_calls, on, quiet, wait_until, with};
+use common::{Cluster, Daemon, LIMIT, env, hetzner_calls, on, quiet, wait_until};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use std::process::Command;
@@ -32,7 +32,7 @@ fn a_second_signal_ends_it_at_once() {
                 let hangs = Effect::Slow(Duration::from_secs(60));
                 sandbox.fault(Rule::new(hangs).half(Half::Hetzner));
                 // In real time, in which an end takes up to 10 s.
-                let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+                let env = common::real_time(&sandbox);
                 let daemon = Daemon::start(&env, &["--leader-elect=false"]);
                 wait_until("a call", || hetzner_calls(&sandbox) > 0);
                 daemon.logs("running cloud-node-controller");
@@ -73,7 +73,7 @@ fn events_that_wait_are_written_at_the_end() {
     let mut annotations = vec![("location", "fsn1")];
     annotations.extend(names.iter().map(|name| (name.as_str(), "x")));
     sandbox.create("web", &annotations, &[80]);
-    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let env = common::real_time(&sandbox);
     let daemon = Daemon::start(&env, &[]);
     let events = || {
         let mut events = sandbox.cluster().list("events", None);
@@ -99,7 +99,7 @@ fn events_that_wait_are_written_at_the_end() {
 fn a_bug_in_one_controller_ends_the_whole_process_with_one_line() {
     let sandbox = quiet(1);
     let env = env(&sandbox);
-    let (_, kubeconfig) = env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
+    let kubeconfig = common::variable(&env, "KUBECONFIG");
     let mut child = Command::new(std::env::current_exe().unwrap());
     child
         .args(["--exact", "ending::child", "--ignored", "--nocapture"])

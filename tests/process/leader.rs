@@ -35,24 +35,21 @@ fn env_of(sandbox: &Sandbox, user: &str) -> Env {
     env
 }
 
-fn lease(cluster: &Cluster) -> Value {
-    cluster
-        .get("leases", NAMESPACE, NAME)
-        .map_or(Value::Null, |lease| lease["spec"].clone())
+/// What the Lease says of its holder.
+fn spec_of_lease(sandbox: &Sandbox) -> Value {
+    sandbox.lease()["spec"].clone()
 }
 
 /// What the Lease notes of the cluster's identity, parsed; `Null`: nothing that can be read.
 fn noted(sandbox: &Sandbox) -> Value {
-    let whole = sandbox.cluster().get("leases", NAMESPACE, NAME);
-    let whole = whole.unwrap_or_default();
+    let whole = sandbox.lease();
     let text = whole["metadata"]["annotations"][IDENTITY].as_str();
     text.and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or_default()
 }
 
-fn uid_of(sandbox: &Sandbox, kind: &str, namespace: &str, name: &str) -> Value {
-    let object = sandbox.cluster().get(kind, Some(namespace), name);
-    object.unwrap_or_default()["metadata"]["uid"].clone()
+fn uid(object: &Value) -> Value {
+    object["metadata"]["uid"].clone()
 }
 
 /// The Service is deleted, and made again with another UID.
@@ -65,13 +62,9 @@ fn replace_kubernetes(sandbox: &Sandbox) {
 }
 
 fn note(sandbox: &Sandbox, text: &str) {
-    sandbox.cluster().edit("leases", NAMESPACE, NAME, |lease| {
+    sandbox.edit_lease(|lease| {
         lease["metadata"]["annotations"][IDENTITY] = json!(text);
     });
-}
-
-fn join(sandbox: &Sandbox, name: &str) {
-    sandbox.join_node(name);
 }
 
 /// Calls of a user that change something, its own Lease aside.
@@ -151,7 +144,7 @@ fn one_leads_one_waits_and_follows_when_the_leader_is_killed() {
     let second = Daemon::start(&env_of(&sandbox, "second"), &[]);
     second.logs("leads; standing by");
     sandbox.wait_for_nodes();
-    let record = lease(sandbox.cluster());
+    let record = spec_of_lease(&sandbox);
     let holder = record["holderIdentity"].as_str().unwrap();
     assert!(
         second.log().contains(&format!("{holder} leads")),
@@ -172,12 +165,12 @@ fn one_leads_one_waits_and_follows_when_the_leader_is_killed() {
 
     let begun = Instant::now();
     drop(first);
-    join(&sandbox, "late");
+    sandbox.join_node("late");
     second.logs("leading as");
     let waited = begun.elapsed();
     assert!(waited > LEASE_DURATION.mul_f64(0.8), "after {waited:?}");
     sandbox.wait_for_node("late");
-    let record = lease(sandbox.cluster());
+    let record = spec_of_lease(&sandbox);
     assert_ne!(record["holderIdentity"], holder);
     assert_eq!(record["leaseTransitions"], 1);
 }
@@ -188,7 +181,7 @@ fn a_leader_that_is_told_to_end_hands_over_at_once() {
     let first = sandbox.daemon(&[]);
     first.logs("leading as");
     first.stop();
-    let record = lease(sandbox.cluster());
+    let record = spec_of_lease(&sandbox);
     assert_eq!(
         (&record["holderIdentity"], &record["leaseDurationSeconds"]),
         (&json!(""), &json!(1))
@@ -204,7 +197,7 @@ fn a_leader_that_is_told_to_end_hands_over_at_once() {
     let waited = begun.elapsed();
     assert!(waited < LEASE_DURATION, "after {waited:?}");
     assert!(second.ended().success(), "{}", second.log());
-    assert_eq!(lease(sandbox.cluster())["leaseTransitions"], 2);
+    assert_eq!(spec_of_lease(&sandbox)["leaseTransitions"], 2);
 }
 
 #[test]
@@ -214,7 +207,7 @@ fn a_standby_ends_at_once_and_leaves_the_lease_alone() {
     let standby = sandbox.daemon(&[]);
     standby.logs("standing by");
     standby.stop();
-    assert_eq!(lease(sandbox.cluster())["holderIdentity"], "another-host_1");
+    assert_eq!(spec_of_lease(&sandbox)["holderIdentity"], "another-host_1");
 }
 
 /// Whatever the other host's clock says: only that its record changes counts.
@@ -237,7 +230,7 @@ fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
             waited > LEASE_DURATION.mul_f64(0.8),
             "{hours} h: after {waited:?}"
         );
-        let whole = sandbox.cluster().get("leases", NAMESPACE, NAME).unwrap();
+        let whole = sandbox.lease();
         assert_eq!(whole["spec"]["leaseTransitions"], 8);
         assert_eq!(whole["metadata"]["labels"]["somebody"], "else");
         sandbox.wait_for_nodes();
@@ -266,7 +259,7 @@ fn a_leader_that_was_stopped_past_its_lease_writes_nothing_when_it_wakes() {
     // Something to do for both.
     drop(second);
     let mark = sandbox.mark();
-    join(&sandbox, "late");
+    sandbox.join_node("late");
     first.signal("-CONT");
     assert_eq!(first.ended().code(), Some(1), "{}", first.log());
     assert_eq!(writes(&sandbox, "first", mark), Vec::<String>::new());
@@ -321,7 +314,7 @@ fn a_renewal_that_is_late_makes_a_write_wait() {
     let begun = Instant::now();
     wait_until("3.6 s", || begun.elapsed() > Duration::from_millis(3_600));
     let mark = sandbox.mark();
-    join(&sandbox, "late");
+    sandbox.join_node("late");
     let asked = || {
         let calls = sandbox.calls().calls_since(mark);
         calls.iter().any(|call| call.half == Half::Hetzner)
@@ -359,36 +352,31 @@ fn what_happens_to_the_lease_of_a_leader() {
     wait_until("conflicts", || count(&sandbox, such(409)) >= 3);
     let renewed = count(&sandbox, such(200));
     wait_until("renewals", || count(&sandbox, such(200)) >= renewed + 3);
-    let whole = sandbox.cluster().get("leases", NAMESPACE, NAME).unwrap();
+    let whole = sandbox.lease();
     assert_eq!(whole["metadata"]["annotations"]["note"], "mine");
 
-    assert!(sandbox.cluster().delete("leases", NAMESPACE, NAME));
-    wait_until("a new Lease", || !lease(sandbox.cluster()).is_null());
+    sandbox.delete_lease();
+    wait_until("a new Lease", || !spec_of_lease(&sandbox).is_null());
     assert_eq!(
-        lease(sandbox.cluster())["holderIdentity"],
+        spec_of_lease(&sandbox)["holderIdentity"],
         whole["spec"]["holderIdentity"]
     );
     let log = daemon.log();
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
 
-    sandbox.cluster().edit("leases", NAMESPACE, NAME, |lease| {
-        lease["spec"]["holderIdentity"] = json!("intruder")
-    });
+    sandbox.edit_lease(|lease| lease["spec"]["holderIdentity"] = json!("intruder"));
     assert_eq!(daemon.ended().code(), Some(1), "{}", daemon.log());
     daemon.logs("held by intruder now");
-    assert_eq!(lease(sandbox.cluster())["holderIdentity"], "intruder");
+    assert_eq!(spec_of_lease(&sandbox)["holderIdentity"], "intruder");
 }
 
 #[test]
 fn the_lease_remembers_the_identity_of_the_cluster() {
     let sandbox = quiet(1);
-    let first = uid_of(&sandbox, "services", "default", "kubernetes");
+    let first = json!(sandbox.uid("kubernetes"));
     let is_noted = |identity: &Value, former: Value| {
-        let (noted, lease) = (
-            noted(&sandbox),
-            uid_of(&sandbox, "leases", "kube-system", NAME),
-        );
-        noted == json!({ "lease": lease, "identity": identity, "former": former })
+        let lease = uid(&sandbox.lease());
+        noted(&sandbox) == json!({ "lease": lease, "identity": identity, "former": former })
     };
     let start = || {
         let daemon = sandbox.daemon(&["--load-balancer-resync-period=10s"]);
@@ -398,12 +386,12 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
     let daemon = start();
     wait_until("a note", || is_noted(&first, json!([])));
     // A new Lease gets it, too.
-    let old = uid_of(&sandbox, "leases", "kube-system", NAME);
-    assert!(sandbox.cluster().delete("leases", NAMESPACE, NAME));
+    let old = uid(&sandbox.lease());
+    sandbox.delete_lease();
     wait_until("a note on a new Lease", || is_noted(&first, json!([])));
-    assert_ne!(uid_of(&sandbox, "leases", "kube-system", NAME), old);
+    assert_ne!(uid(&sandbox.lease()), old);
     replace_kubernetes(&sandbox);
-    let second = uid_of(&sandbox, "services", "default", "kubernetes");
+    let second = json!(sandbox.uid("kubernetes"));
     daemon.stop();
     let daemon = start();
     wait_until("a second UID", || is_noted(&first, json!([second])));
@@ -423,14 +411,14 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
 
     // What another candidate leaves of it counts, also for a pass.
     drop(daemon);
-    sandbox.cluster().edit("leases", NAMESPACE, NAME, |lease| {
+    sandbox.edit_lease(|lease| {
         lease["spec"]["holderIdentity"] = json!("");
     });
     sandbox.settle();
     assert!(is_noted(&first, json!([second])), "{}", noted(&sandbox));
 
     // What can't be read is ignored, and written anew.
-    let lease = uid_of(&sandbox, "leases", "kube-system", NAME);
+    let lease = uid(&sandbox.lease());
     let of_lease = |lease: &Value| json!({ "lease": lease, "identity": "x", "former": [] });
     let mut injected = of_lease(&lease);
     injected["identity"] = json!("x,y)");
@@ -450,7 +438,7 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
         daemon.stop();
     }
     // Another program that took the Lease wrote it without annotations.
-    sandbox.cluster().edit("leases", NAMESPACE, NAME, |lease| {
+    sandbox.edit_lease(|lease| {
         lease["metadata"]["annotations"] = Value::Null;
     });
     let daemon = start();

@@ -4,10 +4,8 @@
 
 use crate::common;
 
-use common::services::{self, LoadBalancerService};
 use common::{Cluster, Daemon, all_initialised, ccm, env, quiet, wait_until, with};
 use sandbox::faults::{Effect, Rule};
-use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -15,10 +13,7 @@ use std::collections::BTreeSet;
 /// A new node, a node without a server, a Service, and one whose load balancer is refused.
 fn busy() -> Sandbox {
     let sandbox = quiet(1);
-    sandbox.register_node(NodeSpec {
-        name: "stray".into(),
-        ..NodeSpec::default()
-    });
+    sandbox.register("stray", None, "");
     let refused = Effect::hetzner_error(403, "forbidden", "not today");
     let is_api = |request: &sandbox::exchange::Request| {
         String::from_utf8_lossy(&request.body).contains("api.example.com")
@@ -30,9 +25,8 @@ fn busy() -> Sandbox {
         .when(is_api);
     sandbox.fault(rule);
     for name in ["web", "api.example.com"] {
-        let service = LoadBalancerService::new(&name.replace('.', "-"), &[80]);
         let annotations = [("location", "fsn1"), ("type", "lb11"), ("name", name)];
-        services::create(&sandbox, service.with(&annotations));
+        sandbox.create(&name.replace('.', "-"), &annotations, &[80]);
     }
     sandbox
 }

@@ -36,10 +36,7 @@ fn failed(sandbox: &Sandbox) -> usize {
 
 /// What the Lease says of a refused login.
 fn noted(sandbox: &Sandbox) -> Value {
-    let cluster = sandbox.cluster();
-    let lease = cluster.get("leases", Some("kube-system"), "cloud-controller-manager");
-    lease.unwrap_or_default()["metadata"]["annotations"]["ccm-from-scratch/robot-login-refused"]
-        .clone()
+    sandbox.lease()["metadata"]["annotations"]["ccm-from-scratch/robot-login-refused"].clone()
 }
 
 fn waits(ran: &Ran) {

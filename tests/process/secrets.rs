@@ -8,8 +8,8 @@ use crate::common::secrets;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use common::services::{self, LoadBalancerService};
-use common::{Cluster, Daemon, Env, ccm, contains, env, with};
+use common::cluster::{service, with_spec};
+use common::{Cluster, Daemon, Env, answer, ccm, contains, env, variable, with};
 use random::Random;
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
@@ -72,7 +72,8 @@ impl World {
     /// The same with another user in the kubeconfig.
     fn as_user(sandbox: Sandbox, user: Value) -> World {
         let account = sandbox.account("ccm").unwrap();
-        let mut config: Value = serde_yaml::from_str(&read(&env(&sandbox), "KUBECONFIG")).unwrap();
+        let text = std::fs::read_to_string(variable(&env(&sandbox), "KUBECONFIG")).unwrap();
+        let mut config: Value = serde_yaml::from_str(&text).unwrap();
         config["users"][0]["user"] = user;
         let path = sandbox.folder().join("everything");
         std::fs::write(&path, serde_yaml::to_string(&config).unwrap()).unwrap();
@@ -150,11 +151,6 @@ impl Cluster for World {
     fn sandbox(&self) -> &Sandbox {
         &self.sandbox
     }
-}
-
-fn read(env: &Env, name: &str) -> String {
-    let (_, path) = env.iter().find(|(other, _)| other == name).unwrap();
-    std::fs::read_to_string(path).unwrap()
 }
 
 #[test]
@@ -267,10 +263,9 @@ fn when_an_api_repeats_what_it_was_sent() {
                 json!({"error": {"status": 401, "code": text, "message": told}}),
             ),
         ] {
-            let effect = Effect::Instead(Response::json(status, &body));
+            let effect = answer(status, &body);
             world.fails_in(OF_NODES, Half::Robot, effect);
-            let lease = ("leases", Some("kube-system"), "cloud-controller-manager");
-            world.sandbox.cluster().delete(lease.0, lease.1, lease.2);
+            world.delete_lease();
         }
     }
     for (half, token) in [(Half::Hetzner, hetzner), (Half::Kubernetes, kubernetes)] {
@@ -288,7 +283,7 @@ fn when_an_api_repeats_what_it_was_sent() {
             json!({"kind": "NodeList", "metadata": token}),
             json!({"padding": padding, "token": token, "more": padding}),
         ] {
-            world.fails(half, Effect::Instead(Response::json(200, &body)));
+            world.fails(half, answer(200, &body));
         }
     }
 }
@@ -420,10 +415,7 @@ fn refused_and_repeated(world: &World, told: &str) {
         );
     }
     let body = json!({"kind": "NodeList", "metadata": told, told: {"items": told}});
-    world.fails(
-        Half::Kubernetes,
-        Effect::Instead(Response::json(200, &body)),
-    );
+    world.fails(Half::Kubernetes, answer(200, &body));
 }
 
 #[test]
@@ -518,7 +510,7 @@ fn nothing_steers_a_terminal() {
         ),
         (
             Half::Kubernetes,
-            Effect::Instead(Response::json(200, &json!({"kind": STEERING, "items": []}))),
+            answer(200, &json!({"kind": STEERING, "items": []})),
         ),
     ] {
         let rule = world.fault(Rule::new(effect).half(half));
@@ -607,17 +599,14 @@ fn no_text_from_outside_makes_a_line() {
             ("no-such-annotation", "x"),
             ("hostname", "web.example.com"),
         ];
-        let web = LoadBalancerService::new("web", &[80]).with(&annotations);
-        services::create(
-            &world.sandbox,
-            web.spec(json!({"loadBalancerIP": "10.0.0.1"})),
-        );
-        let other = LoadBalancerService::new("other", &[443]).with(&[
+        let own_ip = json!({"loadBalancerIP": "10.0.0.1"});
+        world.create_as(with_spec(service("web", &annotations, &[80]), &own_ip));
+        let annotations = [
             ("protocol", "https"),
             ("http-certificates", "one"),
             ("location", "fsn1"),
-        ]);
-        services::create(&world.sandbox, other);
+        ];
+        world.create("other", &annotations, &[443]);
         // The load balancers are there, and events were written.
         ccm(&world.env, &["run", "--once"]);
         for name in ["web", "other"] {

@@ -1,9 +1,9 @@
 //! Broken on the cluster's side: how it is reached, rights, the Lease, who else is at work.
 
 use crate::common::Cluster;
+use crate::common::answer;
 use crate::doctor::world::{KUBE_SYSTEM, LEASE, World, each, rules};
 use sandbox::Half;
-use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use sandbox::kubernetes::PolicyRule;
 use serde_json::json;
@@ -51,7 +51,7 @@ fn reaching_it() {
         (
             "another program there",
             |world| {
-                let effect = Effect::Instead(Response::json(200, &json!({ "status": "ok" })));
+                let effect = answer(200, &json!({ "status": "ok" }));
                 world.fault(Rule::new(effect).path("/version"));
             },
             "cluster: fail",
@@ -62,7 +62,7 @@ fn reaching_it() {
             "too old",
             |world| {
                 let version = json!({ "major": "1", "minor": "29+", "gitVersion": "v1.29.4" });
-                let effect = Effect::Instead(Response::json(200, &version));
+                let effect = answer(200, &version);
                 world.fault(Rule::new(effect).path("/version"));
             },
             "version: fail",

@@ -1,22 +1,13 @@
 //! Broken nodes, Services and load balancers.
 
-use crate::common::services::{LoadBalancerService, create};
+use crate::common::cluster::{service, with_spec};
 use crate::common::{Cluster, UNINITIALIZED, ccm, contains, on};
 use crate::doctor::world::{World, checks, each, find, rules};
 use sandbox::credentials::Validity;
 use sandbox::exchange::Request;
 use sandbox::faults::Effect;
 use sandbox::hetzner::ServerSpec;
-use sandbox::kubelet::NodeSpec;
 use serde_json::{Value, json};
-
-fn stray(world: &World, name: &str) {
-    let node = NodeSpec {
-        name: name.into(),
-        ..NodeSpec::default()
-    };
-    world.sandbox.register_node(node);
-}
 
 #[test]
 fn nodes() {
@@ -49,7 +40,7 @@ fn nodes() {
         (
             "a kubelet without --cloud-provider=external",
             |world| {
-                stray(world, "plain");
+                world.register("plain", None, "");
                 world.edit_node("plain", |node| node["spec"]["taints"] = json!([]));
             },
             "kubelets: fail",
@@ -58,7 +49,7 @@ fn nodes() {
         ),
         (
             "a node without a server",
-            |world| stray(world, "stray"),
+            |world| world.register("stray", None, ""),
             "nodes: fail",
             &["stray: no server is named \"stray\""],
             "rename its server to the node's name",
@@ -66,15 +57,7 @@ fn nodes() {
         (
             "a node whose server was deleted",
             |world| {
-                let servers = world.servers();
-                let gone = servers
-                    .iter()
-                    .find(|server| server["name"] == "worker-2")
-                    .unwrap();
-                world
-                    .sandbox
-                    .cloud()
-                    .delete_server(gone["id"].as_u64().unwrap());
+                world.delete_server("worker-2");
             },
             "nodes: warn",
             &["node/worker-2: provider ID"],
@@ -83,22 +66,12 @@ fn nodes() {
         (
             "a node whose server was made anew under its name",
             |world| {
-                let cloud = world.sandbox.cloud();
-                let servers = world.servers();
-                let mut servers = servers.iter();
-                let old = servers.find(|server| server["name"] == "worker-2");
-                cloud.delete_server(old.unwrap()["id"].as_u64().unwrap());
+                world.delete_server("worker-2");
                 let spec = ServerSpec {
-                    name: "worker-2".into(),
-                    networks: world
-                        .sandbox
-                        .network()
-                        .map(|id| (id, None))
-                        .into_iter()
-                        .collect(),
+                    networks: vec![(world.network_id(), None)],
                     ..ServerSpec::default()
                 };
-                cloud.create_server(world.sandbox.project(), spec);
+                world.create_server_with("worker-2", spec);
             },
             "nodes: fail",
             &[
@@ -136,9 +109,7 @@ fn nodes() {
 
 /// The Service goes, and nobody waits for its load balancer.
 fn orphaned(world: &mut World) {
-    world.edit("web", |service| {
-        service["metadata"]["finalizers"] = json!([]);
-    });
+    world.remove_finalizers("web");
     world.delete("web");
 }
 
@@ -154,8 +125,7 @@ fn shows_expired(world: &mut World) {
         ("http-certificates", "old"),
         ("location", "fsn1"),
     ];
-    let service = LoadBalancerService::new("tls", &[443]).with(&named);
-    create(&world.sandbox, service);
+    world.create("tls", &named, &[443]);
     for _ in 0..2 {
         ccm(&world.env, &["lb", "sync", "--yes"]).with_code(0);
     }
@@ -165,8 +135,7 @@ fn shows_expired(world: &mut World) {
 fn refused(world: &mut World) {
     let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
     cloud.set_load_balancer_limit(project, 1);
-    let service = LoadBalancerService::new("new", &[80]);
-    create(&world.sandbox, service.with(&[("location", "fsn1")]));
+    world.create("new", &[("location", "fsn1")], &[80]);
     ccm(&world.env, &["lb", "sync", "--yes"]).with_code(1);
 }
 
@@ -184,9 +153,8 @@ fn services() {
         (
             "an annotation that means nothing",
             |world| {
-                let service = LoadBalancerService::new("odd", &[80]);
                 let wrong = [("location", "fsn1"), ("algorithm-type", "fastest")];
-                create(&world.sandbox, service.with(&wrong));
+                world.create("odd", &wrong, &[80]);
             },
             "services: fail",
             &["default/odd: ", "algorithm-type"],
@@ -196,15 +164,10 @@ fn services() {
             "a port that another Service has",
             |world| {
                 let fsn1 = ("location", "fsn1");
-                let edge = LoadBalancerService::new("edge", &[80]);
-                create(&world.sandbox, edge.with(&[fsn1, ("share", "edge")]));
-                let own = LoadBalancerService::new("web-2", &[80]);
-                create(&world.sandbox, own.with(&[fsn1]));
+                world.create("edge", &[fsn1, ("share", "edge")], &[80]);
+                world.create("web-2", &[fsn1], &[80]);
                 ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]).with_code(0);
-                world.edit("web-2", |service| {
-                    let annotations = &mut service["metadata"]["annotations"];
-                    annotations["load-balancer.hetzner.cloud/share"] = json!("edge");
-                });
+                world.annotate("web-2", "share", Some("edge"));
             },
             "services: warn",
             &[
@@ -218,11 +181,8 @@ fn services() {
             "a new Service whose only port another Service has",
             |world| {
                 for name in ["edge", "web-2"] {
-                    let one = LoadBalancerService::new(name, &[80]);
-                    create(
-                        &world.sandbox,
-                        one.with(&[("location", "fsn1"), ("share", "edge")]),
-                    );
+                    let shared = [("location", "fsn1"), ("share", "edge")];
+                    world.create(name, &shared, &[80]);
                     ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]).with_code(0);
                 }
             },
@@ -236,16 +196,13 @@ fn services() {
         (
             "two load balancers with one label, a Service without node ports, and one that waits",
             |world| {
-                let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+                let cloud = world.sandbox.cloud();
                 let labels = cloud.load_balancer(world.balancer_id("web"))["labels"].clone();
-                let twin = json!({
-                    "name": "twin", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
-                });
-                cloud.create_load_balancer(project, twin);
+                let twin = json!({ "labels": labels });
+                world.create_balancer("twin", &twin);
                 let fsn1 = ("location", "fsn1");
-                let closed = LoadBalancerService::new("closed", &[80]).with(&[fsn1]);
                 let spec = json!({ "allocateLoadBalancerNodePorts": false });
-                create(&world.sandbox, closed.spec(spec));
+                world.create_as(with_spec(service("closed", &[fsn1], &[80]), &spec));
                 world.create("new", &[fsn1], &[80]);
             },
             "services: fail",
@@ -270,11 +227,8 @@ fn services() {
         (
             "one that asks for what it does not get",
             |world| {
-                world.edit("web", |service| {
-                    let annotations = &mut service["metadata"]["annotations"];
-                    annotations["load-balancer.hetzner.cloud/http-cookie-name"] = json!("a");
-                    annotations["load-balancer.hetzner.cloud/prtocol"] = json!("http");
-                });
+                world.annotate("web", "http-cookie-name", Some("a"));
+                world.annotate("web", "prtocol", Some("http"));
             },
             "services: warn",
             &[
@@ -286,8 +240,7 @@ fn services() {
         (
             "one that waits",
             |world| {
-                let service = LoadBalancerService::new("new", &[80]);
-                create(&world.sandbox, service.with(&[("location", "fsn1")]));
+                world.create("new", &[("location", "fsn1")], &[80]);
             },
             "services: warn",
             &["service/default/new: without an address: its load balancer is not made yet"],
@@ -449,10 +402,9 @@ fn event(namespace: &str, about: Value) -> Value {
 fn told_beside(namespace: &str, about: Value, edit: fn(&mut Value)) -> (Vec<Value>, String) {
     let world = World::healthy();
     let cluster = world.sandbox.cluster();
-    let service = LoadBalancerService::new("new", &[80]);
-    let service = create(&world.sandbox, service.with(&[("location", "fsn1")]));
+    let uid = world.create("new", &[("location", "fsn1")], &[80]);
     let mut involved = json!({ "kind": "Service", "namespace": namespace, "name": "new" });
-    involved["uid"] = service["metadata"]["uid"].clone();
+    involved["uid"] = json!(uid);
     for (field, value) in about.as_object().unwrap() {
         involved[field] = value.clone();
     }
@@ -539,9 +491,8 @@ fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() 
         "labels": { "ccm-from-scratch/external": "default" },
     });
     let id = cloud.create_load_balancer(project, external);
-    let service = LoadBalancerService::new("extb", &[80]);
     let annotations = [("external", "edge"), ("use-private-ip", "true")];
-    create(&world.sandbox, service.with(&annotations));
+    world.create("extb", &annotations, &[80]);
     let attach = format!(
         "hcloud load-balancer attach-to-network --network {} {id}",
         world.network()
@@ -561,17 +512,12 @@ fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() 
 /// Services of these namespaces that choose their private address; all are synced.
 fn with_private_addresses(namespaces: &[&str]) -> World {
     let world = World::healthy();
-    let cluster = world.sandbox.cluster();
-    let shop = json!({ "metadata": { "name": "shop" } });
-    cluster.create("namespaces", None, shop);
+    world.create_namespace("shop");
     for (number, namespace) in namespaces.iter().enumerate() {
         let (name, ip) = (format!("p{number}"), format!("10.0.0.{}", 50 + number));
         let annotations = [("location", "fsn1"), ("private-ipv4", &*ip)];
-        let mut service = LoadBalancerService::new(&name, &[80])
-            .with(&annotations)
-            .json();
-        service["metadata"]["namespace"] = json!(namespace);
-        cluster.create("services", Some(namespace), service);
+        let name = format!("{namespace}/{name}");
+        world.create(&name, &annotations, &[80]);
     }
     ccm(&world.env, &["lb", "sync", "--yes"]).with_code(0);
     world

@@ -1,6 +1,6 @@
 //! The report as a whole: on a healthy world, on one where everything is broken, and in each form.
 
-use crate::common::{Cluster, Ran, contains, openapi, side_by_side, snapshot};
+use crate::common::{Cluster, Ran, contains, openapi, side_by_side, snapshot, variable};
 use crate::doctor::world::{CHECKS, World, checks, find, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
@@ -43,11 +43,7 @@ fn fits(text: &str) {
 }
 
 fn in_its_folder(mut world: World) -> World {
-    let (_, path) = world
-        .env
-        .iter()
-        .find(|(name, _)| name == "KUBECONFIG")
-        .unwrap();
+    let path = variable(&world.env, "KUBECONFIG");
     let file = std::path::Path::new(path).file_name().unwrap();
     let file = file.to_str().unwrap().to_owned();
     world.set("KUBECONFIG", &file);

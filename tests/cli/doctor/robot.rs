@@ -1,12 +1,10 @@
 //! Clusters with dedicated servers: what is said of the login of Robot, of its servers and of their nodes.
 
-use crate::common::{Cluster, ccm, command};
-use crate::doctor::world::{
-    Broken, CHECKS, KUBE_SYSTEM, LEASE, World, checks, each_in, find, unchanged,
-};
+use crate::common::{Cluster, ccm, command, contains, variable};
+use crate::doctor::world::{Broken, CHECKS, KUBE_SYSTEM, World, checks, each_in, find, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
-use sandbox::robot::{Limit, Sees};
+use sandbox::robot::{Limit, Logins, Sees};
 use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -21,6 +19,12 @@ fn mixed() -> World {
 
 fn metal(world: &World, name: &str) -> u64 {
     world.sandbox.robot().number_of(name).unwrap()
+}
+
+/// One more login failed, and none was blocked.
+fn one_failed(world: &World, before: &Logins) {
+    let after = world.sandbox.robot().logins();
+    assert_eq!((after.failed, after.blocked), (before.failed + 1, 0));
 }
 
 /// Three failed logins of another program on this machine.
@@ -85,11 +89,8 @@ fn a_healthy_world_costs_one_login() {
     let logins = world.sandbox.robot().logins();
     let ran = world.doctor(&["-o", "json"]).with_code(0);
     unchanged(&before, &world.everything());
-    assert_eq!(
-        world.sandbox.robot().logins().good,
-        logins.good + 1,
-        "{ran:?}"
-    );
+    let after = world.sandbox.robot().logins();
+    assert_eq!(after.good, logins.good + 1, "{ran:?}");
     let said = checks(&ran);
     for (check, part) in [
         ("robot", "accepts the login, which sees 2 dedicated servers"),
@@ -100,8 +101,7 @@ fn a_healthy_world_costs_one_login() {
             "2 of 2 nodes with its server in the token's project",
         ),
     ] {
-        let said = find(&said, check);
-        said.says("ok", &[part]);
+        find(&said, check).says("ok", &[part]);
     }
     let bad = |(_, check): &&(String, crate::doctor::world::Check)| check.status == "warn";
     assert!(!said.iter().any(|one| bad(&one)), "{said:?}");
@@ -117,12 +117,7 @@ fn a_refused_login_is_tried_once() {
             .runs(&[&[command], &world.flags[..]].concat())
             .with_code(1)
             .prints("FAIL    robot ");
-        let after = world.sandbox.robot().logins();
-        assert_eq!(
-            (after.failed, after.blocked),
-            (before.failed + 1, 0),
-            "{command}"
-        );
+        one_failed(&world, &before);
     }
 }
 
@@ -140,14 +135,8 @@ fn without_a_login_one_line_says_so() {
     for (name, check) in said.iter().filter(|(name, _)| name != "services") {
         assert_ne!(check.status, "warn", "{name}: {check:?}");
     }
-    let robot = find(&said, "robot");
-    assert_eq!(robot.status, "skipped");
-    assert!(
-        robot
-            .message
-            .starts_with("ROBOT_USER and ROBOT_PASSWORD are not set: "),
-        "{robot:?}"
-    );
+    let says = "ROBOT_USER and ROBOT_PASSWORD are not set: ";
+    find(&said, "robot").says("skipped", &[says]);
     assert_eq!(world.sandbox.robot().logins().good, logins.good);
 }
 
@@ -158,8 +147,7 @@ fn turned_off_there_is_no_check_of_robot() {
     world.set("ROBOT_ENABLED", "false");
     let said = checks(&world.doctor(&["-o", "json"]));
     assert_eq!(said.len(), CHECKS);
-    let nodes = find(&said, "nodes");
-    nodes.says("warn", &["ROBOT_ENABLED is not true"]);
+    find(&said, "nodes").says("warn", &["ROBOT_ENABLED is not true"]);
 }
 
 /// Which of the servers that no node has may be the missing one is a person's to say.
@@ -168,23 +156,9 @@ fn a_node_that_waits_and_servers_without_a_node() {
     let world = mixed();
     let robot = world.sandbox.robot();
     robot.create("spare");
-    let spare = |ran| {
-        let said = checks(&ran);
-        let (_, check) = said
-            .into_iter()
-            .find(|(name, _)| name == "dedicated")
-            .unwrap();
-        check
-    };
-    let check = spare(world.doctor(&["-o", "json"]));
-    check.says(
-        "ok",
-        &["2 dedicated servers with a node; without one: spare (hrobot://"],
-    );
-    world.sandbox.register_node(sandbox::kubelet::NodeSpec {
-        name: "metal-3".into(),
-        ..Default::default()
-    });
+    let part = "2 dedicated servers with a node; without one: spare (hrobot://";
+    world.check("dedicated").says("ok", &[part]);
+    world.register("metal-3", None, "");
     let ran = world.doctor(&["-o", "json"]).with_code(1);
     let items = ran.json();
     let of = |check: &str| {
@@ -194,11 +168,8 @@ fn a_node_that_waits_and_servers_without_a_node() {
     };
     assert_eq!(of("nodes"), [json!("node/metal-3")]);
     assert_eq!(of("dedicated"), [json!("server/spare")]);
-    let check = spare(ran);
-    assert!(
-        check.remedy.contains("give it the node's name in Robot"),
-        "{check:?}"
-    );
+    let remedy = world.check("dedicated").remedy;
+    contains(&remedy, "give it the node's name in Robot");
 }
 
 /// Its login and its servers are seen without the cluster and without the Cloud API.
@@ -230,15 +201,11 @@ fn while_a_refused_login_waits_none_is_tried() {
     let world = mixed();
     let refused = jiff::Timestamp::now().to_string();
     let key = "ccm-from-scratch/robot-login-refused";
-    let cluster = world.sandbox.cluster();
-    assert!(cluster.edit("leases", KUBE_SYSTEM, LEASE, |lease| {
-        lease["metadata"]["annotations"][key] = json!(refused);
-    }));
+    world.edit_lease(|lease| lease["metadata"]["annotations"][key] = json!(refused));
     let before = world.sandbox.robot().logins();
     let ran = world.doctor(&["-o", "json"]).with_code(1);
     let said = checks(&ran);
-    let robot = find(&said, "robot");
-    robot.says("fail", &["the next one is tried at"]);
+    find(&said, "robot").says("fail", &["the next one is tried at"]);
     assert_eq!(world.sandbox.robot().logins(), before);
 }
 
@@ -267,16 +234,9 @@ fn in_a_shell_the_login_is_the_shell_s_own() {
         row.unwrap().split_whitespace().nth(3).unwrap().to_owned()
     };
     assert_eq!(state(&world), "unknown");
-    let value = |name: &str| {
-        login
-            .iter()
-            .find(|(other, _)| other == name)
-            .unwrap()
-            .1
-            .clone()
-    };
-    world.set("ROBOT_USER", &value("ROBOT_USER"));
-    world.set("ROBOT_PASSWORD", &value("ROBOT_PASSWORD"));
+    for name in ["ROBOT_USER", "ROBOT_PASSWORD"] {
+        world.set(name, variable(&login, name));
+    }
     assert_eq!(state(&world), "ready");
 }
 
@@ -296,6 +256,5 @@ fn a_screen_that_is_watched_repeats_no_refused_login() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(last.is_some());
-    let after = world.sandbox.robot().logins();
-    assert_eq!((after.failed, after.blocked), (before.failed + 1, 0));
+    one_failed(&world, &before);
 }

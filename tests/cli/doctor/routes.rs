@@ -36,7 +36,7 @@ fn says(world: &World, name: &str, status: &str) {
 
 /// A server of the project with an address in the Network, if it is to be there; and that address.
 fn server(sandbox: &Sandbox, name: &str, is_attached: bool) -> (u64, String) {
-    let network = is_attached.then(|| (sandbox.network().unwrap(), None));
+    let network = is_attached.then(|| (sandbox.network_id(), None));
     let spec = ServerSpec {
         name: name.into(),
         networks: network.into_iter().collect(),

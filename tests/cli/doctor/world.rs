@@ -1,15 +1,13 @@
 //! A world in which all is well, and how it is broken.
 
-use crate::common::{Cluster, Env, Ran, ccm, command, env, with};
+pub use crate::common::cluster::{KUBE_SYSTEM, LEASE};
+use crate::common::{Cluster, Env, Ran, ccm, command, documents, env, variable, with};
 use sandbox::Sandbox;
 use sandbox::kubernetes::PolicyRule;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
 
-pub const KUBE_SYSTEM: Option<&str> = Some("kube-system");
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
-pub const LEASE: &str = "cloud-controller-manager";
 
 /// The daemon's account, and somebody who may list Deployments and events as well.
 const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
@@ -44,12 +42,8 @@ impl Check {
 }
 
 pub fn manifests(file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("manifests/base")
-        .join(file);
-    serde_yaml::Deserializer::from_str(&std::fs::read_to_string(path).unwrap())
-        .map(|document| Value::deserialize(document).unwrap())
-        .collect()
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base");
+    documents(&std::fs::read_to_string(folder.join(file)).unwrap())
 }
 
 pub fn rules(file: &str) -> Vec<PolicyRule> {
@@ -75,7 +69,7 @@ impl World {
             .scale(0.01)
             .heartbeats(false)
             .start();
-        let network = sandbox.network().unwrap();
+        let network = sandbox.network_id();
         sandbox.cloud().set_expose_routes_to_vswitch(network, true);
         let first = ("location", "fsn1");
         sandbox.create("web", &[first], &[80]);
@@ -134,8 +128,7 @@ impl World {
         let cluster = self.sandbox.cluster();
         cluster.grant_in_namespace(name, "kube-system", in_namespace);
         let account = self.sandbox.env_of(name);
-        let found = account.into_iter().find(|(name, _)| name == "KUBECONFIG");
-        self.set("KUBECONFIG", &found.unwrap().1);
+        self.set("KUBECONFIG", variable(&account, "KUBECONFIG"));
     }
 
     /// The same person, with another cluster-wide role.
@@ -218,7 +211,7 @@ impl World {
 
     /// Of the private Network.
     pub fn network(&self) -> u64 {
-        self.sandbox.network().unwrap()
+        self.sandbox.network_id()
     }
 
     /// Everything that a write could change. Health is left out: it comes by itself.

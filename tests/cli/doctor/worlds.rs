@@ -1,12 +1,10 @@
 //! Twelve broken worlds, as an operator meets them: `status`, `doctor` and the lists name cause and fix on the first screen.
 
-use crate::common::services::{LoadBalancerService, create};
 use crate::common::{Cluster, Ran, ccm, snapshot, wait_until};
 use crate::doctor::world::{CIDR, KUBE_SYSTEM, World, checks, find, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::{Health, Machine};
-use sandbox::kubelet::NodeSpec;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -94,7 +92,7 @@ const WORLDS: &[Broken] = &[
         cause: "there is no Network 4711", fix: "set HCLOUD_NETWORK to the ID or the name",
         lists: &[(NODES, "there is no Network 4711"), (SERVICES, "there is no Network 4711"), (SERVICES, "default/web ?")] },
     Broken { what: "a node has no server", break_it: |world| {
-        world.sandbox.register_node(NodeSpec { name: "stray".into(), ..NodeSpec::default() });
+        world.register("stray", None, "");
     }, cause: "node/stray: no server is named \"stray\"", fix: "rename its server to the node's name",
         lists: &[(NODES, "stray"), (NODES, "!ServerNotFound")] },
     Broken { what: "a Service has a bad annotation", break_it: |world| {
@@ -117,7 +115,7 @@ const WORLDS: &[Broken] = &[
     }, cause: "DNS zone of failed.example.org not found", fix: "hcloud certificate retry",
         lists: &[(SERVICES, "CertificateFailed")] },
     Broken { what: "a load balancer is an orphan", break_it: |world| {
-                world.edit("web", |service| service["metadata"]["finalizers"] = json!([]));
+                world.remove_finalizers("web");
         world.delete("web");
     }, cause: "of Service default/web, which does not exist, costs money", fix: "ccm lb sync --delete-orphans",
         lists: &[(SERVICES, "orphan")] },
@@ -440,10 +438,7 @@ fn of_many_objects_ten_are_shown() {
     let world = World::healthy();
     for number in 0..15 {
         let name = format!("stray-{number}");
-        world.sandbox.register_node(NodeSpec {
-            name,
-            ..NodeSpec::default()
-        });
+        world.register(&name, None, "");
     }
     let shown = |words: &[&str]| world.doctor(words).stdout.matches("node/stray-").count();
     assert_eq!(shown(&[]), 10);
@@ -573,9 +568,9 @@ fn status_of_a_thousand_nodes_and_two_hundred_services() {
         .cloud()
         .set_load_balancer_limit(sandbox.project(), 300);
     for number in 0..200 {
-        let service = LoadBalancerService::new(&format!("lb-{number}"), &[80]);
         let one_node = ("node-selector", "kubernetes.io/hostname=worker-1");
-        create(&sandbox, service.with(&[("location", "fsn1"), one_node]));
+        let annotations = [("location", "fsn1"), one_node];
+        sandbox.create(&format!("lb-{number}"), &annotations, &[80]);
     }
     for words in [["node", "sync"], ["lb", "sync"]] {
         ccm(

@@ -31,10 +31,7 @@ fn the_last_line_says_what_came_of_it() {
     );
     says(0, &["pass done after ", " 0 changed, ", " 0 failed; "]);
     // A node without a server.
-    sandbox.register_node(sandbox::kubelet::NodeSpec {
-        name: "stray".into(),
-        ..Default::default()
-    });
+    sandbox.register("stray", None, "");
     says(1, &["pass failed after ", " 0 changed, ", " 1 failed; "]);
     // No cluster at all: nothing was reached, and that is said too.
     let cluster = Rule::new(Effect::gateway_timeout()).half(Half::Kubernetes);
@@ -57,7 +54,5 @@ fn its_time_limit_ends_it_cleanly() {
     assert_eq!(daemon.ended().code(), Some(1), "{}", daemon.log());
     assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
     daemon.logs("pass ended early after ");
-    let cluster = sandbox.cluster();
-    let lease = cluster.get("leases", Some("kube-system"), "cloud-controller-manager");
-    assert_eq!(lease.unwrap()["spec"]["holderIdentity"], "");
+    assert_eq!(sandbox.lease()["spec"]["holderIdentity"], "");
 }

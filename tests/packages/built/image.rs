@@ -208,7 +208,7 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
     tar(&["-xzf", image.layer.to_str().unwrap()], &root);
     let sandbox = common::quiet(1);
     let given = env(&sandbox);
-    let (_, kubeconfig) = given.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
+    let kubeconfig = common::variable(&given, "KUBECONFIG");
     std::fs::write(root.join("kube/config"), std::fs::read(kubeconfig).unwrap()).unwrap();
     let script = r#"mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" &&
         chroot --userspec="$1" "$0" /bin/hcloud-cloud-controller-manager --allow-untagged-cloud --once &&

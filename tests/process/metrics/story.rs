@@ -1,6 +1,5 @@
 //! Causes and what moves. A daemon lives through one after the other.
 
-use crate::common::services::{self, LoadBalancerService};
 use crate::common::{Cluster, env, side_by_side, wait_until};
 use crate::metrics::{Scrape, Watched, family};
 use ccm::metrics::TABLE;
@@ -53,8 +52,7 @@ pub fn shows_certificate(sandbox: &Sandbox, validity: Validity) {
         ("http-certificates", "one"),
         ("location", "fsn1"),
     ];
-    let service = LoadBalancerService::new("tls", &[443]).with(&shows);
-    services::create(sandbox, service);
+    sandbox.create("tls", &shows, &[443]);
     wait_until("its address", || sandbox.has_address("tls"));
 }
 
@@ -143,7 +141,7 @@ const STORY: &[Chapter] = &[
     ("a Service goes without its load balancer", |sandbox| {
         sandbox.create("lost", &[("location", "fsn1")], &[80]);
         wait_until("an address", || sandbox.has_address("lost"));
-        sandbox.edit("lost", |service| service["metadata"]["finalizers"] = serde_json::json!([]));
+        sandbox.remove_finalizers("lost");
         sandbox.delete("lost");
     }, &[
         ("ccm_load_balancers{state=\"orphaned\"}", Is(1.0)),

@@ -1,6 +1,5 @@
 //! Worlds in which what an alert is for has happened, and which alerts fire there.
 
-use crate::common::services::{self, LoadBalancerService};
 use crate::common::{Cluster, SCALE, builder, networked, quiet, wait_until, with};
 use crate::metrics::Watched;
 use crate::metrics::film::Film;
@@ -236,19 +235,18 @@ pub const WORLDS: &[World] = &[
     ] },
     World { name: "objects are in trouble", film: || {
         let mut film = Film::of(quiet(2), &[RESYNC]);
-        let fsn1 = |name| LoadBalancerService::new(name, &[80]).with(&[("location", "fsn1")]);
         for name in ["web", "lost"] {
-            services::create(&film.sandbox, fsn1(name));
+            film.sandbox.create(name, &[("location", "fsn1")], &[80]);
             wait_until("an address", || film.sandbox.has_address(name));
         }
         film.roll(BEFORE);
         film.cause();
         node(&film.sandbox, "stray", None);
         node(&film.sandbox, "cuckoo", Some("aws:///i-7"));
-        film.sandbox.edit("lost", |service| service["metadata"]["finalizers"] = serde_json::json!([]));
+        film.sandbox.remove_finalizers("lost");
         film.sandbox.delete("lost");
         fails(&film.sandbox, Half::Hetzner, "POST", "/v1/load_balancers", Effect::hetzner_error(403, "forbidden", "no"));
-        services::create(&film.sandbox, fsn1("api"));
+        film.sandbox.create("api", &[("location", "fsn1")], &[80]);
         fails(&film.sandbox, Half::Hetzner, "DELETE", "/v1/load_balancers/*", Effect::hetzner_error(423, "locked", "busy"));
         film.sandbox.delete("web");
         is(&film, "ccm_load_balancers{state=\"orphaned\"}", 1.0);
@@ -291,13 +289,9 @@ pub const WORLDS: &[World] = &[
             cloud.set_health(balancer, Machine::Server(id), None, unhealthy.clone());
         }
         film.sandbox.register_node(NodeSpec {
-            name: "alone".into(),
-            server: Some(alone),
-            pod_cidrs: vec!["10.244.77.0/24".into()],
-            ..NodeSpec::default()
+            name: "alone".into(), server: Some(alone), pod_cidrs: vec!["10.244.77.0/24".into()], ..NodeSpec::default()
         });
-        let shared = LoadBalancerService::new("edge", &[443]).with(&[("location", "fsn1"), ("share", "edge")]);
-        services::create(&film.sandbox, shared);
+        film.sandbox.create("edge", &[("location", "fsn1"), ("share", "edge")], &[443]);
         is(&film, "ccm_load_balancers_health{state=\"none\"}", 1.0);
         is(&film, "ccm_load_balancers_use{use=\"shared\"}", 1.0);
         is(&film, "ccm_routes{state=\"missing\"}", 1.0);
