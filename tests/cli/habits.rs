@@ -215,10 +215,8 @@ fn lists_have_the_flags_of_kubectl() {
     // Nothing: data is on stdout.
     let ran = ccm(&env, &["lb", "list", "-l", "app=none"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
-    assert_eq!(
-        ran.stderr,
-        "Nothing matches the label selector \"app=none\".\n"
-    );
+    let nothing = "Nothing matches the label selector \"app=none\".\n";
+    assert_eq!(ran.stderr, nothing);
 }
 
 struct Killed(Child);
@@ -251,11 +249,8 @@ fn a_watched_list_shows_what_changes() {
     let until = |what: &str| {
         let mut seen = Vec::new();
         while !seen.iter().any(|line: &String| line.contains(what)) {
-            seen.push(
-                lines
-                    .recv_timeout(LIMIT)
-                    .unwrap_or_else(|why| panic!("{why}: {seen:?}")),
-            );
+            let line = lines.recv_timeout(LIMIT);
+            seen.push(line.unwrap_or_else(|why| panic!("{why}: {seen:?}")));
         }
         seen
     };

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
-use crate::people::{ONE_BY_ONE, fits, seen};
+use crate::people::{ONE_BY_ONE, fits, seen, seen_all};
 
 use common::cluster::{service, with_spec};
 use common::{Cluster, env, snapshot};
@@ -183,14 +183,9 @@ fn targets_on_dedicated_servers() {
         .filter(|line| line.starts_with("metal-"))
         .collect();
     assert_eq!(rows.len(), 2, "{shown}");
-    assert!(
-        rows[0].starts_with(&format!("metal-1 ({metal})")),
-        "{rows:?}"
-    );
-    assert!(
-        rows[0].contains("unhealthy  no answer: firewall? (layer4_timeout)"),
-        "{rows:?}"
-    );
+    assert!(rows[0].starts_with(&format!("metal-1 ({metal})")));
+    let why = "unhealthy  no answer: firewall? (layer4_timeout)";
+    assert!(rows[0].contains(why), "{rows:?}");
     let inspected = sandbox.ccm(&["lb", "inspect", "web", "-o", "json"]).json();
     assert_eq!(inspected["items"][0]["cloud"]["total"], 3, "{inspected}");
     assert_eq!(inspected["items"][0]["changes"], json!([]), "{inspected}");
@@ -242,12 +237,10 @@ fn lb_sync() {
     let json = ["lb", "sync", "default/new", "--dry-run", "-o", "json"];
     snapshot("lb-sync-dry-run.json", &seen(&sandbox, &json));
     assert_eq!(services(&sandbox), before, "nothing was written");
-    for words in [
-        &["lb", "sync", "default/new", "default/web"][..],
-        &["lb", "sync", "default/new"],
-    ] {
-        text += &(seen(&sandbox, words) + "\n");
-    }
+    text += &seen_all(
+        &sandbox,
+        &["lb sync default/new default/web", "lb sync default/new"],
+    );
     let yaml = ["lb", "sync", "-n", "default", "edited", "dns", "-o", "yaml"];
     // The first health checks of a new one may be over or not.
     let checked = seen(&sandbox, &yaml).replace("status: unknown", "status: healthy");
@@ -271,28 +264,28 @@ fn lb_sync() {
 #[test]
 fn lb_mistakes() {
     let sandbox = cluster();
-    let mut text = String::new();
-    for words in [
-        &["lb"][..],
-        &["lb", "lst"],
-        &["lb", "inspect"],
-        &["lb", "inspect", "wbe"],
-        &["lb", "inspect", "203.0.113.99"],
-        &["lb", "inspect", "default/"],
-        &["lb", "inspect", "default/wbe"],
-        &["lb", "inspect", "elsewhere/zzz"],
-        &["lb", "inspect", "default/web", "default/new"],
-        &["lb", "inspect", "-n", "other", "default/web"],
-        &["lb", "inspect", "default/of-others"],
-        &["lb", "inspect", "default/kubernetes"],
-        &["lb", "list", "default/web"],
-        &["lb", "list", "-n", "elsewhere"],
-        &["lb", "list", "-n", "elsewhere", "-o", "json"],
-        &["lb", "sync", "--detailed-exitcode"],
-        &["lb", "sync", "default/web", "default/wbe", "nowhere/near"],
-    ] {
-        text += &(seen(&sandbox, words) + "\n");
-    }
+    let text = seen_all(
+        &sandbox,
+        &[
+            "lb",
+            "lb lst",
+            "lb inspect",
+            "lb inspect wbe",
+            "lb inspect 203.0.113.99",
+            "lb inspect default/",
+            "lb inspect default/wbe",
+            "lb inspect elsewhere/zzz",
+            "lb inspect default/web default/new",
+            "lb inspect -n other default/web",
+            "lb inspect default/of-others",
+            "lb inspect default/kubernetes",
+            "lb list default/web",
+            "lb list -n elsewhere",
+            "lb list -n elsewhere -o json",
+            "lb sync --detailed-exitcode",
+            "lb sync default/web default/wbe nowhere/near",
+        ],
+    );
     snapshot("lb-mistakes.txt", &text);
 }
 

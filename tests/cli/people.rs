@@ -27,6 +27,12 @@ pub fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
     masked(sandbox, text)
 }
 
+/// One run after the other; the words of each stand in one line.
+pub fn seen_all(sandbox: &Sandbox, lines: &[&str]) -> String {
+    let see = |line: &&str| seen(sandbox, &line.split(' ').collect::<Vec<_>>()) + "\n";
+    lines.iter().map(see).collect()
+}
+
 /// Without what differs from run to run.
 pub fn masked(sandbox: &Sandbox, mut text: String) -> String {
     let mut all = sandbox.cluster().list("services", None);

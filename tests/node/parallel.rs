@@ -15,7 +15,7 @@ const NODES: usize = 30;
 
 /// In real time: a write that waits for others must not be too late for the list of servers.
 fn real_time(sandbox: &Sandbox) -> Env {
-    common::real_time(&sandbox)
+    common::real_time(sandbox)
 }
 
 /// The writes to nodes, as name and what of the node; in the order in which they arrived.

@@ -325,7 +325,7 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
     for (line, host) in asked.iter().zip(hosts) {
         assert!(line.contains(&format!(" root@{host} ")), "{line}");
         let known = dev.folder().join("known_hosts");
-        contains(&line, &format!("UserKnownHostsFile={}", known.display()));
+        contains(line, &format!("UserKnownHostsFile={}", known.display()));
     }
     assert_eq!(dev.written("imported"), "the image".repeat(3));
     let kubeconfig = std::fs::read_to_string(dev.folder().join("kubeconfig")).unwrap();

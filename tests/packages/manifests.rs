@@ -1,9 +1,10 @@
 //! What a cluster applies: the manifests, and that `ccm` needs no more and no less than they allow.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use crate::built::rendered::{kustomized, one, read};
 use crate::common;
 
-use common::{Cluster, Daemon, Env, ccm, documents, events, on, wait_until};
+use common::{Cluster, Daemon, Env, ccm, events, on, wait_until};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
 use sandbox::faults::Effect;
@@ -11,8 +12,7 @@ use sandbox::kubelet::NodeSpec;
 use sandbox::kubernetes::PolicyRule;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 
 use ccm::settings::{Environment, TABLE};
@@ -22,29 +22,18 @@ const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
 /// API group, resource (with its subresource), verb.
 type Verb = (String, String, String);
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base")
-}
-
-fn read(file: &str) -> Vec<Value> {
-    documents(&std::fs::read_to_string(folder().join(file)).unwrap())
-}
-
 /// Everything that the base is made of.
 fn objects() -> Vec<Value> {
-    let base = read("kustomization.yaml").remove(0);
+    let base = read("base/kustomization.yaml").remove(0);
     let files = base["resources"].as_array().unwrap();
     files
         .iter()
-        .flat_map(|file| read(file.as_str().unwrap()))
+        .flat_map(|file| read(&format!("base/{}", file.as_str().unwrap())))
         .collect()
 }
 
 fn object(kind: &str) -> Value {
-    let mut found = objects();
-    found.retain(|object| object["kind"] == kind);
-    assert_eq!(found.len(), 1, "{kind}");
-    found.remove(0)
+    one(&objects(), kind).clone()
 }
 
 fn rules(kind: &str) -> Vec<PolicyRule> {
@@ -135,23 +124,9 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
         sandbox.cloud().routes(sandbox.network_id()).len() == 2
     });
     // A Service comes, and goes.
-    let cluster = sandbox.cluster();
-    cluster.create(
-        "services",
-        Some("default"),
-        json!({
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": "web", "namespace": "default"},
-            "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]},
-        }),
-    );
-    let web = || sandbox.service("web");
-    wait_until("its address", || {
-        web().is_some_and(|web| web["status"]["loadBalancer"]["ingress"].is_array())
-    });
-    sandbox.delete("web");
-    wait_until("its end", || web().is_none());
+    sandbox.create("web", &[], &[80]);
+    wait_until("its address", || sandbox.has_address("web"));
+    sandbox.delete_and_wait("web");
     assert!(sandbox.balancers().is_empty());
     daemon.stop();
     // Another process sees the same trouble again.
@@ -162,14 +137,10 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
     );
 
     // And a server is deleted.
-    let servers = sandbox.servers();
-    let gone = servers.iter().find(|server| server["name"] == "worker-2");
-    sandbox
-        .cloud()
-        .delete_server(gone.unwrap()["id"].as_u64().unwrap());
+    sandbox.delete_server("worker-2");
     sandbox.kubelets().expire();
     ccm(&env, &["run", "--once"]).with_code(1);
-    assert_eq!(sandbox.cluster().get("nodes", None, "worker-2"), None);
+    assert!(!sandbox.has_node("worker-2"));
 
     let mut calls = sandbox.calls().calls();
     calls.retain(|call| call.caller == ACCOUNT);
@@ -341,20 +312,9 @@ fn the_deployment_says_what_ccm_understands() {
 
 #[test]
 fn kubectl_builds_the_base_as_it_is() {
-    let built = Command::new("kubectl")
-        .args(["kustomize".as_ref(), folder().join("..").as_os_str()])
-        .output();
-    let Ok(built) = built else {
-        let why = "there is no kubectl on this machine";
-        sandbox::skipped::skip("kubectl_builds_the_base_as_it_is", "kubectl", why);
+    let Some(built) = kustomized("..") else {
         return;
     };
-    assert!(
-        built.status.success(),
-        "{}",
-        String::from_utf8_lossy(&built.stderr)
-    );
-    let built = documents(&String::from_utf8(built.stdout).unwrap());
     for object in objects() {
         assert!(built.contains(&object), "changed or missing: {object}");
         let is_cluster_wide = object["kind"].as_str().unwrap().starts_with("Cluster");

@@ -1,11 +1,10 @@
 //! Broken on the cloud's side: token, project, budget, clock, Network.
 
 use crate::common::Cluster;
-use crate::doctor::world::{World, checks, each};
+use crate::doctor::world::{World, checks, each, find};
 use sandbox::Half;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
-use sandbox::hetzner::ServerSpec;
 
 #[test]
 fn tokens() {
@@ -150,15 +149,10 @@ fn a_budget_that_is_spent_is_told_by_what_could_not_be_asked() {
     let before = world.mark();
     let ran = world.doctor(&["-o", "json"]);
     let checks = checks(&ran);
-    let of = |wanted: &str| &checks.iter().find(|(name, _)| name == wanted).unwrap().1;
-    assert_eq!(of("rate-limit").status, "fail");
-    assert!(of("rate-limit").message.contains("none of 3600"), "{ran:?}");
-    assert!(of("api").message.contains("rate_limit_exceeded"), "{ran:?}");
-    assert_eq!(
-        asked_since(&world, before),
-        1,
-        "who is refused asks no more"
-    );
+    find(&checks, "rate-limit").says("fail", &["none of 3600"]);
+    find(&checks, "api").says("fail", &["rate_limit_exceeded"]);
+    // Who is refused asks no more.
+    assert_eq!(asked_since(&world, before), 1);
 }
 
 /// Calls of the Cloud API.
@@ -183,15 +177,10 @@ fn after_a_refused_token_nothing_is_sent() {
 
 #[test]
 fn the_network() {
-    let detached: fn(&mut World) = |world| {
-        let alone = ServerSpec {
-            name: "alone".into(),
-            ..ServerSpec::default()
-        };
-        let cloud = world.sandbox.cloud();
-        let alone = cloud.create_server(world.sandbox.project(), alone);
-        cloud.set_metadata_server(Some(alone));
-    };
+    fn detach(world: &mut World) {
+        let alone = world.create_server("alone");
+        world.sandbox.cloud().set_metadata_server(Some(alone));
+    }
     each(&[
         (
             "no such Network",
@@ -202,7 +191,7 @@ fn the_network() {
         ),
         (
             "a shell on a machine outside",
-            detached,
+            detach,
             "attached: warn",
             &["not attached to sandbox", "but to none"],
             "attach it",
@@ -210,13 +199,7 @@ fn the_network() {
         (
             "a pod on a machine outside",
             |world| {
-                let alone = ServerSpec {
-                    name: "alone".into(),
-                    ..ServerSpec::default()
-                };
-                let cloud = world.sandbox.cloud();
-                let alone = cloud.create_server(world.sandbox.project(), alone);
-                cloud.set_metadata_server(Some(alone));
+                detach(world);
                 world.set("KUBERNETES_SERVICE_HOST", "10.96.0.1");
             },
             "attached: fail",

@@ -2,7 +2,7 @@
 
 use crate::common::Cluster;
 use crate::common::answer;
-use crate::doctor::world::{KUBE_SYSTEM, LEASE, World, each, rules};
+use crate::doctor::world::{KUBE_SYSTEM, World, each, rules};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use sandbox::kubernetes::PolicyRule;
@@ -145,7 +145,7 @@ fn the_lease() {
         (
             "no Lease",
             |world| {
-                world.sandbox.cluster().delete("leases", KUBE_SYSTEM, LEASE);
+                world.delete_lease();
             },
             "lease: warn",
             &["kube-system/cloud-controller-manager: no leader"],

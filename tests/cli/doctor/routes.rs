@@ -1,12 +1,11 @@
 //! Broken routes of the Network, and nodes that say that their pods can't be reached.
 
 use crate::common::Cluster;
+use crate::common::cluster::text;
 use crate::doctor::world::{CIDR, World, checks, each, find};
-use sandbox::Sandbox;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
-use sandbox::kubelet::NodeSpec;
 use serde_json::json;
 
 const PROBE: &str = "/v1/load_balancers/9007199254740991";
@@ -15,13 +14,7 @@ const PROBE: &str = "/v1/load_balancers/9007199254740991";
 const NOBODY: &str = "10.0.0.250";
 
 fn pods(world: &World, name: &str) -> String {
-    let node = world.node(name);
-    node["spec"]["podCIDR"].as_str().unwrap().to_owned()
-}
-
-fn set_route(world: &World, destination: &str, gateway: &str) {
-    let cloud = world.sandbox.cloud();
-    cloud.set_route(world.network(), destination, gateway);
+    text(&world.node(name)["spec"]["podCIDR"])
 }
 
 fn says(world: &World, name: &str, status: &str) {
@@ -34,32 +27,16 @@ fn says(world: &World, name: &str, status: &str) {
     });
 }
 
-/// A server of the project with an address in the Network, if it is to be there; and that address.
-fn server(sandbox: &Sandbox, name: &str, is_attached: bool) -> (u64, String) {
-    let network = is_attached.then(|| (sandbox.network_id(), None));
+/// A server of the project with an address in the Network; that address.
+fn attached(world: &World, name: &str) -> (u64, String) {
     let spec = ServerSpec {
-        name: name.into(),
-        networks: network.into_iter().collect(),
+        networks: vec![(world.network_id(), None)],
         ..ServerSpec::default()
     };
-    let (cloud, project) = (sandbox.cloud(), sandbox.project());
-    let id = cloud.create_server(project, spec);
-    let servers = sandbox.servers();
+    let id = world.create_server_with(name, spec);
+    let servers = world.servers();
     let server = servers.iter().find(|server| server["id"] == id).unwrap();
-    let ip = server["private_net"][0]["ip"].as_str().unwrap_or_default();
-    (id, ip.to_owned())
-}
-
-/// A node that is initialised, on this server.
-fn register(world: &World, name: &str, server: u64, pods: &[&str]) {
-    world.sandbox.register_node(NodeSpec {
-        name: name.into(),
-        server: Some(server),
-        provider_id: Some(format!("ccm-from-scratch://{server}")),
-        pod_cidrs: pods.iter().map(|&net| net.to_owned()).collect(),
-        ..NodeSpec::default()
-    });
-    world.edit_node(name, |node| node["spec"]["taints"] = json!([]));
+    (id, text(&server["private_net"][0]["ip"]))
 }
 
 #[test]
@@ -69,8 +46,7 @@ fn what_the_next_pass_mends() {
             "one is missing",
             |world| {
                 let destination = pods(world, "worker-2");
-                let cloud = world.sandbox.cloud();
-                cloud.delete_route(world.network(), &destination);
+                world.delete_route(&destination);
             },
             "routes: warn",
             &["route/10.244.", "/24: missing, of worker-2"],
@@ -78,14 +54,14 @@ fn what_the_next_pass_mends() {
         ),
         (
             "a blackhole",
-            |world| set_route(world, "10.244.9.0/24", NOBODY),
+            |world| world.set_route("10.244.9.0/24", NOBODY),
             "routes: warn",
             &["route/10.244.9.0/24: blackhole, via 10.0.0.250"],
             "the daemon does that",
         ),
         (
             "another node's gateway",
-            |world| set_route(world, &pods(world, "worker-2"), NOBODY),
+            |world| world.set_route(&pods(world, "worker-2"), NOBODY),
             "routes: warn",
             &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"],
             "see lease",
@@ -106,8 +82,8 @@ fn what_somebody_has_to_mend() {
         (
             "to a server that is no node's",
             |world| {
-                let (_, ip) = server(&world.sandbox, "old", true);
-                set_route(world, "10.244.9.0/24", &ip);
+                let (_, ip) = attached(world, "old");
+                world.set_route("10.244.9.0/24", &ip);
             },
             "routes: warn",
             &[
@@ -119,8 +95,8 @@ fn what_somebody_has_to_mend() {
         (
             "a node outside of the Network",
             |world| {
-                let (id, _) = server(&world.sandbox, "alone", false);
-                register(world, "alone", id, &["10.244.7.0/24"]);
+                let id = world.create_server("alone");
+                world.register("alone", Some(id), "10.244.7.0/24");
             },
             "routes: fail",
             &[
@@ -132,8 +108,8 @@ fn what_somebody_has_to_mend() {
         (
             "and what it says itself",
             |world| {
-                let (id, _) = server(&world.sandbox, "alone", true);
-                register(world, "alone", id, &[]);
+                let (id, _) = attached(world, "alone");
+                world.register("alone", Some(id), "");
                 says(world, "alone", "True");
             },
             "pod-network: warn",
@@ -143,8 +119,8 @@ fn what_somebody_has_to_mend() {
         (
             "a node without addresses for pods",
             |world| {
-                let (id, _) = server(&world.sandbox, "bare", true);
-                register(world, "bare", id, &[]);
+                let (id, _) = attached(world, "bare");
+                world.register("bare", Some(id), "");
             },
             "routes: warn",
             &["node/bare: without spec.podCIDR, so that no route leads to its pods"],
@@ -153,8 +129,8 @@ fn what_somebody_has_to_mend() {
         (
             "pods outside of --cluster-cidr",
             |world| {
-                let (id, _) = server(&world.sandbox, "far", true);
-                register(world, "far", id, &["10.99.0.0/24"]);
+                let (id, _) = attached(world, "far");
+                world.register("far", Some(id), "10.99.0.0/24");
             },
             "routes: warn",
             &["far: its pods' 10.99.0.0/24 is not within --cluster-cidr=10.244.0.0/16"],
@@ -164,7 +140,7 @@ fn what_somebody_has_to_mend() {
             "few are left",
             |world| {
                 for number in 0..90 {
-                    set_route(world, &format!("172.16.{number}.0/24"), NOBODY);
+                    world.set_route(&format!("172.16.{number}.0/24"), NOBODY);
                 }
             },
             "routes: warn",
@@ -181,9 +157,9 @@ fn what_somebody_has_to_mend() {
         (
             "two at once",
             |world| {
-                set_route(world, "10.244.9.0/24", NOBODY);
-                let (id, _) = server(&world.sandbox, "alone", false);
-                register(world, "alone", id, &["10.244.7.0/24"]);
+                world.set_route("10.244.9.0/24", NOBODY);
+                let id = world.create_server("alone");
+                world.register("alone", Some(id), "10.244.7.0/24");
             },
             "routes: fail",
             &["node/alone: no route", "; route/10.244.9.0/24: blackhole"],
@@ -209,7 +185,7 @@ fn where_nobody_looks_nothing_is_said() {
             "turned off",
             |world| {
                 world.set("HCLOUD_NETWORK_ROUTES_ENABLED", "false");
-                set_route(world, "10.244.9.0/24", NOBODY);
+                world.set_route("10.244.9.0/24", NOBODY);
             },
             "routes: skipped",
             &["HCLOUD_NETWORK_ROUTES_ENABLED is false"],
@@ -245,7 +221,7 @@ fn where_nobody_looks_nothing_is_said() {
                 world.leads("hcloud-cloud-controller-manager-7d_4711", -600);
                 let cluster = world.sandbox.cluster();
                 cluster.delete("deployments", Some("kube-system"), "ccm-from-scratch");
-                set_route(world, "10.244.9.0/24", NOBODY);
+                world.set_route("10.244.9.0/24", NOBODY);
             },
             "routes: skipped",
             &["see other-ccm"],

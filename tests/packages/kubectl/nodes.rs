@@ -1,6 +1,6 @@
 //! Nodes as kubectl shows and changes them, before and after ccm.
 
-use crate::common::{self, Cluster, UNINITIALIZED};
+use crate::common::{self, Cluster, UNINITIALIZED, contains};
 use crate::kubectl::person::{Person, simulated};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
@@ -31,10 +31,7 @@ fn kubectl_sees_what_ccm_did() {
         "Synced",
         "cloud-node-controller",
     ] {
-        assert!(
-            described.contains(text),
-            "{text} is missing in\n{described}"
-        );
+        contains(&described, text);
     }
     let events = admin
         .does("get events --field-selector involvedObject.kind=Node,involvedObject.name=worker-2");
@@ -166,5 +163,5 @@ fn what_was_changed_is_taken_back() {
     let invalid = "The Node \"worker-1\" is invalid: metadata.labels: Invalid value: \"a_\": ";
     assert!(why.starts_with(invalid), "{why}");
     admin.does("delete node worker-1");
-    assert_eq!(sandbox.cluster().get("nodes", None, "worker-1"), None);
+    assert!(!sandbox.has_node("worker-1"));
 }
