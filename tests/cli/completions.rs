@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::process::Command;
 
 /// What is typed, and what may follow; a star: among others.
+#[rustfmt::skip] // A case is a line.
 const CASES: &[(&str, &str)] = &[
     ("ccm no", "node"),
     ("ccm node ", "inspect list sync"),
@@ -19,10 +20,7 @@ const CASES: &[(&str, &str)] = &[
     ("ccm help tr", "troubleshooting"),
     ("ccm completions ", "bash fish zsh"),
     ("ccm completions f", "fish"),
-    (
-        "ccm explain http-cookie",
-        "http-cookie-lifetime http-cookie-name",
-    ),
+    ("ccm explain http-cookie", "http-cookie-lifetime http-cookie-name"),
     ("ccm co", "completions config"),
     ("ccm node list --det", ""),
     ("ccm node sync --det", "--detailed-exitcode"),
@@ -43,10 +41,7 @@ const CASES: &[(&str, &str)] = &[
     ("ccm node list -o y", "yaml"),
     ("ccm node list --output=j", "json"),
     ("ccm run --cloud-provider=h", "hcloud"),
-    (
-        "ccm run --once --cloud-provider ",
-        "ccm-from-scratch hcloud",
-    ),
+    ("ccm run --once --cloud-provider ", "ccm-from-scratch hcloud"),
     ("ccm run --leader-elect=f", "false"),
     ("ccm run --test-time", ""),
     ("ccm lb list -n ", ""),

@@ -87,17 +87,13 @@ fn a_service_is_named_in_many_ways() {
         "default/web"
     );
     // No Service of that name there, and a load balancer of another namespace.
-    for (words, why) in [
-        (
-            &["-n", "shop", "front"][..],
-            "there is no Service shop/front of type LoadBalancer",
-        ),
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        (&["-n", "shop", "front"][..], "there is no Service shop/front of type LoadBalancer"),
         (&["-n", "shop", "api"], "; did you mean default/api?"),
-        (
-            &["4711"],
-            "there is no load balancer 4711 of a Service; ccm lb list shows all 3",
-        ),
-    ] {
+        (&["4711"], "there is no load balancer 4711 of a Service; ccm lb list shows all 3"),
+    ];
+    for (words, why) in cases {
         let ran = ccm(&env, &[&["lb", "inspect"], words].concat());
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{words:?}");
         assert!(ran.stderr.contains(why), "{words:?}: {}", ran.stderr);
@@ -164,7 +160,8 @@ fn lists_have_the_flags_of_kubectl() {
             .map(|line| line.split(' ').next().unwrap_or_default().to_owned() + "\n");
         first.collect::<String>()
     };
-    for (words, shown) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("lb list -o name", all),
         ("lb list -A -o name", all),
         ("-Ao name lb list", all),
@@ -172,24 +169,13 @@ fn lists_have_the_flags_of_kubectl() {
         ("lb --context=other list --no-headers -o name", all),
         ("lb list -n shop -o name", "service/shop/web\n"),
         ("lb list -l app=api -o name", "service/default/api\n"),
-        (
-            "lb list -l app!=api -o name",
-            "service/default/web\nservice/shop/web\n",
-        ),
+        ("lb list -l app!=api -o name", "service/default/web\nservice/shop/web\n"),
         ("lb list -l app=api --no-headers", "default/api\n"),
-        (
-            "lb list --sort-by load-balancer --no-headers -o wide",
-            "default/web\ndefault/api\nshop/web\n",
-        ),
-        (
-            "node list -o name -l kubernetes.io/hostname=worker-2",
-            "node/worker-2\n",
-        ),
-        (
-            "route list --cluster-cidr=10.244.0.0/16 --no-headers --sort-by node -o name",
-            "",
-        ),
-    ] {
+        ("lb list --sort-by load-balancer --no-headers -o wide", "default/web\ndefault/api\nshop/web\n"),
+        ("node list -o name -l kubernetes.io/hostname=worker-2", "node/worker-2\n"),
+        ("route list --cluster-cidr=10.244.0.0/16 --no-headers --sort-by node -o name", ""),
+    ];
+    for (words, shown) in cases {
         let listed = first(words);
         match shown.is_empty() {
             true => assert_eq!(listed.lines().count(), 12, "{listed}"),

@@ -120,24 +120,14 @@ fn trouble_of_new_ones(sandbox: &Sandbox) {
     let ports = json!([
         { "name": "udp", "port": 53, "protocol": "UDP" }, { "name": "tcp", "port": 53 },
     ]);
-    for (name, annotations, spec) in [
-        (
-            "no-node-port",
-            &[fsn1][..],
-            json!({ "allocateLoadBalancerNodePorts": false }),
-        ),
-        (
-            "ignored",
-            &[fsn1],
-            json!({ "loadBalancerSourceRanges": ["192.0.2.0/24"], "sessionAffinity": "ClientIP" }),
-        ),
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        ("no-node-port", &[fsn1][..], json!({ "allocateLoadBalancerNodePorts": false })),
+        ("ignored", &[fsn1], json!({ "loadBalancerSourceRanges": ["192.0.2.0/24"], "sessionAffinity": "ClientIP" })),
         ("dns", &[fsn1], json!({ "ports": ports })),
-        (
-            "of-others",
-            &[],
-            json!({ "loadBalancerClass": "example.com/other" }),
-        ),
-    ] {
+        ("of-others", &[], json!({ "loadBalancerClass": "example.com/other" })),
+    ];
+    for (name, annotations, spec) in cases {
         sandbox.create_as(with_spec(service(name, annotations, &[80]), &spec));
     }
 }

@@ -34,18 +34,11 @@ fn a_wait_at_a_terminal_is_one_line_that_is_erased() {
     const KUBERNETES: &str = "ccm: waiting for GET https://";
     const BALANCER: &str = "ccm: waiting for service/default/web: create load balancer ";
     const ROUTE: &str = "ccm: waiting for node/worker-1: add route 10.244.1.0/24 via 10.0.0.2 (";
+    #[rustfmt::skip] // A case is a line.
     let cases: &[(&str, Option<Half>, &str)] = &[
         ("node list", Some(Half::Hetzner), HETZNER),
-        (
-            "node sync --settings-from=none",
-            Some(Half::Kubernetes),
-            KUBERNETES,
-        ),
-        (
-            "doctor --settings-from=none",
-            Some(Half::Kubernetes),
-            KUBERNETES,
-        ),
+        ("node sync --settings-from=none", Some(Half::Kubernetes), KUBERNETES),
+        ("doctor --settings-from=none", Some(Half::Kubernetes), KUBERNETES),
         ("lb list -o json", Some(Half::Hetzner), HETZNER),
         ("run --dry-run", Some(Half::Kubernetes), KUBERNETES),
         ("lb sync", None, BALANCER),

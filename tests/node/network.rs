@@ -97,17 +97,13 @@ fn a_machine_outside_of_the_network_ends_with_what_to_do() {
 /// No metadata service, or somebody else's: nobody can tell, and it is said once.
 #[test]
 fn outside_of_hetzner_it_goes_on_with_a_warning() {
-    for (endpoint, why) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         (None, "HTTP status 404"),
-        (
-            Some("http://127.0.0.1:1/hetzner/v1/metadata"),
-            "(connection refused",
-        ),
-        (
-            Some("http://metadata.test"),
-            "failed to lookup address information",
-        ),
-    ] {
+        (Some("http://127.0.0.1:1/hetzner/v1/metadata"), "(connection refused"),
+        (Some("http://metadata.test"), "failed to lookup address information"),
+    ];
+    for (endpoint, why) in cases {
         let sandbox = builder().scale(0.02).start();
         sandbox.cloud().set_metadata_server(None);
         let changes: Vec<_> = endpoint

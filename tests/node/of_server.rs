@@ -210,42 +210,13 @@ fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time(
         let enough = lists() + 3;
         wait_until("three refreshes", || lists() >= enough);
     };
+    #[rustfmt::skip] // A case is a line.
     let cases = [
-        (
-            "status",
-            json!("migrating"),
-            json!("running"),
-            "migrating",
-            "is being migrated",
-        ),
-        (
-            "status",
-            json!("rebuilding"),
-            json!("running"),
-            "rebuilding",
-            "is being rebuilt",
-        ),
-        (
-            "rescue_enabled",
-            json!(true),
-            json!(false),
-            "running,rescue",
-            "has its rescue system enabled",
-        ),
-        (
-            "locked",
-            json!(true),
-            json!(false),
-            "running,locked",
-            "is locked",
-        ),
-        (
-            "status",
-            json!("migrating"),
-            json!("running"),
-            "migrating",
-            "is being migrated",
-        ),
+        ("status", json!("migrating"), json!("running"), "migrating", "is being migrated"),
+        ("status", json!("rebuilding"), json!("running"), "rebuilding", "is being rebuilt"),
+        ("rescue_enabled", json!(true), json!(false), "running,rescue", "has its rescue system enabled"),
+        ("locked", json!(true), json!(false), "running,locked", "is locked"),
+        ("status", json!("migrating"), json!("running"), "migrating", "is being migrated"),
     ];
     for (number, (field, value, before, state, message)) in (1..).zip(cases) {
         change(field, value);

@@ -182,37 +182,21 @@ fn rules_name_what_they_allow_and_bindings_bind_them() {
 fn the_deployment_runs_before_there_is_a_network_and_as_nobody() {
     let deployment = object("Deployment");
     let pod = &deployment["spec"]["template"]["spec"];
-    for (pointer, expected) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("/hostNetwork", json!(true)),
         ("/dnsPolicy", json!("Default")),
         ("/priorityClassName", json!("system-cluster-critical")),
         ("/securityContext/runAsNonRoot", json!(true)),
-        (
-            "/securityContext/seccompProfile/type",
-            json!("RuntimeDefault"),
-        ),
-        (
-            "/containers/0/securityContext/allowPrivilegeEscalation",
-            json!(false),
-        ),
-        (
-            "/containers/0/securityContext/readOnlyRootFilesystem",
-            json!(true),
-        ),
-        (
-            "/containers/0/securityContext/capabilities/drop",
-            json!(["ALL"]),
-        ),
+        ("/securityContext/seccompProfile/type", json!("RuntimeDefault")),
+        ("/containers/0/securityContext/allowPrivilegeEscalation", json!(false)),
+        ("/containers/0/securityContext/readOnlyRootFilesystem", json!(true)),
+        ("/containers/0/securityContext/capabilities/drop", json!(["ALL"])),
         ("/containers/0/livenessProbe/httpGet/path", json!("/livez")),
-        (
-            "/containers/0/readinessProbe/httpGet/path",
-            json!("/readyz"),
-        ),
-        (
-            "/containers/0/image",
-            json!(concat!("ccm-from-scratch:", env!("CARGO_PKG_VERSION"))),
-        ),
-    ] {
+        ("/containers/0/readinessProbe/httpGet/path", json!("/readyz")),
+        ("/containers/0/image", json!(concat!("ccm-from-scratch:", env!("CARGO_PKG_VERSION")))),
+    ];
+    for (pointer, expected) in cases {
         assert_eq!(pod.pointer(pointer), Some(&expected), "{pointer}");
     }
     let context = &pod["securityContext"];

@@ -241,28 +241,18 @@ fn when_an_api_repeats_what_it_was_sent() {
         let told = format!("Authorization: Basic {text} is not accepted");
         let server = json!([{"server": {"server_number": 1, "server_ip": told}}]);
         let padded = json!({"padding": padding, "password": text, "more": padding});
-        for (status, body) in [
+        #[rustfmt::skip] // A case is a line.
+        let cases = [
             (200, server),
             (200, json!([{ told.clone(): told }])),
             (200, padded),
-            (
-                500,
-                json!({"error": {"status": 500, "code": text, "message": told}}),
-            ),
-            (
-                404,
-                json!({"error": {"status": 404, "code": text, "message": told}}),
-            ),
+            (500, json!({"error": {"status": 500, "code": text, "message": told}})),
+            (404, json!({"error": {"status": 404, "code": text, "message": told}})),
             // Not before these: no login is tried after them.
-            (
-                403,
-                json!({"error": {"status": 403, "code": text, "message": told}}),
-            ),
-            (
-                401,
-                json!({"error": {"status": 401, "code": text, "message": told}}),
-            ),
-        ] {
+            (403, json!({"error": {"status": 403, "code": text, "message": told}})),
+            (401, json!({"error": {"status": 401, "code": text, "message": told}})),
+        ];
+        for (status, body) in cases {
             let effect = answer(status, &body);
             world.fails_in(OF_NODES, Half::Robot, effect);
             world.delete_lease();
@@ -494,25 +484,15 @@ fn nothing_steers_a_terminal() {
         told.contains("everything is fine"),
         "JSON holds what there is: {told}"
     );
-    for (half, effect) in [
-        (
-            Half::Hetzner,
-            Effect::hetzner_error(503, "maintenance", STEERING),
-        ),
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        (Half::Hetzner, Effect::hetzner_error(503, "maintenance", STEERING)),
         (Half::Hetzner, Effect::hetzner_error(401, STEERING, "")),
-        (
-            Half::Kubernetes,
-            Effect::kubernetes_status(500, "InternalError", STEERING),
-        ),
-        (
-            Half::Kubernetes,
-            Effect::kubernetes_status(403, STEERING, ""),
-        ),
-        (
-            Half::Kubernetes,
-            answer(200, &json!({"kind": STEERING, "items": []})),
-        ),
-    ] {
+        (Half::Kubernetes, Effect::kubernetes_status(500, "InternalError", STEERING)),
+        (Half::Kubernetes, Effect::kubernetes_status(403, STEERING, "")),
+        (Half::Kubernetes, answer(200, &json!({"kind": STEERING, "items": []}))),
+    ];
+    for (half, effect) in cases {
         let rule = world.fault(Rule::new(effect).half(half));
         check(world.run(&[], &[]));
         world.sandbox.faults().remove(rule);

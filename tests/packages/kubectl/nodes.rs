@@ -68,19 +68,15 @@ fn objects_are_shown_in_every_form() {
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };
-    for (line, shown) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("get nodes -o name", "node/worker-1\nnode/worker-2\n"),
-        (
-            "get nodes --field-selector metadata.name=worker-2 -o name",
-            "node/worker-2\n",
-        ),
+        ("get nodes --field-selector metadata.name=worker-2 -o name", "node/worker-2\n"),
         ("get no,svc -l app=web-1 -o name", "service/web-1\n"),
-        (
-            "get svc web-1 --no-headers -o custom-columns=:spec.type",
-            "LoadBalancer\n",
-        ),
+        ("get svc web-1 --no-headers -o custom-columns=:spec.type", "LoadBalancer\n"),
         ("get --raw /readyz", "ok"),
-    ] {
+    ];
+    for (line, shown) in cases {
         assert_eq!(admin.does(line), shown, "{line}");
     }
     let shown: Value = serde_json::from_str(&admin.does("get node worker-1 -o json")).unwrap();

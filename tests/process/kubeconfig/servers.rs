@@ -81,17 +81,13 @@ fn a_server_behind_a_proxy() {
     let names = [("api.internal", here)];
     for (scheme, speaks) in [("http", Speaks::Connect), ("socks5", Speaks::Socks5)] {
         let proxy = Proxy::start(speaks, Answers::ByConnecting, Some(LOGIN), &names);
-        for (name, why) in [
+        #[rustfmt::skip] // A case is a line.
+        let cases = [
             (Some("localhost"), None),
-            (
-                None,
-                Some("is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for api.internal"),
-            ),
-            (
-                Some("other"),
-                Some("is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for other"),
-            ),
-        ] {
+            (None, Some("is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for api.internal")),
+            (Some("other"), Some("is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for other")),
+        ];
+        for (name, why) in cases {
             let mut config = world.config();
             let cluster = &mut config["clusters"][0]["cluster"];
             cluster["server"] = format!("https://api.internal:{}", here.port()).into();
