@@ -601,21 +601,6 @@ fn what_has_no_effect_is_said_once() {
     }
 }
 
-/// The arguments that the official chart gives its container.
-#[test]
-fn the_official_deployment_starts() {
-    let parsed = read_with_token(
-        Command::Run,
-        "--allow-untagged-cloud --cloud-provider=hcloud --route-reconciliation-period=30s \
-         --webhook-secure-port=0 --leader-elect=false --allocate-node-cidrs=true \
-         --cluster-cidr=10.244.0.0/16",
-        "HCLOUD_NETWORK=cluster\nHCLOUD_METRICS_ENABLED=true\nNODE_NAME=web-1\n\
-         ROBOT_ENABLED=false",
-    );
-    assert_eq!(lines(&parsed.problems), "");
-    assert_eq!(parsed.settings.cloud_provider.value, Profile::Hcloud);
-}
-
 /// Every word of a choice and every default in the table can be read.
 #[test]
 fn the_table_offers_only_what_can_be_read() {

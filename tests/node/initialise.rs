@@ -127,16 +127,6 @@ fn addresses_are_written_before_the_taint_goes() {
 }
 
 #[test]
-fn nothing_is_written_when_nothing_differs() {
-    let sandbox = calm(2);
-    sandbox.settle();
-    sandbox.calls().clear();
-    let again = sandbox.ccm(&["run", "--once"]);
-    assert_eq!((again.code, writes(&sandbox)), (0, vec![]));
-    again.warns("0 changed, 2 unchanged, 0 failed");
-}
-
-#[test]
 fn steady_state_costs_no_hetzner_call_and_no_write() {
     let sandbox = common::builder().nodes(3).scale(0.02).simulated();
     let daemon = sandbox.daemon(&["--node-status-update-frequency=1h"]);
@@ -221,28 +211,6 @@ fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
     });
 }
 
-#[test]
-fn rotated_tokens_are_picked_up_without_a_restart() {
-    let sandbox = calm(1);
-    let token_file = sandbox.folder().join("hcloud-token");
-    std::fs::write(&token_file, &sandbox.projects().token).unwrap();
-    let from_file = [
-        ("HCLOUD_TOKEN", ""),
-        ("HCLOUD_TOKEN_FILE", token_file.to_str().unwrap()),
-    ];
-    let daemon = Daemon::start(&with(env(&sandbox), &from_file), &[]);
-    sandbox.wait_for_nodes();
-    let rotated = "r".repeat(64);
-    sandbox
-        .cloud()
-        .add_token(sandbox.project(), &rotated, false);
-    std::fs::write(&token_file, &rotated).unwrap();
-    sandbox.cloud().remove_token(&sandbox.projects().token);
-    sandbox.join_node("late");
-    sandbox.wait_for_node("late");
-    assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
-}
-
 /// As in `HCLOUD_TOKEN_FILE=<(pass hcloud) ccm run --once`.
 #[test]
 fn a_token_from_a_pipe_is_read_once_and_kept() {
@@ -264,36 +232,6 @@ fn a_token_from_a_pipe_is_read_once_and_kept() {
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(all_initialised(&sandbox));
-}
-
-#[test]
-fn it_takes_the_place_of_the_other_one_by_its_arguments() {
-    let sandbox = calm(1);
-    let words = [
-        "--cloud-provider=hcloud",
-        "--leader-elect=false",
-        "--allow-untagged-cloud",
-        "--route-reconciliation-period=30s",
-        "--webhook-secure-port=0",
-        "--allocate-node-cidrs=true",
-        "--cluster-cidr=10.244.0.0/16",
-        "--once",
-    ];
-    sandbox
-        .ccm(&words)
-        .with_code(0)
-        .warns("--webhook-secure-port: accepted and ignored");
-    let worker = sandbox.node("worker-1");
-    assert!(
-        worker["spec"]["providerID"]
-            .as_str()
-            .unwrap()
-            .starts_with("hcloud://")
-    );
-    let labels = &worker["metadata"]["labels"];
-    assert_eq!(labels["topology.kubernetes.io/zone"], "fsn1-dc14");
-    assert_eq!(labels["topology.kubernetes.io/region"], "fsn1");
-    assert_eq!(labels["instance.hetzner.cloud/provided-by"], "cloud");
 }
 
 #[test]

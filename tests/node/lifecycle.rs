@@ -5,8 +5,7 @@ use crate::common;
 use crate::common::in_flight::InFlight;
 
 use common::{
-    Cluster, Daemon, SHUTDOWN, Simulate, answer, ccm, is_lease, on, second_page, side_by_side,
-    wait_until,
+    Cluster, Daemon, SHUTDOWN, Simulate, answer, ccm, on, second_page, side_by_side, wait_until,
 };
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -107,22 +106,6 @@ fn nodes_are_tainted_at_the_same_time_and_deleted_one_after_the_other() {
     }
     assert_eq!(deletions(&sandbox), 3);
     assert!(sandbox.has_node("worker-9"));
-}
-
-#[test]
-fn a_node_that_is_not_ready_while_its_server_runs_is_left_alone() {
-    let sandbox = initialised(2);
-    let before = sandbox.nodes().len();
-    sandbox.set_ready("worker-1", "Unknown");
-    let mark = sandbox.mark();
-    sandbox.settle();
-    let writes = sandbox
-        .calls()
-        .calls_since(mark)
-        .iter()
-        .filter(|call| call.is_write() && !is_lease(&call.path))
-        .count();
-    assert_eq!((sandbox.nodes().len(), writes), (before, 0));
 }
 
 /// Everything that is not a complete list and the API's own 404 is a doubt.
@@ -359,17 +342,6 @@ fn another_project_s_token_deletes_nothing() {
     // Turned off, it does as it is told.
     let _daemon = Daemon::start(&foreign, &["--node-deletion-guard=false"]);
     wait_until("all nodes to go", || sandbox.nodes().is_empty());
-}
-
-#[test]
-fn the_last_node_of_a_project_stays_by_the_guard() {
-    let sandbox = initialised(1);
-    delete_server(&sandbox, "worker-1");
-    sandbox
-        .ccm(&["run", "--once"])
-        .with_code(1)
-        .warns("--node-deletion-guard=false");
-    assert!(sandbox.has_node("worker-1"));
 }
 
 /// The node is written to by its kubelet, or made anew, in the moment before it is deleted.

@@ -152,13 +152,6 @@ fn a_standby_is_measured_too() {
     wait_until("work", || alone.scrape().get("ccm_leader") == Some(&1.0));
 }
 
-#[test]
-fn one_pass_serves_nothing() {
-    let sandbox = quiet(1);
-    let ran = sandbox.ccm(&["run", "--once"]);
-    assert!(!ran.stderr.contains("listening"), "{ran:?}");
-}
-
 /// `CCM_UPDATE_HELP=1 cargo test --test process` writes the table.
 #[test]
 fn the_help_page_has_the_table_as_it_is() {
