@@ -185,23 +185,9 @@ fn targets_on_dedicated_servers() {
 fn lb_inspect() {
     let sandbox = cluster();
     // The others are among the screens at a terminal: `screens` compares those with a pipe's.
-    let names = [
-        "web",
-        "new",
-        "going",
-        "protected",
-        "retyped",
-        "twice",
-        "taken",
-        "bad-type",
-        "six-ports",
-        "no-node-port",
-        "ignored",
-        "dns",
-        "no-nodes",
-    ];
-    let inspect = |name: &&str| seen(&sandbox, &["lb", "inspect", &format!("default/{name}")]);
-    let texts: Vec<String> = names.iter().map(inspect).collect();
+    let names = "web new going protected retyped twice taken bad-type six-ports no-node-port ignored dns no-nodes";
+    let inspect = |name| seen(&sandbox, &["lb", "inspect", &format!("default/{name}")]);
+    let texts: Vec<String> = names.split(' ').map(inspect).collect();
     snapshot("lb-inspect.txt", &texts.join("\n"));
     texts.iter().for_each(|text| fits(text));
     let yaml = ["lb", "inspect", "default/edited", "-o", "yaml"];

@@ -64,20 +64,9 @@ fn a_long_name_is_cut_at_a_terminal_alone() {
 fn node_inspect() {
     let sandbox = cluster();
     // The others are among the screens at a terminal: `screens` compares those with a pipe's.
-    let names = [
-        "worker-2",
-        "worker-3",
-        "foreign",
-        "gone",
-        "odd",
-        "stray",
-        "off-at-night",
-        "wrong-node-ip",
-    ];
-    let texts: Vec<String> = names
-        .iter()
-        .map(|name| seen(&sandbox, &["node", "inspect", name]))
-        .collect();
+    let names = "worker-2 worker-3 foreign gone odd stray off-at-night wrong-node-ip";
+    let inspect = |name| seen(&sandbox, &["node", "inspect", name]);
+    let texts: Vec<String> = names.split(' ').map(inspect).collect();
     texts.iter().for_each(|text| fits(text));
     snapshot("node-inspect.txt", &texts.join("\n"));
     snapshot(

@@ -3,7 +3,8 @@
 //! There is no machine behind a simulated server: `ssh` and `kubectl` are stand-ins that write down what they are asked.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::built::rendered::{documents, one, pod, understood};
+use crate::built::rendered::{documents, kustomized_at, one, pod, understood};
+use crate::common::cluster::text;
 use crate::common::{self, Cluster, Ran, contains, side_by_side};
 use sandbox::exchange::{Handler, Request};
 use sandbox::faults::{Effect, Rule};
@@ -228,13 +229,7 @@ esac"#;
         let calls = self.sandbox.calls().calls();
         let path = |path: &str| -> String {
             let parts = path.trim_start_matches("/v1/").split('/');
-            let parts = parts.map(|part| {
-                if part.parse::<u64>().is_ok() {
-                    "*"
-                } else {
-                    part
-                }
-            });
+            let parts = parts.map(|part| part.parse::<u64>().map_or(part, |_| "*"));
             parts.collect::<Vec<_>>().join("/")
         };
         let writes = calls.iter().filter(|call| call.is_write());
@@ -249,14 +244,8 @@ esac"#;
         let created = calls
             .iter()
             .filter(|call| call.method == "POST" && call.path == "/v1/servers");
-        created
-            .map(|call| {
-                call.json().unwrap()["user_data"]
-                    .as_str()
-                    .unwrap()
-                    .to_owned()
-            })
-            .collect()
+        let bodies = created.map(|call| call.json().unwrap());
+        bodies.map(|body| text(&body["user_data"])).collect()
     }
 
     fn written(&self, file: &str) -> String {
@@ -364,14 +353,9 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
     };
     for call in dev.sandbox.calls().calls() {
         if call.is_write() && has(&call.path) {
-            let body = call.json().unwrap();
-            spec.check_request(
-                &call.method,
-                &call.path,
-                &call.query,
-                body.to_string().as_bytes(),
-            )
-            .unwrap_or_else(|problem| panic!("{call}: {problem:?}"));
+            let body = call.json().unwrap().to_string();
+            spec.check_request(&call.method, &call.path, &call.query, body.as_bytes())
+                .unwrap_or_else(|problem| panic!("{call}: {problem:?}"));
         }
     }
 }
@@ -428,20 +412,7 @@ fn user_data_is_a_document_of_cloud_init() {
 #[test]
 fn no_secret_is_printed_or_is_an_argument_or_can_be_read_by_others() {
     let Some(dev) = dev("secrets") else { return };
-    let others = [
-        "awk",
-        "cat",
-        "grep",
-        "mkdir",
-        "mv",
-        "od",
-        "rm",
-        "sed",
-        "seq",
-        "ssh-keygen",
-        "tr",
-    ];
-    for program in others {
+    for program in "awk cat grep mkdir mv od rm sed seq ssh-keygen tr".split(' ') {
         dev.record(program, "");
     }
     let mut printed = String::new();
@@ -562,12 +533,8 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     dev.run("up", &[("NODES", "2"), ("HCCM", "true")])
         .with_code(1)
         .warns("has ccm already");
-    create_balancer(
-        &dev,
-        "of-a-service",
-        json!({"ccm-dev-cluster": dev.name, "ccm-from-scratch/created": "true"}),
-        true,
-    );
+    let created = json!({"ccm-dev-cluster": dev.name, "ccm-from-scratch/created": "true"});
+    create_balancer(&dev, "of-a-service", created, true);
     let ours = dev.names(true);
     assert_eq!(ours.len(), 9, "{ours:?}");
     let stay = ["adopted", "bare", "kept"];
@@ -575,13 +542,8 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     let mark = dev.sandbox.mark();
     let asked = dev.run("down", &[("YES", "")]).with_code(1);
     asked.warns("this is no terminal, so YES=1 must answer");
-    assert!(
-        dev.sandbox
-            .calls()
-            .calls_since(mark)
-            .iter()
-            .all(|call| !call.is_write())
-    );
+    let calls = dev.sandbox.calls().calls_since(mark);
+    assert!(calls.iter().all(|call| !call.is_write()));
     for name in &ours {
         let (_, name) = name.split_once(' ').unwrap();
         let is_listed = asked
@@ -592,22 +554,11 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     }
 
     dev.succeeds("down", &[]);
-    let deleted = dev
-        .writes()
-        .into_iter()
-        .filter(|write| write.starts_with("DELETE"));
-    let order = [
-        "servers",
-        "servers",
-        "load_balancers",
-        "firewalls",
-        "ssh_keys",
-        "networks",
-    ];
-    assert_eq!(
-        deleted.collect::<Vec<_>>(),
-        order.map(|kind| format!("DELETE {kind}/*"))
-    );
+    let mut deleted = dev.writes();
+    deleted.retain(|write| write.starts_with("DELETE"));
+    let order = "servers servers load_balancers firewalls ssh_keys networks".split(' ');
+    let order: Vec<String> = order.map(|kind| format!("DELETE {kind}/*")).collect();
+    assert_eq!(deleted, order);
     assert_eq!(dev.names(false), others);
     assert_eq!(
         dev.names(true),
@@ -809,6 +760,13 @@ fn a_deletion_that_is_cut_at_any_call_takes_nothing_from_others() {
     });
 }
 
+/// The script ends with an error that says this.
+fn fails(dev: &Dev, variables: &[(&str, &str)], why: &str) {
+    let ran = dev.run("up", variables);
+    assert!(ran.code != 0, "{variables:?}: {ran:?}");
+    ran.warns(why);
+}
+
 #[test]
 fn wrong_values_and_names_of_others_are_refused_before_anything_is_created() {
     let Some(dev) = dev("wrong values") else {
@@ -835,11 +793,7 @@ fn wrong_values_and_names_of_others_are_refused_before_anything_is_created() {
         (("HCLOUD_TOKEN", "x\ny"), "HCLOUD_TOKEN is no token"),
     ];
     for (variable, expected) in cases {
-        let ran = dev.run("up", &[variable]);
-        assert!(
-            ran.code != 0 && ran.stderr.contains(expected),
-            "{variable:?}: {ran:?}"
-        );
+        fails(&dev, &[variable], expected);
     }
     assert_eq!(dev.writes(), [""; 0]);
 
@@ -847,19 +801,11 @@ fn wrong_values_and_names_of_others_are_refused_before_anything_is_created() {
     let body = json!({"name": dev.name, "ip_range": "10.0.0.0/16"});
     assert_eq!(dev.call("POST", "networks", &body).0, 201);
     let before = dev.all("networks");
-    let ran = dev.run("up", &[]);
-    assert!(
-        ran.code != 0 && ran.stderr.contains("uniqueness_error"),
-        "{ran:?}"
-    );
+    fails(&dev, &[], "uniqueness_error");
     assert_eq!(dev.all("networks"), before);
     // Without the login that its servers know, a cluster can only be deleted.
     std::fs::remove_dir_all(dev.folder()).unwrap();
-    let ran = dev.run("up", &[]);
-    assert!(
-        ran.code != 0 && ran.stderr.contains("was made elsewhere"),
-        "{ran:?}"
-    );
+    fails(&dev, &[], "was made elsewhere");
     dev.succeeds("down", &[]);
     assert_eq!(dev.all("networks"), before);
 }
@@ -874,31 +820,16 @@ fn switches_reach_the_daemon() {
     ];
     for (profile, routes) in cases {
         let Some(dev) = dev("switches") else { return };
-        dev.succeeds(
-            "up",
-            &[
-                ("NODES", "1"),
-                ("PROFILE", profile),
-                ("ROUTES", routes),
-                ("LOCATION", "nbg1"),
-            ],
-        );
-        let Some(kubectl) = real("kubectl") else {
-            let why = "there is no kubectl on this machine";
-            sandbox::skipped::skip("dev-up: switches", "kubectl", why);
+        let variables = [
+            ("NODES", "1"),
+            ("PROFILE", profile),
+            ("ROUTES", routes),
+            ("LOCATION", "nbg1"),
+        ];
+        dev.succeeds("up", &variables);
+        let Some(objects) = kustomized_at(&dev.folder()) else {
             return;
         };
-        let built = Command::new(kubectl)
-            .arg("kustomize")
-            .arg(dev.folder())
-            .output()
-            .unwrap();
-        assert!(
-            built.status.success(),
-            "{}",
-            String::from_utf8_lossy(&built.stderr)
-        );
-        let objects = documents(&String::from_utf8(built.stdout).unwrap());
         let settings = understood(&pod(one(&objects, "Deployment"))["containers"][0]).settings;
         assert_eq!(settings.cloud_provider.value.name(), profile);
         assert_eq!(settings.network_routes_enabled.value.to_string(), routes);
@@ -958,46 +889,23 @@ fn first_boot(kind: &str, role: &str, routes: bool) -> PathBuf {
     let name = format!("node-{kind}-{role}-{routes}-{}", std::process::id());
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&root);
-    let folders = [
-        "bin",
-        "etc/ccm-dev",
-        "etc/modules-load.d",
-        "etc/sysctl.d",
-        "etc/apt/keyrings",
-    ];
-    for folder in folders
-        .into_iter()
-        .chain(["etc/apt/sources.list.d", "root"])
-    {
+    let folders = "bin etc/ccm-dev etc/modules-load.d etc/sysctl.d etc/apt/keyrings etc/apt/sources.list.d root";
+    for folder in folders.split(' ') {
         std::fs::create_dir_all(root.join(folder)).unwrap();
     }
     let write = |file: &str, text: &str| {
         std::fs::write(root.join(file), text).unwrap();
-        let mode = if file.starts_with("bin") {
-            0o755
-        } else {
-            0o600
-        };
+        let is_program = file.starts_with("bin");
+        let mode = if is_program { 0o755 } else { 0o600 };
         std::fs::set_permissions(root.join(file), PermissionsExt::from_mode(mode)).unwrap();
     };
     let fake = |program: &str, body: &str| {
-        let log = format!(
-            "printf '%s\\n' \"{program} $*\" >>'{}/argv'",
-            root.display()
-        );
-        write(
-            &format!("bin/{program}"),
-            &format!("#!/bin/sh\n{log}\n{body}\n"),
-        );
+        let root = root.display();
+        let log = format!("printf '%s\\n' \"{program} $*\" >>'{root}/argv'");
+        let text = format!("#!/bin/sh\n{log}\n{body}\n");
+        write(&format!("bin/{program}"), &text);
     };
-    for program in [
-        "apt-get",
-        "modprobe",
-        "sysctl",
-        "systemctl",
-        "kubectl",
-        "sleep",
-    ] {
+    for program in "apt-get modprobe sysctl systemctl kubectl sleep".split(' ') {
         fake(program, "");
     }
     fake("containerd", "echo '    SystemdCgroup = false'");
@@ -1030,8 +938,7 @@ fn first_boot(kind: &str, role: &str, routes: bool) -> PathBuf {
             "KIND={kind}\nROLE={role}\nCONTROL={control}\nTOKEN={token}\nKUBERNETES=v1.36\nFLANNEL=v0.28.0\nROUTES={routes}\n"
         ),
     );
-    let script = std::fs::read_to_string(format!("{ROOT}/manifests/dev/node.sh")).unwrap();
-    let mut script = script;
+    let mut script = std::fs::read_to_string(format!("{ROOT}/manifests/dev/node.sh")).unwrap();
     for folder in [" /etc/", ">/etc/", " /root/", ">/root/"] {
         let (before, rest) = folder.split_at(1);
         script = script.replace(folder, &format!("{before}{}{rest}", root.display()));
@@ -1153,10 +1060,6 @@ fn scripts_are_understood_by_a_small_shell() {
     for script in ["common", "up", "push", "down", "node"] {
         let file = format!("{ROOT}/manifests/dev/{script}.sh");
         let checked = Command::new("sh").args(["-n", &file]).output().unwrap();
-        assert!(
-            checked.status.success(),
-            "{script}: {}",
-            String::from_utf8_lossy(&checked.stderr)
-        );
+        Ran::from(checked).with_code(0);
     }
 }

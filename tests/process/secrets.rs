@@ -115,24 +115,14 @@ impl World {
         let mut printed = String::new();
         for words in commands {
             let ran = ccm(&env, &[*words, &["-v=10"], flags].concat());
-            assert!(
-                !ran.stderr.contains("panicked"),
-                "{words:?}: {}",
-                ran.stderr
-            );
+            assert!(!ran.stderr.contains("panicked"), "{words:?}: {ran:?}");
             printed += &(ran.stdout + &ran.stderr);
         }
-        assert_eq!(
-            self.secrets.leak(&printed),
-            None,
-            "{changes:?} {flags:?}:\n{printed}"
-        );
+        let case = format!("{changes:?} {flags:?}:\n{printed}");
+        assert_eq!(self.secrets.leak(&printed), None, "{case}");
         // Shorter than what is searched for.
         let (user, _) = self.sandbox.robot().login();
-        assert!(
-            !printed.contains(&user),
-            "{changes:?} {flags:?}:\n{printed}"
-        );
+        assert!(!printed.contains(&user), "{case}");
         printed
     }
 
@@ -239,6 +229,8 @@ fn when_an_api_repeats_what_it_was_sent() {
     let both = STANDARD.encode(format!("{user}:{password}"));
     for text in [user, password, &both] {
         let told = format!("Authorization: Basic {text} is not accepted");
+        let error =
+            |status: u16| json!({"error": {"status": status, "code": text, "message": told}});
         let server = json!([{"server": {"server_number": 1, "server_ip": told}}]);
         let padded = json!({"padding": padding, "password": text, "more": padding});
         #[rustfmt::skip] // A case is a line.
@@ -246,11 +238,11 @@ fn when_an_api_repeats_what_it_was_sent() {
             (200, server),
             (200, json!([{ told.clone(): told }])),
             (200, padded),
-            (500, json!({"error": {"status": 500, "code": text, "message": told}})),
-            (404, json!({"error": {"status": 404, "code": text, "message": told}})),
+            (500, error(500)),
+            (404, error(404)),
             // Not before these: no login is tried after them.
-            (403, json!({"error": {"status": 403, "code": text, "message": told}})),
-            (401, json!({"error": {"status": 401, "code": text, "message": told}})),
+            (403, error(403)),
+            (401, error(401)),
         ];
         for (status, body) in cases {
             let effect = answer(status, &body);

@@ -2,7 +2,7 @@
 //! of a stand-in, because what is asked here is what else is in it.
 
 use crate::built::rendered::{base, folder, one, pod};
-use crate::common::{self, Cluster, all_initialised, env};
+use crate::common::{self, Cluster, Ran, all_initialised, env};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -88,12 +88,7 @@ fn build(binary: &Path, architecture: &str, into: &Path) -> Image {
 fn tar(words: &[&str], folder: &Path) -> String {
     let mut command = Command::new("tar");
     let ran = command.args(words).arg("-C").arg(folder).output().unwrap();
-    assert!(
-        ran.status.success(),
-        "{}",
-        String::from_utf8_lossy(&ran.stderr)
-    );
-    String::from_utf8(ran.stdout).unwrap()
+    Ran::from(ran).with_code(0).stdout
 }
 
 #[test]

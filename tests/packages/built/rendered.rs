@@ -47,15 +47,16 @@ pub fn with_component(resource: &str, component: &str) -> Option<Vec<Value>> {
         "resources: [\"{manifests}/{resource}\"]\ncomponents: [\"{manifests}/components/{component}\"]\n"
     );
     std::fs::write(place.join("kustomization.yaml"), text).unwrap();
-    built(&place)
+    kustomized_at(&place)
 }
 
 /// An overlay as kubectl builds it; none where there is no kubectl.
 pub fn kustomized(overlay: &str) -> Option<Vec<Value>> {
-    built(&folder().join("overlays").join(overlay))
+    kustomized_at(&folder().join("overlays").join(overlay))
 }
 
-fn built(path: &Path) -> Option<Vec<Value>> {
+/// A kustomization as kubectl builds it; none where there is no kubectl.
+pub fn kustomized_at(path: &Path) -> Option<Vec<Value>> {
     let built = Command::new("kubectl").arg("kustomize").arg(path).output();
     let Ok(built) = built else {
         let why = "there is no kubectl on this machine";

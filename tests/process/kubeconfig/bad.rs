@@ -4,7 +4,7 @@ use super::common::{Ran, ccm, with};
 use super::{World, yaml};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sandbox::credentials::{Authority, Identity, Subject, Validity};
+use sandbox::credentials::{Authority, Subject, Validity};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -385,21 +385,13 @@ fn users_with_a_certificate() {
         .unwrap()
         .client(&subject, Validity::Now)
         .unwrap();
-    let identities: [(Identity, &str); 3] = [
-        (
-            client(Validity::Expired),
-            "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)",
-        ),
-        (
-            client(Validity::NotYet),
-            "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)",
-        ),
-        (
-            stranger,
-            "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)",
-        ),
+    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)";
+    let identities = [
+        client(Validity::Expired),
+        client(Validity::NotYet),
+        stranger,
     ];
-    for (identity, message) in identities {
-        says(&world, &world.certified(&identity), message);
+    for identity in identities {
+        says(&world, &world.certified(&identity), unauthorized);
     }
 }

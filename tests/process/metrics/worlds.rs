@@ -45,6 +45,14 @@ fn with_robot() -> Sandbox {
     builder.scale(SCALE.parse().unwrap()).start()
 }
 
+/// A film up to its cause.
+fn until_cause(sandbox: sandbox::Sandbox, flags: &[&str]) -> Film {
+    let mut film = Film::of(sandbox, flags);
+    film.roll(BEFORE);
+    film.cause();
+    film
+}
+
 #[rustfmt::skip] // An alert or a panel is a line.
 pub const WORLDS: &[World] = &[
     // How long a call takes is not scaled, and it must take longer than the buckets below; so the time-outs, too.
@@ -83,17 +91,13 @@ pub const WORLDS: &[World] = &[
         ("State: Load balancers", &[("state", "managed")]),
     ] },
     World { name: "it is gone", film: || {
-        let mut film = Film::of(quiet(1), &[]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(quiet(1), &[]);
         film.watched.clear();
         film.roll(SHORT);
         film
     }, fires: &["CcmNobodyLeads"], may: &[], moves: &[] },
     World { name: "two work at once", film: || {
-        let mut film = Film::of(quiet(1), &["--leader-elect=false"]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(quiet(1), &["--leader-elect=false"]);
         film.watched.push(("10.0.0.3:8233", Watched::start(&film.env, &["--leader-elect=false"])));
         film.roll(SHORT);
         film
@@ -112,18 +116,14 @@ pub const WORLDS: &[World] = &[
         film
     }, fires: &["CcmRestarts"], may: &["CcmNobodyLeads"], moves: &[("State: Up for", &[])] },
     World { name: "the token is refused", film: || {
-        let mut film = Film::of(quiet(2), &[]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(quiet(2), &[]);
         film.sandbox.cloud().remove_token(&film.sandbox.projects().token);
         film.sandbox.kubelets().expire();
         film.roll(SOME);
         film
     }, fires: &["CcmCloudRefuses", "CcmTicksFail"], may: &[], moves: &[("Hetzner Cloud API: Errors", &[("code", "401")])] },
     World { name: "the cloud is away", film: || {
-        let mut film = Film::of(quiet(2), &[]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(quiet(2), &[]);
         film.sandbox.stop(Half::Hetzner);
         film.sandbox.kubelets().expire();
         film.roll(SOME);
@@ -133,9 +133,7 @@ pub const WORLDS: &[World] = &[
         ("Controllers: Ticks", &[("result", "outage")]),
     ] },
     World { name: "others use the calls up", film: || {
-        let mut film = Film::of(quiet(2), &[]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(quiet(2), &[]);
         film.sandbox.kubelets().expire();
         wait_until("a call that is told so", || {
             film.sandbox.cloud().set_rate_limit(film.sandbox.project(), 7_200, 100);
@@ -145,18 +143,14 @@ pub const WORLDS: &[World] = &[
         film
     }, fires: &["CcmRateLimitShort"], may: &["CcmTicksFail"], moves: &[("State: Calls left", &[]), ("Hetzner Cloud API: Calls left", &[])] },
     World { name: "no call is left", film: || {
-        let mut film = Film::of(quiet(2), &[]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(quiet(2), &[]);
         film.sandbox.fault(sandbox::faults::Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
         film.sandbox.kubelets().expire();
         film.roll(LONG);
         film
     }, fires: &["CcmRateLimitShort", "CcmRateLimitUsedUp"], may: &["CcmTicksFail"], moves: &[("Hetzner Cloud API: Errors", &[("code", "429")])] },
     World { name: "Robot takes no more calls", film: || {
-        let mut film = Film::of(with_robot(), &[]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(with_robot(), &[]);
         let metal = film.sandbox.robot().number_of("metal-1").unwrap();
         film.sandbox.robot().set_power(metal, false);
         film.sandbox.kubelets().expire();
@@ -172,25 +166,19 @@ pub const WORLDS: &[World] = &[
         ("Robot: Calls left", &[("reason", "rate_limit")]),
     ] },
     World { name: "Robot refuses the password", film: || {
-        let mut film = Film::of(with_robot(), &[]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(with_robot(), &[]);
         film.sandbox.robot().set_password("of-another-day");
         film.roll(LONG);
         film
     }, fires: &["CcmRobotLoginRefused"], may: &["CcmTicksFail"], moves: &[("Robot: Errors", &[("code", "401")])] },
     World { name: "Robot is away", film: || {
-        let mut film = Film::of(with_robot(), &[]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(with_robot(), &[]);
         film.sandbox.stop(Half::Robot);
         film.roll(LONG);
         film
     }, fires: &[], may: &["CcmTicksFail"], moves: &[("Robot: Errors", &[("reason", "unreachable")])] },
     World { name: "the cluster refuses", film: || {
-        let mut film = Film::of(quiet(2), &[]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(quiet(2), &[]);
         fails(&film.sandbox, Half::Kubernetes, "GET", "/api/v1/nodes", Effect::kubernetes_status(403, "Forbidden", "no"));
         film.roll(SOME);
         film
@@ -198,9 +186,7 @@ pub const WORLDS: &[World] = &[
         ("Kubernetes API and process: Errors", &[("resource", "nodes"), ("code", "403")]),
     ] },
     World { name: "the cluster is away", film: || {
-        let mut film = Film::of(quiet(2), &[]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(quiet(2), &[]);
         film.sandbox.stop(Half::Kubernetes);
         film.watched[0].1.daemon.ended();
         film.watched = vec![("10.0.0.2:8233", Watched::start(&film.env, &[]))];
@@ -208,9 +194,7 @@ pub const WORLDS: &[World] = &[
         film
     }, fires: &["CcmClusterAway", "CcmNobodyLeads"], may: &["CcmTicksFail"], moves: &[("Kubernetes API and process: Errors", &[("reason", "unreachable")])] },
     World { name: "a thread is stuck", film: || {
-        let mut film = Film::of(quiet(1), &[]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(quiet(1), &[]);
         film.roll(1); // Nothing moves any more.
         film
     }, fires: &["CcmTicksStopped"], may: &[], moves: &[] },
@@ -267,9 +251,7 @@ pub const WORLDS: &[World] = &[
         ("Hetzner Cloud API: Errors", &[("code", "403")]),
     ] },
     World { name: "a certificate expires", film: || {
-        let mut film = Film::of(quiet(2), &[RESYNC]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(quiet(2), &[RESYNC]);
         shows_certificate(&film.sandbox, Validity::Soon);
         film.roll(SOME);
         film
@@ -303,9 +285,7 @@ pub const WORLDS: &[World] = &[
         ("State: Routes", &[("state", "missing")]),
     ] },
     World { name: "the token is another project's", film: || {
-        let mut film = Film::of(quiet(3), &[]);
-        film.roll(BEFORE);
-        film.cause();
+        let mut film = until_cause(quiet(3), &[]);
         for name in ["worker-1", "worker-2", "worker-3"] {
             film.sandbox.set_power(name, false);
         }
