@@ -242,11 +242,8 @@ fn a_429_is_retried_only_where_no_budget_is_kept() {
 
 #[test]
 fn a_long_list_comes_in_pages_and_begins_anew_when_it_expires() {
-    let sandbox = Sandbox::builder()
-        .only(Half::Kubernetes)
-        .nodes(0)
-        .heartbeats(false)
-        .start();
+    let builder = Sandbox::builder().only(Half::Kubernetes).nodes(0);
+    let sandbox = builder.heartbeats(false).start();
     for n in 0..1_100 {
         sandbox.cluster().create(
             "nodes",
@@ -393,11 +390,8 @@ fn an_answer_that_is_too_long_or_elsewhere_is_an_error() {
 
 #[test]
 fn a_network_is_found_by_id_or_name_with_one_call() {
-    let sandbox = Sandbox::builder()
-        .only(Half::Hetzner)
-        .nodes(0)
-        .network("10.0.0.0/16")
-        .start();
+    let builder = Sandbox::builder().only(Half::Hetzner).nodes(0);
+    let sandbox = builder.network("10.0.0.0/16").start();
     let id = sandbox.network_id();
     let name = |name: &str| NetworkSelector::Name(name.into());
     for (named, found) in [

@@ -151,12 +151,8 @@ fn lb_list() {
 /// Targets by address have the name of their node, and health and cause as others.
 #[test]
 fn targets_on_dedicated_servers() {
-    let sandbox = common::builder()
-        .nodes(1)
-        .robot(2)
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
+    let builder = common::builder().nodes(1).robot(2).scale(0.01);
+    let sandbox = builder.heartbeats(false).start();
     sandbox.ccm(&["node", "sync"]).with_code(0);
     sandbox.create("web", &[("location", "fsn1")], &[80]);
     sandbox.ccm(&["lb", "sync", "--yes"]).with_code(0);
@@ -268,11 +264,8 @@ fn lb_mistakes() {
 /// An lb11 takes 25 targets: nothing is left to do, and yet not all is well.
 #[test]
 fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
-    let sandbox = common::builder()
-        .nodes(27)
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
+    let builder = common::builder().nodes(27).scale(0.01).heartbeats(false);
+    let sandbox = builder.start();
     sandbox.ccm(&["node", "sync"]).with_code(0);
     let annotations = [("location", "fsn1"), ("type", "lb11")];
     for name in ["web", "small"] {

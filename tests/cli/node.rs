@@ -190,11 +190,8 @@ fn one_api_of_servers_never_hides_the_other() {
 
 #[test]
 fn while_robot_is_away_node_sync_does_all_of_the_cloud_s_nodes() {
-    let sandbox = common::builder()
-        .nodes(2)
-        .robot(1)
-        .heartbeats(false)
-        .start();
+    let builder = common::builder().nodes(2).robot(1).heartbeats(false);
+    let sandbox = builder.start();
     sandbox.ccm(&["node", "sync"]).with_code(0);
     for name in ["worker-1", "worker-2"] {
         sandbox.set_power(name, false);

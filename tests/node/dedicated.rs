@@ -413,12 +413,8 @@ fn routes_are_for_cloud_servers_and_the_others_get_no_condition() {
 
 #[test]
 fn they_are_targets_of_load_balancers_by_their_addresses() {
-    let sandbox = common::builder()
-        .nodes(1)
-        .robot(2)
-        .services(1)
-        .network("10.0.0.0/8")
-        .simulated();
+    let builder = common::builder().nodes(1).robot(2).services(1);
+    let sandbox = builder.network("10.0.0.0/8").simulated();
     let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
     let daemon = Daemon::start(&env, &[]);
     let targets = || targets(&sandbox);

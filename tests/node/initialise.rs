@@ -4,8 +4,8 @@
 use crate::common;
 
 use common::{
-    Cluster, Daemon, Simulate, addresses, all_initialised, calm, ccm, env, events, hetzner_calls,
-    is_initialised, is_lease, quiet, wait_until, with, writes,
+    Cluster, Daemon, Ran, Simulate, addresses, all_initialised, calm, ccm, env, events,
+    hetzner_calls, is_initialised, is_lease, quiet, wait_until, with, writes,
 };
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
@@ -226,11 +226,7 @@ fn a_token_from_a_pipe_is_read_once_and_kept() {
         .stdin(reader)
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    Ran::from(output).with_code(0);
     assert!(all_initialised(&sandbox));
 }
 

@@ -91,12 +91,8 @@ fn text(value: &Value) -> String {
 fn each_is_applied_without_an_error_or_a_warning_and_settles() {
     common::side_by_side(EXAMPLES.iter().collect(), |example: &Example| {
         let file = example.file;
-        let sandbox = Sandbox::builder()
-            .nodes(3)
-            .network("10.0.0.0/16")
-            .scale(0.005)
-            .heartbeats(false)
-            .start();
+        let builder = Sandbox::builder().nodes(3).network("10.0.0.0/16");
+        let sandbox = builder.scale(0.005).heartbeats(false).start();
         let env = env(&sandbox);
         ccm(&env, &["node", "sync"]).with_code(0);
         (example.before)(&sandbox);

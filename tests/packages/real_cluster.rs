@@ -274,16 +274,10 @@ fn one_node_by_name(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
         node["metadata"]["labels"]["topology.kubernetes.io/zone"],
         "fsn1"
     );
-    let addresses = common::addresses(&node);
-    assert!(
-        addresses.contains(&"ExternalIP 203.0.113.1".to_owned()),
-        "{addresses:?}"
-    );
+    let external = "ExternalIP 203.0.113.1".to_owned();
+    assert!(common::addresses(&node).contains(&external), "{node}");
     let again = ccm(env, &["node", "sync", &name]);
-    assert!(
-        again.stdout.ends_with("0 changed, 1 unchanged, 0 failed\n"),
-        "{again:?}"
-    );
+    again.prints("0 changed, 1 unchanged, 0 failed\n");
 }
 
 /// Leads, initialises, deletes the node of a server that is gone, hands over.

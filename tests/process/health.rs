@@ -318,11 +318,8 @@ fn a_port_alone_is_every_address_of_the_machine() {
 #[test]
 fn no_server_without_an_address_nor_for_one_pass() {
     let sandbox = quiet(1);
-    let once = sandbox.ccm(&["run", "--once"]);
-    assert!(
-        once.code == 0 && !once.stderr.contains("health"),
-        "{once:?}"
-    );
+    let once = sandbox.ccm(&["run", "--once"]).with_code(0);
+    assert!(!once.stderr.contains("health"), "{once:?}");
     let daemon = sandbox.daemon(&["--metrics-address="]);
     wait_until("a look at the cluster", || {
         sandbox.calls().count(|call| call.path == "/api/v1/nodes") > 2

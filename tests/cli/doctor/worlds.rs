@@ -558,11 +558,8 @@ fn status_watches() {
 /// build without optimisation.
 #[test]
 fn status_of_a_thousand_nodes_and_two_hundred_services() {
-    let sandbox = sandbox::Sandbox::builder()
-        .nodes(1000)
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
+    let builder = sandbox::Sandbox::builder().nodes(1000).scale(0.01);
+    let sandbox = builder.heartbeats(false).start();
     let env = crate::common::env(&sandbox);
     sandbox
         .cloud()

@@ -134,10 +134,8 @@ fn secrets_may_be_read_in_the_namespaces_that_are_named_and_nowhere_else() {
         assert_eq!(subject["namespace"], "kube-system");
     }
     let verbs = &manifests[0]["rules"][0];
-    assert_eq!(
-        (&verbs["resources"], &verbs["verbs"]),
-        (&json!(["secrets"]), &json!(["get"]))
-    );
+    assert_eq!(verbs["resources"], json!(["secrets"]));
+    assert_eq!(verbs["verbs"], json!(["get"]));
 }
 
 #[test]

@@ -88,15 +88,11 @@ fn namespaces_and_services_are_created_from_words() {
     admin.does("create service loadbalancer web --tcp=80:8080 -n market");
     let web = sandbox.service("market/web");
     let spec = &web.unwrap()["spec"];
-    assert_eq!(
-        (&spec["type"], &spec["selector"]),
-        (&json!("LoadBalancer"), &json!({ "app": "web" }))
-    );
+    assert_eq!(spec["type"], "LoadBalancer");
+    assert_eq!(spec["selector"], json!({ "app": "web" }));
     let port = &spec["ports"][0];
-    assert_eq!(
-        (&port["port"], &port["targetPort"]),
-        (&json!(80), &json!(8080))
-    );
+    assert_eq!(port["port"], 80);
+    assert_eq!(port["targetPort"], 8080);
     let why = admin.is_refused("create namespace market");
     contains(
         &why,
