@@ -201,6 +201,16 @@ pub trait Cluster {
         routes.map(|(to, via)| format!("{to} {via}")).collect()
     }
 
+    fn set_route(&self, destination: &str, gateway: &str) {
+        let cloud = self.sandbox().cloud();
+        cloud.set_route(self.network_id(), destination, gateway);
+    }
+
+    fn delete_route(&self, destination: &str) {
+        let cloud = self.sandbox().cloud();
+        cloud.delete_route(self.network_id(), destination);
+    }
+
     // Events.
 
     /// Messages of the events of one reason about an object of this name.

@@ -82,25 +82,22 @@ fn a_list_that_is_not_whole_deletes_nothing() {
                 name: format!("other-{n}"),
                 ..ServerSpec::default()
             };
-            world
-                .sandbox
-                .cloud()
-                .create_server(world.sandbox.project(), spec);
+            world.cloud().create_server(world.project(), spec);
         }
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         cloud.set_route(world.network_id(), "10.244.9.0/24", NOBODY);
         let before = world.routes();
-        world.sandbox.faults().add(rule);
+        world.faults().add(rule);
         let ran = world.sync(&[]);
         assert_eq!(ran.code, 1, "{what}: {ran:?}");
         let daemon = world.daemon(&["--controllers=route"]);
         common::wait_at_most(common::LIMIT, what, || {
-            world.sandbox.calls().count(|call| call.fault.is_some()) >= 3
+            world.calls().count(|call| call.fault.is_some()) >= 3
         });
         assert_eq!(world.routes(), before, "{what}\n{}", daemon.log());
         assert_eq!(world.changes(0).len(), 2, "{what}: those of the beginning");
         // And when the list is there again, it goes.
-        world.sandbox.faults().clear();
+        world.faults().clear();
         world.comes_right(&[]);
     });
 }
@@ -127,7 +124,7 @@ fn an_old_list_of_nodes_changes_nothing() {
     if common::needs_simulation(&world.sandbox, common::LAGS) {
         return;
     }
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     let servers = ["worker-1", "worker-2"].map(|name| world.server_id(name));
     cluster.freeze_cache(true);
     // Made anew, each with the other's pods: by the cache both routes lead astray.
@@ -137,16 +134,10 @@ fn an_old_list_of_nodes_changes_nothing() {
     ] {
         cluster.delete("nodes", None, name);
         world.register(name, Some(server), pods);
-        world
-            .sandbox
-            .cloud()
-            .set_route(world.network_id(), pods, &world.ip(name));
+        world.set_route(pods, &world.ip(name));
     }
     // And this one is a reason to look closer.
-    world
-        .sandbox
-        .cloud()
-        .set_route(world.network_id(), "10.244.9.0/24", NOBODY);
+    world.set_route("10.244.9.0/24", NOBODY);
     let mark = world.mark();
     let daemon = world.daemon(&["--controllers=route"]);
     wait_until("the blackhole to go", || world.routes().len() == 2);
@@ -160,10 +151,7 @@ fn an_old_list_of_nodes_changes_nothing() {
 #[test]
 fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
     let world = World::settled(3);
-    world
-        .sandbox
-        .cloud()
-        .set_route(world.network_id(), "10.244.9.0/24", NOBODY);
+    world.set_route("10.244.9.0/24", NOBODY);
     let before = world.routes();
     let other = Sandbox::builder().nodes(0).heartbeats(false).simulated();
     let kubeconfig = common::env(&other)
@@ -174,10 +162,7 @@ fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
         name: "outside".into(),
         ..ServerSpec::default()
     };
-    let outside = world
-        .sandbox
-        .cloud()
-        .create_server(world.sandbox.project(), outside);
+    let outside = world.cloud().create_server(world.project(), outside);
     for (name, id) in [
         // Of another project, and of this one but in no Network.
         ("elsewhere", "ccm-from-scratch://99999999".to_owned()),
@@ -199,7 +184,7 @@ fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
         "{ran:?}"
     );
     let daemon = Daemon::start(&env, &[CIDR, "--node-sync-interval=5s"]);
-    let reads = || world.sandbox.calls().count(is_read);
+    let reads = || world.calls().count(is_read);
     let enough = reads() + 3;
     wait_until("looks at the Network", || reads() >= enough);
     assert_eq!(world.routes(), before, "{}", daemon.log());
@@ -208,7 +193,7 @@ fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
 
 /// No node of it was told that it has a network, or has none.
 fn nobody_is_marked(cluster: &Sandbox) {
-    for node in cluster.cluster().list("nodes", None) {
+    for node in cluster.nodes() {
         let conditions = node["status"]["conditions"].as_array().unwrap();
         let is_it = |one: &Value| one["type"] == "NetworkUnavailable";
         assert!(!conditions.iter().any(is_it), "{node}");
@@ -231,8 +216,8 @@ fn another_cluster_in_the_same_network_takes_no_routes_over() {
             networks: vec![(world.network_id(), None)],
             ..ServerSpec::default()
         };
-        let cloud = world.sandbox.cloud();
-        let id = cloud.create_server(world.sandbox.project(), spec);
+        let cloud = world.cloud();
+        let id = cloud.create_server(world.project(), spec);
         other.register_node(sandbox::kubelet::NodeSpec {
             name: format!("theirs-{n}"),
             provider_id: Some(format!("ccm-from-scratch://{id}")),
@@ -260,7 +245,7 @@ fn another_cluster_in_the_same_network_takes_no_routes_over() {
 #[test]
 fn one_route_that_was_left_gives_way_when_the_others_are_there() {
     let world = World::settled(3);
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     for n in 1..=3 {
         cloud.delete_route(world.network_id(), &format!("10.244.{n}.0/24"));
     }
@@ -307,7 +292,7 @@ fn several_routes_that_were_left_hold_up_and_mark_only_their_own_nodes() {
         &["delete that route by hand"],
     );
     // The person does so.
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     for n in 1..=2 {
         cloud.delete_route(world.network_id(), &format!("10.244.{n}.0/24"));
     }
@@ -322,8 +307,8 @@ fn bystander(world: &World, name: &str, destination: &str) {
         networks: vec![(world.network_id(), None)],
         ..ServerSpec::default()
     };
-    let cloud = world.sandbox.cloud();
-    cloud.create_server(world.sandbox.project(), spec);
+    let cloud = world.cloud();
+    cloud.create_server(world.project(), spec);
     cloud.set_route(world.network_id(), destination, &world.ip(name));
 }
 
@@ -331,7 +316,7 @@ fn bystander(world: &World, name: &str, destination: &str) {
 #[test]
 fn a_route_to_a_server_that_no_node_runs_on_is_told_and_left() {
     let world = World::settled(2);
-    world.sandbox.cluster().delete("nodes", None, "worker-2");
+    world.delete_node("worker-2");
     let stale = format!("10.244.2.0/24 {}", world.ip("worker-2"));
     let daemon = world.daemon(&[]);
     daemon.logs("StaleRoute");
@@ -349,16 +334,10 @@ fn a_route_to_a_server_that_no_node_runs_on_is_told_and_left() {
 fn a_node_without_a_provider_id_is_left_alone() {
     let world = World::settled(1);
     world.register("stray", None, "10.244.7.0/24");
-    world
-        .sandbox
-        .cluster()
-        .edit("nodes", None, "stray", |node| {
-            node["spec"]["providerID"] = json!("aws:///i-1");
-        });
-    world
-        .sandbox
-        .cloud()
-        .set_route(world.network_id(), "10.244.7.0/24", NOBODY);
+    world.edit_node("stray", |node| {
+        node["spec"]["providerID"] = json!("aws:///i-1");
+    });
+    world.set_route("10.244.7.0/24", NOBODY);
     let _daemon = world.daemon(&["--controllers=route"]);
     world.comparisons(2);
     assert_eq!(world.condition("stray"), None);

@@ -16,7 +16,7 @@ const THEIRS: [&str; 4] = [
 fn add_theirs(world: &World) {
     for route in THEIRS {
         let (to, via) = route.split_once(' ').unwrap();
-        world.sandbox.cloud().set_route(world.network_id(), to, via);
+        world.set_route(to, via);
     }
 }
 
@@ -60,7 +60,7 @@ fn what_somebody_breaks_is_mended() {
     // In one cluster each they need not wait for each other: a comparison comes every five minutes.
     let cases: [fn(&World); 4] = [
         |world| {
-            let cloud = world.sandbox.cloud();
+            let cloud = world.cloud();
             cloud.delete_route(world.network_id(), "10.244.1.0/24");
         },
         |world| set_route(world, "10.244.1.0/24", &world.ip("worker-2")),
@@ -80,7 +80,7 @@ fn what_somebody_breaks_is_mended() {
 }
 
 fn set_route(world: &World, destination: &str, gateway: &str) {
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     cloud.set_route(world.network_id(), destination, gateway);
 }
 
@@ -89,23 +89,17 @@ fn a_condition_that_somebody_changes_is_set_again() {
     let world = World::settled(3);
     let _daemon = world.daemon(&[]);
     world.comparisons(1);
-    world
-        .sandbox
-        .cluster()
-        .edit("nodes", None, "worker-3", |node| {
-            for condition in node["status"]["conditions"].as_array_mut().unwrap() {
-                if condition["type"] == "NetworkUnavailable" {
-                    condition["status"] = json!("True");
-                }
+    world.edit_node("worker-3", |node| {
+        for condition in node["status"]["conditions"].as_array_mut().unwrap() {
+            if condition["type"] == "NetworkUnavailable" {
+                condition["status"] = json!("True");
             }
-        });
+        }
+    });
     // Seen when whole nodes are read again, or when something rings.
-    world
-        .sandbox
-        .cluster()
-        .edit("nodes", None, "worker-3", |node| {
-            node["metadata"]["labels"]["rings"] = json!("yes");
-        });
+    world.edit_node("worker-3", |node| {
+        node["metadata"]["labels"]["rings"] = json!("yes");
+    });
     wait_until("the condition", || world.all_are_reached());
 }
 
@@ -114,16 +108,13 @@ fn a_route_goes_with_its_node() {
     let world = World::settled(3);
     let daemon = world.daemon(&[]);
     world.comparisons(1);
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     // The server stays: the daemon saw the node go.
     cluster.delete("nodes", None, "worker-3");
     world.comes_right(&[]);
     assert_eq!(world.routes().len(), 2, "{}", daemon.log());
     // With its server.
-    world
-        .sandbox
-        .cloud()
-        .delete_server(world.server_id("worker-2"));
+    world.delete_server("worker-2");
     cluster.delete("nodes", None, "worker-2");
     world.comes_right(&[]);
     assert_eq!(world.routes().len(), 1);
@@ -131,7 +122,7 @@ fn a_route_goes_with_its_node() {
     let id = world.join("worker-4", "10.244.4.0/24");
     world.comes_right(&[]);
     assert_eq!(world.routes().len(), 2);
-    world.sandbox.cloud().delete_server(id);
+    world.cloud().delete_server(id);
     world.comes_right(&[]);
     assert_eq!(world.routes().len(), 1);
 }
@@ -142,7 +133,7 @@ fn a_node_made_anew_with_the_same_pods_gets_the_route() {
     let world = World::settled(3);
     let daemon = world.daemon(&[]);
     world.comparisons(1);
-    world.sandbox.cluster().delete("nodes", None, "worker-3");
+    world.delete_node("worker-3");
     let old = world.ip("worker-3");
     world.join("worker-9", "10.244.3.0/24");
     let mark = world.mark();
@@ -164,7 +155,7 @@ fn a_node_that_is_not_attached_is_told_and_the_others_go_on() {
     let world = World::new(1);
     world.join("worker-2", "10.244.2.0/24");
     let id = world.server_id("worker-2");
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     let mut attachment = json!(null);
     cloud.edit_server(id, |server| {
         attachment = server["private_net"].take();
@@ -216,15 +207,12 @@ fn addresses_of_pods_that_come_late_are_seen() {
     world.looks(3);
     assert_eq!(world.routes().len(), 1);
     let mark = world.mark();
-    world
-        .sandbox
-        .cluster()
-        .edit("nodes", None, "worker-2", |node| {
-            node["spec"]["podCIDR"] = json!("10.244.2.0/24");
-            node["spec"]["podCIDRs"] = json!(["10.244.2.0/24"]);
-        });
+    world.edit_node("worker-2", |node| {
+        node["spec"]["podCIDR"] = json!("10.244.2.0/24");
+        node["spec"]["podCIDRs"] = json!(["10.244.2.0/24"]);
+    });
     wait_until("its route", || world.routes().len() == 2);
-    let calls = world.sandbox.calls().calls_since(mark);
+    let calls = world.calls().calls_since(mark);
     let lists = calls.iter().filter(|call| {
         let is_table = call
             .header("accept")
@@ -241,7 +229,7 @@ fn addresses_of_pods_that_come_late_are_seen() {
 #[test]
 fn a_node_that_changes_under_the_patch_is_read_again() {
     let world = World::settled(1);
-    let cluster = std::sync::Arc::clone(world.sandbox.cluster());
+    let cluster = std::sync::Arc::clone(world.cluster());
     world.join("worker-2", "10.244.2.0/24");
     let change = move |_: &sandbox::exchange::Request| {
         cluster.edit("nodes", None, "worker-2", |node| {
@@ -250,14 +238,14 @@ fn a_node_that_changes_under_the_patch_is_read_again() {
         });
     };
     let rule = Rule::new(Effect::before(change)).path("/api/v1/nodes/worker-2/status");
-    let rule = world.sandbox.faults().add(rule.writes().times(2));
+    let rule = world.faults().add(rule.writes().times(2));
     let ran = world.sync(&[]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(world.all_are_reached());
-    assert_eq!(world.sandbox.faults().hits(rule), 2);
+    assert_eq!(world.faults().hits(rule), 2);
     let node = node(&world.sandbox, "worker-2");
     assert_eq!(node["metadata"]["labels"]["mine"], "kept");
-    let calls = world.sandbox.calls().calls();
+    let calls = world.calls().calls();
     let conflicts = calls.iter().filter(|call| call.status == Some(409));
     assert_eq!(conflicts.count(), 2);
 }

@@ -32,7 +32,7 @@ fn conditions_that_differ_are_set_at_the_same_time() {
     assert_eq!(world.once(&[CIDR]).code, 0);
     for n in 1..=12 {
         let name = format!("worker-{n}");
-        world.sandbox.cluster().edit("nodes", None, &name, |node| {
+        world.edit_node(&name, |node| {
             for condition in node["status"]["conditions"].as_array_mut().unwrap() {
                 if condition["type"] == "NetworkUnavailable" {
                     condition["status"] = json!("True");
@@ -52,10 +52,7 @@ fn the_route_that_is_one_too_many_is_told_and_all_others_stay() {
     let world = World::new(90);
     for n in 0..10 {
         let to = format!("10.99.{n}.0/24");
-        world
-            .sandbox
-            .cloud()
-            .set_route(world.network_id(), &to, NOBODY);
+        world.set_route(&to, NOBODY);
     }
     assert_eq!(world.once(&[CIDR]).code, 0);
     world.join("worker-91", "10.244.91.0/24");
@@ -76,10 +73,7 @@ fn the_route_that_is_one_too_many_is_told_and_all_others_stay() {
         "FailedToCreateRoute",
         &["all of the 100 routes"],
     );
-    world
-        .sandbox
-        .cloud()
-        .delete_route(world.network_id(), "10.99.0.0/24");
+    world.delete_route("10.99.0.0/24");
     wait_until("its route", || {
         world.status("worker-91").as_deref() == Some("False")
     });

@@ -33,8 +33,8 @@ fn controller(server_cache_max_age: Duration, reconciliation_period: Duration) -
 
 /// Somebody makes a router, and a route to it, just before ccm reads the Network for the n-th time.
 fn router_comes_at_read(world: &World, n: u64) -> sandbox::faults::RuleId {
-    let cloud = Arc::clone(world.sandbox.cloud());
-    let (project, network) = (world.sandbox.project(), world.network_id());
+    let cloud = Arc::clone(world.cloud());
+    let (project, network) = (world.project(), world.network_id());
     let hand = move |_: &Request| {
         let spec = ServerSpec {
             name: "router".into(),
@@ -48,7 +48,7 @@ fn router_comes_at_read(world: &World, n: u64) -> sandbox::faults::RuleId {
         cloud.set_route(network, "10.244.200.0/24", ip);
     };
     let rule = hetzner(Effect::before(hand), READ).method("GET").nth(n);
-    world.sandbox.faults().add(rule)
+    world.faults().add(rule)
 }
 
 /// The pass that finds the router has something to write, and a list of servers from before.
@@ -63,7 +63,7 @@ fn a_route_to_a_server_that_was_made_meanwhile_stays() {
     let rule = router_comes_at_read(&world, 2);
     let mut routes = controller(LONG, Duration::ZERO);
     routes.tick(&apis, &Selection::Due);
-    assert_eq!(world.sandbox.faults().hits(rule), 1);
+    assert_eq!(world.faults().hits(rule), 1);
     assert_eq!(world.routes().len(), 4, "{:#?}", world.routes());
     assert!(world.wanted().is_subset(&world.routes()));
 }
@@ -74,20 +74,17 @@ fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
     let world = World::settled(2);
     for n in 100..106 {
         let to = format!("10.244.{n}.0/24");
-        world
-            .sandbox
-            .cloud()
-            .set_route(world.network_id(), &to, NOBODY);
+        world.set_route(&to, NOBODY);
     }
     // The first six of them take longer than a look may be old.
     let slow = Effect::Slow(common::lasting(&world.sandbox, Duration::from_secs(2)));
-    world.sandbox.faults().add(hetzner(slow, DELETE));
+    world.faults().add(hetzner(slow, DELETE));
     let rule = router_comes_at_read(&world, 2);
     let place = Place::at(&world.sandbox, LIBRARY_SCALE);
     let apis = place.world(&place.token(), None);
     let mut routes = controller(LONG, Duration::ZERO);
     routes.sync(&apis);
-    assert_eq!(world.sandbox.faults().hits(rule), 1, "no second look");
+    assert_eq!(world.faults().hits(rule), 1, "no second look");
     assert_eq!(world.routes().len(), 3, "{:#?}", world.routes());
     assert!(world.wanted().is_subset(&world.routes()));
 }
@@ -96,16 +93,15 @@ fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
 #[test]
 fn a_route_that_is_gone_before_it_is_replaced_is_added() {
     let world = World::settled(2);
-    let cloud = Arc::clone(world.sandbox.cloud());
+    let cloud = Arc::clone(world.cloud());
     let network = world.network_id();
     cloud.set_route(network, "10.244.1.0/24", NOBODY);
     let hand = move |_: &Request| cloud.delete_route(network, "10.244.1.0/24");
     world
-        .sandbox
         .faults()
         .add(hetzner(Effect::before(hand), DELETE).times(1));
     let busy = Effect::hetzner_error(409, "conflict", "another change is being made");
-    world.sandbox.faults().add(hetzner(busy, DELETE).times(1));
+    world.faults().add(hetzner(busy, DELETE).times(1));
     let ran = world.sync(&[]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(world.routes(), world.wanted());
@@ -119,16 +115,15 @@ fn a_route_that_is_gone_before_it_is_replaced_is_added() {
 #[test]
 fn what_went_missing_during_the_pass_is_added_by_it() {
     let world = World::settled(2);
-    let cloud = Arc::clone(world.sandbox.cloud());
+    let cloud = Arc::clone(world.cloud());
     let network = world.network_id();
     cloud.delete_route(network, "10.244.1.0/24");
     let hand = move |_: &Request| cloud.delete_route(network, "10.244.2.0/24");
     world
-        .sandbox
         .faults()
         .add(hetzner(Effect::before(hand), ADD).times(1));
     let no = Effect::hetzner_error(422, "invalid_input", "invalid gateway");
-    world.sandbox.faults().add(hetzner(no, ADD).times(1));
+    world.faults().add(hetzner(no, ADD).times(1));
     let ran = world.sync(&[]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stdout.contains("invalid gateway"), "{ran:?}");
@@ -142,29 +137,20 @@ fn what_went_missing_during_the_pass_is_added_by_it() {
 #[test]
 fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
     let world = World::settled(2);
-    world
-        .sandbox
-        .cloud()
-        .delete_route(world.network_id(), "10.244.1.0/24");
+    world.delete_route("10.244.1.0/24");
     let is_refused = Arc::new(AtomicBool::new(false));
     let refused = Arc::clone(&is_refused);
     let hand = move |_: &Request| refused.store(true, Ordering::SeqCst);
-    world
-        .sandbox
-        .faults()
-        .add(hetzner(Effect::before(hand), ADD));
+    world.faults().add(hetzner(Effect::before(hand), ADD));
     let taken = Effect::hetzner_error(422, "invalid_input", "the destination overlaps");
     let Effect::Instead(taken) = taken else {
         unreachable!()
     };
-    world
-        .sandbox
-        .faults()
-        .add(hetzner(Effect::AfterAll(taken), ADD));
+    world.faults().add(hetzner(Effect::AfterAll(taken), ADD));
     let away = Effect::hetzner_error(503, "maintenance", "try again");
     let after = hetzner(away, READ).method("GET");
     let after = after.when(move |_| is_refused.load(Ordering::SeqCst));
-    world.sandbox.faults().add(after);
+    world.faults().add(after);
     let mark = world.mark();
     let ran = world.sync(&[]);
     assert_eq!(ran.code, 1, "{ran:?}");
@@ -181,12 +167,9 @@ fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
 fn a_replacement_that_was_cut_in_two_is_ended_by_the_next_sync() {
     for path in [ADD, DELETE] {
         let world = World::settled(2);
-        world
-            .sandbox
-            .cloud()
-            .set_route(world.network_id(), "10.244.1.0/24", NOBODY);
+        world.set_route("10.244.1.0/24", NOBODY);
         let away = Effect::hetzner_error(503, "maintenance", "try again");
-        world.sandbox.faults().add(hetzner(away, path).times(1));
+        world.faults().add(hetzner(away, path).times(1));
         let ran = common::ccm(&world.env, &["route", "sync", CIDR]);
         assert_eq!(ran.code, 1, "{path}: {ran:?}");
         let ran = common::ccm(&world.env, &["route", "sync", CIDR]);
@@ -202,15 +185,12 @@ fn a_replacement_that_was_cut_in_two_does_not_wait_for_its_period() {
     let place = Place::at(&world.sandbox, LIBRARY_SCALE);
     let apis = place.world(&place.token(), None);
     let mut routes = controller(Duration::from_secs(10), LONG);
-    world
-        .sandbox
-        .cloud()
-        .set_route(world.network_id(), "10.244.1.0/24", NOBODY);
+    world.set_route("10.244.1.0/24", NOBODY);
     let away = Effect::hetzner_error(503, "maintenance", "try again");
-    world.sandbox.faults().add(hetzner(away, ADD));
+    world.faults().add(hetzner(away, ADD));
     let report = routes.tick(&apis, &Selection::Due);
     assert!(report.outage.is_some());
-    world.sandbox.faults().clear();
+    world.faults().clear();
     common::wait_until("the whole replacement", || {
         routes.tick(&apis, &Selection::Due);
         world.routes() == world.wanted()

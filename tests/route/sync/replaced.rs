@@ -58,7 +58,7 @@ impl Compared {
 
     fn edit(&self, change: impl FnOnce(&mut Value)) {
         let id = self.world.server_id("worker-2");
-        self.world.sandbox.cloud().edit_server(id, change);
+        self.world.cloud().edit_server(id, change);
     }
 
     /// Of the plan that a tick would be made of.
@@ -71,8 +71,8 @@ impl Compared {
     /// Another machine, with the address of `worker-2`'s, which is deleted.
     fn replace_server(&self) {
         let ip = self.world.ip("worker-2");
-        let cloud = self.world.sandbox.cloud();
-        let servers = cloud.servers(self.world.sandbox.project());
+        let cloud = self.world.cloud();
+        let servers = cloud.servers(self.world.project());
         let old = servers.iter().find(|server| server["name"] == "worker-2");
         cloud.delete_server(old.unwrap()["id"].as_u64().unwrap());
         let spec = ServerSpec {
@@ -80,11 +80,11 @@ impl Compared {
             networks: vec![(self.world.network_id(), Some(ip.parse().unwrap()))],
             ..ServerSpec::default()
         };
-        cloud.create_server(self.world.sandbox.project(), spec);
+        cloud.create_server(self.world.project(), spec);
     }
 
     fn delete_node(&self) {
-        let cluster = self.world.sandbox.cluster();
+        let cluster = self.world.cluster();
         cluster.delete("nodes", None, "worker-2");
     }
 
@@ -155,10 +155,10 @@ fn a_replaced_node_s_route_is_deleted_though_another_server_has_its_address() {
             let error = Effect::hetzner_error(422, "invalid_input", "not now");
             let rule = Rule::new(error).half(Half::Hetzner).writes();
             compared.delete_node();
-            compared.world.sandbox.faults().add(rule);
+            compared.world.faults().add(rule);
             compared.read_nodes();
             assert_eq!(compared.tick().failures.len(), 1);
-            compared.world.sandbox.faults().clear();
+            compared.world.faults().clear();
             compared.replace_server();
         }),
     ];
@@ -200,7 +200,7 @@ fn a_route_that_was_deleted_is_not_remembered() {
     let ip = compared.world.ip("worker-2");
     let theirs = format!("{PODS} {ip}");
     assert!(!compared.world.routes().contains(&theirs));
-    let cloud = compared.world.sandbox.cloud();
+    let cloud = compared.world.cloud();
     cloud.set_route(compared.world.network_id(), PODS, &ip);
     let mark = compared.world.mark();
     let passed = compared.controller.sync(&compared.ccm);
@@ -220,8 +220,8 @@ fn a_router_with_the_address_that_a_node_had_keeps_its_routes() {
         networks: vec![(compared.world.network_id(), Some(ip.parse().unwrap()))],
         ..ServerSpec::default()
     };
-    let cloud = compared.world.sandbox.cloud();
-    cloud.create_server(compared.world.sandbox.project(), spec);
+    let cloud = compared.world.cloud();
+    cloud.create_server(compared.world.project(), spec);
     cloud.set_route(compared.world.network_id(), "10.244.200.0/24", &ip);
     // Something is to be done, so that the Network is read before the servers are.
     compared.world.join("worker-3", "10.244.3.0/24");

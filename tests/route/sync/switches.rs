@@ -29,7 +29,7 @@ fn without_routes_the_network_is_left_alone_and_the_nodes_are_not() {
         let ips = addresses(&node(&world.sandbox, "worker-1"));
         assert!(ips.contains(&"InternalIP 10.0.0.2".to_owned()), "{ips:?}");
         assert!(world.routes().is_empty(), "{flags:?}");
-        assert_eq!(world.sandbox.calls().count(is_read), 0, "{flags:?}");
+        assert_eq!(world.calls().count(is_read), 0, "{flags:?}");
         assert_eq!(world.condition("worker-1"), None);
         let log = daemon.log();
         assert_eq!(

@@ -24,7 +24,6 @@ fn a_network_that_is_being_changed_is_waited_for() {
             "another change is being made",
         ));
         world
-            .sandbox
             .faults()
             .add(busy.half(Half::Hetzner).path(ADD).times(6));
         let ran = world.once(&[crate::sync::world::CIDR]);
@@ -44,14 +43,11 @@ fn a_network_that_is_locked_for_long_is_tried_again() {
         "locked",
         "another change is being made",
     ));
-    let busy = world
-        .sandbox
-        .faults()
-        .add(busy.half(Half::Hetzner).path(ANY));
+    let busy = world.faults().add(busy.half(Half::Hetzner).path(ANY));
     let daemon = world.daemon(&[]);
-    wait_until("many tries", || world.sandbox.faults().hits(busy) >= 12);
+    wait_until("many tries", || world.faults().hits(busy) >= 12);
     assert!(world.routes().is_empty());
-    world.sandbox.faults().remove(busy);
+    world.faults().remove(busy);
     wait_until("routes", || world.all_are_reached());
     world.comes_right(&[]);
     assert!(
@@ -64,7 +60,7 @@ fn a_network_that_is_locked_for_long_is_tried_again() {
 #[test]
 fn a_change_that_fails_is_told_and_tried_again() {
     let world = World::new(2);
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     cloud.fail_next_action("add_route", "action_failed", "it did not work out");
     let _daemon = world.daemon(&[]);
     wait_until("routes", || world.all_are_reached());
@@ -90,7 +86,6 @@ fn a_route_that_is_refused_is_told_of_its_node() {
     let is_its =
         |request: &Request| String::from_utf8_lossy(&request.body).contains("10.244.3.0/24");
     world
-        .sandbox
         .faults()
         .add(refuse.half(Half::Hetzner).path(ADD).when(is_its));
     let daemon = world.daemon(&[]);
@@ -115,7 +110,7 @@ fn a_route_that_is_refused_is_told_of_its_node() {
         "{}",
         daemon.log()
     );
-    world.sandbox.faults().clear();
+    world.faults().clear();
     wait_until("its route", || world.all_are_reached());
     world.comes_right(&[]);
 }
@@ -125,14 +120,11 @@ fn an_answer_that_is_lost_adds_and_deletes_nothing_twice() {
     for command in ["add_route", "delete_route"] {
         let world = World::settled(2);
         let path = format!("/v1/networks/*/actions/{command}");
-        world
-            .sandbox
-            .cloud()
-            .set_route(world.network_id(), "10.244.1.0/24", NOBODY);
+        world.set_route("10.244.1.0/24", NOBODY);
         let lost = Rule::new(Effect::AnswerLost)
             .half(Half::Hetzner)
             .path(&path);
-        world.sandbox.faults().add(lost.times(1));
+        world.faults().add(lost.times(1));
         let mark = world.mark();
         let daemon = world.daemon(&[]);
         world.comes_right(&[]);
@@ -149,7 +141,7 @@ fn an_answer_that_is_lost_adds_and_deletes_nothing_twice() {
 #[test]
 fn a_route_is_missing_for_no_longer_than_its_own_replacement() {
     let world = World::settled(6);
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     for n in 1..=6 {
         let via = world.ip(&format!("worker-{}", 1 + n % 6));
         cloud.set_route(world.network_id(), &format!("10.244.{n}.0/24"), &via);
@@ -183,14 +175,14 @@ fn a_route_is_missing_for_no_longer_than_its_own_replacement() {
 #[test]
 fn nothing_comes_between_a_deletion_and_its_replacement() {
     let world = World::settled(2);
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     // Its turn comes only when what was looked at is too old even for a route to be added.
     let slow = Effect::Slow(Duration::from_millis(180));
     let busy = Effect::hetzner_error(409, "conflict", "another change is being made");
     for effect in [slow, busy] {
         let rule = Rule::new(effect).half(Half::Hetzner).times(9);
         let rule = rule.path("/v1/networks/*/actions/delete_route");
-        world.sandbox.faults().add(rule);
+        world.faults().add(rule);
     }
     for n in 1..=2 {
         cloud.set_route(world.network_id(), &format!("10.244.{n}.0/24"), NOBODY);
@@ -218,7 +210,7 @@ fn nothing_comes_between_a_deletion_and_its_replacement() {
 #[test]
 fn what_somebody_else_did_meanwhile_is_done() {
     let world = World::settled(2);
-    let cloud = Arc::clone(world.sandbox.cloud());
+    let cloud = Arc::clone(world.cloud());
     let (network, ip) = (world.network_id(), world.ip("worker-1"));
     cloud.delete_route(network, "10.244.1.0/24");
     cloud.set_route(network, "10.244.77.0/24", NOBODY);
@@ -229,7 +221,7 @@ fn what_somebody_else_did_meanwhile_is_done() {
     let rule = Rule::new(Effect::before(hand))
         .half(Half::Hetzner)
         .path(ANY);
-    world.sandbox.faults().add(rule);
+    world.faults().add(rule);
     let mark = world.mark();
     let ran = world.sync(&[]);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -248,7 +240,7 @@ fn killed_at_any_write_it_ends_the_same() {
     let cases: Vec<(u64, bool)> = (1..=12).flat_map(|n| [(n, true), (n, false)]).collect();
     common::side_by_side(cases, |(n, before)| {
         let world = World::over_sockets(3);
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         cloud.set_route(world.network_id(), "10.244.1.0/24", NOBODY);
         cloud.set_route(world.network_id(), "10.244.77.0/24", NOBODY);
         cloud.set_route(world.network_id(), "10.9.0.0/16", NOBODY);
@@ -267,15 +259,15 @@ fn killed_at_any_write_it_ends_the_same() {
         } else {
             Effect::after(hook)
         };
-        world.sandbox.faults().add(Rule::new(effect).when(count));
+        world.faults().add(Rule::new(effect).when(count));
         let daemon = world.daemon(&["--leader-elect=false"]);
         drop(killer.set(Box::new(daemon.killer())));
         // With more writes than there are, nobody dies.
-        let is_dead = || world.sandbox.calls().count(|call| call.fault.is_some()) > 0;
+        let is_dead = || world.calls().count(|call| call.fault.is_some()) > 0;
         let is_over = || is_dead() || world.all_are_reached();
         common::holds_within(Duration::from_secs(4), is_over);
         drop(daemon);
-        world.sandbox.faults().clear();
+        world.faults().clear();
         let _second = world.daemon(&["--leader-elect=false"]);
         wait_until("nodes that can be reached", || world.all_are_reached());
         world.comes_right(&[&format!("10.9.0.0/16 {NOBODY}")]);
@@ -286,7 +278,7 @@ fn killed_at_any_write_it_ends_the_same() {
 #[test]
 fn two_at_once_end_the_same() {
     let world = World::new(6);
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     cloud.set_route(world.network_id(), "10.244.1.0/24", NOBODY);
     cloud.set_route(world.network_id(), "10.244.77.0/24", NOBODY);
     let both = [(); 2].map(|()| world.daemon(&["--leader-elect=false"]));
@@ -317,12 +309,10 @@ fn ctrl_c_waits_for_no_action() {
     let world = World::over_sockets(1);
     // Longer than ccm waits for one.
     let long = Some(Duration::from_secs(1000));
-    world.sandbox.cloud().set_action_duration("add_route", long);
+    world.cloud().set_action_duration("add_route", long);
     let daemon = world.daemon(&[]);
     let is_sent = |call: &Call| call.half == Half::Hetzner && call.is_write();
-    wait_until("the first route", || {
-        world.sandbox.calls().count(is_sent) >= 1
-    });
+    wait_until("the first route", || world.calls().count(is_sent) >= 1);
     daemon.signal("-TERM");
     assert!(daemon.ended().success(), "{}", daemon.log());
     daemon.logs("its end was not waited for");
@@ -334,10 +324,7 @@ fn ctrl_c_waits_for_no_action() {
 fn ctrl_c_ends_it_between_two_routes() {
     let world = World::over_sockets(20);
     let takes = Some(Duration::from_secs(10));
-    world
-        .sandbox
-        .cloud()
-        .set_action_duration("add_route", takes);
+    world.cloud().set_action_duration("add_route", takes);
     let daemon = world.daemon(&[]);
     wait_until("the first routes", || world.routes().len() >= 2);
     daemon.signal("-TERM");

@@ -96,7 +96,7 @@ fn a_living_service_keeps_its_load_balancer() {
 fn two_that_ask_for_a_free_one_are_told_apart_before_and_after() {
     let world = World::new(1);
     world.settle(&[]);
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let (cloud, project) = (world.cloud(), world.project());
     let front = json!({"name": "front", "load_balancer_type": "lb11", "location": "fsn1"});
     cloud.create_load_balancer(project, front);
     let first = world.create("first", &[("name", "front")], &[80]);
@@ -128,7 +128,7 @@ fn a_recreated_service_keeps_its_address() {
         world.ticks(1);
         let id = first["id"].as_u64().unwrap();
         let protect = |one: &mut Value| one["protection"]["delete"] = json!(true);
-        world.sandbox.cloud().edit_load_balancer(id, protect);
+        world.cloud().edit_load_balancer(id, protect);
         world.delete("web");
         wait_until("its end", || world.service("web").is_none());
         let second = world.create("web", &annotations, &[80]);
@@ -159,7 +159,7 @@ fn one_of_the_name_is_adopted_where_no_other_service_or_cluster_uses_it() {
     common::side_by_side(CASES.to_vec(), |(labels, ours, adopted)| {
         let world = World::new(1);
         world.settle(&[]);
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         let stranger = server(&world, "stranger", &[]);
         let node = world.server_id("worker-1");
         let target = if ours { node } else { stranger };
@@ -213,14 +213,14 @@ fn put(world: &World, name: &str, more: Value) -> u64 {
     for (key, value) in more.as_object().unwrap() {
         spec[key] = value.clone();
     }
-    let cloud = world.sandbox.cloud();
-    cloud.create_load_balancer(world.sandbox.project(), spec)
+    let cloud = world.cloud();
+    cloud.create_load_balancer(world.project(), spec)
 }
 
 pub fn server(world: &World, name: &str, labels: &[(&str, &str)]) -> u64 {
     let spec = server_spec(name, labels);
-    let project = world.sandbox.project();
-    world.sandbox.cloud().create_server(project, spec)
+    let project = world.project();
+    world.cloud().create_server(project, spec)
 }
 
 fn server_spec(name: &str, labels: &[(&str, &str)]) -> sandbox::hetzner::ServerSpec {
@@ -240,13 +240,13 @@ fn port(listen_port: u16) -> Value {
 
 /// An operator's `hcloud load-balancer add-label`.
 fn add_label(world: &World, id: u64, label: &str, value: &str) {
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     cloud.edit_load_balancer(id, |one| one["labels"][label] = json!(value));
 }
 
 /// What Terraform does at its next run, with `ignore_changes` for the Service's UID alone.
 fn terraform_applies(world: &World, id: u64, its_own: &Value) {
-    world.sandbox.cloud().edit_load_balancer(id, |one| {
+    world.cloud().edit_load_balancer(id, |one| {
         let uid = one["labels"][SERVICE_UID].clone();
         one["labels"] = its_own.clone();
         if !uid.is_null() {
@@ -265,7 +265,7 @@ fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_r
     common::side_by_side(cases.collect(), |(profile, has_labels)| {
         let about = format!("{profile}, its own labels: {has_labels}");
         let world = World::with_network(0);
-        let network = world.sandbox.network().unwrap();
+        let network = world.network().unwrap();
         let labels = match has_labels {
             true => json!({"provisioner": "terraform", "cluster": "k3s"}),
             false => json!({}),
@@ -287,8 +287,8 @@ fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_r
             ..server_spec(name, &[("cluster", "k3s")])
         };
         // Servers come before their nodes.
-        let cloud = world.sandbox.cloud();
-        let project = world.sandbox.project();
+        let cloud = world.cloud();
+        let project = world.project();
         let all = ["one", "two"].map(|name| cloud.create_server(project, spec(name)));
         world.tells(
             "web",
@@ -296,7 +296,7 @@ fn one_that_terraform_made_before_the_nodes_is_adopted_once_they_are_there_and_r
             &["is no node of this cluster"],
         );
         assert_eq!(len(&cloud.load_balancer(id)["services"]), 0, "{about}");
-        world.sandbox.register_nodes_of(&all);
+        world.register_nodes_of(&all);
         let balancer = world.up("web");
         assert_eq!(balancer["id"], json!(id), "{about}");
         world.tells("web", "EnsuredLoadBalancer", &[]);
@@ -342,7 +342,7 @@ fn an_empty_one_of_another_program_is_not_adopted_by_its_name_until_an_operator_
         let world = World::new(1);
         world.settle(&[]);
         let id = put(&world, "prod-api", json!({"labels": {label: value}}));
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         let before = cloud.load_balancer(id);
         let annotations = [("name", "prod-api"), ("type", "lb31")];
         let uid = world.create("web", &annotations, &[80]);
@@ -392,7 +392,7 @@ fn what_another_program_made_is_left_unchanged_until_an_operator_says_so() {
             "k8s-api",
             json!({"labels": labels, "services": [port(6443)]}),
         );
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         let before = cloud.load_balancer(id);
         let daemon = world.daemon(&[profile, OFTEN]);
         let uid = world.create("web", &[("name", "k8s-api")], &[80]);
@@ -433,7 +433,7 @@ fn nothing_is_adopted_by_a_default_name() {
     let world = World::new(1);
     world.settle(&[]);
     let id = put(&world, "kubernetes-default-web", json!({}));
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     let before = cloud.load_balancer(id);
     let uid = world.create("web", &[], &[80]);
     world.settle(&[]);
@@ -460,7 +460,7 @@ fn one_of_another_cluster_that_carries_our_services_uid_is_left_to_it() {
     let id = balancer["id"].as_u64().unwrap();
     let stranger = server(&world, "stranger", &[]);
     drop(daemon);
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     cloud.edit_load_balancer(id, |one| {
         one["labels"][CLUSTER_UID] = json!("another");
         one["targets"][0]["server"]["id"] = json!(stranger);
@@ -489,10 +489,10 @@ fn what_changes_just_before_a_write_is_seen() {
         ("another's target", |world, id| {
             let stranger = server(world, "stranger", &[]);
             world.act(&format!("/load_balancers/{id}/actions/add_target"), &json!({"type": "server", "server": {"id": stranger}}));
-            wait_until("the end of that action", || targets(&world.sandbox.cloud().load_balancer(id)).contains(&stranger));
+            wait_until("the end of that action", || targets(&world.cloud().load_balancer(id)).contains(&stranger));
         }, true),
         ("a label of another", |world, id| add_label(world, id, "team", "a"), false),
-        ("protected", |world, id| world.sandbox.cloud().edit_load_balancer(id, |one| one["protection"]["delete"] = json!(true)), true),
+        ("protected", |world, id| world.cloud().edit_load_balancer(id, |one| one["protection"]["delete"] = json!(true)), true),
         ("another Service's", |world, id| add_label(world, id, SERVICE_UID, "another"), true),
     ];
     common::side_by_side(cases.to_vec(), |(what, hand, stays)| {
@@ -508,11 +508,11 @@ fn what_changes_just_before_a_write_is_seen() {
             }
         });
         let rule = Rule::new(hook).method("GET").path("/v1/load_balancers/*");
-        let rule = world.sandbox.faults().add(rule.times(1));
+        let rule = world.faults().add(rule.times(1));
         world.delete("web");
         // A namespace does not wait for it.
         wait_until("its end", || world.service("web").is_none());
-        assert_eq!(world.sandbox.faults().hits(rule), 1, "{what}");
+        assert_eq!(world.faults().hits(rule), 1, "{what}");
         let left = world.balancers();
         assert_eq!(left.len(), usize::from(stays), "{what}: {left:#?}");
         if what == "another's target" {
@@ -527,7 +527,7 @@ fn what_changes_just_before_a_write_is_seen() {
             );
             assert_eq!(left[0]["labels"], json!({}));
         }
-        let deletes = world.sandbox.calls().calls();
+        let deletes = world.calls().calls();
         let mut deletes = deletes
             .iter()
             .filter(|call| call.method == "DELETE" && call.half == Half::Hetzner);
@@ -554,10 +554,10 @@ fn a_label_that_is_added_just_before_ours_are_written_is_kept() {
             }
         });
         let rule = Rule::new(hook).method("GET").path("/v1/load_balancers/*");
-        world.sandbox.faults().add(rule.times(1));
+        world.faults().add(rule.times(1));
         let uid = world.create("web", &[("name", "edge")], &[80]);
         let ran = world.once(&[]);
-        let one = world.sandbox.cloud().load_balancer(id);
+        let one = world.cloud().load_balancer(id);
         if let Some(why) = refused {
             assert_eq!(ran.code, 1, "{ran:?}");
             assert_eq!(one["labels"], json!({ label: value }));
@@ -579,7 +579,7 @@ fn a_list_without_what_decisions_rest_on_is_an_error_that_names_it() {
         let world = World::new(1);
         world.settle(&[]);
         let id = put(&world, "edge", json!({}));
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         let mut one = cloud.load_balancer(id);
         one.as_object_mut().unwrap().remove(field);
         let page = json!({
@@ -590,7 +590,7 @@ fn a_list_without_what_decisions_rest_on_is_an_error_that_names_it() {
         });
         let instead = Rule::new(Effect::Instead(Response::json(200, &page)));
         let list = instead.half(Half::Hetzner).method("GET");
-        world.sandbox.faults().add(list.path("/v1/load_balancers"));
+        world.faults().add(list.path("/v1/load_balancers"));
         world.create("web", &[("name", "edge")], &[80]);
         let mark = world.mark();
         let ran = world.once(&[]);
@@ -621,7 +621,7 @@ fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted
     assert!(!log.contains("is as it should be again"), "{log}");
     assert_eq!(log.matches("(LoadBalancerNotAdopted)").count(), 1, "{log}");
     assert_eq!(world.writes(mark), Vec::<String>::new());
-    world.sandbox.cloud().delete_load_balancer(new_id);
+    world.cloud().delete_load_balancer(new_id);
     let uid = text(&world.service("web").unwrap()["metadata"]["uid"]);
     wait_until("the old one", || {
         world.of_uid(&uid).is_some_and(|one| one["id"] == old)
@@ -644,13 +644,13 @@ fn one_that_a_deleted_service_left_is_adopted_by_its_name_in_the_same_namespace_
         let labels =
             json!({SERVICE_UID: "gone", CLUSTER_UID: cluster, "ccm-from-scratch/service": of});
         let id = put(&world, "front", json!({ "labels": labels }));
-        let before = world.sandbox.cloud().load_balancer(id);
+        let before = world.cloud().load_balancer(id);
         let uid = world.create("web", &[("name", "front")], &[80]);
         let ran = world.once(&[]);
         let adopted = world.of_uid(&uid).map(|one| one["id"].as_u64().unwrap());
         assert_eq!(adopted, is_adopted.then_some(id), "{of}: {ran:?}");
         if !is_adopted {
-            assert_eq!(world.sandbox.cloud().load_balancer(id), before, "{of}");
+            assert_eq!(world.cloud().load_balancer(id), before, "{of}");
             let command =
                 format!("hcloud load-balancer add-label {id} ccm-from-scratch/adopt=default.web");
             world.tells("web", "LoadBalancerNotAdopted", &["team-a.web", &command]);

@@ -117,8 +117,8 @@ fn a_certificate_that_comes_later_is_found_without_anybody_asking() {
     world.create("web", &https, &[443]);
     world.tells("web", "SyncLoadBalancerFailed", &["site"]);
     let certificate = json!({"name": "site", "type": "managed", "domain_names": ["a.example"]});
-    let cloud = world.sandbox.cloud();
-    let certificate = cloud.create_certificate(world.sandbox.project(), certificate);
+    let cloud = world.cloud();
+    let certificate = cloud.create_certificate(world.project(), certificate);
     let balancer = world.up("web");
     assert_eq!(
         balancer["services"][0]["http"]["certificates"],

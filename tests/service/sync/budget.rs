@@ -35,23 +35,17 @@ fn create(world: &World, service: Value) {
         .as_str()
         .unwrap()
         .to_owned();
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     cluster.create("services", Some(&namespace), service);
 }
 
 fn namespace(world: &World, name: &str) {
     let namespace = json!({ "metadata": { "name": name } });
-    world
-        .sandbox
-        .cluster()
-        .create("namespaces", None, namespace);
+    world.cluster().create("namespaces", None, namespace);
 }
 
 fn has_address(world: &World, namespace: &str, name: &str) -> bool {
-    let found = world
-        .sandbox
-        .cluster()
-        .get("services", Some(namespace), name);
+    let found = world.cluster().get("services", Some(namespace), name);
     let ingress = &found.unwrap()["status"]["loadBalancer"]["ingress"];
     ingress.as_array().is_some_and(|list| !list.is_empty())
 }
@@ -132,7 +126,7 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
         both
     };
     let before = of_both();
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     let mut annotations = large(GREEDY, "small")["metadata"]["annotations"].clone();
     annotations[key("share")] = json!("edge");
     annotations[key("health-check-interval")] = json!("20s");
@@ -188,7 +182,7 @@ fn a_list_that_is_long_because_of_foreign_annotations_ends_no_sync() {
                 && call.query("fieldSelector") == Some("spec.type=LoadBalancer")
                 && call.query("continue").is_some()
         };
-        world.sandbox.calls().count(is_page)
+        world.calls().count(is_page)
     };
     world.create("web", &[], &[80]);
     wait_at_most(PATIENCE, "an address", || {
@@ -197,12 +191,7 @@ fn a_list_that_is_long_because_of_foreign_annotations_ends_no_sync() {
     assert!(pages() > 0, "{}", daemon.log());
     // When the list is short again, one call reads it.
     for n in 0..count {
-        assert!(
-            world
-                .sandbox
-                .cluster()
-                .delete("services", Some("default"), &name(n))
-        );
+        world.delete(&name(n));
     }
     world.ticks_within(PATIENCE, 3);
     let before = pages();

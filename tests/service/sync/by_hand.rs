@@ -95,7 +95,7 @@ struct Ids {
 
 impl Hand {
     fn act(self, world: &World, id: u64, ids: &Ids) {
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         match self {
             Hand::Field(part, field, value) => cloud.edit_load_balancer(id, |one| {
                 let service = &mut one["services"][0];
@@ -171,7 +171,7 @@ fn comes_back(
     (field, wanted): (&str, Wanted),
     edit: impl FnOnce(),
 ) {
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     let about = format!("{field}, {profile}");
     edit();
     let edited = shape(&cloud.load_balancer(id));
@@ -201,14 +201,14 @@ fn every_field_of_an_https_port_and_the_network_are_too() {
     common::side_by_side(PROFILES.to_vec(), |profile| {
         let world = World::with_network(2);
         world.settle(&[profile]);
-        let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+        let (cloud, project) = (world.cloud(), world.project());
         let certificate = |name: &str| {
             let body = json!({"name": name, "type": "managed", "domain_names": ["a.example"]});
             cloud.create_certificate(project, body)
         };
         certificate("site");
         let ids = Ids {
-            network: world.sandbox.network().unwrap(),
+            network: world.network().unwrap(),
             other: certificate("other"),
         };
         let annotations = [
@@ -233,7 +233,7 @@ fn every_field_of_an_https_port_and_the_network_are_too() {
 fn every_field_is_shown_before_and_brought_back() {
     common::side_by_side(PROFILES.to_vec(), |profile| {
         let (world, id) = with_service(profile);
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         let right = cloud.load_balancer(id);
         for (field, wanted, edit) in CASES {
             let edit = || cloud.edit_load_balancer(id, edit);
@@ -246,7 +246,7 @@ fn every_field_is_shown_before_and_brought_back() {
 fn all_at_once_are_brought_back_at_the_next_resync() {
     common::side_by_side(PROFILES.to_vec(), |profile| {
         let (world, id) = with_service(profile);
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         let right = cloud.load_balancer(id);
         let daemon = world.daemon(&[profile, OFTEN]);
         world.ticks(2);
@@ -275,7 +275,7 @@ fn a_port_that_somebody_else_added_meanwhile_is_no_failure() {
     let uid = world.create("web", &[], &[80]);
     world.settle(&[]);
     let id = world.of_uid(&uid).unwrap()["id"].as_u64().unwrap();
-    let cloud = Arc::clone(world.sandbox.cloud());
+    let cloud = Arc::clone(world.cloud());
     let added = move |request: &Request| {
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         cloud.edit_load_balancer(id, |one| {
@@ -286,7 +286,7 @@ fn a_port_that_somebody_else_added_meanwhile_is_no_failure() {
     };
     let faster = Rule::new(Effect::before(added)).method("POST");
     let faster = faster.path("/v1/load_balancers/*/actions/add_service");
-    world.sandbox.faults().add(faster.times(1));
+    world.faults().add(faster.times(1));
     world.edit("web", |service| {
         let mut port = service["spec"]["ports"][0].clone();
         (port["name"], port["port"]) = (json!("p81"), json!(81));

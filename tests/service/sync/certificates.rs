@@ -16,7 +16,7 @@ const MANAGED: &[(&str, &str)] = &[
 ];
 
 fn certificates(world: &World) -> Vec<Value> {
-    world.sandbox.cloud().certificates(world.sandbox.project())
+    world.cloud().certificates(world.project())
 }
 
 /// The certificates that port 443 shows; null: there is no such port.
@@ -32,7 +32,7 @@ fn shows(balancer: &Value) -> Value {
 fn the_address_and_the_other_port_are_there_while_a_certificate_is_issued() {
     for profile in PROFILES {
         let world = World::new(2);
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         // Two seconds, scaled.
         cloud.set_action_duration("create_certificate", Some(Duration::from_secs(100)));
         let daemon = world.daemon(&[profile, NO_RESYNC]);
@@ -84,7 +84,7 @@ fn the_address_and_the_other_port_are_there_while_a_certificate_is_issued() {
 #[test]
 fn a_failed_issuance_is_told_and_its_port_comes_once_it_was_mended() {
     let world = World::new(1);
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let (cloud, project) = (world.cloud(), world.project());
     cloud.set_dns_zones(project, &["another.example"]);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let uid = world.create("web", MANAGED, &[80, 443]);
@@ -123,7 +123,7 @@ fn an_order_that_is_refused_keeps_nothing_else_from_being_made() {
     .half(Half::Hetzner)
     .method("POST")
     .path("/v1/certificates");
-    let rule = world.sandbox.faults().add(refused);
+    let rule = world.faults().add(refused);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let uid = world.create("web", MANAGED, &[80, 443]);
     world.up("web");
@@ -133,7 +133,7 @@ fn an_order_that_is_refused_keeps_nothing_else_from_being_made() {
         &["POST", "/certificates", "too many certificates"],
     );
     assert_eq!(len(&world.of_uid(&uid).unwrap()["services"]), 1);
-    world.sandbox.faults().remove(rule);
+    world.faults().remove(rule);
     wait_until("port 443", || {
         !shows(&world.of_uid(&uid).unwrap()).is_null()
     });
@@ -148,7 +148,7 @@ fn an_order_whose_answer_is_lost_is_not_made_twice() {
             .method("POST")
             .path("/v1/certificates")
             .times(1);
-        world.sandbox.faults().add(lost);
+        world.faults().add(lost);
         let _daemon = world.daemon(&[NO_RESYNC]);
         let uid = world.create("web", MANAGED, &[80, 443]);
         world.up("web");
@@ -163,7 +163,7 @@ fn an_order_whose_answer_is_lost_is_not_made_twice() {
 #[test]
 fn a_name_that_is_taken_is_an_error_that_says_whose() {
     let world = World::new(1);
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let (cloud, project) = (world.cloud(), world.project());
     let labels =
         json!({"ccm-from-scratch/cluster-uid": "another", "hcloud-ccm/service-uid": "theirs"});
     cloud.create_certificate(
@@ -189,7 +189,7 @@ fn a_name_that_is_taken_is_an_error_that_says_whose() {
 #[test]
 fn of_two_services_that_ask_for_a_free_certificate_one_gets_it() {
     let world = World::new(1);
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let (cloud, project) = (world.cloud(), world.project());
     let labels = json!({"hcloud-ccm/service-uid": "gone"});
     cloud.create_certificate(
         project,
@@ -215,7 +215,7 @@ fn of_two_services_that_ask_for_a_free_certificate_one_gets_it() {
 #[test]
 fn an_order_that_somebody_else_made_meanwhile_is_no_failure() {
     let world = World::new(1);
-    let (cloud, project) = (Arc::clone(world.sandbox.cloud()), world.sandbox.project());
+    let (cloud, project) = (Arc::clone(world.cloud()), world.project());
     let made = move |request: &Request| {
         let body = serde_json::from_slice(&request.body).unwrap();
         cloud.create_certificate(project, body);
@@ -225,7 +225,7 @@ fn an_order_that_somebody_else_made_meanwhile_is_no_failure() {
         .method("POST")
         .path("/v1/certificates")
         .times(1);
-    world.sandbox.faults().add(faster);
+    world.faults().add(faster);
     world.settle(&[]);
     let uid = world.create("web", MANAGED, &[80, 443]);
     world.settle(&[]);
@@ -241,13 +241,13 @@ fn an_order_that_somebody_else_made_meanwhile_is_no_failure() {
 #[test]
 fn a_label_that_a_certificate_gets_after_the_list_is_kept() {
     let world = Arc::new(World::new(1));
-    let (cloud, project) = (Arc::clone(world.sandbox.cloud()), world.sandbox.project());
+    let (cloud, project) = (Arc::clone(world.cloud()), world.project());
     let labels = json!({"hcloud-ccm/service-uid": "gone", "team": "0"});
     let id = cloud.create_certificate(
         project,
         json!({"name": "front", "type": "managed", "domain_names": ["example.com"], "labels": labels}),
     );
-    let token = format!("Bearer {}", world.sandbox.projects().token);
+    let token = format!("Bearer {}", world.projects().token);
     let set_team = move |labels: &mut Value| {
         let lists = labels["team"].as_str().unwrap().parse::<u64>().unwrap();
         labels["team"] = json!((lists + 1).to_string());
@@ -273,7 +273,7 @@ fn a_label_that_a_certificate_gets_after_the_list_is_kept() {
         }
     });
     let list = Rule::new(hand).half(Half::Hetzner).method("GET");
-    let list = world.sandbox.faults().add(list.path("/v1/certificates"));
+    let list = world.faults().add(list.path("/v1/certificates"));
     world.settle(&[]);
     let named = [MANAGED, &[("http-managed-certificate-name", "front")]].concat();
     let uid = world.create("web", &named, &[443]);
@@ -281,6 +281,6 @@ fn a_label_that_a_certificate_gets_after_the_list_is_kept() {
     assert_eq!(ran.code, 0, "{ran:?}");
     let labels = &certificates(&world)[0]["labels"];
     assert_eq!(labels["hcloud-ccm/service-uid"], json!(uid));
-    let lists = world.sandbox.faults().hits(list);
+    let lists = world.faults().hits(list);
     assert_eq!(labels["team"], json!(lists.to_string()));
 }

@@ -16,7 +16,7 @@ fn spec(name: &str) -> ServerSpec {
 }
 
 fn set_ready(world: &World, ready: bool) {
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     for node in cluster.list("nodes", None) {
         let name = node["metadata"]["name"].as_str().unwrap();
         cluster.edit("nodes", None, name, |node| {
@@ -29,7 +29,7 @@ fn set_ready(world: &World, ready: bool) {
 }
 
 fn server_of(world: &World, node: &str) -> u64 {
-    let servers = world.sandbox.cloud().servers(world.sandbox.project());
+    let servers = world.servers();
     let mut servers = servers.iter();
     servers.find(|server| server["name"] == node).unwrap()["id"]
         .as_u64()
@@ -58,12 +58,12 @@ fn a_node_that_goes_and_comes_between_two_looks_is_a_target_again() {
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[], &[80]);
     assert_eq!(targets(&world.up("web")).len(), 2);
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     let mut node = cluster.get("nodes", None, "worker-2").unwrap();
     for field in ["uid", "resourceVersion", "creationTimestamp"] {
         node["metadata"].as_object_mut().unwrap().remove(field);
     }
-    let faults = world.sandbox.faults();
+    let faults = world.faults();
     let (goes, comes) = (Arc::clone(cluster), Arc::clone(cluster));
     let goes = Effect::before(move |_| assert!(goes.delete("nodes", None, "worker-2")));
     let goes = Rule::new(goes)
@@ -77,7 +77,7 @@ fn a_node_that_goes_and_comes_between_two_looks_is_a_target_again() {
     world.annotate("web", "algorithm-type", Some("least_connections"));
     let is = |call: &sandbox::calls::Call, end: &str| call.path.ends_with(end);
     wait_until("the node's end as a target, and its return", || {
-        let calls = world.sandbox.calls().calls();
+        let calls = world.calls().calls();
         let mut after = calls
             .iter()
             .skip_while(|call| !is(call, "/actions/remove_target"));
@@ -97,7 +97,7 @@ fn one_node_more_is_one_target_more_for_each_of_twenty() {
     }
     world.ticks(2);
     let mark = world.mark();
-    let server = world.sandbox.join(spec("late"));
+    let server = world.join(spec("late"));
     wait_until("twenty targets", || {
         world
             .balancers()
@@ -129,7 +129,7 @@ fn a_server_that_goes_before_its_node_is_no_trouble() {
     let mark = world.mark();
     let server = server_of(&world, "worker-2");
     let stays = server_of(&world, "worker-1");
-    world.sandbox.cloud().delete_server(server);
+    world.cloud().delete_server(server);
     // The node is still there, and has to be for a while: more than a minute, and a resync. Nothing is refused.
     world.ticks(15);
     assert!(common::node(&world.sandbox, "worker-2").is_object());
@@ -145,8 +145,8 @@ fn a_server_that_goes_before_its_node_is_no_trouble() {
     assert_eq!(targets(&world.of_uid(&other).unwrap()), [stays]);
     world.delete("other");
     wait_until("its end", || world.service("other").is_none());
-    world.sandbox.kubelets().expire();
-    let cluster = world.sandbox.cluster();
+    world.kubelets().expire();
+    let cluster = world.cluster();
     wait_until("the node's end", || {
         cluster.get("nodes", None, "worker-2").is_none()
     });
@@ -172,7 +172,7 @@ fn a_server_that_was_deleted_since_the_last_list_is_left_out_of_a_creation() {
     world.ticks(2);
     let stays = server_of(&world, "worker-1");
     let deleted = server_of(&world, "worker-2");
-    world.sandbox.cloud().delete_server(deleted);
+    world.cloud().delete_server(deleted);
     let mark = world.mark();
     let uid = world.create("web", &[], &[80]);
     world.up("web");
@@ -199,7 +199,7 @@ fn an_old_target_stays_until_a_new_one_works() {
         .half(Half::Hetzner)
         .path("/v1/load_balancers/*/actions/add_target")
         .times(2);
-    let refuses = world.sandbox.faults().add(refuses);
+    let refuses = world.faults().add(refuses);
     let mark = world.mark();
     world.annotate("web", "node-selector", Some(&on("worker-2")));
     world.tells(
@@ -212,7 +212,7 @@ fn an_old_target_stays_until_a_new_one_works() {
     wait_until("the new target alone", || {
         targets(&world.of_uid(&uid).unwrap()) == [new]
     });
-    assert_eq!(world.sandbox.faults().hits(refuses), 2);
+    assert_eq!(world.faults().hits(refuses), 2);
     let add = world.cloud_writes(mark);
     let removed = add.iter().position(|call| call.ends_with("remove_target"));
     assert_eq!(removed, Some(3), "{add:#?}");
@@ -231,7 +231,7 @@ fn an_excluded_node_leaves_and_comes_back() {
         let uid = world.create("web", &[], &[80]);
         world.up("web");
         let both = targets(&world.of_uid(&uid).unwrap());
-        let cluster = world.sandbox.cluster();
+        let cluster = world.cluster();
         let label = |value: Value| {
             cluster.edit("nodes", None, "worker-2", |node| {
                 let labels = node["metadata"]["labels"].as_object_mut().unwrap();
@@ -273,7 +273,7 @@ fn a_node_that_the_autoscaler_will_remove_is_a_target_until_it_is_deleted() {
     world.ticks(1);
     let both = targets(&world.of_uid(&uid).unwrap());
     let mark = world.mark();
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     cluster.edit("nodes", None, "worker-2", |node| {
         node["spec"]["taints"] =
             json!([{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]);
@@ -335,7 +335,7 @@ fn without_any_node_there_is_an_address_and_a_warning() {
     let uid = world.create("web", &[], &[80]);
     world.up("web");
     world.tells("web", "UnAvailableLoadBalancer", &["no available nodes"]);
-    let server = world.sandbox.join(spec("first"));
+    let server = world.join(spec("first"));
     wait_until("its target", || {
         targets(&world.of_uid(&uid).unwrap()) == [server]
     });

@@ -11,7 +11,7 @@ pub const BY_NAME: (&str, &str) = ("external", "edge-lb");
 
 /// What Terraform made: the API server's port, with a server that is no node as its target.
 pub fn terraforms(world: &World, name: &str) -> u64 {
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let (cloud, project) = (world.cloud(), world.project());
     let spec = ServerSpec {
         name: format!("behind-{name}"),
         ..ServerSpec::default()
@@ -28,7 +28,7 @@ pub fn terraforms(world: &World, name: &str) -> u64 {
 
 /// As its owner does it; none: not any more.
 pub fn allow(world: &World, id: u64, namespace: Option<&str>) {
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     cloud.edit_load_balancer(id, |one| match namespace {
         Some(namespace) => one["labels"][EXTERNAL] = json!(namespace),
         None => drop(one["labels"].as_object_mut().unwrap().remove(EXTERNAL)),
@@ -37,7 +37,7 @@ pub fn allow(world: &World, id: u64, namespace: Option<&str>) {
 
 /// Everything of it but how healthy its targets are, which changes by itself.
 pub fn as_it_is(world: &World, id: u64) -> Value {
-    let mut one = world.sandbox.cloud().load_balancer(id);
+    let mut one = world.cloud().load_balancer(id);
     for target in one["targets"].as_array_mut().unwrap() {
         target["health_status"] = Value::Null;
     }
@@ -169,7 +169,7 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
 
         // Terraform removes the labels that it does not know: they are written again, and nothing else is.
         let labels = before["labels"].clone();
-        world.sandbox.cloud().edit_load_balancer(id, |one| {
+        world.cloud().edit_load_balancer(id, |one| {
             let all = one["labels"].as_object_mut().unwrap();
             all.retain(|label, _| !labels[label].is_null());
         });
@@ -187,7 +187,7 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
         // The test goes on as if that label had been kept.
         written[before_ours] = now["labels"][before_ours].clone();
         assert_eq!(written, now["labels"]);
-        world.sandbox.cloud().edit_load_balancer(id, |one| {
+        world.cloud().edit_load_balancer(id, |one| {
             one["labels"] = written;
         });
 
@@ -288,7 +288,7 @@ fn from_its_own_to_one_of_others_and_back() {
     wait_until("the end of its own", || world.balancers().len() == 1);
     let ip = text(&before["public_net"]["ipv4"]["ip"]);
     assert_eq!(world.addresses("web")[0], ip);
-    assert!(world.sandbox.cloud().load_balancer(own).is_null());
+    assert!(world.cloud().load_balancer(own).is_null());
     world.annotate("web", "external", None);
     wait_until("its own again", || {
         as_it_is(&world, external) == before && world.of_uid(&uid).is_some()
@@ -321,7 +321,7 @@ fn doctor_names(world: &World, id: u64, number: u16, why: &str) {
 
 /// Terraform removes the labels that it does not know.
 fn only_labels_of_the_owner_stay(world: &World, id: u64) {
-    world.sandbox.cloud().edit_load_balancer(id, |one| {
+    world.cloud().edit_load_balancer(id, |one| {
         let all = one["labels"].as_object_mut().unwrap();
         all.retain(|label, _| [EXTERNAL, "provisioner"].contains(&label.as_str()));
     });
@@ -339,7 +339,7 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     wait_until("its ports", || ports(&as_it_is(&world, id)).len() == 4);
     world.tells("web", "EnsuredLoadBalancer", &[]);
     drop(first);
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     only_labels_of_the_owner_stay(&world, id);
     let doctor = common::ccm(&world.env, &["doctor", "-o", "wide"]);
     assert!(

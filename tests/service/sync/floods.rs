@@ -20,7 +20,7 @@ fn event_writes(world: &World, name: &str) -> usize {
         let is_counted = call.method == "PATCH" && call.path.contains(&path);
         is_counted || is_new && String::from_utf8_lossy(&call.body).contains(&prefix)
     };
-    world.sandbox.calls().count(is_it)
+    world.calls().count(is_it)
 }
 
 fn lines(daemon: &Daemon, parts: &[&str]) -> usize {
@@ -81,7 +81,7 @@ fn new_targets_end_no_failure_that_lasts() {
     world.annotate("web", "external", Some("nowhere"));
     world.tells("web", "SyncLoadBalancerFailed", &["nowhere"]);
     for count in 2..=3 {
-        world.sandbox.join(sandbox::hetzner::ServerSpec {
+        world.join(sandbox::hetzner::ServerSpec {
             name: format!("joined-{count}"),
             ..Default::default()
         });
@@ -104,7 +104,7 @@ fn event_posts(world: &World, name: &str, reason: &str) -> usize {
         format!("\"name\":\"{name}."),
         format!("\"reason\":\"{reason}\""),
     ];
-    world.sandbox.calls().count(|call: &Call| {
+    world.calls().count(|call: &Call| {
         let body = String::from_utf8_lossy(&call.body);
         let is_post = call.method == "POST" && call.path.ends_with("/events");
         is_post && call.status.is_some() && parts.iter().all(|part| body.contains(part))
@@ -139,7 +139,7 @@ fn many_findings_of_one_service_delay_no_other() {
             .half(Half::Kubernetes)
             .method("POST")
             .path("/api/v1/namespaces/default/events");
-        world.sandbox.faults().add(slow);
+        world.faults().add(slow);
         world.create_as(with_unknown("bad", count));
         world.ticks(1);
         world.create("good", &[], &[80]);

@@ -14,7 +14,7 @@ const LEASE: &str = "cloud-controller-manager";
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
 fn lease(world: &World) -> Value {
-    let lease = world.sandbox.cluster().get("leases", NAMESPACE, LEASE);
+    let lease = world.cluster().get("leases", NAMESPACE, LEASE);
     lease.unwrap_or_default()
 }
 
@@ -184,9 +184,9 @@ fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that
             &json!({ "type": "server", "server": { "id": stranger } }),
         );
         wait_until("the end of that action", || {
-            targets(&world.sandbox.cloud().load_balancer(id)).contains(&stranger)
+            targets(&world.cloud().load_balancer(id)).contains(&stranger)
         });
-        let cluster = world.sandbox.cluster();
+        let cluster = world.cluster();
         cluster.create(
             "leases",
             NAMESPACE,
@@ -248,7 +248,7 @@ fn a_shell_that_may_not_read_the_lease_counts_by_the_service_and_one_that_gets_n
     world.settle(&[]);
     assert!(noted(&world)["identity"].is_string());
     let words = ["lb", "sync", "--dry-run"];
-    let faults = world.sandbox.faults();
+    let faults = world.faults();
     let leases = |effect| {
         Rule::new(effect)
             .method("GET")
@@ -279,7 +279,7 @@ fn a_shell_that_may_not_read_the_lease_counts_by_the_service_and_one_that_gets_n
         let mark = world.mark();
         let ran = common::ccm(&world.env, words);
         assert_eq!(ran.code, 0, "{ran:?}");
-        let calls = world.sandbox.calls().calls_since(mark);
+        let calls = world.calls().calls_since(mark);
         let leases = calls.iter().filter(|call| common::is_lease(&call.path));
         assert_eq!(leases.count(), reads, "{words:?}");
     }

@@ -85,7 +85,7 @@ fn one_of_another_namespace_does_not_get_it() {
     world.delete("web");
     world.settle(&[]);
     let kept = as_it_is(&world, id(&world.only()));
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     let namespace =
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "hostile" } });
     cluster.create("namespaces", None, namespace);

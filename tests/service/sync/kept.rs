@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// A free Primary IP; its ID and address.
 fn primary_ip(world: &World, name: &str) -> (u64, String) {
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let (cloud, project) = (world.cloud(), world.project());
     let body =
         json!({"name": name, "type": "ipv4", "location": "fsn1", "assignee_type": "load_balancer"});
     let id = cloud.create_primary_ip(project, body);
@@ -19,7 +19,7 @@ fn primary_ip(world: &World, name: &str) -> (u64, String) {
 }
 
 fn certificate(world: &World) -> Value {
-    let mut all = world.sandbox.cloud().certificates(world.sandbox.project());
+    let mut all = world.cloud().certificates(world.project());
     assert_eq!(all.len(), 1, "{all:#?}");
     all.remove(0)
 }
@@ -114,7 +114,7 @@ fn only_selected_addresses_are_claimed() {
     const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
     let mut world = World::new(1);
     world.env = common::with(world.env, &[(SELECTOR, "use=services")]);
-    let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
+    let (cloud, project) = (world.cloud().clone(), world.project());
     for (name, labels) in [("ours", json!({"use": "services"})), ("gateway", json!({}))] {
         let body = json!({"name": name, "type": "ipv4", "location": "fsn1", "labels": labels});
         cloud.create_primary_ip(project, body);
@@ -150,7 +150,7 @@ fn what_the_api_refuses_is_said_with_what_to_do() {
     .method("POST")
     .path("/v1/load_balancers")
     .times(1);
-    world.sandbox.faults().add(refused);
+    world.faults().add(refused);
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[("public-net-ipv4", "kept")], &[80]);
     world.tells(
@@ -221,7 +221,7 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     );
     assert_eq!(json(&[]).json()["kept"], json!([]));
     let certificate = certificate(&world);
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let (cloud, project) = (world.cloud(), world.project());
     let theirs =
         json!({"ccm-from-scratch/cluster-uid": "another", "hcloud-ccm/service-uid": "theirs"});
     cloud.create_certificate(
@@ -251,7 +251,7 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     assert_eq!(json(&["-n", "default"]).json().get("kept"), None);
     let error = Effect::hetzner_error(500, "server_error", "not today");
     let rule = Rule::new(error).path("/v1/certificates");
-    world.sandbox.faults().add(rule);
+    world.faults().add(rule);
     let ran = json(&[]);
     assert_eq!(
         (ran.code, &ran.json()["kept"]),

@@ -59,20 +59,20 @@ fn one_node_outside_the_network_does_not_keep_the_others_from_it() {
     world.settle(&[]);
     let uid = world.create("web", &[], &[80]);
     world.settle(&[]);
-    let cloud = world.sandbox.cloud();
-    let servers = cloud.servers(world.sandbox.project());
+    let cloud = world.cloud();
+    let servers = cloud.servers(world.project());
     let second = servers
         .iter()
         .find(|one| one["name"] == "worker-2")
         .unwrap();
     let second = second["id"].as_u64().unwrap();
-    let network = world.sandbox.network().unwrap();
+    let network = world.network().unwrap();
     let detach = |path: &str| {
         world.act(
             &format!("/servers/{second}/actions/{path}"),
             &json!({"network": network}),
         );
-        let servers = || cloud.servers(world.sandbox.project());
+        let servers = || cloud.servers(world.project());
         let of_it = |one: &&Value| one["id"] == second;
         let is_in = || {
             !servers().iter().find(of_it).unwrap()["private_net"]

@@ -60,14 +60,14 @@ pub fn killed_at_each_write(scenario: Scenario) {
         let kill = Arc::clone(&killer);
         let after = Effect::after(move |_: &Request| kill.wait()());
         let rule = Rule::new(after).writes().when(is_about_services).nth(n);
-        let rule = world.sandbox.faults().add(rule);
+        let rule = world.faults().add(rule);
         let daemon = Daemon::start(&world.env, &[NO_RESYNC, NO_LEASE]);
         assert!(killer.set(Box::new(daemon.killer())).is_ok());
         wait_until("the write, or the end", || {
-            world.sandbox.faults().hits(rule) > 0 || (scenario.is_done)(&world)
+            world.faults().hits(rule) > 0 || (scenario.is_done)(&world)
         });
         drop(daemon);
-        world.sandbox.faults().clear();
+        world.faults().clear();
         finish(&world, &scenario);
     });
 }

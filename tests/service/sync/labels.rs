@@ -19,7 +19,7 @@ fn labels_are_set_beside_those_of_others_and_stay() {
     let label = |name: &str| world.of_uid(&uid).unwrap()["labels"][name].clone();
     assert_eq!((label("team"), label("cost")), (json!("web"), json!("1")));
 
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     cloud.edit_load_balancer(id, |one| one["labels"]["operator"] = json!("me"));
     let mark = world.mark();
     world.annotate("web", "labels", Some("example.com/cost=42"));
@@ -74,7 +74,7 @@ fn labels_of_other_programs_are_neither_written_nor_changed() {
         }
         let id = made["id"].as_u64().unwrap();
         let before = |one: &mut serde_json::Value| one["labels"][key] = json!("before");
-        world.sandbox.cloud().edit_load_balancer(id, before);
+        world.cloud().edit_load_balancer(id, before);
         for labels in [Some(asked.as_str()), Some("team=shop"), None] {
             world.annotate("web", "labels", labels);
             world.settle(&[]);

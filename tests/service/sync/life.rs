@@ -31,7 +31,7 @@ fn a_service_gets_its_load_balancer_with_one_post_between_finalizer_and_status()
         // A list, the types, the servers, the POST, how it goes on, and a list that shows the private address.
         assert!(calls.len() <= 7, "{profile}: {shown:#?}");
         let first = calls.iter().find(|call| call.is_write()).unwrap();
-        let patches = world.sandbox.calls().calls_since(mark);
+        let patches = world.calls().calls_since(mark);
         let mut patches = patches
             .iter()
             .filter(|call| call.path.ends_with("/web/status"));
@@ -89,7 +89,7 @@ fn one_annotation_on_three_ports_is_three_writes_and_six_calls() {
     let mark = world.mark();
     world.annotate("web", "health-check-interval", Some("20s"));
     let intervals = || {
-        let balancer = world.sandbox.cloud().load_balancer(id);
+        let balancer = world.cloud().load_balancer(id);
         let services = balancer["services"].as_array().unwrap().iter();
         services
             .filter(|service| service["health_check"]["interval"] == 20)
@@ -114,12 +114,12 @@ fn deleted_is_the_load_balancer_first_found_by_its_label_and_then_the_service() 
         let daemon = world.daemon(&[profile, NO_RESYNC]);
         world.create("web", &[], &[80]);
         let balancer = world.up("web");
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         let id = balancer["id"].as_u64().unwrap();
         // Another one has its name, which is none of ours to delete.
         let name = text(&balancer["name"]);
         cloud.edit_load_balancer(id, |one| one["name"] = json!("renamed"));
-        let project = world.sandbox.project();
+        let project = world.project();
         let decoy = json!({"name": name, "load_balancer_type": "lb11", "location": "fsn1"});
         let decoy = cloud.create_load_balancer(project, decoy);
         world.ticks(1);
@@ -161,7 +161,7 @@ fn a_service_that_goes_with_its_namespace_is_no_trouble() {
         return;
     }
     let daemon = world.daemon(&[NO_RESYNC]);
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     cluster.create(
         "namespaces",
         None,
@@ -184,7 +184,7 @@ fn a_service_that_goes_with_its_namespace_is_no_trouble() {
     });
     // The word about the end is the last thing that is tried.
     wait_until("an event that nobody takes", || {
-        let calls = world.sandbox.calls().calls_since(mark);
+        let calls = world.calls().calls_since(mark);
         let refused = calls
             .iter()
             .filter(|call| call.path == "/api/v1/namespaces/shop/events" && call.status.is_some());
@@ -229,12 +229,12 @@ fn protected_at_the_last_moment_it_stays_and_the_service_goes() {
     let uid = world.create("web", &[], &[80]);
     world.settle(&[]);
     let id = world.of_uid(&uid).unwrap()["id"].as_u64().unwrap();
-    let cloud = world.sandbox.cloud().clone();
+    let cloud = world.cloud().clone();
     let protect = Effect::before(move |_| {
         cloud.edit_load_balancer(id, |one| one["protection"]["delete"] = json!(true));
     });
     let delete = Rule::new(protect).method("DELETE").nth(1);
-    world.sandbox.faults().add(delete);
+    world.faults().add(delete);
     world.delete("web");
     let ran = world.once(&[]);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -261,7 +261,7 @@ fn a_service_that_goes_by_force_while_its_load_balancer_is_made_leaves_a_word() 
         world.delete("web");
     });
     let create = Rule::new(force).method("POST").path("/v1/load_balancers");
-    world.sandbox.faults().add(create);
+    world.faults().add(create);
     let ran = world.once(&[]);
     assert_eq!(world.service("web"), None, "{ran:?}");
     let id = world.balancers()[0]["id"].as_u64().unwrap();
@@ -272,7 +272,7 @@ fn a_service_that_goes_by_force_while_its_load_balancer_is_made_leaves_a_word() 
         told.contains("service/default/web") && told.contains(&name),
         "{told}"
     );
-    world.sandbox.faults().clear();
+    world.faults().clear();
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn a_protected_load_balancer_is_kept_and_said_so() {
     world.create("web", &[], &[80]);
     let id = world.up("web")["id"].as_u64().unwrap();
     let protect = |on| move |one: &mut serde_json::Value| one["protection"]["delete"] = json!(on);
-    world.sandbox.cloud().edit_load_balancer(id, protect(true));
+    world.cloud().edit_load_balancer(id, protect(true));
     let mark = world.mark();
     world.delete("web");
     wait_until("its end", || world.service("web").is_none());
@@ -342,12 +342,12 @@ fn two_with_the_label_are_named_and_neither_is_touched() {
     let daemon = world.daemon(&[NO_RESYNC]);
     let uid = world.create("web", &[], &[80]);
     let first = world.up("web");
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     let twin = json!({
         "name": "twin", "load_balancer_type": "lb11", "location": "fsn1",
         "labels": {"hcloud-ccm/service-uid": uid},
     });
-    let twin = cloud.create_load_balancer(world.sandbox.project(), twin);
+    let twin = cloud.create_load_balancer(world.project(), twin);
     let mark = world.mark();
     world.annotate("web", "algorithm-type", Some("least_connections"));
     let names = [text(&first["name"]), format!("twin ({twin})")];

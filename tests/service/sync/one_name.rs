@@ -73,10 +73,7 @@ fn a_name_that_is_taken_meanwhile_is_no_creation() {
     let world = World::new(1);
     world.settle(&[]);
     world.create("web", &[], &[80]);
-    world
-        .sandbox
-        .faults()
-        .add(refused("uniqueness_error", None));
+    world.faults().add(refused("uniqueness_error", None));
     let ran = common::ccm(&world.env, &["lb", "sync", "-o", "json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let changes = &ran.json()["items"][0]["changes"];
@@ -90,7 +87,6 @@ fn one_that_is_made_without_what_was_refused_is_told_so() {
     world.settle(&[]);
     world.create("web", &[], &[80, 81]);
     world
-        .sandbox
         .faults()
         .add(refused("invalid_input", Some("services")).times(2));
     let ran = common::ccm(&world.env, &["lb", "sync"]);

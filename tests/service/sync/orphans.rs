@@ -45,8 +45,8 @@ fn cluster_uid(world: &World) -> String {
 fn put(world: &World, name: &str, labels: Value) -> u64 {
     let spec =
         json!({ "name": name, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels });
-    let cloud = world.sandbox.cloud();
-    cloud.create_load_balancer(world.sandbox.project(), spec)
+    let cloud = world.cloud();
+    cloud.create_load_balancer(world.project(), spec)
 }
 
 /// Some resyncs of a daemon that deletes them; its log.
@@ -165,10 +165,10 @@ fn what_anybody_wants_is_never_lost() {
     let protected = put(&world, "protected", gone(json!({})));
     let busy = put(&world, "busy", gone(json!({})));
     let wanted = put(&world, "wanted", gone(json!({})));
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     cloud.edit_load_balancer(protected, |one| one["protection"]["delete"] = json!(true));
     let stranger = cloud.create_server(
-        world.sandbox.project(),
+        world.project(),
         sandbox::hetzner::ServerSpec {
             name: "stranger".into(),
             ..Default::default()
@@ -234,7 +234,7 @@ fn an_old_or_partial_list_of_services_deletes_nothing() {
         return;
     }
     world.settle(&[]);
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     // Cached lists do not know the Services that come now.
     cluster.freeze_cache(true);
     for name in ["a", "b"] {
@@ -283,13 +283,13 @@ fn an_old_or_partial_list_of_services_deletes_nothing() {
         ("no Service at all", of_all(Effect::Instead(empty))),
         ("another's JSON", of_all(Effect::other_json())),
     ] {
-        let rule = world.sandbox.faults().add(rule);
+        let rule = world.faults().add(rule);
         let ran = common::ccm(&world.env, &BY_HAND);
         assert_eq!(ran.code, 1, "{why}: {ran:?}");
         let daemon = Daemon::start(&world.env, &[DELETES, OFTEN, "--leader-elect=false"]);
-        wait_until(why, || world.sandbox.faults().hits(rule) > 4);
+        wait_until(why, || world.faults().hits(rule) > 4);
         assert_eq!(named(&world), whole, "{why}\n{}", daemon.log());
-        world.sandbox.faults().clear();
+        world.faults().clear();
     }
     // And the list that is shown to a person is not the one that counts.
     let ran = common::ccm(&world.env, &BY_HAND);
@@ -304,11 +304,11 @@ fn what_changes_at_the_last_moment_is_seen() {
     type Hand = fn(&World, u64);
     let cases: [(&str, &str, Hand); 4] = [
         ("protected", "/v1/load_balancers/*", |world, id| {
-            let cloud = world.sandbox.cloud();
+            let cloud = world.cloud();
             cloud.edit_load_balancer(id, |one| one["protection"]["delete"] = json!(true));
         }),
         ("another label", "/v1/load_balancers/*", |world, id| {
-            let cloud = world.sandbox.cloud();
+            let cloud = world.cloud();
             cloud.edit_load_balancer(id, |one| one["labels"][SERVICE_UID] = json!("somebody"));
         }),
         (
@@ -324,7 +324,7 @@ fn what_changes_at_the_last_moment_is_seen() {
             "not its Service's any more",
             "/v1/load_balancers/*",
             |world, id| {
-                let cloud = world.sandbox.cloud();
+                let cloud = world.cloud();
                 cloud.edit_load_balancer(id, |one| one["labels"] = json!({}));
             },
         ),
@@ -338,14 +338,11 @@ fn what_changes_at_the_last_moment_is_seen() {
                 hand(&world, id);
             }
         });
-        let rule = world
-            .sandbox
-            .faults()
-            .add(Rule::new(hook).method("GET").path(path));
+        let rule = world.faults().add(Rule::new(hook).method("GET").path(path));
         let ran = common::ccm(&world.env, &BY_HAND);
-        assert!(world.sandbox.faults().hits(rule) > 0, "{what}: {ran:?}");
+        assert!(world.faults().hits(rule) > 0, "{what}: {ran:?}");
         assert_eq!(named(&world), ["kubernetes-default-old"], "{what}: {ran:?}");
-        world.sandbox.faults().clear();
+        world.faults().clear();
     });
 }
 
@@ -379,7 +376,7 @@ fn one_is_told_and_counted_where_no_service_is_in_order() {
         };
         daemon.logs("OrphanedLoadBalancer");
         counts(1);
-        world.sandbox.cloud().delete_load_balancer(id);
+        world.cloud().delete_load_balancer(id);
         counts(0);
         if bad {
             continue;
@@ -428,11 +425,11 @@ fn killed_at_the_write_or_two_at_once_it_ends_the_same() {
             .method("DELETE")
             .path("/v1/load_balancers/*")
             .nth(1);
-        let rule = world.sandbox.faults().add(rule);
+        let rule = world.faults().add(rule);
         let flags = [DELETES, OFTEN, "--leader-elect=false"];
         let first = Daemon::start(&world.env, &flags);
         assert!(killer.set(Box::new(first.killer())).is_ok());
-        wait_until("the DELETE", || world.sandbox.faults().hits(rule) == 1);
+        wait_until("the DELETE", || world.faults().hits(rule) == 1);
         let two = [(); 2].map(|()| Daemon::start(&world.env, &flags));
         wait_until("both to go", || {
             named(&world) == ["kubernetes-default-lives"]

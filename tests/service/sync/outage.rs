@@ -35,14 +35,14 @@ fn all_are(world: &World, status: &str) {
 fn power(world: &World, is_on: bool) {
     for name in ["worker-1", "worker-2"] {
         let server = world.server_id(name);
-        world.sandbox.cloud().set_power(server, is_on);
+        world.cloud().set_power(server, is_on);
     }
     all_are(world, if is_on { "healthy" } else { "unhealthy" });
 }
 
 /// Type and count of each event of this reason.
 fn events(world: &World, reason: &str) -> Vec<(String, u64)> {
-    let mut events = world.sandbox.cluster().list("events", None);
+    let mut events = world.cluster().list("events", None);
     events.retain(|event| event["reason"] == reason);
     let shown = |event: &Value| (text(&event["type"]), event["count"].as_u64().unwrap());
     events.iter().map(shown).collect()
@@ -98,7 +98,7 @@ fn an_outage_is_one_event_when_it_begins_and_one_when_it_ends() {
     assert_eq!(events(&world, ENDS), [("Normal".to_owned(), 1)]);
     // When it happens again, the event that is there is renewed.
     let renewed = || {
-        let calls = world.sandbox.calls().calls();
+        let calls = world.calls().calls();
         let is_event = |call: &&Call| call.method == "PATCH" && call.path.contains("/events/web.");
         calls.iter().filter(is_event).count()
     };
@@ -132,7 +132,7 @@ fn one_target_that_serves_and_a_new_service_are_no_event() {
     let world = world();
     let _daemon = daemon(&world);
     let server = world.server_id("worker-1");
-    world.sandbox.cloud().set_power(server, false);
+    world.cloud().set_power(server, false);
     compares(&world, 3);
     assert_eq!(events(&world, BEGINS), []);
     world.edit("web", |service| {
@@ -150,7 +150,7 @@ fn port_is(world: &World, port: u16, health: Option<Health>) {
     let balancer = balancer_of(&world.sandbox, "web");
     for name in ["worker-1", "worker-2"] {
         let machine = Machine::Server(world.server_id(name));
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         cloud.set_health(balancer, machine, Some(port), health.clone());
     }
 }

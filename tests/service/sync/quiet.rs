@@ -54,7 +54,7 @@ fn a_daemon_that_starts_anew_writes_nothing_to_what_is_right() {
         let mark = world.mark();
         let daemon = world.daemon(&[profile]);
         world.ticks(4);
-        let calls = world.sandbox.calls().calls_since(mark);
+        let calls = world.calls().calls_since(mark);
         let writes = calls
             .iter()
             .filter(|call| call.is_write() && !common::is_lease(&call.path));

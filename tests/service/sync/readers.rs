@@ -51,7 +51,7 @@ fn they_tell_and_write_nothing_at_all() {
             let text = format!("{}{}", ran.stdout, ran.stderr);
             assert!(text.contains(part), "{words:?}: {part}: {ran:?}");
         }
-        let calls = world.sandbox.calls().calls_since(mark);
+        let calls = world.calls().calls_since(mark);
         assert!(!calls.is_empty());
         let writes: Vec<_> = calls.iter().filter(|call| call.is_write()).collect();
         assert!(writes.is_empty(), "{words:?}: {writes:?}");

@@ -177,12 +177,9 @@ fn deleted_while_it_is_left_alone() {
     let is_ours = |label: &&String| label.starts_with("ccm-from-scratch/");
     assert!(labels.contains_key(CLUSTER_UID));
     for label in labels.keys().filter(is_ours) {
-        world
-            .sandbox
-            .cloud()
-            .edit_load_balancer(id(&upstream), |one| {
-                one["labels"].as_object_mut().unwrap().remove(label);
-            });
+        world.cloud().edit_load_balancer(id(&upstream), |one| {
+            one["labels"].as_object_mut().unwrap().remove(label);
+        });
     }
     world.edit("retyped", |one| one["spec"]["type"] = json!("ClusterIP"));
     for name in ["web", "upstream"] {
@@ -300,12 +297,12 @@ fn killed_at_each_write_both_ways() {
             let kill = Arc::clone(&killer);
             let after = Effect::after(move |_: &Request| kill.wait()());
             let rule = Rule::new(after).writes().when(is_about_services).nth(n);
-            let rule = world.sandbox.faults().add(rule);
+            let rule = world.faults().add(rule);
             let daemon = Daemon::start(&world.env, &[flag, "--leader-elect=false"]);
             assert!(killer.set(Box::new(daemon.killer())).is_ok());
-            wait_until("the write", || world.sandbox.faults().hits(rule) > 0);
+            wait_until("the write", || world.faults().hits(rule) > 0);
             drop(daemon);
-            world.sandbox.faults().clear();
+            world.faults().clear();
             world.settle(&[flag]);
             assert_same(&world, &before, flag);
             for name in &names {

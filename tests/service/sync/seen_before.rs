@@ -55,11 +55,7 @@ fn what_can_not_be_attached_elsewhere_is_not_detached() {
     let uid = world.create("web", &[("use-private-ip", "true")], &[80]);
     world.settle(&[]);
     let before = world.of_uid(&uid).unwrap();
-    let node = world
-        .sandbox
-        .cluster()
-        .get("nodes", None, "worker-1")
-        .unwrap();
+    let node = world.cluster().get("nodes", None, "worker-1").unwrap();
     let addresses = common::addresses(&node);
     let address = addresses
         .iter()
@@ -93,7 +89,7 @@ fn a_subnet_that_comes_later_is_found() {
         "SyncLoadBalancerFailed",
         &["has no subnet 10.200.0.0/24"],
     );
-    let network = world.sandbox.network().unwrap();
+    let network = world.network().unwrap();
     let subnet =
         json!({"type": "cloud", "ip_range": "10.200.0.0/24", "network_zone": "eu-central"});
     world.act(&format!("/networks/{network}/actions/add_subnet"), &subnet);
@@ -128,10 +124,7 @@ fn a_limit_is_told_with_what_to_do() {
         let refused = Rule::new(Effect::Instead(answer))
             .half(Half::Hetzner)
             .method("POST");
-        world
-            .sandbox
-            .faults()
-            .add(refused.path("/v1/load_balancers"));
+        world.faults().add(refused.path("/v1/load_balancers"));
         let ran = common::ccm(&world.env, &["lb", "sync"]);
         assert_eq!(ran.code, 1, "{ran:?}");
         assert!((ran.stdout + &ran.stderr).contains(says), "{says}");

@@ -76,11 +76,8 @@ struct Served {
 impl Served {
     /// These ports, each of the Service of this name.
     fn watch(world: &World, ports: &[(&'static str, u64)]) -> Served {
-        let (cluster, cloud) = (
-            world.sandbox.cluster().clone(),
-            world.sandbox.cloud().clone(),
-        );
-        let (project, ports) = (world.sandbox.project(), ports.to_vec());
+        let (cluster, cloud) = (world.cluster().clone(), world.cloud().clone());
+        let (project, ports) = (world.project(), ports.to_vec());
         let is_over = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&is_over);
         let status = move |name: &str| {
@@ -262,7 +259,7 @@ fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
     assert_eq!(world.addresses("b")[0], ip(&group));
     world.ticks(2);
     // The event is sent before what it announces is made, and the old one is deleted at last.
-    let calls = world.sandbox.calls().calls_since(mark);
+    let calls = world.calls().calls_since(mark);
     let delete = calls
         .iter()
         .position(|call| call.method == "DELETE")
@@ -282,7 +279,7 @@ fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
     let daemon = changes("kubernetes-default-edge", "a new one");
     wait_until("its port on the other one", || world.balancers().len() == 2);
     wait_until("a alone", || {
-        let group = world.sandbox.cloud().load_balancer(id(&group));
+        let group = world.cloud().load_balancer(id(&group));
         group["labels"][SERVICE_UID] == a && len(&group["services"]) == 1
     });
     world.ticks(2);
@@ -344,7 +341,7 @@ fn while_its_port_is_refused_it_keeps_its_old_address() {
     world.create("b", &[], &[443]);
     world.settle(&[]);
     let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     cloud.fail_next_action("add_service", "action_failed", "it did not work out");
     world.annotate("b", "share", Some("edge"));
     let ran = world.once(&[]);
@@ -364,7 +361,7 @@ fn while_its_port_waits_for_a_certificate_it_keeps_its_old_address() {
     world.create("b", &[], &[443]);
     world.settle(&[]);
     let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     let long = std::time::Duration::from_secs(100_000);
     cloud.set_action_duration("create_certificate", Some(long));
     for (name, value) in [
@@ -486,7 +483,7 @@ fn who_stays_gets_what_its_ports_need_where_it_is() {
         world.annotate("b", "share", Some("edge"));
         let says = ["port 80 can't be had", "stays on"];
         world.tells("b", "SyncLoadBalancerFailed", &says);
-        let late = world.sandbox.join(ServerSpec {
+        let late = world.join(ServerSpec {
             name: "late".into(),
             ..ServerSpec::default()
         });
@@ -543,7 +540,7 @@ fn in_namespace(
 #[test]
 fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     let world = World::new(1);
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     for name in ["infra", "shop"] {
         cluster.create("namespaces", None, json!({ "metadata": { "name": name } }));
     }
@@ -602,7 +599,7 @@ fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
 
 /// For whoever reads a failure.
 pub fn calls(world: &World, mark: u64) -> String {
-    let calls = world.sandbox.calls().calls_since(mark).into_iter();
+    let calls = world.calls().calls_since(mark).into_iter();
     let calls = calls.filter(|call| {
         !common::is_lease(&call.path)
             && !call.path.contains("/events")

@@ -23,7 +23,7 @@ fn create_in(
     annotations: &[(&str, &str)],
     ports: &[u16],
 ) -> String {
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     let meta =
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
     if cluster.get("namespaces", None, namespace).is_none() {
@@ -137,7 +137,7 @@ fn only_selected_certificates_may_be_named() {
     world.env = common::with(world.env, &[(SELECTOR, "use=services")]);
     allow_in(&world, "default");
     put_tls(&world, "default", "web-tls", &fresh());
-    let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
+    let (cloud, project) = (world.cloud().clone(), world.project());
     for (name, labels) in [
         ("bought", json!({"use": "services"})),
         ("gateway", json!({})),

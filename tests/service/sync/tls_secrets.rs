@@ -44,7 +44,7 @@ pub fn put_in(
     certificate: &str,
     key: &str,
 ) {
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     let data = json!({
         "tls.crt": STANDARD.encode(certificate),
         "tls.key": STANDARD.encode(key),
@@ -84,7 +84,7 @@ fn allow(world: &World) {
 
 /// ccm may read the Secrets of that namespace.
 pub fn allow_in(world: &World, namespace: &str) {
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     cluster.grant_in_namespace("ccm", namespace, rules());
 }
 
@@ -97,7 +97,7 @@ pub fn world() -> World {
 }
 
 pub fn certificates(world: &World) -> Vec<Value> {
-    world.sandbox.cloud().certificates(world.sandbox.project())
+    world.cloud().certificates(world.project())
 }
 
 /// IDs that port 443 of the Service shows.
@@ -179,8 +179,8 @@ fn a_renewed_secret_is_uploaded_swapped_in_and_the_old_one_deleted() {
 fn watch_for_gaps(world: &World, uid: &str) -> Arc<Mutex<Vec<String>>> {
     let gaps: Arc<Mutex<Vec<String>>> = Arc::default();
     let (noted, uid) = (Arc::clone(&gaps), uid.to_owned());
-    let cloud = Arc::clone(world.sandbox.cloud());
-    let project = world.sandbox.project();
+    let cloud = Arc::clone(world.cloud());
+    let project = world.project();
     let look = move |request: &Request| {
         let all = cloud.load_balancers(project);
         let own = all
@@ -212,10 +212,7 @@ fn watch_for_gaps(world: &World, uid: &str) -> Arc<Mutex<Vec<String>>> {
         Effect::before(move |request| before(request)),
         Effect::after(move |request| look(request)),
     ] {
-        world
-            .sandbox
-            .faults()
-            .add(Rule::new(effect).half(Half::Hetzner));
+        world.faults().add(Rule::new(effect).half(Half::Hetzner));
     }
     gaps
 }
@@ -364,7 +361,7 @@ type Case = (&'static str, fn(&World), &'static str);
 
 #[rustfmt::skip] // A case is a line.
 const BROKEN: &[Case] = &[
-    ("it was deleted", |world| assert!(world.sandbox.cluster().delete("secrets", Some("default"), "web-tls")), "it does not exist"),
+    ("it was deleted", |world| assert!(world.cluster().delete("secrets", Some("default"), "web-tls")), "it does not exist"),
     ("no PEM", |world| put(world, "web-tls", "kubernetes.io/tls", "nonsense", "nonsense"), "tls.crt: holds no PEM certificate"),
     ("another key", |world| put(world, "web-tls", "kubernetes.io/tls", &fresh().certificate_pem, &fresh().key_pem), "tls.key: is the key of another certificate"),
     ("expired", |world| renew(world, "web-tls", &identity("example.com", Validity::Expired)), "its certificate expired at "),
@@ -435,7 +432,7 @@ fn without_the_right_the_other_ports_are_served_and_the_finding_says_what_to_app
 #[test]
 fn certificates_of_others_are_never_touched() {
     let world = world();
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let (cloud, project) = (world.cloud(), world.project());
     let place = |name: &str, labels: Value| {
         let one = fresh();
         cloud.create_certificate(
@@ -467,7 +464,7 @@ fn a_certificate_of_a_secret_that_cannot_be_read_is_not_deleted() {
     let uid = world.create("web", FROM_SECRET, &[80, 443]);
     wait_until("port 443", || !only_shown(&world, &uid).is_empty());
     let before = certificates(&world)[0]["id"].clone();
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     assert!(cluster.delete("secrets", Some("default"), "web-tls"));
     world.tells("web", "CertificateFailed", &["it does not exist"]);
     // By hand; the daemon does not compare it for a day.
@@ -495,7 +492,7 @@ fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
     wait_until("port 443", || !only_shown(&world, &uid).is_empty());
     let limit = Effect::hetzner_error(403, "resource_limit_exceeded", "too many certificates");
     let refused = Rule::new(limit).half(Half::Hetzner).method("POST");
-    let rule = world.sandbox.faults().add(refused.path("/v1/certificates"));
+    let rule = world.faults().add(refused.path("/v1/certificates"));
     let (before, second) = (shown(&world, &uid), fresh());
     renew(&world, "web-tls", &second);
     world.tells("web", "SyncLoadBalancerFailed", &["too many certificates"]);
@@ -504,7 +501,7 @@ fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
         world.of_uid(&uid).unwrap()["algorithm"]["type"] == "least_connections"
     });
     assert_eq!(shown(&world, &uid), before);
-    world.sandbox.faults().remove(rule);
+    world.faults().remove(rule);
     wait_until("the new one", || is_of(&only_shown(&world, &uid), &second));
 }
 
@@ -514,10 +511,7 @@ fn an_upload_is_not_made_twice() {
     common::side_by_side(crate::sync::LOST_ANSWERS.to_vec(), |fault| {
         let world = world();
         let lost = Rule::new(fault()).half(Half::Hetzner).method("POST");
-        world
-            .sandbox
-            .faults()
-            .add(lost.path("/v1/certificates").times(1));
+        world.faults().add(lost.path("/v1/certificates").times(1));
         let _daemon = world.daemon(&[NO_RESYNC]);
         let uid = world.create("web", FROM_SECRET, &[80, 443]);
         wait_until("port 443", || !only_shown(&world, &uid).is_empty());
@@ -564,7 +558,7 @@ fn no_other_secret_is_read() {
     world.up("plain");
     world.up("https");
     world.ticks(10);
-    let reads = world.sandbox.calls().calls();
+    let reads = world.calls().calls();
     let reads: Vec<_> = reads
         .iter()
         .filter(|call| call.path.contains("/secrets"))
@@ -622,7 +616,7 @@ fn nothing_of_the_key_is_printed() {
         .half(Half::Hetzner)
         .method("POST")
         .path("/v1/certificates");
-    let rule = world.sandbox.faults().add(refused);
+    let rule = world.faults().add(refused);
     for words in [
         &["lb", "sync", "default/web", "--dry-run", "-o", "json"][..],
         &["lb", "inspect", "default/web", "-o", "yaml"],
@@ -631,7 +625,7 @@ fn nothing_of_the_key_is_printed() {
         let ran = common::ccm(&env, words);
         printed += &(ran.stdout + &ran.stderr);
     }
-    world.sandbox.faults().remove(rule);
+    world.faults().remove(rule);
     let ran = common::ccm(&env, &["run", "--once", "-v=10", "--log-format=json"]);
     printed += &(ran.stdout + &ran.stderr);
     assert!(
@@ -642,6 +636,6 @@ fn nothing_of_the_key_is_printed() {
     for line in &key_lines {
         assert!(!printed.contains(line.as_str()), "{line}\n{printed}");
     }
-    let events = world.sandbox.cluster().list("events", None);
+    let events = world.cluster().list("events", None);
     assert!(!json!(events).to_string().contains(&key_lines[0]));
 }

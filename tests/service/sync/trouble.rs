@@ -24,7 +24,7 @@ fn an_old_list_of_services_does_no_harm() {
     for name in ["gone", "changed", "retyped"] {
         world.up(name);
     }
-    world.sandbox.cluster().freeze_cache(true);
+    world.cluster().freeze_cache(true);
     world.delete("gone");
     let sync = common::ccm(&world.env, &["lb", "sync"]);
     assert_eq!(sync.code, 0, "{sync:?}");
@@ -44,7 +44,7 @@ fn an_old_list_of_services_does_no_harm() {
     let left = world.balancers();
     assert_eq!(left.len(), 1, "{left:#?}");
     assert_eq!(left[0]["algorithm"]["type"], "round_robin");
-    world.sandbox.cluster().freeze_cache(false);
+    world.cluster().freeze_cache(false);
     world.create("new", &[], &[80]);
     world.up("new");
 }
@@ -60,7 +60,7 @@ fn nothing_is_made_for_what_only_an_old_list_shows() {
     world.create("gone", &[], &[80]);
     world.create("changed", &[("algorithm-type", "least_connections")], &[80]);
     world.settle(&[]);
-    world.sandbox.cluster().freeze_cache(true);
+    world.cluster().freeze_cache(true);
     world.delete("gone");
     world.annotate("changed", "algorithm-type", None);
     let sync = common::ccm(&world.env, &["lb", "sync", "--yes"]);
@@ -86,7 +86,7 @@ fn an_old_service_in_the_cache_is_looked_at_once() {
         world.create(name, &[], &[80]);
     }
     // It shows them as they are now, whatever is written to them.
-    world.sandbox.cluster().freeze_cache(true);
+    world.cluster().freeze_cache(true);
     let daemon = world.daemon(&[NO_RESYNC]);
     for name in ["stays", "gone", "retyped"] {
         world.up(name);
@@ -105,7 +105,7 @@ fn an_old_service_in_the_cache_is_looked_at_once() {
     assert!(calls.is_empty(), "{calls:#?}\n{}", daemon.log());
     // What somebody changes is seen as soon as the list shows it.
     world.annotate("stays", "algorithm-type", Some("least_connections"));
-    world.sandbox.cluster().freeze_cache(false);
+    world.cluster().freeze_cache(false);
     wait_until("its algorithm", || {
         world.balancers()[0]["algorithm"]["type"] == "least_connections"
     });
@@ -119,7 +119,7 @@ fn an_old_list_of_nodes_takes_no_target_away() {
         return;
     }
     world.settle(&[]);
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     let set = |on: bool| {
         cluster.edit("nodes", None, "worker-2", |node| {
             let labels = node["metadata"]["labels"].as_object_mut().unwrap();
@@ -141,7 +141,7 @@ fn an_old_list_of_nodes_takes_no_target_away() {
     let slow = Rule::new(Effect::Slow(Duration::from_millis(200)))
         .half(Half::Kubernetes)
         .path("/api/v1/namespaces/default/services");
-    world.sandbox.faults().add(slow);
+    world.faults().add(slow);
     let mark = world.mark();
     let flags = [
         OFTEN,
@@ -162,7 +162,7 @@ fn a_resync_that_failed_is_not_left_to_the_next() {
     world.settle(&[]);
     let right = world.of_uid(&uid).unwrap();
     let id = right["id"].as_u64().unwrap();
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     // Every four seconds, scaled.
     let daemon = world.daemon(&["--load-balancer-resync-period=200s"]);
     world.ticks(3);
@@ -175,10 +175,8 @@ fn a_resync_that_failed_is_not_left_to_the_next() {
         .method("GET")
         .path("/api/v1/namespaces/default/services")
         .times(1);
-    let fails = world.sandbox.faults().add(fails);
-    wait_until("the resync that fails", || {
-        world.sandbox.faults().hits(fails) == 1
-    });
+    let fails = world.faults().add(fails);
+    wait_until("the resync that fails", || world.faults().hits(fails) == 1);
     common::wait_at_most(Duration::from_secs(2), "the algorithm as it was", || {
         cloud.load_balancer(id)["algorithm"] == right["algorithm"]
     });
@@ -193,7 +191,7 @@ fn many_short_changes_are_no_action_that_runs_too_long() {
     world.create("web", &[], &[80]);
     world.settle(&[]);
     world.annotate("web", "use-private-ip", Some("true"));
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     for command in ["add_target", "remove_target"] {
         // A tenth of a second each; 2.4 s are the limit for one.
         cloud.set_action_duration(command, Some(Duration::from_secs(5)));
@@ -224,7 +222,7 @@ fn what_is_refused_of_several_targets_is_told_once() {
     let refuses = Rule::new(refuses)
         .half(Half::Hetzner)
         .path("/v1/load_balancers/*/actions/add_target");
-    world.sandbox.faults().add(refuses);
+    world.faults().add(refuses);
     world.annotate("web", "node-selector", None);
     let all = "(and 7 more like this)";
     world.tells("web", "UpdateLoadBalancerFailed", &[all]);
@@ -242,7 +240,6 @@ fn an_action_that_never_ends_holds_up_only_its_own() {
     world.settle(&[]);
     world.annotate("web", "algorithm-type", Some("least_connections"));
     world
-        .sandbox
         .cloud()
         .set_action_duration("change_algorithm", Some(Duration::from_secs(100_000)));
     let ran = world.once(&[]);
@@ -269,7 +266,7 @@ fn a_service_that_is_overtaken_again_and_again_has_failed() {
         .half(Half::Hetzner)
         .method("POST")
         .path("/v1/load_balancers");
-    world.sandbox.faults().add(in_use);
+    world.faults().add(in_use);
     world.create("clash", &[], &[80]);
     world.tells("clash", "SyncLoadBalancerFailed", &["5 plans"]);
     // As each one that failed it waits longer and longer.
@@ -286,9 +283,9 @@ fn with_few_calls_left_a_changed_service_waits_and_a_new_node_does_not() {
     let world = World::new(1);
     let daemon = world.daemon(&[NO_RESYNC]);
     wait_until("a node", || common::all_initialised(&world.sandbox));
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let (cloud, project) = (world.cloud(), world.project());
     cloud.set_rate_limit(project, 3600, 20);
-    world.sandbox.join(ServerSpec {
+    world.join(ServerSpec {
         name: "late".into(),
         ..ServerSpec::default()
     });
@@ -323,15 +320,15 @@ fn the_fewer_calls_are_left_the_more_waits() {
     let daemon = world.daemon(&[NO_RESYNC, "--node-status-update-frequency=30s"]);
     // Set anew before each call: it is refilled fast here.
     let left = Arc::new(AtomicU32::new(0));
-    let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
+    let (cloud, project) = (world.cloud().clone(), world.project());
     let held = Arc::clone(&left);
     let hold = move |_: &Request| cloud.set_rate_limit(project, 3600, held.load(Ordering::Relaxed));
     let rule = Rule::new(Effect::before(hold)).half(Half::Hetzner);
-    world.sandbox.faults().add(rule);
+    world.faults().add(rule);
     // Only by a call it is seen how many are left.
     let joins = |calls: u32, name: &str| {
         left.store(calls, Ordering::Relaxed);
-        world.sandbox.join(ServerSpec {
+        world.join(ServerSpec {
             name: name.into(),
             ..ServerSpec::default()
         });
@@ -340,13 +337,7 @@ fn the_fewer_calls_are_left_the_more_waits() {
         });
     };
     let mark = world.mark();
-    let is_there = || {
-        world
-            .sandbox
-            .cluster()
-            .get("nodes", None, "worker-2")
-            .is_some()
-    };
+    let is_there = || world.cluster().get("nodes", None, "worker-2").is_some();
     let nothing_is_written = || {
         assert_eq!(
             world.cloud_writes(mark),
@@ -358,8 +349,8 @@ fn the_fewer_calls_are_left_the_more_waits() {
 
     joins(40, "first");
     let lost = world.server_id("worker-2");
-    world.sandbox.cloud().delete_server(lost);
-    world.sandbox.kubelets().expire();
+    world.cloud().delete_server(lost);
+    world.kubelets().expire();
     world.create("web", &[], &[80]);
     joins(40, "second");
     assert!(is_there(), "a deletion waits\n{}", daemon.log());
@@ -383,7 +374,7 @@ fn with_few_calls_left_the_rest_of_a_change_waits_and_a_new_node_does_not() {
     let daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[], &[80, 443, 8080]);
     world.up("web");
-    let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
+    let (cloud, project) = (world.cloud().clone(), world.project());
     let is_begun = AtomicBool::new(false);
     let spend = move |request: &Request| {
         if request.method != "GET" || is_begun.load(Ordering::Relaxed) {
@@ -392,11 +383,11 @@ fn with_few_calls_left_the_rest_of_a_change_waits_and_a_new_node_does_not() {
         }
     };
     let rule = Rule::new(Effect::before(spend)).half(Half::Hetzner);
-    let rule = world.sandbox.faults().add(rule);
+    let rule = world.faults().add(rule);
     let mark = world.mark();
     world.annotate("web", "health-check-interval", Some("20s"));
     wait_until("the first write", || !world.cloud_writes(mark).is_empty());
-    world.sandbox.join(ServerSpec {
+    world.join(ServerSpec {
         name: "late".into(),
         ..ServerSpec::default()
     });
@@ -404,7 +395,7 @@ fn with_few_calls_left_the_rest_of_a_change_waits_and_a_new_node_does_not() {
         common::is_initialised(&common::node(&world.sandbox, "late"))
     });
     assert_eq!(world.cloud_writes(mark).len(), 1, "{}", daemon.log());
-    world.sandbox.faults().remove(rule);
+    world.faults().remove(rule);
     let has_interval = |port: &Value| port["health_check"]["interval"] == 20;
     wait_until("the rest", || {
         let all = world.balancers();

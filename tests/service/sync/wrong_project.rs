@@ -10,7 +10,7 @@ use serde_json::json;
 
 /// As somebody who exported the token of another project.
 fn with_foreign_token(world: &World) -> Env {
-    let token = &world.sandbox.projects().foreign_token;
+    let token = &world.projects().foreign_token;
     with(world.env.clone(), &[("HCLOUD_TOKEN", token)])
 }
 
@@ -76,7 +76,7 @@ fn one_that_was_deleted_by_hand_in_the_right_project_comes_again_or_is_let_go() 
     for name in ["again", "goes"] {
         world.create(name, &[], &[80]);
         let id = world.up(name)["id"].as_u64().unwrap();
-        world.sandbox.cloud().delete_load_balancer(id);
+        world.cloud().delete_load_balancer(id);
     }
     world.edit("again", |service| {
         service["metadata"]["annotations"] = json!({ "example.com/touched": "yes" })
@@ -97,7 +97,7 @@ fn one_that_was_deleted_by_hand_in_the_right_project_comes_again_or_is_let_go() 
 fn a_new_service_gets_no_load_balancer_in_another_project() {
     let world = World::new(2);
     world.settle(&[]);
-    let (cloud, foreign) = (world.sandbox.cloud(), world.sandbox.projects().foreign);
+    let (cloud, foreign) = (world.cloud(), world.projects().foreign);
     let balancer = |name: &str, labels| {
         let body = json!({
             "name": name, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
@@ -152,8 +152,8 @@ fn without_a_node_on_a_cloud_server_any_project_is_the_right_one() {
         world.create("new", &[], &[80]);
         let ran = common::ccm(&with_foreign_token(&world), &["lb", "sync", "--yes"]);
         assert_eq!(ran.code, 0, "{ran:?}");
-        let foreign = world.sandbox.projects().foreign;
-        assert_eq!(world.sandbox.cloud().load_balancers(foreign).len(), 1);
+        let foreign = world.projects().foreign;
+        assert_eq!(world.cloud().load_balancers(foreign).len(), 1);
     }
 }
 
@@ -168,8 +168,8 @@ fn that_the_project_is_the_right_one_costs_one_call_at_most() {
                 name: format!("other-{n}"),
                 ..ServerSpec::default()
             };
-            let cloud = world.sandbox.cloud();
-            cloud.create_server(world.sandbox.project(), spec);
+            let cloud = world.cloud();
+            cloud.create_server(world.project(), spec);
         }
         let _daemon = world.daemon(&[NO_RESYNC, "--node-status-update-frequency=24h"]);
         for (name, most) in [("first", 1), ("second", 0), ("third", 0)] {
