@@ -6,7 +6,7 @@
 
 use super::Ran;
 use super::machine::Machine;
-use ccm::cli::{self, SimulatedDaemon};
+use ccm::cli;
 use ccm::provider::clock::{self, Surroundings};
 use log::{Log, Metadata, Record};
 use sandbox::{Builder, Sandbox};
@@ -125,7 +125,7 @@ pub struct Daemon {
     machine: Rc<Machine>,
     process: Rc<Process>,
     /// The error: it ended at its start, with this exit code.
-    daemon: Result<SimulatedDaemon, u8>,
+    daemon: Result<cli::Simulated, u8>,
     /// Its exit code, once it ended.
     code: Cell<Option<u8>>,
 }
@@ -139,7 +139,7 @@ impl Daemon {
         let words = words.iter().map(OsString::from).collect();
         let daemon = machine
             .processes
-            .as_process(&process, || cli::daemon_in_simulation(words));
+            .as_process(&process, || cli::Simulated::start(words));
         Daemon {
             code: Cell::new(daemon.as_ref().err().copied()),
             machine,
@@ -154,7 +154,7 @@ impl Daemon {
 
     /// Asks it to end.
     pub fn terminate(&self) {
-        let stop = || self.daemon.iter().for_each(SimulatedDaemon::stop);
+        let stop = || self.daemon.iter().for_each(cli::Simulated::stop);
         self.machine.processes.as_process(&self.process, stop);
     }
 
