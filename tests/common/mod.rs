@@ -371,8 +371,8 @@ pub trait Simulate {
 
 impl Simulate for Builder {
     fn simulated(self) -> Arc<Sandbox> {
-        let variables = [REAL_CLUSTER, PROCESSES];
-        match variables.iter().any(|name| std::env::var_os(name).is_some()) {
+        let is_set = |name: &&str| std::env::var_os(name).is_some();
+        match [REAL_CLUSTER, PROCESSES].iter().any(is_set) {
             true => Arc::new(self.scale(SCALE.parse().unwrap()).start()),
             false => simulated::start(self),
         }
