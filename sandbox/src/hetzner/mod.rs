@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `mod` | who asks, whether they may, which resource answers; a test's hands in the world |
 //! | `world` | what there is |
-//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips`, `ssh_keys`, `firewalls` | each its routes, rules and JSON |
+//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | each its routes, rules and JSON |
+//! | `others` | the same for what only clients other than ccm use: SSH keys, firewalls |
 //! | `catalog` | what the provider offers: locations, types of servers and load balancers, images; as data in `catalog.json` |
 //! | `actions` | work that takes time: locks, progress, failure |
 //! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |
@@ -21,7 +22,6 @@ mod certificates;
 mod circumstances;
 mod clock;
 mod error;
-mod firewalls;
 mod hands;
 mod input;
 mod labels;
@@ -29,12 +29,12 @@ mod listing;
 mod load_balancers;
 mod metadata;
 mod networks;
+mod others;
 mod overlay;
 mod owned;
 mod primary_ips;
 mod rate_limit;
 mod servers;
-mod ssh_keys;
 mod text;
 mod world;
 
@@ -57,6 +57,7 @@ use self::error::ApiError;
 use self::input::Query;
 pub use self::load_balancers::{Health, Machine};
 use self::networks::{Network, Subnet};
+use self::others::{firewalls, ssh_keys};
 use self::rate_limit::Budget;
 pub use self::servers::ServerSpec;
 use self::servers::{Server, Status};
