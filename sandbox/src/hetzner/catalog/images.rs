@@ -51,6 +51,7 @@ impl Entry for Image {
         "status",
         "architecture",
         "include_deprecated",
+        "sort",
         "page",
         "per_page",
     ];

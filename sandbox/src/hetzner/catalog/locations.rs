@@ -47,7 +47,6 @@ impl Location {
 
 impl Entry for Location {
     const KIND: &'static str = "location";
-    const PARAMETERS: &'static [&'static str] = &["name", "sort", "page", "per_page"];
 
     fn all() -> &'static [Location] {
         &CATALOG.locations

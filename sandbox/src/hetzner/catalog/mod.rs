@@ -54,8 +54,8 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
 pub trait Entry: Sized + 'static {
     /// The name in errors and answers; with an `s` the name of a list and its path.
     const KIND: &'static str;
-    /// The query parameters of the list.
-    const PARAMETERS: &'static [&'static str] = &["name", "page", "per_page"];
+    /// The query parameters of the list. `sort` is documented for locations and images alone, and `hcloud` sends it for all.
+    const PARAMETERS: &'static [&'static str] = &["name", "sort", "page", "per_page"];
 
     /// All entries, in the order of lists.
     fn all() -> &'static [Self];
