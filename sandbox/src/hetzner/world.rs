@@ -8,14 +8,14 @@ use super::addresses::Pool;
 use super::certificates::Certificate;
 use super::circumstances::Circumstances;
 use super::clock::Clock;
-use super::firewalls::Firewall;
 use super::load_balancers::LoadBalancer;
 use super::networks::Network;
+use super::others::firewalls::Firewall;
+use super::others::ssh_keys::SshKey;
 use super::owned;
 use super::primary_ips::PrimaryIp;
 use super::rate_limit::Budget;
 use super::servers::Server;
-use super::ssh_keys::SshKey;
 
 /// The first ID of everything in projects; projects count from 1.
 const FIRST_ID: u64 = 1_000_001;

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::{ALGORITHMS, LoadBalancer, PrivateNet, Service, Target, remove};
 use crate::hetzner::actions::Outcome;
+use crate::hetzner::catalog::Entry;
 use crate::hetzner::catalog::load_balancer_types::LoadBalancerType;
-use crate::hetzner::catalog::locations::{LOCATIONS, Location};
+use crate::hetzner::catalog::locations::Location;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::networks::{self, MAX_ATTACHED};
@@ -181,7 +182,7 @@ fn read_location(fields: &mut Fields) -> Result<&'static Location, ApiError> {
         (Some(text), None) => Location::find(&text)
             .ok_or_else(|| fields.invalid("location", format!("location '{text}' not found"))),
         (None, Some(zone)) => {
-            let mut locations = LOCATIONS.iter();
+            let mut locations = Location::all().iter();
             let found = locations.find(|location| location.network_zone == zone);
             found.ok_or_else(|| {
                 fields.invalid("network_zone", format!("network zone '{zone}' not found"))

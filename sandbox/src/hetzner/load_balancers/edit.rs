@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ALGORITHMS, LoadBalancer, Service, Target};
+use crate::hetzner::catalog::Entry;
 use crate::hetzner::catalog::load_balancer_types::LoadBalancerType;
 use crate::hetzner::input::Fields;
 use crate::hetzner::labels::Labels;

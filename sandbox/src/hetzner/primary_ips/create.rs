@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::changes::{check_assignable, give};
 use super::{Address, PrimaryIp, Version, default_dns_ptr};
 use crate::hetzner::actions::Resource;
+use crate::hetzner::catalog::Entry;
 use crate::hetzner::catalog::locations::Location;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
