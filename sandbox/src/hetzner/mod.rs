@@ -9,6 +9,7 @@
 //! | `catalog` | what the provider offers: locations, types of servers and load balancers, images; as data in `catalog.json` |
 //! | `actions` | work that takes time: locks, progress, failure |
 //! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |
+//! | `put` | a project as an API showed it |
 //! | `owned`, `input`, `listing`, `labels`, `text`, `error` | what all resources share: requests, pages, selectors, answers, refusals |
 //! | `metadata` | the service a server asks about itself |
 //!
@@ -33,6 +34,7 @@ mod others;
 mod overlay;
 mod owned;
 mod primary_ips;
+mod put;
 mod rate_limit;
 mod servers;
 mod text;

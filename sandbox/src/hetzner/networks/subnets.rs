@@ -44,6 +44,15 @@ impl Subnet {
         }
     }
 
+    /// A network zone that exists.
+    pub fn read_zone(fields: &mut Fields) -> Result<&'static str, ApiError> {
+        let zone = fields.string("network_zone")?;
+        let zone = fields.required("network_zone", zone)?;
+        network_zone(&zone).ok_or_else(|| {
+            fields.invalid("network_zone", format!("network zone '{zone}' not found"))
+        })
+    }
+
     /// The subnet that a request describes, checked against the network it is for.
     pub fn read(mut fields: Fields, network: &Network) -> Result<Subnet, ApiError> {
         let kind = match fields.string("type")?.as_deref() {
@@ -53,11 +62,7 @@ impl Subnet {
             Some(_) => return Err(fields.invalid("type", "must be one of cloud, server, vswitch")),
             None => return Err(fields.invalid("type", "is required")),
         };
-        let zone = fields.string("network_zone")?;
-        let zone = fields.required("network_zone", zone)?;
-        let network_zone = network_zone(&zone).ok_or_else(|| {
-            fields.invalid("network_zone", format!("network zone '{zone}' not found"))
-        })?;
+        let network_zone = Subnet::read_zone(&mut fields)?;
         let vswitch_id = fields.number("vswitch_id")?;
         // The official Go client always sends it, empty: the API has it in answers only, and ignores it here.
         fields.string("gateway")?;
