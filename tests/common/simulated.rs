@@ -41,10 +41,10 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
         Rc::clone(machine.get_or_insert_with(new_machine))
     });
     // Each has addresses and UIDs of its own.
-    let number = u8::try_from(machine.sandboxes()).unwrap();
+    let number = u8::try_from(1 + machine.sandboxes()).unwrap();
     let address = Ipv4Addr::new(127, 0, 1, number).into();
-    let builder = builder.address(address).seed(number.into());
-    let sandbox = Arc::new(builder.scale(1.0).in_memory().start());
+    let builder = builder.address(address).scale(1.0).in_memory();
+    let sandbox = Arc::new(builder.start());
     machine.connect(&sandbox);
     sandbox
 }
