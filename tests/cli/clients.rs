@@ -1,6 +1,9 @@
 //! The clients below the controllers: the gate before every write, tries, tokens, long lists, bounds.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use crate::common::Cluster;
+use crate::common::library::http_settings;
+use crate::common::variable;
 use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
 use ccm::http::{self, Kind, Method, Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::{self, ReadFrom, config};
@@ -57,14 +60,8 @@ fn kube_client(sandbox: &Sandbox) -> kube::Client {
 
 fn kube_client_of(sandbox: &Sandbox, gate: Arc<dyn Gate>) -> kube::Client {
     let env = sandbox.env_of("ccm");
-    let path = env
-        .iter()
-        .find(|(name, _)| name == "KUBECONFIG")
-        .unwrap()
-        .1
-        .clone();
     let options = config::Options {
-        kubeconfig: vec![path.into()],
+        kubeconfig: vec![variable(&env, "KUBECONFIG").into()],
         ..config::Options::default()
     };
     kube::Client::new(
@@ -110,17 +107,9 @@ fn plain_of(
     gate: Arc<dyn Gate>,
 ) -> http::Client {
     http::Client::new(http::Settings {
-        base: sandbox.hetzner_url(),
-        tls: Tls::default().into(),
-        proxies: Proxies::Never,
-        login: Arc::new(token),
-        connect_timeout: Duration::from_secs(5),
-        timing: TIMING,
-        retry: http::Retry::NotRateLimited,
         body_limit_bytes,
-        log_bodies: false,
         gate,
-        watch: |_, _, _| {},
+        ..http_settings(sandbox.hetzner_url(), token, TIMING.read_timeout)
     })
 }
 
@@ -153,9 +142,7 @@ fn a_write_is_sent_once_whatever_comes_back() {
     ];
     for answer in answers {
         let sandbox = Sandbox::builder().heartbeats(false).start();
-        sandbox
-            .faults()
-            .add(Rule::new(answer).half(Half::Kubernetes).writes());
+        sandbox.fault(Rule::new(answer).half(Half::Kubernetes).writes());
         let gate = Counter::new(10);
         assert!(
             kube_client_of(&sandbox, Arc::clone(&gate) as _)
@@ -177,9 +164,7 @@ fn a_write_refused_for_its_token_passes_the_gate_again_with_the_new_one() {
     // The file is replaced while the first try is under way.
     let (new, path) = (sandbox.projects().token.clone(), file.clone());
     let replace = move |_: &sandbox::exchange::Request| std::fs::write(&path, &new).unwrap();
-    sandbox
-        .faults()
-        .add(Rule::new(Effect::before(replace)).nth(1));
+    sandbox.fault(Rule::new(Effect::before(replace)).nth(1));
     let gate = Counter::new(2);
     let client = plain_of(
         &sandbox,
@@ -212,10 +197,10 @@ fn a_read_is_tried_three_times_at_most() {
     let sandbox = Sandbox::builder().only(Half::Hetzner).nodes(1).start();
     let client = hetzner(&sandbox, None);
     let list = || client.instances().unwrap().list(Urgency::Needed);
-    let rule = sandbox.faults().add(Rule::new(Effect::Reset).times(2));
+    let rule = sandbox.fault(Rule::new(Effect::Reset).times(2));
     assert_eq!(list().unwrap().len(), 1, "two failures heal");
     assert_eq!((sandbox.faults().hits(rule), client.calls()), (2, 3));
-    sandbox.faults().add(Rule::new(Effect::Reset));
+    sandbox.fault(Rule::new(Effect::Reset));
     assert_eq!(list().unwrap_err().kind, ErrorKind::Unavailable);
     assert_eq!(client.calls(), 6);
 }
@@ -226,17 +211,15 @@ fn a_429_is_retried_only_where_no_budget_is_kept() {
     for (half, calls) in [(Half::Hetzner, 1), (Half::Kubernetes, 2)] {
         let sandbox = Sandbox::builder().nodes(1).heartbeats(false).start();
         let answer = match half {
-            Half::Hetzner => Effect::Instead(
-                sandbox::exchange::Response::json(
-                    429,
-                    &json!({ "error": { "code": "rate_limit_exceeded", "message": "wait" } }),
-                )
-                .with_header("Retry-After", "1"),
-            ),
+            Half::Hetzner => {
+                let body = json!({ "error": { "code": "rate_limit_exceeded", "message": "wait" } });
+                let answer = sandbox::exchange::Response::json(429, &body);
+                Effect::Instead(answer.with_header("Retry-After", "1"))
+            }
             Half::Kubernetes => Effect::kubernetes_busy(1),
             Half::Robot => unreachable!("no case"),
         };
-        sandbox.faults().add(Rule::new(answer).half(half).times(1));
+        sandbox.fault(Rule::new(answer).half(half).times(1));
         match half {
             Half::Hetzner => {
                 let client = hetzner(&sandbox, None);
@@ -286,9 +269,7 @@ fn a_long_list_comes_in_pages_and_begins_anew_when_it_expires() {
     let cluster = Arc::clone(sandbox.cluster());
     let expire = move |_: &sandbox::exchange::Request| cluster.expire_continue_tokens();
     let continued = |request: &sandbox::exchange::Request| request.query("continue").is_some();
-    let rule = sandbox
-        .faults()
-        .add(Rule::new(Effect::before(expire)).when(continued).times(1));
+    let rule = sandbox.fault(Rule::new(Effect::before(expire)).when(continued).times(1));
     sandbox.calls().clear();
     assert_eq!(
         (client.nodes(ReadFrom::Latest).unwrap().len(), pages()),
@@ -298,9 +279,7 @@ fn a_long_list_comes_in_pages_and_begins_anew_when_it_expires() {
 
     let cluster = Arc::clone(sandbox.cluster());
     let expire = move |_: &sandbox::exchange::Request| cluster.expire_continue_tokens();
-    sandbox
-        .faults()
-        .add(Rule::new(Effect::before(expire)).when(continued));
+    sandbox.fault(Rule::new(Effect::before(expire)).when(continued));
     sandbox.calls().clear();
     let error = client.nodes(ReadFrom::Latest).unwrap_err();
     assert!(
@@ -344,7 +323,7 @@ fn a_list_that_changes_while_it_is_read_misses_no_server() {
             },
         );
     };
-    sandbox.faults().add(Rule::new(Effect::before(change)));
+    sandbox.fault(Rule::new(Effect::before(change)));
     let after = list().unwrap();
     assert_eq!(pages(), [1, 3, 2, 1], "nothing is begun anew");
     for id in &ids[4..] {
@@ -374,7 +353,7 @@ fn a_list_without_its_pagination_is_an_error() {
     ] {
         let body = json!({ "servers": [], "meta": { "pagination": pagination } });
         let answer = sandbox::exchange::Response::json(200, &body);
-        let rule = sandbox.faults().add(Rule::new(Effect::Instead(answer)));
+        let rule = sandbox.fault(Rule::new(Effect::Instead(answer)));
         let outcome = client.instances().unwrap().list(Urgency::Needed);
         assert_eq!(outcome.is_ok(), is_whole, "{pagination}: {outcome:?}");
         sandbox.faults().remove(rule);
@@ -401,7 +380,7 @@ fn an_answer_that_is_too_long_or_elsewhere_is_an_error() {
         )],
         body: Vec::new(),
     };
-    sandbox.faults().add(Rule::new(Effect::Instead(moved)));
+    sandbox.fault(Rule::new(Effect::Instead(moved)));
     let error = plain(&sandbox, token(), 1 << 20)
         .get::<Value>("/servers")
         .unwrap_err();
@@ -419,7 +398,7 @@ fn a_network_is_found_by_id_or_name_with_one_call() {
         .nodes(0)
         .network("10.0.0.0/16")
         .start();
-    let id = sandbox.network().unwrap();
+    let id = sandbox.network_id();
     let name = |name: &str| NetworkSelector::Name(name.into());
     for (named, found) in [
         (name("sandbox"), true),

@@ -3,8 +3,7 @@
 
 use crate::common;
 
-use common::services::{LoadBalancerService, create};
-use common::{Env, ccm, env};
+use common::{Cluster, Env, ccm, env};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -12,6 +11,7 @@ use std::ffi::OsString;
 use std::process::Command;
 
 /// What is typed, and what may follow; a star: among others.
+#[rustfmt::skip] // A case is a line.
 const CASES: &[(&str, &str)] = &[
     ("ccm no", "node"),
     ("ccm node ", "inspect list sync"),
@@ -20,10 +20,7 @@ const CASES: &[(&str, &str)] = &[
     ("ccm help tr", "troubleshooting"),
     ("ccm completions ", "bash fish zsh"),
     ("ccm completions f", "fish"),
-    (
-        "ccm explain http-cookie",
-        "http-cookie-lifetime http-cookie-name",
-    ),
+    ("ccm explain http-cookie", "http-cookie-lifetime http-cookie-name"),
     ("ccm co", "completions config"),
     ("ccm node list --det", ""),
     ("ccm node sync --det", "--detailed-exitcode"),
@@ -44,10 +41,7 @@ const CASES: &[(&str, &str)] = &[
     ("ccm node list -o y", "yaml"),
     ("ccm node list --output=j", "json"),
     ("ccm run --cloud-provider=h", "hcloud"),
-    (
-        "ccm run --once --cloud-provider ",
-        "ccm-from-scratch hcloud",
-    ),
+    ("ccm run --once --cloud-provider ", "ccm-from-scratch hcloud"),
     ("ccm run --leader-elect=f", "false"),
     ("ccm run --test-time", ""),
     ("ccm lb list -n ", ""),
@@ -232,19 +226,18 @@ fn fish_completes() {
 #[test]
 fn names_that_a_shell_would_run_are_not_offered() {
     let sandbox = Sandbox::builder().nodes(1).heartbeats(false).start();
-    let cluster = sandbox.cluster();
-    create(&sandbox, LoadBalancerService::new("web", &[80]));
+    sandbox.create("web", &[], &[80]);
     for (number, hostile) in HOSTILE.iter().enumerate() {
         let name = format!("hostile-{number}");
         let rename = |object: &mut Value| object["metadata"]["name"] = json!(hostile);
-        create(&sandbox, LoadBalancerService::new(&name, &[80]));
-        assert!(cluster.edit("services", Some("default"), &name, rename));
-        cluster.create("nodes", None, json!({ "metadata": { "name": name } }));
-        assert!(cluster.edit("nodes", None, &name, rename));
+        sandbox.create(&name, &[], &[80]);
+        sandbox.edit(&name, rename);
+        sandbox.register(&name, None, "");
+        sandbox.edit_node(&name, rename);
     }
     let elsewhere = |object: &mut Value| object["metadata"]["namespace"] = json!("x$(>ran)");
-    create(&sandbox, LoadBalancerService::new("elsewhere", &[80]));
-    assert!(cluster.edit("services", Some("default"), "elsewhere", elsewhere));
+    sandbox.create("elsewhere", &[], &[80]);
+    sandbox.edit("elsewhere", elsewhere);
     for shell in ["bash", "zsh", "fish"] {
         completes(shell, CASES_OF_CLUSTER, &env(&sandbox));
     }
@@ -252,26 +245,19 @@ fn names_that_a_shell_would_run_are_not_offered() {
 
 #[test]
 fn other_shells_are_named() {
-    for (words, code, told) in [
+    let one = "completions takes one word: bash, zsh or fish\n";
+    for (words, told) in [
+        ("completions", one),
+        ("completions bash zsh", one),
         (
-            &["completions"][..],
-            2,
-            "ccm: completions takes one word: bash, zsh or fish\n",
+            "completions zhs",
+            "unknown shell \"zhs\"; did you mean zsh?\nSee ccm help.\n",
         ),
-        (
-            &["completions", "bash", "zsh"],
-            2,
-            "ccm: completions takes one word: bash, zsh or fish\n",
-        ),
-        (
-            &["completions", "zhs"],
-            2,
-            "ccm: unknown shell \"zhs\"; did you mean zsh?\nSee ccm help.\n",
-        ),
-        (&["completions", "tcsh"], 2, "ccm: unknown shell \"tcsh\"; "),
+        ("completions tcsh", "unknown shell \"tcsh\"; "),
     ] {
-        let ran = ccm(&Vec::new(), words);
-        assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{words:?}");
-        assert!(ran.stderr.starts_with(told), "{words:?}: {}", ran.stderr);
+        let ran = ccm(&Vec::new(), &words.split(' ').collect::<Vec<_>>());
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{words}");
+        let told = format!("ccm: {told}");
+        assert!(ran.stderr.starts_with(&told), "{words}: {}", ran.stderr);
     }
 }

@@ -49,19 +49,11 @@ fn a_table_for_people() {
     let ran = config(&env, &flags);
     let text = format!("{}{}(exit {})\n", ran.stdout, ran.stderr, ran.code);
     snapshot("config.txt", &text);
-    let env: Vec<(String, String)> = env
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
+    let env = with(Vec::new(), &env);
     let words = [&["config"], &flags[..]].concat();
-    for line in common::at_terminal(&env, &words)
-        .unwrap_or_default()
-        .lines()
-    {
-        assert!(
-            line.chars().count() <= 80 || line.starts_with("ccm: "),
-            "{line}"
-        );
+    let shown = common::at_terminal(&env, &words).unwrap_or_default();
+    for line in shown.lines().filter(|line| !line.starts_with("ccm: ")) {
+        assert!(line.chars().count() <= 80, "{line}");
     }
 }
 
@@ -123,9 +115,8 @@ fn every_value_and_who_said_so() {
         shown,
         daemon.map(|setting| setting.name()).collect::<Vec<_>>()
     );
-    let yaml: Value =
-        serde_yaml::from_str(&config(&env, &["-oyaml", flags[2], flags[3], flags[4]]).stdout)
-            .unwrap();
+    let yaml = config(&env, &["-oyaml", flags[2], flags[3], flags[4]]).stdout;
+    let yaml: Value = serde_yaml::from_str(&yaml).unwrap();
     assert_eq!(yaml, document);
     std::fs::remove_file(&folder).unwrap();
 }
@@ -142,8 +133,7 @@ fn what_is_wrong_is_shown_with_its_setting() {
         (&[], &["--leader-elect-lease-duration=9s"], "leader-elect-lease-duration", "--leader-elect-lease-duration", "--leader-elect-lease-duration: \"9s\": must be longer than "),
         (&[], &["-v", "high"], "verbosity", "-v", "-v: \"high\": use a whole number"),
     ] {
-        let ran = config(env, &[&["-o", "json"], flags].concat());
-        assert_eq!(ran.code, 1, "{ran:?}");
+        let ran = config(env, &[&["-o", "json"], flags].concat()).with_code(1);
         assert!(ran.stderr.starts_with(&format!("ccm: {problem}")), "{}", ran.stderr);
         let document = ran.json();
         let item = item(&document, name);
@@ -158,31 +148,19 @@ fn what_is_wrong_is_shown_with_its_setting() {
 /// The daemon's flags are known here; what is no setting at all is wrong usage.
 #[test]
 fn a_wrong_command_line_is_wrong_usage() {
-    for (words, told) in [
-        (
-            &["-o", "xml"][..],
-            "ccm: -o: \"xml\": use table, wide, name, json or yaml\n",
-        ),
-        (
-            &["--nod-sync-interval=1s"],
-            "ccm: --nod-sync-interval: unknown flag; did you mean --node-sync-interval?\n",
-        ),
-        (
-            &["network"],
-            "ccm: ccm config: \"network\": unexpected word; it takes only flags, and a flag",
-        ),
-        (
-            &["--detailed-exitcode"],
-            "ccm: --detailed-exitcode: only for node sync, lb sync or route sync\n",
-        ),
-        (
-            &["--hcloud-token=pass-word"],
-            "ccm: --hcloud-token: unknown flag; a secret on the command line",
-        ),
-    ] {
-        let ran = config(&[], words);
-        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{words:?}");
-        assert!(ran.stderr.starts_with(told), "{}", ran.stderr);
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        ("-o xml", "-o: \"xml\": use table, wide, name, json or yaml\n"),
+        ("--nod-sync-interval=1s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?\n"),
+        ("network", "ccm config: \"network\": unexpected word; it takes only flags, and a flag"),
+        ("--detailed-exitcode", "--detailed-exitcode: only for node sync, lb sync or route sync\n"),
+        ("--hcloud-token=pass-word", "--hcloud-token: unknown flag; a secret on the command line"),
+    ];
+    for (words, told) in cases {
+        let ran = config(&[], &words.split(' ').collect::<Vec<_>>());
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{words}");
+        let told = format!("ccm: {told}");
+        assert!(ran.stderr.starts_with(&told), "{}", ran.stderr);
     }
     // Those of hcloud-cloud-controller-manager too.
     let ran = config(&[], &["--allow-untagged-cloud", "--secure-port=1"]);
@@ -206,11 +184,8 @@ fn periods_that_are_longer_in_a_large_project_say_so() {
         ]
     );
     let wide = config(&[], &["-o", "wide"]).stdout;
-    assert_eq!(
-        wide.matches("200 calls an hour: see ccm status").count(),
-        2,
-        "{wide}"
-    );
+    let notes = wide.matches("200 calls an hour: see ccm status");
+    assert_eq!(notes.count(), 2, "{wide}");
 }
 
 #[test]
@@ -218,7 +193,6 @@ fn it_asks_nobody() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let ran = config(&[("HCLOUD_ENDPOINT", &url)], &["--master", &url]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    config(&[("HCLOUD_ENDPOINT", &url)], &["--master", &url]).with_code(0);
     assert!(listener.accept().is_err(), "it was asked");
 }

@@ -4,8 +4,7 @@
 use crate::common;
 
 use ccm::settings::{IGNORED_FLAGS, TABLE};
-use common::services::{LoadBalancerService, balancer_of, create, has_address, service};
-use common::{Daemon, addresses, all_initialised, env, events, node, wait_until};
+use common::{Cluster, Daemon, addresses, env, events, wait_until};
 use sandbox::Sandbox;
 use std::os::unix::process::CommandExt;
 
@@ -24,11 +23,7 @@ const WORDS: [&str; 8] = [
 /// With the variables of its chart, its networks variant included, under its role.
 #[test]
 fn in_the_place_of_hcloud_cloud_controller_manager() {
-    let sandbox = common::builder()
-        .nodes(2)
-        .network("10.0.0.0/8")
-        .heartbeats(false)
-        .start();
+    let sandbox = common::networked(2).start();
     common::under_its_role(&sandbox);
     let variables = [
         ("HCLOUD_LOAD_BALANCERS_ENABLED", "false"),
@@ -44,17 +39,16 @@ fn in_the_place_of_hcloud_cloud_controller_manager() {
     ];
     let env = common::with(env(&sandbox), &variables);
     let daemon = Daemon::start_with(&env, &WORDS);
-    wait_until("initialised nodes", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     wait_until("their events", || {
         ["worker-1", "worker-2"]
             .iter()
             .all(|name| events(&sandbox, name) == [("Synced".to_owned(), 1)])
     });
-    daemon.signal("-TERM");
-    assert!(daemon.ended().success(), "{}", daemon.log());
+    daemon.stop();
 
-    let server = &sandbox.cloud().servers(sandbox.project())[0];
-    let worker = node(&sandbox, "worker-1");
+    let server = &sandbox.servers()[0];
+    let worker = sandbox.node("worker-1");
     assert_eq!(
         worker["spec"]["providerID"],
         format!("hcloud://{}", server["id"])
@@ -103,12 +97,7 @@ fn in_the_place_of_hcloud_cloud_controller_manager() {
 /// A Service as its documentation for networks has it.
 #[test]
 fn and_a_service_gets_what_it_would_have_made() {
-    let sandbox = common::builder()
-        .nodes(2)
-        .network("10.0.0.0/8")
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
+    let sandbox = common::networked(2).scale(0.01).start();
     common::under_its_role(&sandbox);
     let variables = [
         ("HCLOUD_LOAD_BALANCERS_ENABLED", "true"),
@@ -120,22 +109,21 @@ fn and_a_service_gets_what_it_would_have_made() {
     let env = common::with(env(&sandbox), &variables);
     let daemon = Daemon::start_with(&env, &WORDS);
     // Without a node it would warn.
-    wait_until("initialised nodes", || all_initialised(&sandbox));
-    let wanted = LoadBalancerService::new("web", &[80]).with(&[("type", "lb11")]);
-    create(&sandbox, wanted);
+    sandbox.wait_for_nodes();
+    sandbox.create("web", &[("type", "lb11")], &[80]);
     wait_until("an address, and both targets", || {
-        let all = sandbox.cloud().load_balancers(sandbox.project());
+        let all = sandbox.balancers();
         let targets = all.first().and_then(|one| one["targets"].as_array());
-        has_address(&service(&sandbox, "web")) && targets.is_some_and(|list| list.len() == 2)
+        sandbox.has_address("web") && targets.is_some_and(|list| list.len() == 2)
     });
     wait_until("its event", || {
         let told = events(&sandbox, "web");
         told.iter()
             .any(|(reason, _)| reason == "EnsuredLoadBalancer")
     });
-    let made = service(&sandbox, "web");
+    let made = sandbox.service("web").unwrap();
     let uid = made["metadata"]["uid"].as_str().unwrap();
-    let balancer = sandbox.cloud().load_balancer(balancer_of(&sandbox, "web"));
+    let balancer = sandbox.cloud().load_balancer(sandbox.balancer_id("web"));
     // As upstream names it.
     let name: String = format!("a{}", uid.replace('-', ""))
         .chars()
@@ -161,8 +149,7 @@ fn and_a_service_gets_what_it_would_have_made() {
         .iter()
         .filter(|event| event["involvedObject"]["name"] == "web");
     assert!(of_service.all(|event| event["source"]["component"] == "service-controller"));
-    daemon.signal("-TERM");
-    assert!(daemon.ended().success(), "{}", daemon.log());
+    daemon.stop();
     nothing_refused(&sandbox);
     assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
 }
@@ -194,7 +181,7 @@ fn called_by_the_name_of_its_binary_it_is_that_one() {
         let ran = ran.output().unwrap();
         let log = String::from_utf8_lossy(&ran.stderr);
         assert!(ran.status.success(), "{words:?}: {log}");
-        let id = node(&sandbox, "worker-1")["spec"]["providerID"].clone();
+        let id = sandbox.node("worker-1")["spec"]["providerID"].clone();
         assert!(id.as_str().unwrap().starts_with(prefix), "{words:?}: {id}");
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{Daemon, Env, ccm, node, wait_until, with};
+use common::{Cluster, Daemon, Env, ccm, wait_until, with};
 use sandbox::faults::{Effect, Rule};
 use sandbox::kubernetes::PolicyRule;
 use sandbox::{Half, Sandbox};
@@ -11,12 +11,7 @@ use std::process::{Command, Stdio};
 
 /// Three nodes that wait to be initialised, in the Network `sandbox`.
 fn world() -> Sandbox {
-    common::builder()
-        .nodes(3)
-        .scale(0.02)
-        .network("10.0.0.0/8")
-        .heartbeats(false)
-        .start()
+    common::networked(3).scale(0.02).start()
 }
 
 /// What stays the same from run to run, without the `ccm: ` or the time before each line, and without what is no
@@ -185,7 +180,7 @@ fn usage() {
         (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; there is run, node, lb, route, status, doctor, lint, config, explain, completions, help, version\nSee ccm help."),
     ]);
     for name in ["worker-1", "worker-2", "worker-3"] {
-        assert!(!common::is_initialised(&node(&sandbox, name)), "{name}");
+        assert!(!common::is_initialised(&sandbox.node(name)), "{name}");
     }
 }
 
@@ -208,7 +203,7 @@ fn answers_of_something_else() {
         (Half::Kubernetes, Effect::kubernetes_status(500, "InternalError", "etcdserver: request timed out"), "etcdserver: request timed out (500 InternalError)"),
     ];
     for (half, effect, why) in cases {
-        let rule = sandbox.faults().add(Rule::new(effect).half(half));
+        let rule = sandbox.fault(Rule::new(effect).half(half));
         let (list, once) = match half {
             Half::Hetzner => {
                 let call = format!("GET HETZNER/networks: {why}");
@@ -315,8 +310,8 @@ fn tokens_of_others() {
     let env = env(&sandbox);
     let projects = sandbox.projects();
     let read_only = with(env.clone(), &[("HCLOUD_TOKEN", &projects.read_only_token)]);
-    assert_eq!(ccm(&read_only, &["node", "sync", "worker-1"]).code, 0);
-    let before = sandbox.cluster().list("nodes", None);
+    ccm(&read_only, &["node", "sync", "worker-1"]).with_code(0);
+    let before = sandbox.nodes();
     let foreign = with(
         env,
         &[
@@ -335,11 +330,7 @@ fn tokens_of_others() {
     ] {
         assert!(log.contains(found), "{log}");
     }
-    assert_eq!(
-        sandbox.cluster().list("nodes", None),
-        before,
-        "a node was written to"
-    );
+    assert_eq!(sandbox.nodes(), before, "a node was written to");
 }
 
 #[test]
@@ -380,7 +371,7 @@ fn a_daemon_waits_for_what_is_unreachable() {
         wait_until("the outage", || warnings() == 1);
         sandbox.resume(half).unwrap();
         daemon.logs("both APIs answer again");
-        wait_until("initialised nodes", || common::all_initialised(&sandbox));
+        sandbox.wait_for_nodes();
         sandbox.stop(half);
         let before = failed();
         wait_until("the next outage", || warnings() == 2);
@@ -399,7 +390,7 @@ fn a_daemon_waits_for_what_is_unreachable() {
 fn a_token_that_is_taken_away_later_is_waited_for() {
     let sandbox = world();
     let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=1s"]);
-    wait_until("initialised nodes", || common::all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     let projects = sandbox.projects();
     sandbox.cloud().remove_token(&projects.token);
     daemon.logs("is not accepted");
@@ -407,7 +398,7 @@ fn a_token_that_is_taken_away_later_is_waited_for() {
         .cloud()
         .add_token(projects.own, &projects.token, false);
     daemon.logs("both APIs answer again");
-    assert_eq!(daemon.log().matches("WARN").count(), 1, "{}", daemon.log());
+    daemon.logged("WARN", 1);
 }
 
 #[test]

@@ -5,8 +5,8 @@
 use crate::common;
 use crate::people::{ONE_BY_ONE, fits, seen};
 
-use common::services::LoadBalancerService;
-use common::{ccm, env, snapshot, wait_until};
+use common::cluster::{listen_ports, text};
+use common::{Cluster, contains, snapshot, wait_until};
 use jiff::{SignedDuration, Timestamp};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
@@ -16,72 +16,33 @@ const FSN1: (&str, &str) = ("location", "fsn1");
 const EDGE: (&str, &str) = ("share", "edge");
 
 fn empty() -> Sandbox {
-    let sandbox = common::builder()
-        .nodes(3)
-        .network("10.0.0.0/16")
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
-    let namespace =
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } });
-    sandbox.cluster().create("namespaces", None, namespace);
+    let sandbox = common::networked(3).scale(0.01).start();
+    sandbox.ccm(&["node", "sync"]).with_code(0);
+    sandbox.create_namespace("shop");
     sandbox
 }
 
 /// Creates a Service that is a second younger than the last one. Its name is `namespace/name`.
-fn create(sandbox: &Sandbox, full_name: &str, ports: &[u16], annotations: &[(&str, &str)]) {
-    let (namespace, name) = full_name.split_once('/').unwrap();
-    let mut object = LoadBalancerService::new(name, ports)
-        .with(annotations)
-        .json();
-    object["metadata"]["namespace"] = json!(namespace);
-    let cluster = sandbox.cluster();
-    let others = cluster.list("services", None).into_iter();
+fn create(sandbox: &Sandbox, name: &str, ports: &[u16], annotations: &[(&str, &str)]) {
+    let others = sandbox.cluster().list("services", None).into_iter();
     let others = others.filter(|one| one["spec"]["type"] == "LoadBalancer");
-    let created = |one: &Value| -> Timestamp {
-        let at = one["metadata"]["creationTimestamp"].as_str();
-        at.unwrap().parse().unwrap()
+    let created = |one: Value| -> Timestamp {
+        let at = text(&one["metadata"]["creationTimestamp"]);
+        at.parse().unwrap()
     };
-    let newest = others.map(|one| created(&one)).max();
+    let newest = others.map(created).max();
     let newest = newest.unwrap_or(Timestamp::now() - SignedDuration::from_hours(1));
     let younger = newest + SignedDuration::from_secs(1);
-    cluster.create("services", Some(namespace), object);
-    cluster.edit("services", Some(namespace), name, |service| {
+    sandbox.create(name, annotations, ports);
+    sandbox.edit(name, |service| {
         let at = younger.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         service["metadata"]["creationTimestamp"] = json!(at);
     });
 }
 
-fn annotate(sandbox: &Sandbox, full_name: &str, name: &str, value: Option<&str>) {
-    let (namespace, of) = full_name.split_once('/').unwrap();
-    let is_there = sandbox
-        .cluster()
-        .edit("services", Some(namespace), of, |service| {
-            // An API server leaves an empty map out.
-            let mut all = service["metadata"]["annotations"].take();
-            all[format!("load-balancer.hetzner.cloud/{name}")] = json!(value);
-            let all = all.as_object().unwrap().clone().into_iter();
-            service["metadata"]["annotations"] =
-                all.filter(|(_, value)| !value.is_null()).collect();
-        });
-    assert!(is_there);
-}
-
-fn balancers(sandbox: &Sandbox) -> Vec<Value> {
-    sandbox.cloud().load_balancers(sandbox.project())
-}
-
 fn named(sandbox: &Sandbox, name: &str) -> Value {
-    let mut all = balancers(sandbox).into_iter();
+    let mut all = sandbox.balancers().into_iter();
     all.find(|one| one["name"] == name).unwrap()
-}
-
-fn ports(balancer: &Value) -> Vec<u64> {
-    let ports = balancer["services"].as_array().unwrap().iter();
-    ports
-        .map(|one| one["listen_port"].as_u64().unwrap())
-        .collect()
 }
 
 /// A shell that does not know the daemon's settings makes no load balancer for a Service that leaves its group: then its
@@ -91,38 +52,37 @@ fn a_service_whose_new_load_balancer_is_held_back_does_not_leave() {
     let sandbox = empty();
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
     create(&sandbox, "default/web", &[443], &[EDGE]);
-    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
-    annotate(&sandbox, "default/web", "share", None);
-    annotate(&sandbox, "default/web", "location", Some("fsn1"));
+    sandbox.ccm(&["lb", "sync"]).with_code(0);
+    sandbox.annotate("default/web", "share", None);
+    sandbox.annotate("default/web", "location", Some("fsn1"));
     let mut before = Vec::new();
     wait_until("the first health checks", || {
-        before = balancers(&sandbox);
+        before = sandbox.balancers();
         !json!(before).to_string().contains("unknown")
     });
-    let ran = ccm(&env(&sandbox), &["lb", "sync"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stdout.contains("held back"), "{ran:?}");
-    assert_eq!(balancers(&sandbox), before, "{ran:?}");
-    let ran = ccm(&env(&sandbox), &["lb", "sync", "--yes"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!(ports(&named(&sandbox, "kubernetes-default-edge")), [80]);
-    assert_eq!(ports(&named(&sandbox, "kubernetes-default-web")), [443]);
+    let ran = sandbox.ccm(&["lb", "sync"]).with_code(1);
+    ran.prints("held back");
+    assert_eq!(sandbox.balancers(), before, "{ran:?}");
+    sandbox.ccm(&["lb", "sync", "--yes"]).with_code(0);
+    assert_eq!(
+        listen_ports(&named(&sandbox, "kubernetes-default-edge")),
+        [80]
+    );
+    assert_eq!(
+        listen_ports(&named(&sandbox, "kubernetes-default-web")),
+        [443]
+    );
 }
 
 /// Four Services of two namespaces: `edge` is shared by three of them, and one uses Terraform's.
 pub fn cluster() -> Sandbox {
     let sandbox = empty();
-    let spec = json!({
-        "name": "terraform", "load_balancer_type": "lb11", "location": "fsn1",
-        "labels": { "managed-by": "terraform", "ccm-from-scratch/external": "shop" },
+    let spec = json!({ "labels": { "managed-by": "terraform", "ccm-from-scratch/external": "shop" },
         "services": [{
             "protocol": "tcp", "listen_port": 6443, "destination_port": 6443, "proxyprotocol": false,
             "health_check": { "protocol": "tcp", "port": 6443, "interval": 15, "timeout": 10, "retries": 3 },
-        }],
-    });
-    sandbox
-        .cloud()
-        .create_load_balancer(sandbox.project(), spec);
+        }] });
+    sandbox.create_balancer("terraform", &spec);
     let allows = ("share-namespaces", "shop");
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE, allows]);
     create(&sandbox, "default/web", &[443], &[EDGE]);
@@ -145,13 +105,13 @@ fn groups_and_external_ones_are_shown() {
     see(&["lb", "list", "-o", "wide"]);
     see(&["lb", "inspect", "shop/api"]);
     see(&["lb", "inspect", "shop/mqtt"]);
-    let json = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]).json();
-    let status = ccm(&env(&sandbox), &["status", "-o", "json"]).json();
+    let json = sandbox.ccm(&["lb", "list", "-o", "json"]).json();
+    let status = sandbox.ccm(&["status", "-o", "json"]).json();
     assert_eq!(status["loadBalancers"], json!({ "healthy": 2, "total": 2 }));
     // A younger one that wants something else of the whole, one that leaves, one that joins, and mistakes.
-    annotate(&sandbox, "default/edge", "type", Some("lb21"));
-    annotate(&sandbox, "default/web", "share", None);
-    annotate(&sandbox, "default/web", "location", Some("fsn1"));
+    sandbox.annotate("default/edge", "type", Some("lb21"));
+    sandbox.annotate("default/web", "share", None);
+    sandbox.annotate("default/web", "location", Some("fsn1"));
     create(
         &sandbox,
         "shop/both",
@@ -212,15 +172,12 @@ fn the_orphan_of_a_group_is_named_by_its_group() {
     let sandbox = empty();
     create(&sandbox, "default/a", &[80], &[FSN1, EDGE]);
     create(&sandbox, "default/b", &[443], &[EDGE]);
-    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
+    sandbox.ccm(&["lb", "sync"]).with_code(0);
     for name in ["a", "b"] {
-        let cluster = sandbox.cluster();
-        cluster.edit("services", Some("default"), name, |service| {
-            service["metadata"]["finalizers"] = json!([]);
-        });
-        cluster.delete("services", Some("default"), name);
+        sandbox.remove_finalizers(name);
+        sandbox.delete(name);
     }
-    let doctor = ccm(&env(&sandbox), &["doctor"]);
+    let doctor = sandbox.ccm(&["doctor"]);
     let text = ["lb", "list"];
     let delete = ["lb", "sync", "--delete-orphans", "--yes"];
     let text = seen(&sandbox, &text) + "\n" + &seen(&sandbox, &delete);
@@ -232,7 +189,7 @@ fn the_orphan_of_a_group_is_named_by_its_group() {
         .join(" ");
     let says = "of the Services that share default/edge, of which none exists, costs money";
     assert!(words.contains(says), "{}", doctor.stdout);
-    assert_eq!(balancers(&sandbox), Vec::<Value>::new());
+    assert_eq!(sandbox.balancers(), Vec::<Value>::new());
 }
 
 /// The address and the targets of a load balancer are those of the Services that have ports there.
@@ -255,15 +212,16 @@ fn a_service_that_has_no_port_on_its_load_balancer_has_neither_address_nor_targe
         &[6443],
         &[("external", "terraform")],
     );
-    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
-    let list = ccm(&env(&sandbox), &["lb", "list"]).stdout;
+    sandbox.ccm(&["lb", "sync"]).with_code(0);
+    let list = sandbox.ccm(&["lb", "list"]).stdout;
     let cells = |name: &str| {
         let mut lines = list.lines();
         let line = lines.find(|line| line.starts_with(name)).unwrap();
         let cells: Vec<&str> = line.split_whitespace().collect();
         cells[1..4].join(" ")
     };
-    let edge = balancers(&sandbox)
+    let edge = sandbox
+        .balancers()
         .into_iter()
         .find(|one| one["name"] == "kubernetes-default-edge");
     let ip = edge.unwrap()["public_net"]["ipv4"]["ip"].clone();
@@ -287,16 +245,16 @@ fn a_sick_port_of_one_service_is_no_fault_of_the_others() {
     let sandbox = empty();
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
     create(&sandbox, "default/web", &[443], &[EDGE]);
-    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
-    let id = balancers(&sandbox)[0]["id"].as_u64().unwrap();
-    for server in sandbox.cloud().servers(sandbox.project()) {
+    sandbox.ccm(&["lb", "sync"]).with_code(0);
+    let id = sandbox.balancers()[0]["id"].as_u64().unwrap();
+    for server in sandbox.servers() {
         let server = Machine::Server(server["id"].as_u64().unwrap());
         let sick = Health::unhealthy("layer4_timeout");
         sandbox
             .cloud()
             .set_health(id, server, Some(443), Some(sick));
     }
-    let list = ccm(&env(&sandbox), &["lb", "list"]).stdout;
+    let list = sandbox.ccm(&["lb", "list"]).stdout;
     let targets = |name: &str| {
         let mut lines = list.lines();
         let line = lines.find(|line| line.starts_with(name)).unwrap();
@@ -307,10 +265,7 @@ fn a_sick_port_of_one_service_is_no_fault_of_the_others() {
     let inspected = seen(&sandbox, &["lb", "inspect", "default/edge"]);
     assert!(!inspected.contains("is unhealthy on port"), "{inspected}");
     let inspected = seen(&sandbox, &["lb", "inspect", "default/web"]);
-    assert!(
-        inspected.contains("worker-1 is unhealthy on port 443"),
-        "{inspected}"
-    );
+    contains(&inspected, "worker-1 is unhealthy on port 443");
 }
 
 #[test]
@@ -319,10 +274,9 @@ fn management_ends_and_begins_again() {
     create(&sandbox, "default/web", &[443], &[FSN1]);
     create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
     create(&sandbox, "default/mqtt", &[1883], &[EDGE]);
-    assert_eq!(
-        ccm(&env(&sandbox), &["lb", "sync", "--yes", ONE_BY_ONE]).code,
-        0
-    );
+    sandbox
+        .ccm(&["lb", "sync", "--yes", ONE_BY_ONE])
+        .with_code(0);
     let id = named(&sandbox, "kubernetes-default-web")["id"].to_string();
     let of_group = named(&sandbox, "kubernetes-default-edge")["id"].to_string();
     let mut text = String::new();

@@ -3,8 +3,7 @@
 
 use crate::common;
 
-use common::services::{LoadBalancerService, balancer_of, create, edit};
-use common::{Env, LIMIT, ccm, command, env, with};
+use common::{Cluster, Env, LIMIT, ccm, command, contains, env, with};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::io::{BufRead, BufReader};
@@ -15,39 +14,26 @@ use std::time::{Duration, Instant};
 
 /// Twelve nodes, and three Services with load balancers: `web` and `api` in `default`, `web` in `shop`.
 fn cluster() -> (Sandbox, Env) {
-    let sandbox = common::builder()
-        .nodes(12)
-        .network("10.0.0.0/16")
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
+    let sandbox = common::networked(12).scale(0.01).start();
     let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
-    assert_eq!(ccm(&env, &["node", "sync"]).code, 0);
-    create(
-        &sandbox,
-        LoadBalancerService::new("web", &[80]).with(&[("name", "front")]),
-    );
-    create(&sandbox, LoadBalancerService::new("api", &[80, 81]));
-    edit(&sandbox, "api", |one| {
+    ccm(&env, &["node", "sync"]).with_code(0);
+    sandbox.create("web", &[("name", "front")], &[80]);
+    sandbox.create("api", &[], &[80, 81]);
+    sandbox.edit("api", |one| {
         one["metadata"]["labels"] = json!({ "app": "api" })
     });
     let kubernetes = sandbox.cluster();
-    kubernetes.create(
-        "namespaces",
-        None,
-        json!({ "metadata": { "name": "shop" } }),
-    );
+    sandbox.create_namespace("shop");
     let spec = json!({ "type": "LoadBalancer", "ports": [{ "port": 80 }] });
     let shop = json!({ "metadata": { "name": "web", "namespace": "shop" }, "spec": spec });
     kubernetes.create("services", Some("shop"), shop);
-    let synced = ccm(&env, &["lb", "sync", "--yes"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    ccm(&env, &["lb", "sync", "--yes"]).with_code(0);
     (sandbox, env)
 }
 
 /// With a namespace in the context, and a second context.
 fn with_namespace(sandbox: &Sandbox, env: &Env, namespace: &str) -> Env {
-    let path = &env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap().1;
+    let path = common::variable(env, "KUBECONFIG");
     let text = std::fs::read_to_string(path).unwrap();
     let mut config: serde_json::Value = serde_yaml::from_str(&text).unwrap();
     let mut other = config["contexts"][0].clone();
@@ -63,8 +49,8 @@ fn with_namespace(sandbox: &Sandbox, env: &Env, namespace: &str) -> Env {
 fn a_service_is_named_in_many_ways() {
     let (sandbox, env) = cluster();
     let in_shop = with_namespace(&sandbox, &env, "shop");
-    let id = balancer_of(&sandbox, "web").to_string();
-    let cloud = sandbox.cloud().load_balancer(balancer_of(&sandbox, "web"));
+    let id = sandbox.balancer_id("web").to_string();
+    let cloud = sandbox.cloud().load_balancer(sandbox.balancer_id("web"));
     let address = |kind: &str| cloud["public_net"][kind]["ip"].as_str().unwrap().to_owned();
     let (ipv4, ipv6) = (address("ipv4"), address("ipv6"));
     let private = cloud["private_net"][0]["ip"].as_str().unwrap();
@@ -101,30 +87,25 @@ fn a_service_is_named_in_many_ways() {
         "default/web"
     );
     // No Service of that name there, and a load balancer of another namespace.
-    for (words, why) in [
-        (
-            &["-n", "shop", "front"][..],
-            "there is no Service shop/front of type LoadBalancer",
-        ),
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        (&["-n", "shop", "front"][..], "there is no Service shop/front of type LoadBalancer"),
         (&["-n", "shop", "api"], "; did you mean default/api?"),
-        (
-            &["4711"],
-            "there is no load balancer 4711 of a Service; ccm lb list shows all 3",
-        ),
-    ] {
+        (&["4711"], "there is no load balancer 4711 of a Service; ccm lb list shows all 3"),
+    ];
+    for (words, why) in cases {
         let ran = ccm(&env, &[&["lb", "inspect"], words].concat());
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{words:?}");
         assert!(ran.stderr.contains(why), "{words:?}: {}", ran.stderr);
     }
     // Also what is written to: this one and no other.
-    edit(&sandbox, "api", |one| {
+    sandbox.edit("api", |one| {
         one["spec"]["ports"][0]["nodePort"] = json!(31000)
     });
-    edit(&sandbox, "web", |one| {
+    sandbox.edit("web", |one| {
         one["spec"]["ports"][0]["nodePort"] = json!(31001)
     });
-    let ran = ccm(&env, &["lb", "sync", "--yes", &id]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = ccm(&env, &["lb", "sync", "--yes", &id]).with_code(0);
     assert!(
         ran.stdout.contains("service/default/web") && !ran.stdout.contains("service/default/api"),
         "{ran:?}"
@@ -134,7 +115,7 @@ fn a_service_is_named_in_many_ways() {
 #[test]
 fn a_node_is_named_in_many_ways() {
     let (sandbox, env) = cluster();
-    let server = &sandbox.cloud().servers(sandbox.project())[0];
+    let server = &sandbox.servers()[0];
     let name = server["name"].as_str().unwrap();
     let id = server["id"].to_string();
     let ipv4 = server["public_net"]["ipv4"]["ip"].as_str().unwrap();
@@ -154,9 +135,7 @@ fn a_node_is_named_in_many_ways() {
     let ran = ccm(&env, &["node", "sync", "--dry-run", "-o", "json", &id]);
     assert_eq!(ran.json()["items"].as_array().unwrap().len(), 1, "{ran:?}");
     // An address of two servers is no name.
-    let second = sandbox.cloud().servers(sandbox.project())[1]["id"]
-        .as_u64()
-        .unwrap();
+    let second = sandbox.servers()[1]["id"].as_u64().unwrap();
     sandbox
         .cloud()
         .edit_server(second, |one| one["private_net"][0]["ip"] = json!(private));
@@ -181,7 +160,8 @@ fn lists_have_the_flags_of_kubectl() {
             .map(|line| line.split(' ').next().unwrap_or_default().to_owned() + "\n");
         first.collect::<String>()
     };
-    for (words, shown) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("lb list -o name", all),
         ("lb list -A -o name", all),
         ("-Ao name lb list", all),
@@ -189,24 +169,13 @@ fn lists_have_the_flags_of_kubectl() {
         ("lb --context=other list --no-headers -o name", all),
         ("lb list -n shop -o name", "service/shop/web\n"),
         ("lb list -l app=api -o name", "service/default/api\n"),
-        (
-            "lb list -l app!=api -o name",
-            "service/default/web\nservice/shop/web\n",
-        ),
+        ("lb list -l app!=api -o name", "service/default/web\nservice/shop/web\n"),
         ("lb list -l app=api --no-headers", "default/api\n"),
-        (
-            "lb list --sort-by load-balancer --no-headers -o wide",
-            "default/web\ndefault/api\nshop/web\n",
-        ),
-        (
-            "node list -o name -l kubernetes.io/hostname=worker-2",
-            "node/worker-2\n",
-        ),
-        (
-            "route list --cluster-cidr=10.244.0.0/16 --no-headers --sort-by node -o name",
-            "",
-        ),
-    ] {
+        ("lb list --sort-by load-balancer --no-headers -o wide", "default/web\ndefault/api\nshop/web\n"),
+        ("node list -o name -l kubernetes.io/hostname=worker-2", "node/worker-2\n"),
+        ("route list --cluster-cidr=10.244.0.0/16 --no-headers --sort-by node -o name", ""),
+    ];
+    for (words, shown) in cases {
         let listed = first(words);
         match shown.is_empty() {
             true => assert_eq!(listed.lines().count(), 12, "{listed}"),
@@ -232,10 +201,8 @@ fn lists_have_the_flags_of_kubectl() {
     // Nothing: data is on stdout.
     let ran = ccm(&env, &["lb", "list", "-l", "app=none"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
-    assert_eq!(
-        ran.stderr,
-        "Nothing matches the label selector \"app=none\".\n"
-    );
+    let nothing = "Nothing matches the label selector \"app=none\".\n";
+    assert_eq!(ran.stderr, nothing);
 }
 
 struct Killed(Child);
@@ -250,7 +217,7 @@ impl Drop for Killed {
 #[test]
 fn a_watched_list_shows_what_changes() {
     let (sandbox, env) = cluster();
-    let mark = sandbox.calls().mark();
+    let mark = sandbox.mark();
     let begun = Instant::now();
     let child = command(&env, &["lb", "list", "-w"])
         .stdout(Stdio::piped())
@@ -268,16 +235,13 @@ fn a_watched_list_shows_what_changes() {
     let until = |what: &str| {
         let mut seen = Vec::new();
         while !seen.iter().any(|line: &String| line.contains(what)) {
-            seen.push(
-                lines
-                    .recv_timeout(LIMIT)
-                    .unwrap_or_else(|why| panic!("{why}: {seen:?}")),
-            );
+            let line = lines.recv_timeout(LIMIT);
+            seen.push(line.unwrap_or_else(|why| panic!("{why}: {seen:?}")));
         }
         seen
     };
     assert_eq!(until("shop/web").len(), 4);
-    create(&sandbox, LoadBalancerService::new("another", &[80]));
+    sandbox.create("another", &[], &[80]);
     // Only that row.
     assert_eq!(until("default/another").len(), 1);
     let asked = |half, path: &str| {
@@ -342,7 +306,7 @@ fn names_are_completed() {
         assert_eq!(lines.join(" "), offered, "{typed}");
     }
     // Without an answer there are only flags, soon.
-    sandbox.faults().add(
+    sandbox.fault(
         sandbox::faults::Rule::new(sandbox::faults::Effect::Slow(Duration::from_secs(60)))
             .half(Half::Kubernetes),
     );
@@ -409,11 +373,10 @@ fn flags_without_a_command() {
     // `script` has no terminal for its own stdin, and gives the program one.
     if let Some(shown) = common::at_terminal(&env, &["--context", "ccm"]) {
         assert!(shown.contains("Usage:\n  ccm run"), "{shown}");
-        assert!(
-            shown.contains("ccm: --context needs a command, e.g. ccm node list --context …"),
-            "{shown}"
+        contains(
+            &shown,
+            "ccm: --context needs a command, e.g. ccm node list --context …",
         );
     }
-    let ran = ccm(&env, &["--leader-elect=false", "--once"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    ccm(&env, &["--leader-elect=false", "--once"]).with_code(0);
 }

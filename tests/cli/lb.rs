@@ -2,25 +2,18 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
-use crate::people::{ONE_BY_ONE, fits, seen};
+use crate::people::{ONE_BY_ONE, fits, seen, seen_all};
 
-use common::services::{LoadBalancerService, balancer_of, create, edit};
-use common::{ccm, env, snapshot};
+use common::cluster::{service, with_spec};
+use common::{Cluster, env, snapshot};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};
 
-const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
-
 /// `web` is right, and there is one Service for each kind of trouble.
 pub fn cluster() -> Sandbox {
-    let sandbox = common::builder()
-        .nodes(3)
-        .network("10.0.0.0/16")
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let sandbox = common::networked(3).scale(0.01).start();
+    sandbox.ccm(&["node", "sync"]).with_code(0);
     let fsn1 = ("location", "fsn1");
     for (name, ports) in [
         ("web", &[80, 443][..]),
@@ -32,10 +25,9 @@ pub fn cluster() -> Sandbox {
         ("twice", &[80]),
     ] {
         let named = [fsn1, ("name", name)];
-        create(&sandbox, LoadBalancerService::new(name, ports).with(&named));
+        sandbox.create(name, &named, ports);
     }
-    let synced = ccm(&env(&sandbox), &["lb", "sync", ONE_BY_ONE]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    sandbox.ccm(&["lb", "sync", ONE_BY_ONE]).with_code(0);
     trouble_of_those_that_have_one(&sandbox);
     trouble_of_new_ones(&sandbox);
     orphans(&sandbox);
@@ -44,19 +36,16 @@ pub fn cluster() -> Sandbox {
 
 /// Load balancers whose Service is gone, one of them protected.
 fn orphans(sandbox: &Sandbox) {
-    let cluster = sandbox
-        .cluster()
-        .get("services", Some("default"), "kubernetes");
+    let cluster = sandbox.service("kubernetes");
     for name in ["orphan", "kept"] {
         let labels = json!({
             "ccm-from-scratch/cluster-uid": cluster.as_ref().unwrap()["metadata"]["uid"],
             "ccm-from-scratch/service": format!("shop.{name}"),
             "hcloud-ccm/service-uid": format!("uid-of-{name}"),
         });
-        let spec = json!({ "name": name, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels });
-        let cloud = sandbox.cloud();
-        let id = cloud.create_load_balancer(sandbox.project(), spec);
-        cloud.edit_load_balancer(id, |one| {
+        let spec = json!({ "labels": labels });
+        let id = sandbox.create_balancer(name, &spec);
+        sandbox.edit_balancer(id, |one| {
             one["protection"]["delete"] = json!(name == "kept")
         });
     }
@@ -64,14 +53,14 @@ fn orphans(sandbox: &Sandbox) {
 
 fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
     let cloud = sandbox.cloud();
-    let of = |name: &str| balancer_of(sandbox, name);
-    cloud.edit_load_balancer(of("edited"), |one| {
+    let of = |name: &str| sandbox.balancer_id(name);
+    sandbox.edit_balancer(of("edited"), |one| {
         one["algorithm"]["type"] = json!("least_connections");
         one["services"][0]["health_check"]["interval"] = json!(60);
         let targets = one["targets"].as_array_mut().unwrap();
         targets.remove(0);
     });
-    let servers = cloud.servers(sandbox.project());
+    let servers = sandbox.servers();
     let unhealthy = |detail: &str, code| Health {
         status: "unhealthy".into(),
         detail: Some(detail.into()),
@@ -84,13 +73,13 @@ fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
         let id = servers[server]["id"].as_u64().unwrap();
         cloud.set_health(of("sick"), Machine::Server(id), None, Some(health));
     }
-    cloud.edit_load_balancer(of("protected"), |one| {
+    sandbox.edit_balancer(of("protected"), |one| {
         one["protection"]["delete"] = json!(true)
     });
     for name in ["going", "protected"] {
-        sandbox.cluster().delete("services", Some("default"), name);
+        sandbox.delete(name);
     }
-    edit(sandbox, "retyped", |service| {
+    sandbox.edit("retyped", |service| {
         service["spec"]["type"] = json!("ClusterIP");
         let spec = service["spec"].as_object_mut().unwrap();
         spec.remove("allocateLoadBalancerNodePorts");
@@ -100,14 +89,11 @@ fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
         service["status"]["loadBalancer"] = json!({});
     });
     let labels = cloud.load_balancer(of("twice"))["labels"].clone();
-    let twin = json!({
-        "name": "twin", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
-    });
-    cloud.create_load_balancer(sandbox.project(), twin);
+    let twin = json!({ "labels": labels });
+    sandbox.create_balancer("twin", &twin);
 }
 
 fn trouble_of_new_ones(sandbox: &Sandbox) {
-    let service = LoadBalancerService::new;
     let fsn1 = ("location", "fsn1");
     let other = json!({
         "name": "taken", "load_balancer_type": "lb11", "location": "fsn1",
@@ -116,58 +102,39 @@ fn trouble_of_new_ones(sandbox: &Sandbox) {
     sandbox
         .cloud()
         .create_load_balancer(sandbox.project(), other);
-    for (new, spec) in [
-        (service("new", &[80, 443]).with(&[fsn1]), json!({})),
+    for (name, annotations, ports) in [
+        ("new", &[fsn1][..], &[80, 443][..]),
         (
-            service("a-name-that-its-owner-thought-about-for-long", &[80]).with(&[fsn1]),
-            json!({}),
+            "a-name-that-its-owner-thought-about-for-long",
+            &[fsn1],
+            &[80],
         ),
-        (
-            service("taken", &[80]).with(&[("name", "taken")]),
-            json!({}),
-        ),
-        (
-            service("bad-value", &[80]).with(&[("protocol", "smtp")]),
-            json!({}),
-        ),
-        (
-            service("bad-type", &[80]).with(&[fsn1, ("type", "lb99")]),
-            json!({}),
-        ),
-        (
-            service("six-ports", &[1, 2, 3, 4, 5, 6]).with(&[fsn1]),
-            json!({}),
-        ),
-        (
-            service("no-node-port", &[80]).with(&[fsn1]),
-            json!({ "allocateLoadBalancerNodePorts": false }),
-        ),
-        (
-            service("ignored", &[80]).with(&[fsn1]),
-            json!({ "loadBalancerSourceRanges": ["192.0.2.0/24"], "sessionAffinity": "ClientIP" }),
-        ),
-        (
-            service("dns", &[53]).with(&[fsn1]),
-            json!({ "ports": [
-                { "name": "udp", "port": 53, "protocol": "UDP" }, { "name": "tcp", "port": 53 },
-            ] }),
-        ),
-        (
-            service("no-nodes", &[80]).with(&[fsn1, ("node-selector", "role=edge")]),
-            json!({}),
-        ),
-        (
-            service("of-others", &[80]),
-            json!({ "loadBalancerClass": "example.com/other" }),
-        ),
+        ("taken", &[("name", "taken")], &[80]),
+        ("bad-value", &[("protocol", "smtp")], &[80]),
+        ("bad-type", &[fsn1, ("type", "lb99")], &[80]),
+        ("six-ports", &[fsn1], &[1, 2, 3, 4, 5, 6]),
+        ("no-nodes", &[fsn1, ("node-selector", "role=edge")], &[80]),
     ] {
-        create(sandbox, new.spec(spec));
+        sandbox.create(name, annotations, ports);
+    }
+    let ports = json!([
+        { "name": "udp", "port": 53, "protocol": "UDP" }, { "name": "tcp", "port": 53 },
+    ]);
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        ("no-node-port", &[fsn1][..], json!({ "allocateLoadBalancerNodePorts": false })),
+        ("ignored", &[fsn1], json!({ "loadBalancerSourceRanges": ["192.0.2.0/24"], "sessionAffinity": "ClientIP" })),
+        ("dns", &[fsn1], json!({ "ports": ports })),
+        ("of-others", &[], json!({ "loadBalancerClass": "example.com/other" })),
+    ];
+    for (name, annotations, spec) in cases {
+        sandbox.create_as(with_spec(service(name, annotations, &[80]), &spec));
     }
 }
 
 fn services(sandbox: &Sandbox) -> (Vec<Value>, Vec<Value>) {
     let services = sandbox.cluster().list("services", None);
-    (services, sandbox.cloud().load_balancers(sandbox.project()))
+    (services, sandbox.balancers())
 }
 
 #[test]
@@ -190,14 +157,13 @@ fn targets_on_dedicated_servers() {
         .scale(0.01)
         .heartbeats(false)
         .start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
-    let web = LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]);
-    create(&sandbox, web);
-    assert_eq!(ccm(&env(&sandbox), &["lb", "sync", "--yes"]).code, 0);
+    sandbox.ccm(&["node", "sync"]).with_code(0);
+    sandbox.create("web", &[("location", "fsn1")], &[80]);
+    sandbox.ccm(&["lb", "sync", "--yes"]).with_code(0);
     let metal = sandbox.robot().servers().remove(0).server_ip.unwrap();
     let sick = Machine::Ip(metal.parse().unwrap());
     let health = Some(Health::unhealthy("layer4_timeout"));
-    let balancer = balancer_of(&sandbox, "web");
+    let balancer = sandbox.balancer_id("web");
     sandbox.cloud().set_health(balancer, sick, None, health);
     let shown = seen(&sandbox, &["lb", "inspect", "default/web"]);
     let why = format!("target metal-1 ({metal}) is unhealthy on port 80");
@@ -207,15 +173,10 @@ fn targets_on_dedicated_servers() {
         .filter(|line| line.starts_with("metal-"))
         .collect();
     assert_eq!(rows.len(), 2, "{shown}");
-    assert!(
-        rows[0].starts_with(&format!("metal-1 ({metal})")),
-        "{rows:?}"
-    );
-    assert!(
-        rows[0].contains("unhealthy  no answer: firewall? (layer4_timeout)"),
-        "{rows:?}"
-    );
-    let inspected = ccm(&env(&sandbox), &["lb", "inspect", "web", "-o", "json"]).json();
+    assert!(rows[0].starts_with(&format!("metal-1 ({metal})")));
+    let why = "unhealthy  no answer: firewall? (layer4_timeout)";
+    assert!(rows[0].contains(why), "{rows:?}");
+    let inspected = sandbox.ccm(&["lb", "inspect", "web", "-o", "json"]).json();
     assert_eq!(inspected["items"][0]["cloud"]["total"], 3, "{inspected}");
     assert_eq!(inspected["items"][0]["changes"], json!([]), "{inspected}");
 }
@@ -266,12 +227,10 @@ fn lb_sync() {
     let json = ["lb", "sync", "default/new", "--dry-run", "-o", "json"];
     snapshot("lb-sync-dry-run.json", &seen(&sandbox, &json));
     assert_eq!(services(&sandbox), before, "nothing was written");
-    for words in [
-        &["lb", "sync", "default/new", "default/web"][..],
-        &["lb", "sync", "default/new"],
-    ] {
-        text += &(seen(&sandbox, words) + "\n");
-    }
+    text += &seen_all(
+        &sandbox,
+        &["lb sync default/new default/web", "lb sync default/new"],
+    );
     let yaml = ["lb", "sync", "-n", "default", "edited", "dns", "-o", "yaml"];
     // The first health checks of a new one may be over or not.
     let checked = seen(&sandbox, &yaml).replace("status: unknown", "status: healthy");
@@ -295,28 +254,28 @@ fn lb_sync() {
 #[test]
 fn lb_mistakes() {
     let sandbox = cluster();
-    let mut text = String::new();
-    for words in [
-        &["lb"][..],
-        &["lb", "lst"],
-        &["lb", "inspect"],
-        &["lb", "inspect", "wbe"],
-        &["lb", "inspect", "203.0.113.99"],
-        &["lb", "inspect", "default/"],
-        &["lb", "inspect", "default/wbe"],
-        &["lb", "inspect", "elsewhere/zzz"],
-        &["lb", "inspect", "default/web", "default/new"],
-        &["lb", "inspect", "-n", "other", "default/web"],
-        &["lb", "inspect", "default/of-others"],
-        &["lb", "inspect", "default/kubernetes"],
-        &["lb", "list", "default/web"],
-        &["lb", "list", "-n", "elsewhere"],
-        &["lb", "list", "-n", "elsewhere", "-o", "json"],
-        &["lb", "sync", "--detailed-exitcode"],
-        &["lb", "sync", "default/web", "default/wbe", "nowhere/near"],
-    ] {
-        text += &(seen(&sandbox, words) + "\n");
-    }
+    let text = seen_all(
+        &sandbox,
+        &[
+            "lb",
+            "lb lst",
+            "lb inspect",
+            "lb inspect wbe",
+            "lb inspect 203.0.113.99",
+            "lb inspect default/",
+            "lb inspect default/wbe",
+            "lb inspect elsewhere/zzz",
+            "lb inspect default/web default/new",
+            "lb inspect -n other default/web",
+            "lb inspect default/of-others",
+            "lb inspect default/kubernetes",
+            "lb list default/web",
+            "lb list -n elsewhere",
+            "lb list -n elsewhere -o json",
+            "lb sync --detailed-exitcode",
+            "lb sync default/web default/wbe nowhere/near",
+        ],
+    );
     snapshot("lb-mistakes.txt", &text);
 }
 
@@ -328,18 +287,15 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
         .scale(0.01)
         .heartbeats(false)
         .start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    sandbox.ccm(&["node", "sync"]).with_code(0);
     let annotations = [("location", "fsn1"), ("type", "lb11")];
     for name in ["web", "small"] {
-        let service = LoadBalancerService::new(name, &[80]).with(&annotations);
-        create(&sandbox, service);
+        sandbox.create(name, &annotations, &[80]);
     }
-    edit(&sandbox, "small", |service| {
-        let key = "load-balancer.hetzner.cloud/node-selector";
-        service["metadata"]["annotations"][key] = json!("kubernetes.io/hostname=worker-1");
-    });
-    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
-    let list = ccm(&env(&sandbox), &["lb", "list"]);
+    let one = Some("kubernetes.io/hostname=worker-1");
+    sandbox.annotate("small", "node-selector", one);
+    sandbox.ccm(&["lb", "sync"]).with_code(0);
+    let list = sandbox.ccm(&["lb", "list"]);
     let line = |name: &str| {
         let mut lines = list.stdout.lines();
         lines
@@ -351,7 +307,7 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
         "{list:?}"
     );
     assert!(line("small").ends_with("-"), "{list:?}");
-    let list = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]).json();
+    let list = sandbox.ccm(&["lb", "list", "-o", "json"]).json();
     let items = list["items"].as_array().unwrap().iter();
     let reasons: Vec<(&Value, &Value)> = items
         .map(|item| (&item["object"]["name"], &item["findings"][0]["reason"]))
@@ -361,7 +317,7 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
         (&json!("web"), &json!("MaxTargetsReached")),
     ];
     assert_eq!(reasons, expected);
-    let doctor = ccm(&env(&sandbox), &["doctor", "-o", "json"]).json();
+    let doctor = sandbox.ccm(&["doctor", "-o", "json"]).json();
     let mut checks = doctor["items"].as_array().unwrap().iter();
     let services = checks.find(|one| one["check"] == "services").unwrap();
     assert_eq!(services["status"], "warn", "{services}");
@@ -375,10 +331,9 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
 #[test]
 fn a_service_of_another_controller_is_not_listed() {
     let sandbox = cluster();
-    let list = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]).json();
+    let list = sandbox.ccm(&["lb", "list", "-o", "json"]).json();
     let items = list["items"].as_array().unwrap();
     let has = |name: &str| items.iter().any(|item| item["object"]["name"] == name);
     assert!(has("web") && !has("of-others"), "{list}");
-    let web = sandbox.cluster().get("services", Some("default"), "web");
-    assert_eq!(web.unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
+    assert!(sandbox.has_finalizer("web"));
 }

@@ -4,7 +4,7 @@
 
 use crate::common;
 
-use common::{Daemon, all_initialised, ccm, env, is_lease, quiet, wait_until};
+use common::{Cluster, all_initialised, is_lease, quiet};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -48,8 +48,7 @@ fn writes(sandbox: &Sandbox) -> usize {
 fn once_takes_a_free_lease_and_hands_it_back() {
     let sandbox = quiet(1);
     for transitions in [0, 1] {
-        let ran = ccm(&env(&sandbox), &["run", "--once"]);
-        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        sandbox.settle();
         assert!(all_initialised(&sandbox));
         let lease = sandbox.cluster().get("leases", NAMESPACE, NAME).unwrap();
         assert_eq!(lease["spec"]["holderIdentity"], "");
@@ -62,8 +61,7 @@ fn once_takes_the_lease_of_a_holder_that_does_not_renew_it() {
     let sandbox = quiet(1);
     record(&sandbox, &now());
     let begun = Instant::now();
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    sandbox.settle();
     assert!(
         begun.elapsed() > Duration::from_millis(1_400),
         "watched it first"
@@ -75,16 +73,15 @@ fn once_takes_the_lease_of_a_holder_that_does_not_renew_it() {
 #[test]
 fn once_leaves_the_work_to_a_leader_that_is_alive() {
     let sandbox = quiet(1);
-    let daemon = Daemon::start(&env(&sandbox), &[]);
-    wait_until("an initialised node", || all_initialised(&sandbox));
+    let daemon = sandbox.daemon(&[]);
+    sandbox.wait_for_nodes();
     let before = holder(&sandbox).unwrap();
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let ran = sandbox.ccm(&["run", "--once"]).with_code(0);
     let told = format!(
         "{} leads and does this work; nothing done",
         before.as_str().unwrap()
     );
-    assert!(ran.stderr.contains(&told), "{}", ran.stderr);
+    ran.warns(&told);
     assert!(!ran.stderr.contains("calls made"), "{}", ran.stderr);
     assert_eq!(holder(&sandbox), Some(before), "{}", daemon.log());
 }
@@ -93,9 +90,10 @@ fn once_leaves_the_work_to_a_leader_that_is_alive() {
 fn once_fails_when_the_lease_cannot_be_read() {
     let sandbox = quiet(1);
     sandbox.stop(sandbox::Half::Kubernetes);
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
-    assert_eq!(ran.code, 1);
-    assert!(ran.stderr.contains("connection refused"), "{}", ran.stderr);
+    sandbox
+        .ccm(&["run", "--once"])
+        .with_code(1)
+        .warns("connection refused");
 }
 
 #[test]
@@ -104,14 +102,15 @@ fn a_role_without_leases_is_told_and_client_commands_do_not_mind() {
     let mut rules = sandbox::world::official_rules();
     rules.retain(|rule| !rule.resources.contains(&"leases".to_owned()));
     sandbox.add_user("ccm", &[], rules).unwrap();
-    let daemon = Daemon::start(&env(&sandbox), &[]);
+    let daemon = sandbox.daemon(&[]);
     assert_eq!(daemon.ended().code(), Some(1));
     daemon.logs("lease kube-system/cloud-controller-manager: GET");
     daemon.logs("give this user a role that allows it; --leader-elect=false works without a Lease");
-    let ran = ccm(&env(&sandbox), &["node", "list"]);
+    let ran = sandbox.ccm(&["node", "list"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
-    let ran = ccm(&env(&sandbox), &["run", "--once", "--leader-elect=false"]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    sandbox
+        .ccm(&["run", "--once", "--leader-elect=false"])
+        .with_code(0);
 }
 
 #[test]
@@ -131,7 +130,7 @@ fn syncs_say_who_leads_and_dry_runs_write_nothing() {
             record(&sandbox, renewed);
         }
         for words in commands {
-            let ran = ccm(&env(&sandbox), words);
+            let ran = sandbox.ccm(words);
             assert_eq!(ran.code, 0, "{words:?}: {}", ran.stderr);
             let line = "another-host_1 leads (lease kube-system/cloud-controller-manager)";
             let is_told = ran.stderr.contains(line);
@@ -150,18 +149,13 @@ fn syncs_say_who_leads_and_dry_runs_write_nothing() {
 #[test]
 fn two_without_leader_election_reach_the_same_end() {
     let sandbox = quiet(10);
-    let daemons = [0; 2].map(|_| Daemon::start(&env(&sandbox), &["--leader-elect=false"]));
-    wait_until("initialised nodes", || all_initialised(&sandbox));
-    assert_eq!(sandbox.cluster().list("nodes", None).len(), 10);
+    let daemons = [0; 2].map(|_| sandbox.daemon(&["--leader-elect=false"]));
+    sandbox.wait_for_nodes();
+    assert_eq!(sandbox.nodes().len(), 10);
     assert_eq!(sandbox.calls().count(|call| is_lease(&call.path)), 0);
     for daemon in &daemons {
-        daemon.signal("-TERM");
-        assert!(daemon.ended().success(), "{}", daemon.log());
+        daemon.stop();
     }
-    let ran = ccm(&env(&sandbox), &["run", "--once", "--leader-elect=false"]);
-    assert!(
-        ran.stderr.contains("0 changed, 10 unchanged, 0 failed"),
-        "{}",
-        ran.stderr
-    );
+    let ran = sandbox.ccm(&["run", "--once", "--leader-elect=false"]);
+    ran.warns("0 changed, 10 unchanged, 0 failed");
 }

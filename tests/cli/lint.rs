@@ -2,8 +2,8 @@
 
 use crate::common;
 
-use common::services::{LoadBalancerService, create};
-use common::{Env, Ran, ccm, command, env};
+use common::cluster::{service, with_spec};
+use common::{Cluster, Env, Ran, ccm, command, env};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -73,12 +73,12 @@ const CASES: &[Case] = &[
     (&[80], &[("protcol", "http")], || json!({ "type": "ClusterIP" }), &[]),
 ];
 
-fn manifest(number: usize, case: &Case) -> LoadBalancerService {
+fn manifest(number: usize, case: &Case) -> Value {
     let (ports, annotations, spec, _) = case;
-    let name = format!("case-{number}");
-    LoadBalancerService::new(&name, ports)
-        .with(annotations)
-        .spec(spec())
+    with_spec(
+        service(&format!("case-{number}"), annotations, ports),
+        &spec(),
+    )
 }
 
 fn lint(env: &Env, flags: &[&str], stdin: &str) -> Ran {
@@ -92,11 +92,7 @@ fn lint(env: &Env, flags: &[&str], stdin: &str) -> Ran {
     // It may refuse before it has read all.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     let output = child.wait_with_output().unwrap();
-    Ran {
-        code: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    Ran::from(output)
 }
 
 /// Messages of the warnings of a Service in a document, joined as an obstacle's problems are.
@@ -122,16 +118,10 @@ fn warnings(document: &Value, name: &str) -> Vec<String> {
 }
 
 fn cluster() -> Sandbox {
-    let sandbox = common::builder()
-        .nodes(1)
-        .network("10.0.0.0/16")
-        .heartbeats(false)
-        .start();
+    let sandbox = common::networked(1).start();
     let certificate = json!({ "name": "one", "type": "managed", "domain_names": ["one.example"] });
-    sandbox
-        .cloud()
-        .create_certificate(sandbox.project(), certificate);
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    sandbox.create_certificate(certificate);
+    sandbox.ccm(&["node", "sync"]).with_code(0);
     sandbox
 }
 
@@ -140,13 +130,12 @@ fn a_manifest_shows_what_the_plan_in_a_cluster_shows_and_no_other() {
     let sandbox = cluster();
     let mut file = String::new();
     for (number, case) in CASES.iter().enumerate() {
-        let created = create(&sandbox, manifest(number, case));
+        let created = sandbox.create_as(manifest(number, case));
         assert!(created["metadata"]["uid"].is_string(), "{created}");
-        file += &format!("---\n{}\n", manifest(number, case).json());
+        file += &format!("---\n{}\n", manifest(number, case));
     }
-    let alone = lint(&vec![], &["-o", "json"], &file);
-    assert_eq!(alone.code, 1, "{alone:?}");
-    let planned = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]);
+    let alone = lint(&vec![], &["-o", "json"], &file).with_code(1);
+    let planned = sandbox.ccm(&["lb", "list", "-o", "json"]);
     let with_token = lint(&env(&sandbox), &["-o", "json"], &file);
     for (number, (.., problems)) in CASES.iter().enumerate() {
         let name = format!("case-{number}");
@@ -167,10 +156,10 @@ fn a_manifest_shows_what_the_plan_in_a_cluster_shows_and_no_other() {
 
 #[test]
 fn each_problem_is_a_line_and_the_exit_code_says_whether_there_is_one() {
-    let good = LoadBalancerService::new("good", &[80]).json();
-    let bad =
-        LoadBalancerService::new("bad", &[80]).with(&[("protcol", "http"), ("protocol", "ftp")]);
-    let list = json!({ "apiVersion": "v1", "kind": "List", "items": [good, bad.json(), { "kind": "Secret" }] });
+    let good = service("good", &[], &[80]);
+    let bad = service("bad", &[("protcol", "http"), ("protocol", "ftp")], &[80]);
+    let list =
+        json!({ "apiVersion": "v1", "kind": "List", "items": [good, bad, { "kind": "Secret" }] });
     for (file, code, stdout, stderr) in [
         (good.to_string(), 0, "", "ccm: 1 Service, nothing wrong\n"),
         (String::new(), 0, "", "ccm: 0 Services, nothing wrong\n"),
@@ -205,8 +194,8 @@ fn each_problem_is_a_line_and_the_exit_code_says_whether_there_is_one() {
 
 #[test]
 fn services_of_another_class_or_with_other_labels_are_not_checked() {
-    let class = LoadBalancerService::new("bad", &[80]).with(&[("protcol", "http")]);
-    let class = class.spec(json!({ "loadBalancerClass": "example.com/hetzner" }));
+    let class = json!({ "loadBalancerClass": "example.com/hetzner" });
+    let class = with_spec(service("bad", &[("protcol", "http")], &[80]), &class);
     for (flag, code) in [
         ("--load-balancer-class=", 0),
         ("--load-balancer-class=example.com/hetzner", 1),
@@ -214,7 +203,7 @@ fn services_of_another_class_or_with_other_labels_are_not_checked() {
         // No Service can have it.
         ("--load-balancer-class=Hetzner, or any", 2),
     ] {
-        let ran = lint(&vec![], &[flag], &class.json().to_string());
+        let ran = lint(&vec![], &[flag], &class.to_string());
         assert_eq!(ran.code, code, "{flag}: {ran:?}");
     }
 }
@@ -253,11 +242,10 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
     let folder = std::env::temp_dir().join(format!("ccm-lint-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("bad.yaml");
-    let bad = LoadBalancerService::new("bad", &[80]).with(&[("protcol", "http")]);
-    std::fs::write(&file, bad.json().to_string()).unwrap();
+    let bad = service("bad", &[("protcol", "http")], &[80]);
+    std::fs::write(&file, bad.to_string()).unwrap();
     let [folder, file] = [folder, file].map(|path: PathBuf| path.display().to_string());
-    let ran = ccm(&vec![], &["lint", "-f", &folder, &file, "/does/not/exist"]);
-    assert_eq!(ran.code, 2, "{ran:?}");
+    let ran = ccm(&vec![], &["lint", "-f", &folder, &file, "/does/not/exist"]).with_code(2);
     assert!(
         ran.stdout
             .starts_with(&format!("{file}: service/default/bad: annotation")),
@@ -268,7 +256,7 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
         "/does/not/exist: the file does not exist",
         "1 Service, 1 with problems",
     ] {
-        assert!(ran.stderr.contains(part), "{ran:?}");
+        ran.warns(part);
     }
     let none = ccm(&vec![], &["lint"]);
     assert_eq!(
@@ -300,29 +288,16 @@ fn with_a_token_names_and_limits_are_read() {
         ),
         (&[("private-ipv4", "192.168.0.5")], "192.168.0.5"),
     ] {
-        let service = LoadBalancerService::new("web", &[80])
-            .with(annotations)
-            .json()
-            .to_string();
-        let alone = lint(&vec![], &[], &service);
-        assert_eq!(alone.code, 0, "{alone:?}");
-        let read = lint(&env(&sandbox), &[], &service);
-        assert_eq!(read.code, 1, "{read:?}");
+        let service = service("web", annotations, &[80]).to_string();
+        lint(&vec![], &[], &service).with_code(0);
+        let read = lint(&env(&sandbox), &[], &service).with_code(1);
         assert!(read.stdout.contains(problem), "{problem}: {read:?}");
     }
-    let six = LoadBalancerService::new("web", &[1, 2, 3, 4, 5, 6])
-        .json()
-        .to_string();
+    let six = service("web", &[], &[1, 2, 3, 4, 5, 6]).to_string();
     let read = lint(&env(&sandbox), &[], &six);
-    assert!(
-        read.stdout
-            .contains("6 TCP ports, and a load balancer of type lb11 takes 5"),
-        "{read:?}"
-    );
+    read.prints("6 TCP ports, and a load balancer of type lb11 takes 5");
     let no_network = common::with(env(&sandbox), &[("HCLOUD_NETWORK", "nowhere")]);
-    let failed = lint(&no_network, &[], &six);
-    assert_eq!(failed.code, 1, "{failed:?}");
-    assert!(failed.stderr.contains("nowhere"), "{failed:?}");
+    lint(&no_network, &[], &six).with_code(1).warns("nowhere");
     assert!(!sandbox.calls().calls().iter().any(|call| call.is_write()
         && call.caller == "ccm"
         && call.path.contains("load_balancers")));
@@ -332,13 +307,12 @@ fn with_a_token_names_and_limits_are_read() {
 #[test]
 fn services_of_a_group_are_checked_together() {
     let edge = [("share", "edge"), ("type", "lb11")];
-    let first = LoadBalancerService::new("first", &[80]).with(&edge);
-    let second = LoadBalancerService::new("second", &[80, 443]);
-    let second = second.with(&[("share", "default/edge"), ("type", "lb21")]);
-    let other = LoadBalancerService::new("other", &[80]).with(&[("share", "front")]);
-    let file = [first, second, other].map(|one| one.json().to_string());
-    let ran = lint(&vec![], &[], &file.join("\n---\n"));
-    assert_eq!(ran.code, 1, "{ran:?}");
+    let first = service("first", &edge, &[80]);
+    let second = [("share", "default/edge"), ("type", "lb21")];
+    let second = service("second", &second, &[80, 443]);
+    let other = service("other", &[("share", "front")], &[80]);
+    let file = [first, second, other].map(|one| one.to_string());
+    let ran = lint(&vec![], &[], &file.join("\n---\n")).with_code(1);
     assert_eq!(
         ran.stdout,
         "-: service/default/second: annotation load-balancer.hetzner.cloud/type has no effect: Service default/first, which \
@@ -385,12 +359,11 @@ fn manifests_with_more_than_is_kept_of_a_namespace_say_so() {
     let names = names.join(",");
     let nodes = format!("pool notin ({names})");
     let large = |n: usize| {
-        let service = LoadBalancerService::new(&format!("large-{n}"), &[80]);
-        let service = service.with(&[("node-selector", &nodes), ("share-namespaces", &names)]);
-        service.json()
+        let annotations = [("node-selector", &*nodes), ("share-namespaces", &names)];
+        service(&format!("large-{n}"), &annotations, &[80])
     };
     let mut items: Vec<Value> = (0..150).map(large).collect();
-    items.push(LoadBalancerService::new("small", &[80]).json());
+    items.push(service("small", &[], &[80]));
     let ran = lint(
         &vec![],
         &["-o", "json"],

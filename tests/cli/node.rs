@@ -2,25 +2,20 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
-use crate::people::{fits, seen};
+use crate::people::{fits, seen, seen_all};
 
-use common::{ccm, env, node, snapshot};
-use sandbox::hetzner::ServerSpec;
-use sandbox::kubelet::NodeSpec;
+use common::{Cluster, ccm, env, snapshot};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 
 /// `worker-1` new, `worker-2` initialised, `worker-3` with another zone label, and one node for
 /// each kind of trouble.
 pub fn cluster() -> Sandbox {
-    let sandbox = common::builder()
-        .nodes(3)
-        .network("10.0.0.0/16")
-        .heartbeats(false)
-        .start();
-    let synced = ccm(&env(&sandbox), &["node", "sync", "worker-2", "worker-3"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
-    sandbox.cluster().edit("nodes", None, "worker-3", |node| {
+    let sandbox = common::networked(3).start();
+    sandbox
+        .ccm(&["node", "sync", "worker-2", "worker-3"])
+        .with_code(0);
+    sandbox.edit_node("worker-3", |node| {
         node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("elsewhere");
         node["status"]["addresses"][1]["address"] = json!("203.0.113.99");
     });
@@ -29,34 +24,20 @@ pub fn cluster() -> Sandbox {
         ("gone", "ccm-from-scratch://99"),
         ("odd", "ccm-from-scratch://x"),
     ] {
-        sandbox.register_node(NodeSpec {
-            name: name.into(),
-            ..NodeSpec::default()
-        });
-        sandbox.cluster().edit("nodes", None, name, |node| {
+        sandbox.register(name, None, "");
+        sandbox.edit_node(name, |node| {
             node["spec"]["providerID"] = json!(provider_id);
             node["spec"]["taints"] = json!([]);
         });
     }
-    sandbox.register_node(NodeSpec {
-        name: "stray".into(),
-        ..NodeSpec::default()
-    });
-    let off = sandbox.join(ServerSpec {
-        name: "off-at-night".into(),
-        ..ServerSpec::default()
-    });
+    sandbox.register("stray", None, "");
+    let off = sandbox.join_node("off-at-night");
     sandbox.cloud().set_power(off, false);
-    sandbox.join(ServerSpec {
-        name: "wrong-node-ip".into(),
-        ..ServerSpec::default()
+    sandbox.join_node("wrong-node-ip");
+    sandbox.edit_node("wrong-node-ip", |node| {
+        node["metadata"]["annotations"]["alpha.kubernetes.io/provided-node-ip"] =
+            json!("192.0.2.1");
     });
-    sandbox
-        .cluster()
-        .edit("nodes", None, "wrong-node-ip", |node| {
-            node["metadata"]["annotations"]["alpha.kubernetes.io/provided-node-ip"] =
-                json!("192.0.2.1");
-        });
     sandbox
 }
 
@@ -75,10 +56,7 @@ fn node_list() {
 fn a_long_name_is_cut_at_a_terminal_alone() {
     let sandbox = cluster();
     let name = "a-node-with-a-name-as-long-as-its-owner-is-proud-of-it";
-    sandbox.register_node(NodeSpec {
-        name: name.into(),
-        ..NodeSpec::default()
-    });
+    sandbox.register(name, None, "");
     common::is_cut_at_a_terminal_alone(&env(&sandbox), &["node", "list"], name);
 }
 
@@ -110,14 +88,10 @@ fn node_inspect() {
 
 /// `metal-1` initialised, `metal-2` new and cancelled, `metal-3` gone, and a Cloud node beside them.
 fn with_dedicated() -> Sandbox {
-    let sandbox = common::builder()
-        .nodes(1)
-        .robot(3)
-        .network("10.0.0.0/16")
-        .heartbeats(false)
-        .start();
-    let synced = ccm(&env(&sandbox), &["node", "sync", "metal-1", "metal-3"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    let sandbox = common::networked(1).robot(3).start();
+    sandbox
+        .ccm(&["node", "sync", "metal-1", "metal-3"])
+        .with_code(0);
     let robot = sandbox.robot();
     let number = |name| robot.number_of(name).unwrap();
     robot.edit(number("metal-2"), |server| server.cancelled = true);
@@ -128,21 +102,19 @@ fn with_dedicated() -> Sandbox {
 #[test]
 fn dedicated_servers() {
     let sandbox = with_dedicated();
-    let mut text = String::new();
-    for words in [
-        &["node", "list", "-o", "wide"][..],
-        &["node", "inspect", "metal-1"],
-        &["node", "inspect", "metal-2"],
-        &["node", "inspect", "metal-3"],
-    ] {
-        text += &(seen(&sandbox, words) + "\n");
-    }
+    let text = seen_all(
+        &sandbox,
+        &[
+            "node list -o wide",
+            "node inspect metal-1",
+            "node inspect metal-2",
+            "node inspect metal-3",
+        ],
+    );
     snapshot("node-dedicated.txt", &text);
-    let inspected = ccm(
-        &env(&sandbox),
-        &["node", "inspect", "metal-2", "-o", "json"],
-    )
-    .json();
+    let inspected = sandbox
+        .ccm(&["node", "inspect", "metal-2", "-o", "json"])
+        .json();
     let cloud = &inspected["items"][0]["cloud"];
     let number = sandbox.robot().number_of("metal-2");
     for (field, value) in [
@@ -158,9 +130,9 @@ fn dedicated_servers() {
         assert_eq!(cloud[field], value, "{field}: {cloud}");
     }
     // By its number, its provider ID and its public address, as a Cloud server by its own.
-    let by_name = |name: &str| ccm(&env(&sandbox), &["node", "inspect", name]).stdout;
+    let by_name = |name: &str| sandbox.ccm(&["node", "inspect", name]).stdout;
     let metal = sandbox.robot().server(number.unwrap()).unwrap();
-    let server = sandbox.cloud().servers(sandbox.project()).remove(0);
+    let server = sandbox.servers().remove(0);
     for (name, words) in [
         (
             "metal-2",
@@ -183,7 +155,7 @@ fn dedicated_servers() {
 #[test]
 fn one_api_of_servers_never_hides_the_other() {
     let sandbox = common::builder().nodes(1).robot(1).start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    sandbox.ccm(&["node", "sync"]).with_code(0);
     let refused = common::with(env(&sandbox), &[("ROBOT_PASSWORD", "another")]);
     let row = |ran: &common::Ran, name: &str| {
         let mut lines = ran.stdout.lines();
@@ -196,7 +168,7 @@ fn one_api_of_servers_never_hides_the_other() {
     let is = |env: &common::Env, unknown: &str, known: &str, why: &str| {
         let ran = ccm(env, &["node", "list"]);
         assert_eq!((ran.code, ran.stderr.lines().count()), (1, 1), "{ran:?}");
-        assert!(ran.stderr.contains(why), "{ran:?}");
+        ran.warns(why);
         assert_eq!(row(&ran, unknown)[2..4], ["?", "?"], "{ran:?}");
         assert!(!row(&ran, known).contains(&"?".to_owned()), "{ran:?}");
         let items = ccm(env, &["node", "list", "-o", "json"]).json();
@@ -210,10 +182,10 @@ fn one_api_of_servers_never_hides_the_other() {
             assert_eq!(ran.code, code, "{ran:?}");
             assert_eq!(ran.stderr.contains(why), code == 1, "{ran:?}");
         }
-        let ran = ccm(env, &["node", "sync", "--dry-run"]);
-        assert!(ran.code == 1 && ran.stderr.contains(why), "{ran:?}");
-        let ran = ccm(env, &["run", "--dry-run"]);
-        assert!(ran.code == 1 && ran.stderr.contains(why), "{ran:?}");
+        ccm(env, &["node", "sync", "--dry-run"])
+            .with_code(1)
+            .warns(why);
+        ccm(env, &["run", "--dry-run"]).with_code(1).warns(why);
     };
     is(&refused, "metal-1", "worker-1", "ROBOT_PASSWORD");
     sandbox.robot().end_block();
@@ -234,48 +206,29 @@ fn while_robot_is_away_node_sync_does_all_of_the_cloud_s_nodes() {
         .robot(1)
         .heartbeats(false)
         .start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
-    for server in sandbox.cloud().servers(sandbox.project()) {
-        sandbox
-            .cloud()
-            .set_power(server["id"].as_u64().unwrap(), false);
+    sandbox.ccm(&["node", "sync"]).with_code(0);
+    for name in ["worker-1", "worker-2"] {
+        sandbox.set_power(name, false);
     }
     sandbox.kubelets().expire();
     sandbox.stop(Half::Robot);
-    let ran = ccm(&env(&sandbox), &["node", "sync"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    let node = common::node(&sandbox, "worker-1");
-    assert!(
-        node["spec"]["taints"].to_string().contains("shutdown"),
-        "{ran:?}"
-    );
+    let ran = sandbox.ccm(&["node", "sync"]).with_code(1);
+    assert!(sandbox.has_taint("worker-1", common::SHUTDOWN), "{ran:?}");
 }
 
 #[test]
 fn node_sync() {
     let sandbox = cluster();
-    let before = sandbox.cluster().list("nodes", None);
-    let mut text = String::new();
-    for words in [
-        &["node", "sync", "--dry-run", "worker-1", "worker-3"][..],
+    let before = sandbox.nodes();
+    let mut text = seen_all(
+        &sandbox,
         &[
-            "node",
-            "sync",
-            "--dry-run",
-            "--detailed-exitcode",
-            "worker-1",
+            "node sync --dry-run worker-1 worker-3",
+            "node sync --dry-run --detailed-exitcode worker-1",
+            "node sync --dry-run --detailed-exitcode worker-2",
+            "node sync --dry-run wrong-node-ip",
         ],
-        &[
-            "node",
-            "sync",
-            "--dry-run",
-            "--detailed-exitcode",
-            "worker-2",
-        ],
-        &["node", "sync", "--dry-run", "wrong-node-ip"],
-    ] {
-        text += &(seen(&sandbox, words) + "\n");
-    }
+    );
     snapshot(
         "node-sync-dry-run.json",
         &seen(
@@ -283,18 +236,15 @@ fn node_sync() {
             &["node", "sync", "worker-1", "--dry-run", "-o", "json"],
         ),
     );
-    assert_eq!(
-        sandbox.cluster().list("nodes", None),
-        before,
-        "nothing was written"
+    assert_eq!(sandbox.nodes(), before, "nothing was written");
+    text += &seen_all(
+        &sandbox,
+        &[
+            "node sync worker-1 worker-2",
+            "node sync worker-1",
+            "node sync",
+        ],
     );
-    for words in [
-        &["node", "sync", "worker-1", "worker-2"][..],
-        &["node", "sync", "worker-1"],
-        &["node", "sync"],
-    ] {
-        text += &(seen(&sandbox, words) + "\n");
-    }
     fits(&text);
     snapshot("node-sync.txt", &text);
 }
@@ -302,19 +252,12 @@ fn node_sync() {
 #[test]
 fn run_dry_run_writes_nothing() {
     let sandbox = cluster();
-    let before = sandbox.cluster().list("nodes", None);
-    let ran = ccm(&env(&sandbox), &["run", "--dry-run"]);
-    assert_eq!(
-        (
-            ran.code,
-            ran.stdout
-                .contains("- node/worker-1  remove taint uninitialized\n")
-        ),
-        (1, true),
-        "some blocked: {ran:?}"
-    );
+    let before = sandbox.nodes();
+    // Some are blocked.
+    let ran = sandbox.ccm(&["run", "--dry-run"]).with_code(1);
+    ran.prints("- node/worker-1  remove taint uninitialized\n");
     snapshot("run-dry-run.txt", &ran.stdout);
-    assert_eq!(sandbox.cluster().list("nodes", None), before);
+    assert_eq!(sandbox.nodes(), before);
     let writes = sandbox
         .calls()
         .count(|call| call.is_write() && call.path.ends_with("worker-1"));
@@ -325,14 +268,14 @@ fn run_dry_run_writes_nothing() {
 fn sync_touches_only_the_nodes_that_were_named() {
     let sandbox = cluster();
     let others = |sandbox: &Sandbox| {
-        let nodes = sandbox.cluster().list("nodes", None);
+        let nodes = sandbox.nodes();
         nodes
             .into_iter()
             .filter(|node| node["metadata"]["name"] != "worker-1")
             .collect::<Vec<_>>()
     };
     let before = others(&sandbox);
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync", "worker-1"]).code, 0);
+    sandbox.ccm(&["node", "sync", "worker-1"]).with_code(0);
     assert_eq!(others(&sandbox), before);
-    assert!(common::is_initialised(&node(&sandbox, "worker-1")));
+    assert!(common::is_initialised(&sandbox.node("worker-1")));
 }

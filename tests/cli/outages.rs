@@ -1,9 +1,8 @@
 //! Outages, as an operator meets them: `status`, `doctor`, `lb list`, `lb inspect` and the events say the same.
 
-use crate::common::services::{LoadBalancerService, balancer_of, create};
-use crate::common::{ccm, needs_simulation, side_by_side, snapshot, wait_until, with};
+use crate::common::{Cluster, ccm, needs_simulation, side_by_side, snapshot, wait_until, with};
 use crate::doctor::world::{CIDR, World, checks};
-use crate::doctor::worlds::{grown_up, not_ready, server};
+use crate::doctor::worlds::{grown_up, not_ready};
 use crate::screens::{Place, of, shown};
 use sandbox::Half;
 use serde_json::Value;
@@ -17,13 +16,9 @@ fn world() -> World {
         ("location", "fsn1"),
         ("node-selector", "kubernetes.io/hostname=worker-3"),
     ];
-    create(
-        &world.sandbox,
-        LoadBalancerService::new("shop", &[443]).with(&shop),
-    );
+    world.create("shop", &shop, &[443]);
     world.env = with(world.env.clone(), &[("HCLOUD_LOAD_BALANCERS_TYPE", "lb11")]);
-    let synced = ccm(&world.env, &["lb", "sync", ALONE, "--yes"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    ccm(&world.env, &["lb", "sync", ALONE, "--yes"]).with_code(0);
     for name in ["web", "shop"] {
         grown_up(&world, name);
         settles(&world, name, "healthy");
@@ -33,7 +28,7 @@ fn world() -> World {
 
 /// Waits until each health check of the Service's load balancer says the same.
 fn settles(world: &World, name: &str, status: &str) {
-    let id = balancer_of(&world.sandbox, name);
+    let id = world.balancer_id(name);
     wait_until("health checks", || {
         let all = world
             .sandbox
@@ -48,7 +43,7 @@ fn settles(world: &World, name: &str, status: &str) {
 
 fn turn_off(world: &World, nodes: &[&str]) {
     for name in nodes {
-        world.sandbox.cloud().set_power(server(world, name), false);
+        world.set_power(name, false);
         not_ready(world, name);
     }
 }
@@ -78,7 +73,7 @@ const OUTAGES: &[Outage] = &[
         ], has_event: [true, true] },
     Outage { what: "all servers of new Services are off", begin: |world| {
             for name in SERVICES {
-                world.sandbox.cluster().edit("services", Some("default"), name, |service| {
+                world.edit(name, |service| {
                     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
                     service["metadata"]["creationTimestamp"] = now.to_string().into();
                 });

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{Ran, ccm, env, snapshot, with};
+use common::{Cluster, Ran, ccm, snapshot, with};
 use sandbox::Sandbox;
 
 /// So that numbers and addresses are the same in each run.
@@ -16,8 +16,8 @@ pub fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
         stdout,
         stderr,
     } = match words.starts_with(&["lb", "sync"]) {
-        true => ccm(&env(sandbox), &[words, &[ONE_BY_ONE]].concat()),
-        false => ccm(&env(sandbox), words),
+        true => sandbox.ccm(&[words, &[ONE_BY_ONE]].concat()),
+        false => sandbox.ccm(words),
     };
     let mut text = format!("$ ccm {}\n{stdout}", words.join(" "));
     if !stderr.is_empty() {
@@ -27,13 +27,18 @@ pub fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
     masked(sandbox, text)
 }
 
+/// One run after the other; the words of each stand in one line.
+pub fn seen_all(sandbox: &Sandbox, lines: &[&str]) -> String {
+    let see = |line: &&str| seen(sandbox, &line.split(' ').collect::<Vec<_>>()) + "\n";
+    lines.iter().map(see).collect()
+}
+
 /// Without what differs from run to run.
 pub fn masked(sandbox: &Sandbox, mut text: String) -> String {
     let mut all = sandbox.cluster().list("services", None);
     // A real API server's own is in no list of the test's.
-    let cluster = sandbox.cluster();
-    all.extend(cluster.get("services", Some("default"), "kubernetes"));
-    let nodes = sandbox.cluster().list("nodes", None);
+    all.extend(sandbox.service("kubernetes"));
+    let nodes = sandbox.nodes();
     // Before ports: some UID holds the digits of one.
     for object in all.iter().chain(&nodes) {
         text = text.replace(object["metadata"]["uid"].as_str().unwrap(), "UID");

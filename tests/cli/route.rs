@@ -4,7 +4,7 @@
 use crate::common;
 use crate::people::{fits, seen};
 
-use common::{ccm, env, snapshot};
+use common::{Cluster, ccm, env, snapshot};
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
@@ -14,33 +14,26 @@ pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
 
 /// `worker-1` is right, and there is something for each kind of trouble.
 pub fn cluster() -> Sandbox {
-    let sandbox = common::builder()
-        .nodes(5)
-        .network("10.0.0.0/8")
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
-    let synced = ccm(&env(&sandbox), &["node", "sync"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
-    let synced = ccm(&env(&sandbox), &["route", "sync", CIDR]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    let sandbox = common::networked(5).scale(0.01).start();
+    sandbox.ccm(&["node", "sync"]).with_code(0);
+    sandbox.ccm(&["route", "sync", CIDR]).with_code(0);
     let cloud = sandbox.cloud();
-    let network = sandbox.network().unwrap();
-    cloud.delete_route(network, "10.244.2.0/24");
-    cloud.set_route(network, "10.244.3.0/24", "10.0.0.2");
-    cloud.set_route(network, "10.244.40.0/24", "10.0.0.250");
-    cloud.set_route(network, "10.244.41.0/24", "10.0.0.2");
-    cloud.set_route(network, "0.0.0.0/0", "10.0.0.250");
-    cloud.set_route(network, "10.99.0.0/16", "10.0.0.250");
+    let network = sandbox.network_id();
+    sandbox.delete_route("10.244.2.0/24");
+    sandbox.set_route("10.244.3.0/24", "10.0.0.2");
+    sandbox.set_route("10.244.40.0/24", "10.0.0.250");
+    sandbox.set_route("10.244.41.0/24", "10.0.0.2");
+    sandbox.set_route("0.0.0.0/0", "10.0.0.250");
+    sandbox.set_route("10.99.0.0/16", "10.0.0.250");
     let spec = |name: &str| ServerSpec {
         name: name.into(),
         networks: vec![(network, None)],
         ..ServerSpec::default()
     };
     cloud.create_server(sandbox.project(), spec("router"));
-    cloud.set_route(network, "10.244.42.0/24", "10.0.0.7");
+    sandbox.set_route("10.244.42.0/24", "10.0.0.7");
     // Detached, and another cloud's.
-    let servers = cloud.servers(sandbox.project());
+    let servers = sandbox.servers();
     let four = servers[3]["id"].as_u64().unwrap();
     cloud.edit_server(four, |server| server["private_net"] = json!([]));
     sandbox.register_node(NodeSpec {
@@ -49,26 +42,18 @@ pub fn cluster() -> Sandbox {
         pod_cidrs: vec!["10.244.60.0/24".into()],
         ..NodeSpec::default()
     });
-    cloud.set_route(network, "10.244.60.0/24", "10.0.0.250");
+    sandbox.set_route("10.244.60.0/24", "10.0.0.250");
     let misfit = cloud.create_server(
         sandbox.project(),
         spec("a-node-with-a-name-as-long-as-its-owner-is-proud"),
     );
-    sandbox.register_node(NodeSpec {
-        name: "a-node-with-a-name-as-long-as-its-owner-is-proud".into(),
-        server: Some(misfit),
-        provider_id: Some(format!("ccm-from-scratch://{misfit}")),
-        pod_cidrs: vec!["10.244.70.0/24".into(), "fd00:10:244:7::/64".into()],
-        ..NodeSpec::default()
-    });
+    sandbox.register(
+        "a-node-with-a-name-as-long-as-its-owner-is-proud",
+        Some(misfit),
+        "10.244.70.0/24,fd00:10:244:7::/64",
+    );
     let misfit = cloud.create_server(sandbox.project(), spec("misfit"));
-    sandbox.register_node(NodeSpec {
-        name: "misfit".into(),
-        server: Some(misfit),
-        provider_id: Some(format!("ccm-from-scratch://{misfit}")),
-        pod_cidrs: vec!["10.250.1.0/24".into()],
-        ..NodeSpec::default()
-    });
+    sandbox.register("misfit", Some(misfit), "10.250.1.0/24");
     sandbox
 }
 
@@ -111,19 +96,13 @@ fn by_object(shown: &str) -> String {
 #[test]
 fn route_sync() {
     let sandbox = cluster();
-    let network = sandbox.network().unwrap();
-    let before = (
-        sandbox.cloud().routes(network),
-        sandbox.cluster().list("nodes", None),
-    );
+    let network = sandbox.network_id();
+    let before = (sandbox.cloud().routes(network), sandbox.nodes());
     let dry = ["route", "sync", CIDR, "--dry-run"];
     let mut text = seen(&sandbox, &dry) + "\n";
     let yaml = seen(&sandbox, &[&dry[..], &["-o", "yaml"]].concat());
     snapshot("route-sync-dry-run.yaml", &yaml);
-    let after = (
-        sandbox.cloud().routes(network),
-        sandbox.cluster().list("nodes", None),
-    );
+    let after = (sandbox.cloud().routes(network), sandbox.nodes());
     assert_eq!(after, before, "nothing was written");
     text += &(by_object(&seen(&sandbox, &["route", "sync", CIDR])) + "\n");
     text += &(seen(&sandbox, &["route", "sync", CIDR]) + "\n");
@@ -134,52 +113,39 @@ fn route_sync() {
 
 #[test]
 fn a_dry_run_says_by_its_exit_code_whether_there_is_something_to_do() {
-    let sandbox = common::builder()
-        .nodes(2)
-        .network("10.0.0.0/8")
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let sandbox = common::networked(2).scale(0.01).start();
+    sandbox.ccm(&["node", "sync"]).with_code(0);
     let exact = ["route", "sync", CIDR, "--dry-run", "--detailed-exitcode"];
-    assert_eq!(ccm(&env(&sandbox), &exact).code, 3);
-    let json = ccm(&env(&sandbox), &["route", "sync", CIDR, "-o", "json"]);
-    assert_eq!(json.code, 0, "{json:?}");
+    sandbox.ccm(&exact).with_code(3);
+    let json = sandbox
+        .ccm(&["route", "sync", CIDR, "-o", "json"])
+        .with_code(0);
     let summary = json.json()["summary"].clone();
     assert_eq!(
         summary,
         json!({ "changed": 2, "unchanged": 0, "failed": 0 })
     );
-    assert_eq!(ccm(&env(&sandbox), &exact).code, 0);
-    let alone = ccm(
-        &env(&sandbox),
-        &["route", "sync", CIDR, "--detailed-exitcode"],
-    );
-    assert_eq!(alone.code, 2, "{alone:?}");
+    sandbox.ccm(&exact).with_code(0);
+    sandbox
+        .ccm(&["route", "sync", CIDR, "--detailed-exitcode"])
+        .with_code(2);
 }
 
 /// With the wrong profile no node is ours: without an error it would look as if all was done.
 #[test]
 fn the_cluster_of_the_other_profile_is_not_synced() {
-    let sandbox = common::builder()
-        .nodes(2)
-        .network("10.0.0.0/8")
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
+    let sandbox = common::networked(2).scale(0.01).start();
     let env = env(&sandbox);
     let hcloud = "--cloud-provider=hcloud";
-    assert_eq!(ccm(&env, &["node", "sync", hcloud]).code, 0);
+    ccm(&env, &["node", "sync", hcloud]).with_code(0);
     let flags = ["route", "sync", "--cluster-cidr=10.244.0.0/16"];
-    let synced = ccm(&env, &[&flags[..], &[hcloud]].concat());
-    assert_eq!(synced.code, 0, "{synced:?}");
-    let routes = || sandbox.cloud().routes(sandbox.network().unwrap());
+    ccm(&env, &[&flags[..], &[hcloud]].concat()).with_code(0);
+    let routes = || sandbox.cloud().routes(sandbox.network_id());
     let before = routes();
     for dry in [&[][..], &["--dry-run"]] {
-        let ran = ccm(&env, &[&flags[..], dry].concat());
-        assert_eq!(ran.code, 1, "{ran:?}");
+        let ran = ccm(&env, &[&flags[..], dry].concat()).with_code(1);
         let why = "--cloud-provider is not set here";
-        assert!(ran.stderr.contains(why), "{ran:?}");
+        ran.warns(why);
         assert_eq!(routes(), before);
     }
 }

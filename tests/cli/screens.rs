@@ -76,7 +76,7 @@ const ALONE: &str = "--settings-from=none";
 /// Without the folder of its kubeconfig.
 pub fn of(world: World) -> Place {
     let World { sandbox, env, .. } = world;
-    let (_, path) = env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
+    let path = common::variable(&env, "KUBECONFIG");
     let file = Path::new(path).file_name().unwrap().to_str().unwrap();
     let env = with(env.clone(), &[("KUBECONFIG", file)]);
     Place { env, sandbox }

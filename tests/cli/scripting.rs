@@ -3,7 +3,8 @@
 use crate::common;
 use crate::lb::cluster;
 
-use common::{Env, ccm, env, with};
+use common::cluster::service;
+use common::{Cluster, Env, ccm, env, with};
 use sandbox::Sandbox;
 use sandbox::credentials::Validity;
 use serde_json::{Value, json};
@@ -62,54 +63,36 @@ fn listed() -> BTreeMap<&'static str, BTreeSet<String>> {
 
 /// Of a person who may do everything, and has no settings of the daemon.
 fn admin(sandbox: &Sandbox) -> Env {
-    let admin = sandbox
-        .env()
-        .into_iter()
-        .find(|(name, _)| name == "KUBECONFIG");
-    with(env(sandbox), &[("KUBECONFIG", &admin.unwrap().1)])
+    let admin = sandbox.env();
+    with(
+        env(sandbox),
+        &[("KUBECONFIG", common::variable(&admin, "KUBECONFIG"))],
+    )
 }
 
 #[test]
 fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_document() {
     let sandbox = cluster();
-    let cloud = sandbox.cloud();
-    let identity = sandbox
-        .cluster()
-        .get("services", Some("default"), "kubernetes")
-        .unwrap();
+    let identity = sandbox.service("kubernetes").unwrap();
     let labels = json!({
         "ccm-from-scratch/cluster-uid": identity["metadata"]["uid"], "hcloud-ccm/service-uid": "gone",
     });
     let certificate = json!({
         "name": "left", "type": "managed", "domain_names": ["a.example"], "labels": labels,
     });
-    cloud.create_certificate(sandbox.project(), certificate);
+    sandbox.create_certificate(certificate);
     let labels = json!({
         "ccm-from-scratch/cluster-uid": identity["metadata"]["uid"], "ccm-from-scratch/keep": "default.gone",
     });
-    let kept = json!({
-        "name": "stays", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
-    });
-    cloud.create_load_balancer(sandbox.project(), kept);
-    sandbox.join(sandbox::hetzner::ServerSpec {
-        name: "late".into(),
-        ..Default::default()
-    });
-    common::services::edit(&sandbox, "web", |service| {
-        let key = "load-balancer.hetzner.cloud/hostname";
-        service["metadata"]["annotations"][key] = json!("web.example");
-    });
+    let kept = json!({ "labels": labels });
+    sandbox.create_balancer("stays", &kept);
+    sandbox.join_node("late");
+    sandbox.annotate("web", "hostname", Some("web.example"));
     let env = admin(&sandbox);
     let cidr = "--cluster-cidr=10.244.0.0/16";
     let manifest = std::env::temp_dir().join(format!("ccm-scripting-{}.yaml", std::process::id()));
-    std::fs::write(
-        &manifest,
-        common::services::LoadBalancerService::new("x", &[80])
-            .with(&[("typ", "x")])
-            .json()
-            .to_string(),
-    )
-    .unwrap();
+    let wrong = service("x", &[("typ", "x")], &[80]);
+    std::fs::write(&manifest, wrong.to_string()).unwrap();
     let manifest = manifest.display().to_string();
     let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for words in [
@@ -137,7 +120,7 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
     }
     std::fs::remove_file(&manifest).unwrap();
     let groups = crate::groups::cluster();
-    assert_eq!(ccm(&admin(&groups), &["lb", "sync"]).code, 0);
+    ccm(&admin(&groups), &["lb", "sync"]).with_code(0);
     let document = ccm(&admin(&groups), &["lb", "list", "-o", "json"]).json();
     paths(&document, "", found.entry("LoadBalancer").or_default());
     let tls = common::builder().nodes(1).scale(0.01).start();
@@ -145,21 +128,17 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
         .authority()
         .server(&["a.example"], Validity::Now)
         .unwrap();
-    tls.cloud().create_certificate(
-        tls.project(),
-        json!({
-            "name": "one", "certificate": one.certificate_pem, "private_key": one.key_pem,
-            "labels": {"ccm-from-scratch/secret": "default.web-tls"},
-        }),
-    );
+    tls.create_certificate(json!({
+        "name": "one", "certificate": one.certificate_pem, "private_key": one.key_pem,
+        "labels": {"ccm-from-scratch/secret": "default.web-tls"},
+    }));
     let shows = [
         ("protocol", "https"),
         ("http-certificates", "one"),
         ("location", "fsn1"),
     ];
-    let service = common::services::LoadBalancerService::new("tls", &[443]).with(&shows);
-    common::services::create(&tls, service);
-    assert_eq!(ccm(&admin(&tls), &["lb", "sync"]).code, 0);
+    tls.create("tls", &shows, &[443]);
+    ccm(&admin(&tls), &["lb", "sync"]).with_code(0);
     let document = ccm(&admin(&tls), &["lb", "list", "-o", "json"]).json();
     paths(&document, "", found.entry("LoadBalancer").or_default());
     let metal = common::builder().nodes(0).robot(1).start();
@@ -239,9 +218,9 @@ fn words_have_no_spaces() {
 #[test]
 fn an_inspection_shows_price_traffic_what_goes_on_and_events() {
     let sandbox = cluster();
-    let id = common::services::balancer_of(&sandbox, "web");
+    let id = sandbox.balancer_id("web");
     let cloud = sandbox.cloud();
-    cloud.edit_load_balancer(id, |one| {
+    sandbox.edit_balancer(id, |one| {
         one["outgoing_traffic"] = json!(1_649_267_441_664_u64);
         one["ingoing_traffic"] = json!(3_221_225_472_u64);
     });
@@ -269,16 +248,9 @@ fn an_inspection_shows_price_traffic_what_goes_on_and_events() {
     assert_eq!((&found["healthy"], &found["total"]), (&json!(3), &json!(3)));
     // The rest is shown when it can't be read.
     let refused = sandbox::faults::Effect::hetzner_error(503, "unavailable", "later");
-    sandbox
-        .faults()
-        .add(sandbox::faults::Rule::new(refused).path("/v1/load_balancers/*/metrics"));
-    let ran = ccm(&admin(&sandbox), &words);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(
-        ran.stderr
-            .contains("connections and requests can't be read: "),
-        "{ran:?}"
-    );
+    sandbox.fault(common::on("/v1/load_balancers/*/metrics", refused));
+    let ran = ccm(&admin(&sandbox), &words).with_code(0);
+    ran.warns("connections and requests can't be read: ");
     assert!(
         ran.stdout.contains("price    5.39 a month") && !ran.stdout.contains("\n  now "),
         "{ran:?}"
@@ -288,8 +260,7 @@ fn an_inspection_shows_price_traffic_what_goes_on_and_events() {
 /// What was built, by a plain `cargo` (tests) or by `make build`, which names commit and toolchain.
 #[test]
 fn the_version_is_a_document_too() {
-    let shown = ccm(&Env::new(), &["version", "-o", "json"]);
-    assert_eq!(shown.code, 0, "{shown:?}");
+    let shown = ccm(&Env::new(), &["version", "-o", "json"]).with_code(0);
     let document: Value = serde_json::from_str(&shown.stdout).unwrap();
     assert_eq!(document["apiVersion"], "ccm/v2");
     assert_eq!(document["kind"], "Version");
@@ -312,6 +283,5 @@ fn the_version_is_a_document_too() {
     }
     let text = ccm(&Env::new(), &["version"]).stdout;
     assert!(text.starts_with(concat!("ccm ", env!("CARGO_PKG_VERSION"), "\n")));
-    let unknown = ccm(&Env::new(), &["version", "-o", "xml"]);
-    assert_eq!(unknown.code, 2, "{unknown:?}");
+    ccm(&Env::new(), &["version", "-o", "xml"]).with_code(2);
 }

@@ -287,36 +287,13 @@ fn prefixes_of_labels_that_servers_may_set() {
 
 #[test]
 fn words_help_and_version() {
-    for (command, line, words, asks_help, asks_version) in [
-        (
-            Command::NodeSync,
-            "web-1 --dry-run web-2",
-            "web-1 web-2",
-            false,
-            false,
-        ),
-        (
-            Command::NodeSync,
-            "-- --dry-run -h",
-            "--dry-run -h",
-            false,
-            false,
-        ),
-        (
-            Command::NodeSync,
-            "web-1 -- web-2 -- x",
-            "web-1 web-2 -- x",
-            false,
-            false,
-        ),
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        (Command::NodeSync, "web-1 --dry-run web-2", "web-1 web-2", false, false),
+        (Command::NodeSync, "-- --dry-run -h", "--dry-run -h", false, false),
+        (Command::NodeSync, "web-1 -- web-2 -- x", "web-1 web-2 -- x", false, false),
         (Command::NodeSync, "--dry-run t", "t", false, false),
-        (
-            Command::NodeSync,
-            "--dry-run -- false",
-            "false",
-            false,
-            false,
-        ),
+        (Command::NodeSync, "--dry-run -- false", "false", false, false),
         (Command::NodeList, "-", "-", false, false),
         (Command::NodeList, "-h", "", true, false),
         (Command::Run, "--help", "", true, false),
@@ -325,7 +302,8 @@ fn words_help_and_version() {
         (Command::Run, "--version=raw", "", false, true),
         (Command::Run, "--version=false", "", false, false),
         (Command::Run, "-hv4", "", true, false),
-    ] {
+    ];
+    for (command, line, words, asks_help, asks_version) in cases {
         let parsed = read_with_token(command, line, "");
         assert_eq!(lines(&parsed.problems), "", "{line}");
         assert_eq!(parsed.words.join(" "), words, "{line}");
@@ -566,19 +544,13 @@ fn a_value_that_is_not_utf_8_is_a_problem() {
 
 #[test]
 fn the_token_is_trimmed_kept_with_its_file_and_never_shown() {
-    for (text, token, source) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("HCLOUD_TOKEN= geheim ", "geheim", "HCLOUD_TOKEN"),
-        (
-            "HCLOUD_TOKEN=geheim\nHCLOUD_TOKEN_FILE=/none",
-            "geheim",
-            "HCLOUD_TOKEN",
-        ),
-        (
-            "HCLOUD_TOKEN=\nHCLOUD_TOKEN_FILE= /t \n/t= geheim  ",
-            "geheim",
-            "HCLOUD_TOKEN_FILE (/t)",
-        ),
-    ] {
+        ("HCLOUD_TOKEN=geheim\nHCLOUD_TOKEN_FILE=/none", "geheim", "HCLOUD_TOKEN"),
+        ("HCLOUD_TOKEN=\nHCLOUD_TOKEN_FILE= /t \n/t= geheim  ", "geheim", "HCLOUD_TOKEN_FILE (/t)"),
+    ];
+    for (text, token, source) in cases {
         let parsed = read(Command::Run, "", text);
         assert_eq!(lines(&parsed.problems), "", "{text}");
         assert!(!format!("{parsed:#?}").contains("geheim"), "{text}");
@@ -760,17 +732,13 @@ fn the_example_of_each_setting_is_right() {
 /// As long as the renew deadline is refused, as client-go refuses it; as long as a retry and a write is enough.
 #[test]
 fn the_help_of_the_lease_says_which_durations_may_be_equal() {
-    for (flags, is_accepted) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("--leader-elect-lease-duration=10s", false),
-        (
-            "--leader-elect-lease-duration=10s --leader-elect-renew-deadline=5s",
-            true,
-        ),
-        (
-            "--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s",
-            false,
-        ),
-    ] {
+        ("--leader-elect-lease-duration=10s --leader-elect-renew-deadline=5s", true),
+        ("--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s", false),
+    ];
+    for (flags, is_accepted) in cases {
         let parsed = read_with_token(Command::Run, flags, "");
         assert_eq!(parsed.problems.is_empty(), is_accepted, "{flags}");
     }

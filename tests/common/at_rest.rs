@@ -1,12 +1,9 @@
 //! A daemon at rest, and what it reads of nodes from then on.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use crate::common::{Daemon, ccm, env, node, quiet, wait_until};
+use crate::common::{Cluster, Daemon, SHUTDOWN, quiet, wait_until};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
-use serde_json::json;
-
-const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// Whole nodes are read again only where something rings.
 pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
@@ -32,22 +29,22 @@ pub struct AtRest {
 impl AtRest {
     pub fn new(nodes: usize, frequency: &str) -> AtRest {
         let sandbox = quiet(nodes);
-        assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
-        let daemon = Daemon::start(&env(&sandbox), &[frequency, NODES_ALONE]);
+        sandbox.settle();
+        let daemon = sandbox.daemon(&[frequency, NODES_ALONE]);
         let mut world = AtRest {
             sandbox,
             daemon,
             mark: 0,
         };
-        world.mark();
+        world.count_anew();
         world.looks(3);
-        world.mark();
+        world.count_anew();
         world
     }
 
     /// What follows is counted from here.
-    pub fn mark(&mut self) {
-        self.mark = self.sandbox.calls().mark();
+    pub fn count_anew(&mut self) {
+        self.mark = self.mark();
     }
 
     pub fn calls(&self) -> Vec<Call> {
@@ -78,11 +75,15 @@ impl AtRest {
         wait_until("looks at the table", || tables() >= before + count);
     }
 
-    /// Edits what a node's kubelet reports.
-    pub fn set_ready(&self, name: &str, status: &str) {
-        self.sandbox.cluster().edit("nodes", None, name, |node| {
-            node["status"]["conditions"] = json!([{ "type": "Ready", "status": status }]);
-        });
+    /// Whether the node is tainted because its server is off.
+    pub fn is_tainted(&self, name: &str) -> bool {
+        self.has_taint(name, SHUTDOWN)
+    }
+}
+
+impl Cluster for AtRest {
+    fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 }
 
@@ -100,15 +101,4 @@ pub fn read(call: &Call) -> Option<Read> {
         "" => Some(Read::Whole),
         name => Some(Read::ByName(name.trim_start_matches('/').into())),
     }
-}
-
-pub fn is_ready(sandbox: &Sandbox, name: &str) -> bool {
-    node(sandbox, name)["status"]["conditions"][0]["status"] == "True"
-}
-
-pub fn is_tainted(sandbox: &Sandbox, name: &str) -> bool {
-    let taints = node(sandbox, name)["spec"]["taints"].clone();
-    taints
-        .as_array()
-        .is_some_and(|taints| taints.iter().any(|taint| taint["key"] == SHUTDOWN))
 }

@@ -1,9 +1,10 @@
 //! A cluster and its project as the admin and the cloud's console see them: what there is, and what they do to it. All tests
 //! ask here, whether programs run on the simulated machine or as processes.
 
-use super::UNINITIALIZED;
+use super::{Daemon, Ran, UNINITIALIZED};
 use sandbox::calls::Call;
 use sandbox::exchange::{Handler, Request};
+use sandbox::faults::{Rule, RuleId};
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
@@ -14,12 +15,33 @@ use std::collections::BTreeSet;
 pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
 /// The label of a load balancer that has the UID of its cluster.
 pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
+/// The namespace of the daemons, and the name of their Lease.
+pub const KUBE_SYSTEM: Option<&str> = Some("kube-system");
+pub const LEASE: &str = "cloud-controller-manager";
 /// The finalizer of a Service that has a load balancer.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// Questions to a sandbox, and what people do there.
 pub trait Cluster {
     fn sandbox(&self) -> &Sandbox;
+
+    // Programs.
+
+    /// Runs a command of the account of ccm to its end.
+    fn ccm(&self, words: &[&str]) -> Ran {
+        super::ccm(&super::env(self.sandbox()), words)
+    }
+
+    /// Starts the daemon with these flags.
+    fn daemon(&self, flags: &[&str]) -> Daemon {
+        Daemon::start(&super::env(self.sandbox()), flags)
+    }
+
+    /// Runs all controllers once, without a failure.
+    #[track_caller]
+    fn settle(&self) {
+        self.ccm(&["run", "--once"]).with_code(0);
+    }
 
     // Nodes and servers.
 
@@ -36,6 +58,43 @@ pub trait Cluster {
 
     fn nodes(&self) -> Vec<Value> {
         self.sandbox().cluster().list("nodes", None)
+    }
+
+    fn provider_id(&self, name: &str) -> String {
+        text(&self.node(name)["spec"]["providerID"])
+    }
+
+    fn has_taint(&self, name: &str, key: &str) -> bool {
+        let node = self.node(name);
+        let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+        taints.any(|taint| taint["key"] == key)
+    }
+
+    fn is_ready(&self, name: &str) -> bool {
+        let node = self.node(name);
+        let mut conditions = node["status"]["conditions"].as_array().unwrap().iter();
+        conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
+    }
+
+    /// Waits until the node is initialised.
+    fn wait_for_node(&self, name: &str) {
+        super::wait_until(&format!("the initialised node {name}"), || {
+            self.has_node(name) && is_initialised(&self.node(name))
+        });
+    }
+
+    /// Waits until all nodes are initialised.
+    fn wait_for_nodes(&self) {
+        super::wait_until("initialised nodes", || {
+            self.nodes().iter().all(is_initialised)
+        });
+    }
+
+    /// Sets the condition `Ready` of a node, as its only one.
+    fn set_ready(&self, name: &str, status: &str) {
+        self.edit_node(name, |node| {
+            node["status"]["conditions"] = json!([{"type": "Ready", "status": status}]);
+        });
     }
 
     fn edit_node(&self, name: &str, edit: impl FnMut(&mut Value)) {
@@ -72,11 +131,32 @@ pub trait Cluster {
         cloud.create_server(project, ServerSpec { name, ..spec })
     }
 
+    /// A server in the Network, with this address or any, and without a node; its ID.
+    fn attach_server(&self, name: &str, ip: Option<&str>) -> u64 {
+        let ip = ip.map(|ip| ip.parse().unwrap());
+        let networks = vec![(self.network_id(), ip)];
+        let spec = ServerSpec::default();
+        self.create_server_with(name, ServerSpec { networks, ..spec })
+    }
+
+    /// The only address of this server in the Network.
+    fn ip(&self, name: &str) -> String {
+        let servers = self.servers();
+        let mut servers = servers.iter();
+        let server = servers.find(|server| server["name"] == name).unwrap();
+        text(&server["private_net"][0]["ip"])
+    }
+
     /// A server and its node, of this name; the server's ID.
     fn join_node(&self, name: &str) -> u64 {
         let name = name.to_owned();
         let spec = ServerSpec::default();
         self.sandbox().join(ServerSpec { name, ..spec })
+    }
+
+    fn edit_server(&self, name: &str, edit: impl FnOnce(&mut Value)) {
+        let id = self.server_id(name);
+        self.sandbox().cloud().edit_server(id, edit);
     }
 
     fn delete_server(&self, name: &str) {
@@ -149,10 +229,45 @@ pub trait Cluster {
         });
     }
 
+    /// Changes the type of a Service.
+    fn set_type(&self, name: &str, kind: &str) {
+        self.edit(name, |service| service["spec"]["type"] = json!(kind));
+    }
+
+    fn finalizers(&self, name: &str) -> Value {
+        self.service(name).unwrap()["metadata"]["finalizers"].clone()
+    }
+
+    /// Whether the finalizer of a Service that has a load balancer is its only one.
+    fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizers(name) == json!([FINALIZER])
+    }
+
+    /// Removes all finalizers by force.
+    fn remove_finalizers(&self, name: &str) {
+        self.edit(name, |service| {
+            service["metadata"]["finalizers"] = json!([]);
+        });
+    }
+
     fn delete(&self, name: &str) {
         let (namespace, name) = of_namespace(name);
         let cluster = self.sandbox().cluster();
         assert!(cluster.delete("services", Some(namespace), name));
+    }
+
+    /// Deletes a Service and waits until it is gone.
+    fn delete_and_wait(&self, name: &str) {
+        self.delete(name);
+        super::wait_until(&format!("the end of {name}"), || {
+            self.service(name).is_none()
+        });
+    }
+
+    fn create_namespace(&self, name: &str) {
+        let namespace = json!({"metadata": {"name": name}});
+        let cluster = self.sandbox().cluster();
+        cluster.create("namespaces", None, namespace);
     }
 
     /// The addresses in the Service's status.
@@ -188,6 +303,43 @@ pub trait Cluster {
         all.pop()
     }
 
+    /// The load balancer whose label has the UID of this Service.
+    fn balancer(&self, name: &str) -> Value {
+        self.of_uid(&self.uid(name))
+            .unwrap_or_else(|| panic!("{name} has no load balancer"))
+    }
+
+    /// The ID of the load balancer of this Service.
+    fn balancer_id(&self, name: &str) -> u64 {
+        id(&self.balancer(name))
+    }
+
+    /// Creates a load balancer as somebody else does: an lb11 in fsn1, with these other fields; returns its ID.
+    fn create_balancer(&self, name: &str, more: &Value) -> u64 {
+        let mut spec = json!({"name": name, "load_balancer_type": "lb11", "location": "fsn1"});
+        for (field, value) in more.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let (cloud, project) = (self.sandbox().cloud(), self.sandbox().project());
+        cloud.create_load_balancer(project, spec)
+    }
+
+    fn edit_balancer(&self, id: u64, edit: impl FnOnce(&mut Value)) {
+        self.sandbox().cloud().edit_load_balancer(id, edit);
+    }
+
+    fn certificates(&self) -> Vec<Value> {
+        self.sandbox()
+            .cloud()
+            .certificates(self.sandbox().project())
+    }
+
+    /// Creates a certificate as somebody else does; returns its ID.
+    fn create_certificate(&self, certificate: Value) -> u64 {
+        let (cloud, project) = (self.sandbox().cloud(), self.sandbox().project());
+        cloud.create_certificate(project, certificate)
+    }
+
     // Networks.
 
     /// The Network that the builder was asked for.
@@ -211,6 +363,26 @@ pub trait Cluster {
         cloud.delete_route(self.network_id(), destination);
     }
 
+    // The Lease.
+
+    /// The Lease of the daemons; null where there is none.
+    fn lease(&self) -> Value {
+        let cluster = self.sandbox().cluster();
+        cluster
+            .get("leases", KUBE_SYSTEM, LEASE)
+            .unwrap_or_default()
+    }
+
+    fn edit_lease(&self, edit: impl FnMut(&mut Value)) {
+        let cluster = self.sandbox().cluster();
+        assert!(cluster.edit("leases", KUBE_SYSTEM, LEASE, edit));
+    }
+
+    fn delete_lease(&self) {
+        let cluster = self.sandbox().cluster();
+        assert!(cluster.delete("leases", KUBE_SYSTEM, LEASE));
+    }
+
     // Events.
 
     /// Messages of the events of one reason about an object of this name.
@@ -218,6 +390,11 @@ pub trait Cluster {
         let mut events = self.sandbox().cluster().list("events", None);
         events.retain(|event| event["involvedObject"]["name"] == name && event["reason"] == reason);
         events.iter().map(|event| text(&event["message"])).collect()
+    }
+
+    /// Whether there is an event of this reason about an object of this name.
+    fn has_event(&self, name: &str, reason: &str) -> bool {
+        !self.told(name, reason).is_empty()
     }
 
     /// Waits until an event says all of these.
@@ -231,8 +408,19 @@ pub trait Cluster {
 
     // Calls.
 
+    /// Calls that a rule is about have its effect from now on.
+    fn fault(&self, rule: Rule) -> RuleId {
+        self.sandbox().faults().add(rule)
+    }
+
     fn mark(&self) -> u64 {
         self.sandbox().calls().mark()
+    }
+
+    /// How many calls of this path there were since a mark.
+    fn calls_of(&self, mark: u64, path: &str) -> usize {
+        let calls = self.sandbox().calls().calls_since(mark);
+        calls.iter().filter(|call| call.path == path).count()
     }
 
     /// Calls of ccm to the cloud since a mark.
@@ -301,8 +489,10 @@ fn of_namespace(name: &str) -> (&str, &str) {
     name.split_once('/').unwrap_or(("default", name))
 }
 
-/// A Service of type LoadBalancer in the namespace `default`, with these of our annotations and TCP ports.
+/// A Service of type LoadBalancer in the namespace `default`, or `NAMESPACE/NAME`, with these of our annotations and TCP
+/// ports.
 pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value {
+    let (namespace, name) = of_namespace(name);
     let annotations: Map<String, Value> = annotations
         .iter()
         .map(|(name, value)| (key(name), json!(value)))
@@ -314,14 +504,27 @@ pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value
     json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
         "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports},
     })
+}
+
+/// The Service with these fields of its `spec`.
+pub fn with_spec(mut service: Value, fields: &Value) -> Value {
+    for (name, value) in fields.as_object().unwrap() {
+        service["spec"][name] = value.clone();
+    }
+    service
 }
 
 /// The whole key of an annotation of a Service.
 pub fn key(annotation: &str) -> String {
     format!("load-balancer.hetzner.cloud/{annotation}")
+}
+
+/// The ID of what the cloud has.
+pub fn id(value: &Value) -> u64 {
+    value["id"].as_u64().unwrap()
 }
 
 /// The text of a value; empty where it is none.

@@ -4,7 +4,7 @@
 use ccm::cache::Apis;
 use ccm::hetzner::load_balancers::Defaults;
 use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile, robot};
-use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
+use ccm::http::{self, Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube;
 use ccm::kube::config::{self, Access};
 use ccm::provider::{self, Gate, InternalIpFrom, LabelPrefixes, Refused, Source, clock};
@@ -61,6 +61,27 @@ impl Credentials {
     ];
 }
 
+/// A client of this API whose waits are those of a test: through no proxy, and every write passes.
+pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::Settings {
+    http::Settings {
+        base,
+        tls: Tls::default().into(),
+        proxies: Proxies::Never,
+        login: Arc::new(login),
+        connect_timeout: Duration::from_secs(5),
+        timing: Timing {
+            read_timeout: timeout,
+            write_timeout: timeout,
+            retry_wait: Duration::from_millis(1),
+        },
+        retry: http::Retry::NotRateLimited,
+        body_limit_bytes: 64 << 20,
+        log_bodies: false,
+        gate: Arc::new(provider::OpenGate),
+        watch: |_, _, _| {},
+    }
+}
+
 /// Lets so many writes pass, and then none: as far as the APIs can tell, the process is dead.
 pub struct Mortal {
     writes_left: AtomicI64,
@@ -91,8 +112,7 @@ impl Place {
         let token = || sandbox.account("ccm").unwrap().token;
         let kubeconfig = || {
             let env = sandbox.env_of("ccm");
-            let found = env.into_iter().find(|(name, _)| name == "KUBECONFIG");
-            found.unwrap().1.into()
+            super::variable(&env, "KUBECONFIG").into()
         };
         Place {
             access: config::Options {

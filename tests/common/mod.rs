@@ -15,17 +15,23 @@ pub mod seeds;
 pub mod services;
 pub mod simulated;
 
-pub use cluster::is_initialised;
+pub use cluster::{Cluster, is_initialised};
+use sandbox::exchange::{Request, Response};
+use sandbox::faults::{Effect, Rule, RuleId};
 use sandbox::{Builder, Half, Sandbox};
+use serde::Deserialize;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// The taint of a node whose server is off.
+pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// How long anything may take that should take a moment.
 pub const LIMIT: Duration = Duration::from_secs(30);
@@ -47,6 +53,45 @@ impl Ran {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
+
+    /// # Panics
+    /// It ended with another exit code.
+    #[track_caller]
+    pub fn with_code(self, code: i32) -> Ran {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    /// # Panics
+    /// This is not a part of stdout.
+    #[track_caller]
+    pub fn prints(&self, part: &str) {
+        assert!(self.stdout.contains(part), "{part:?} in {self:?}");
+    }
+
+    /// # Panics
+    /// This is not a part of stderr.
+    #[track_caller]
+    pub fn warns(&self, part: &str) {
+        assert!(self.stderr.contains(part), "{part:?} in {self:?}");
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// # Panics
+/// This is not a part of the text.
+#[track_caller]
+pub fn contains(text: &str, part: &str) {
+    assert!(text.contains(part), "{part:?} in\n{text}");
 }
 
 /// The environment of the account that the official role is bound to, or that of `manifests/base`, with short waits.
@@ -61,6 +106,40 @@ pub fn env(sandbox: &Sandbox) -> Env {
     // Many daemons run at once on one machine.
     env.push(("HCLOUD_METRICS_ADDRESS".into(), "127.0.0.1:0".into()));
     env
+}
+
+/// The environment of ccm, with the kubeconfig of another user.
+pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
+    let account = sandbox.env_of(user);
+    with(
+        env(sandbox),
+        &[("KUBECONFIG", variable(&account, "KUBECONFIG"))],
+    )
+}
+
+/// The environment of ccm, whose waits last as long as outside of tests.
+pub fn real_time(sandbox: &Sandbox) -> Env {
+    with(env(sandbox), &[("CCM_TEST_TIME_SCALE", "1")])
+}
+
+/// The environment of ccm, with the token of another project.
+pub fn foreign(sandbox: &Sandbox) -> Env {
+    let token = &sandbox.projects().foreign_token;
+    with(env(sandbox), &[("HCLOUD_TOKEN", token)])
+}
+
+/// # Panics
+/// The variable is not set.
+pub fn variable<'a>(env: &'a Env, name: &str) -> &'a str {
+    let found = env.iter().find(|(other, _)| other == name);
+    &found.unwrap_or_else(|| panic!("{name} is not set")).1
+}
+
+/// The documents of a YAML file.
+pub fn documents(text: &str) -> Vec<Value> {
+    let documents = serde_yaml::Deserializer::from_str(text);
+    let documents = documents.map(|one| Value::deserialize(one).unwrap());
+    documents.filter(|one| !one.is_null()).collect()
 }
 
 /// From now on the account is bound to the role of hcloud-cloud-controller-manager; before its [`env`] is asked for.
@@ -101,12 +180,7 @@ pub fn ccm(env: &Env, words: &[&str]) -> Ran {
     if is_simulated(env) {
         return simulated::command(env, words);
     }
-    let output = command(env, words).output().unwrap();
-    Ran {
-        code: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    command(env, words).output().unwrap().into()
 }
 
 /// Whether it is the environment of programs on the simulated machine.
@@ -208,6 +282,27 @@ impl Daemon {
         }
     }
 
+    /// Starts a process that is killed by SIGKILL at the calls of a rule: just before they are handled, or just after.
+    pub fn killed_at(
+        sandbox: &Sandbox,
+        env: &Env,
+        flags: &[&str],
+        is_before: bool,
+        calls: impl FnOnce(Rule) -> Rule,
+    ) -> (Daemon, RuleId) {
+        let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
+        let kill = Arc::clone(&killer);
+        let hook = move |_: &Request| kill.wait()();
+        let effect = match is_before {
+            true => Effect::before(hook),
+            false => Effect::after(hook),
+        };
+        let rule = sandbox.faults().add(calls(Rule::new(effect)));
+        let daemon = Daemon::start(env, flags);
+        assert!(killer.set(Box::new(daemon.killer())).is_ok());
+        (daemon, rule)
+    }
+
     pub fn log(&self) -> String {
         match &self.kind {
             Kind::Process { log, .. } => log.lock().unwrap().clone(),
@@ -292,6 +387,21 @@ impl Daemon {
         status.unwrap()
     }
 
+    /// Asks it to end, and waits until it has ended well.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal("-TERM");
+        assert!(self.ended().success(), "{}", self.log());
+    }
+
+    /// # Panics
+    /// The log holds the text more often, or less often.
+    #[track_caller]
+    pub fn logged(&self, text: &str, times: usize) {
+        let log = self.log();
+        assert_eq!(log.matches(text).count(), times, "{text:?} in\n{log}");
+    }
+
     /// Waits until the log holds a text.
     pub fn logs(&self, text: &str) {
         let state = || format!("not logged: {text:?} in\n{}", self.log());
@@ -319,6 +429,26 @@ pub fn side_by_side<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
             });
         }
     });
+}
+
+/// A rule for calls such as `POST /v1/certificates`. A path alone is that of any method.
+pub fn on(calls: &str, effect: Effect) -> Rule {
+    let rule = Rule::new(effect);
+    match calls.split_once(' ') {
+        Some((method, path)) => rule.method(method).path(path),
+        None => rule.path(calls),
+    }
+}
+
+/// What a person does just before the APIs handle a call, as the effect of a rule.
+pub fn before(sandbox: &Arc<Sandbox>, hand: impl Fn(&Sandbox) + Send + Sync + 'static) -> Effect {
+    let sandbox = Arc::downgrade(sandbox);
+    Effect::before(move |_| sandbox.upgrade().iter().for_each(|sandbox| hand(sandbox)))
+}
+
+/// An answer in the place of the API's own.
+pub fn answer(status: u16, body: &Value) -> Effect {
+    Effect::Instead(Response::json(status, body))
 }
 
 /// Is it about the Lease? That is written all the time, whatever the controllers do.
@@ -350,6 +480,12 @@ pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
         sandbox::skipped::skip(what, "", "a real API server cannot be made to do it");
     }
     is_real
+}
+
+/// Nodes that change only when somebody changes them, on servers in a Network.
+pub fn networked(nodes: usize) -> Builder {
+    let builder = builder().nodes(nodes).heartbeats(false);
+    builder.network("10.0.0.0/8")
 }
 
 /// Nodes that change only when somebody changes them; over sockets.
@@ -445,16 +581,10 @@ pub fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
 /// Servers without nodes, so that a list of servers has two pages; then one more node, whose
 /// server is on the second.
 pub fn second_page(sandbox: &Sandbox) {
-    let spec = |name: String| sandbox::hetzner::ServerSpec {
-        name,
-        ..Default::default()
-    };
     for n in 0..50 {
-        sandbox
-            .cloud()
-            .create_server(sandbox.project(), spec(format!("other-{n}")));
+        sandbox.create_server(&format!("other-{n}"));
     }
-    sandbox.join(spec("page-2".into()));
+    sandbox.join_node("page-2");
 }
 
 pub fn node(sandbox: &Sandbox, name: &str) -> Value {

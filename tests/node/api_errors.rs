@@ -8,9 +8,9 @@ use ccm::controllers::node::{NodeController, NodePlan, Settings};
 use ccm::controllers::{Controller, Selection};
 use ccm::provider::{Reason, Urgency};
 use common::{
-    Daemon, LAGS, LIMIT, Simulate, UNINITIALIZED, addresses, all_initialised, calm, ccm, env,
-    events, hetzner_calls, is_initialised, is_lease, needs_simulation, node, quiet, second_page,
-    side_by_side, wait_until, with, writes,
+    Cluster, Daemon, LAGS, LIMIT, Simulate, UNINITIALIZED, addresses, all_initialised, answer,
+    calm, ccm, env, events, hetzner_calls, is_initialised, is_lease, needs_simulation, on, quiet,
+    second_page, side_by_side, wait_until, with, writes,
 };
 use library::{LONG, Place};
 use sandbox::faults::{Effect, Rule};
@@ -45,20 +45,20 @@ fn killed_at_write(n: u64, after: bool) {
     };
     let rule = Rule::new(effect).half(Half::Kubernetes).writes();
     let of_the_controller = |request: &sandbox::exchange::Request| !is_lease(&request.path);
-    let rule = sandbox.faults().add(rule.when(of_the_controller).nth(n));
-    let daemon = Daemon::start(&env(&sandbox), &[]);
+    let rule = sandbox.fault(rule.when(of_the_controller).nth(n));
+    let daemon = sandbox.daemon(&[]);
     assert!(killer.set(Box::new(daemon.killer())).is_ok());
     assert!(!daemon.ended().success());
     sandbox.faults().remove(rule);
 
-    let second = Daemon::start(&env(&sandbox), &[]);
-    wait_until("an initialised node", || all_initialised(&sandbox));
+    let second = sandbox.daemon(&[]);
+    sandbox.wait_for_nodes();
     if n == 1 {
         wait_until("its event", || !events(&sandbox, "worker-1").is_empty());
     }
     drop(second);
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
-    let worker = node(&sandbox, "worker-1");
+    sandbox.settle();
+    let worker = sandbox.node("worker-1");
     assert_eq!(
         addresses(&worker),
         ["Hostname worker-1", "ExternalIP 203.0.113.1"],
@@ -81,7 +81,7 @@ fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
         return;
     }
     sandbox.cluster().freeze_cache(true);
-    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+    sandbox.edit_node("worker-1", |node| {
         node["metadata"]["labels"]["mine"] = json!("kept");
         node["spec"]["taints"]
             .as_array_mut()
@@ -90,12 +90,10 @@ fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
     });
     // Another controller may read the node as it is now before this one looks, and what was read long ago is read again.
     let flags = ["--controllers=cloud-node", "--node-sync-interval=1h"];
-    let _daemon = Daemon::start(&env(&sandbox), &flags);
-    wait_until("an initialised node", || {
-        is_initialised(&node(&sandbox, "worker-1"))
-    });
+    let _daemon = sandbox.daemon(&flags);
+    sandbox.wait_for_node("worker-1");
     assert!(sandbox.calls().count(|call| call.status == Some(409)) >= 1);
-    let worker = node(&sandbox, "worker-1");
+    let worker = sandbox.node("worker-1");
     assert_eq!(worker["metadata"]["labels"]["mine"], "kept");
     let taints: Vec<&Value> = worker["spec"]["taints"]
         .as_array()
@@ -121,23 +119,20 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
             node["metadata"]["annotations"]["count"] = json!((count + 1).to_string());
         });
     };
-    sandbox.faults().add(
-        Rule::new(Effect::before(change))
-            .half(Half::Kubernetes)
-            .method("PATCH")
-            .path("/api/v1/nodes/worker-1/status"),
-    );
+    sandbox.fault(on(
+        "PATCH /api/v1/nodes/worker-1/status",
+        Effect::before(change),
+    ));
     // At the usual scale the list of servers could grow too old between two tries.
-    let unscaled = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
-    let ran = ccm(&unscaled, &["run", "--once"]);
-    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let unscaled = common::real_time(&sandbox);
+    let ran = ccm(&unscaled, &["run", "--once"]).with_code(1);
     assert!(
         ran.stderr.contains("node/worker-1") && ran.stderr.contains("has been modified"),
         "{}",
         ran.stderr
     );
     assert!(
-        is_initialised(&node(&sandbox, "worker-2")),
+        is_initialised(&sandbox.node("worker-2")),
         "one object's trouble never stops the others"
     );
     let tries = sandbox
@@ -149,9 +144,7 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
 #[test]
 fn a_used_up_budget_is_respected_and_what_waits_is_told() {
     let sandbox = calm(2);
-    let rule = sandbox
-        .faults()
-        .add(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
+    let rule = sandbox.fault(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
     // At this scale the first pause lasts 0.4 s, ten ticks.
     let scaled = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.2")]);
     // The others have questions of their own, which they would ask first at this very moment.
@@ -175,39 +168,24 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
         looks >= 3,
         "the cluster was looked at {looks} times in the pause"
     );
-    wait_until("initialised nodes", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     daemon.logs("both APIs answer again");
-    assert_eq!(
-        daemon.log().matches("WARN").count(),
-        1,
-        "one line for the whole outage:\n{}",
-        daemon.log()
-    );
+    daemon.logged("WARN", 1);
 }
 
 #[test]
 fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
     let sandbox = calm(1);
-    let daemon = Daemon::start(
-        &env(&sandbox),
-        &[
-            "--node-status-update-frequency=5s",
-            "--node-sync-interval=2s",
-        ],
-    );
-    wait_until("an initialised node", || all_initialised(&sandbox));
+    let daemon = sandbox.daemon(&[
+        "--node-status-update-frequency=5s",
+        "--node-sync-interval=2s",
+    ]);
+    sandbox.wait_for_nodes();
     sandbox.cloud().set_rate_limit(sandbox.project(), 3600, 20);
     // The refresh after this answer sees how little is left.
     daemon.logs("put off");
-    let mark = sandbox.calls().mark();
-    let looks = |sandbox: &Sandbox| {
-        sandbox
-            .calls()
-            .calls_since(mark)
-            .iter()
-            .filter(|call| call.path == "/api/v1/nodes")
-            .count()
-    };
+    let mark = sandbox.mark();
+    let looks = |sandbox: &Sandbox| sandbox.calls_of(mark, "/api/v1/nodes");
     wait_until("ten more looks at the cluster", || looks(&sandbox) > 10);
     let asked = sandbox
         .calls()
@@ -216,19 +194,13 @@ fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
         .filter(|call| call.half == Half::Hetzner)
         .count();
     assert_eq!(asked, 0, "refreshes can wait");
-    sandbox.join(ServerSpec {
-        name: "late".into(),
-        ..ServerSpec::default()
-    });
-    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    sandbox.join_node("late");
+    sandbox.wait_for_node("late");
 
     sandbox
         .cloud()
         .set_rate_limit(sandbox.project(), 3600, 3600);
-    sandbox.join(ServerSpec {
-        name: "later".into(),
-        ..ServerSpec::default()
-    });
+    sandbox.join_node("later");
     daemon.logs("cloud-node-controller: refreshes go on");
     let log = daemon.log();
     let of_nodes = |text: &str| {
@@ -288,8 +260,8 @@ fn survives(half: Half, name: &str, effect: Effect) {
         Half::Kubernetes => rule.path("/api/v1/nodes"),
         Half::Robot => rule.path("/server"),
     };
-    let rule = sandbox.faults().add(rule);
-    let daemon = Daemon::start(&env(&sandbox), &[]);
+    let rule = sandbox.fault(rule);
+    let daemon = sandbox.daemon(&[]);
     daemon.logs("WARN");
     assert_eq!(
         writes(&sandbox),
@@ -298,14 +270,9 @@ fn survives(half: Half, name: &str, effect: Effect) {
         daemon.log()
     );
     sandbox.faults().remove(rule);
-    wait_until("healing", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     daemon.logs("both APIs answer again");
-    assert_eq!(
-        daemon.log().matches("WARN").count(),
-        1,
-        "{half}, {name}: one clear line:\n{}",
-        daemon.log()
-    );
+    daemon.logged("WARN", 1);
 }
 
 #[test]
@@ -328,18 +295,18 @@ fn any_faults_heal_without_harm() {
     for seed in common::seeds::chosen(1..=6) {
         let sandbox = common::builder().nodes(4).scale(0.05).simulated();
         sandbox.faults().random(seed, 0.3);
-        let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=10s"]);
+        let daemon = sandbox.daemon(&["--node-status-update-frequency=10s"]);
         let state = || format!("seed {seed} does not heal:\n{}", daemon.log());
         common::wait_or(LIMIT * 2, state, || all_initialised(&sandbox));
         sandbox.faults().clear();
         // Its Lease is free at once.
         daemon.signal("-TERM");
         assert!(daemon.ended().success(), "seed {seed}: {}", daemon.log());
-        let settled = ccm(&env(&sandbox), &["run", "--once"]);
+        let settled = sandbox.ccm(&["run", "--once"]);
         assert_eq!(settled.code, 0, "seed {seed}: {}", settled.stderr);
-        for server in sandbox.cloud().servers(sandbox.project()) {
+        for server in sandbox.servers() {
             let name = server["name"].as_str().unwrap();
-            let worker = node(&sandbox, name);
+            let worker = sandbox.node(name);
             assert_eq!(
                 worker["spec"]["providerID"],
                 format!("ccm-from-scratch://{}", server["id"]),
@@ -378,7 +345,7 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
     for effect in [Effect::before(change), Effect::Slow(takes)] {
         let first = Rule::new(effect).half(Half::Kubernetes).method("PATCH");
         let first = first.path("/api/v1/nodes/worker-1/status");
-        sandbox.faults().add(first.times(1));
+        sandbox.fault(first.times(1));
     }
     let slow = with(
         env(&sandbox),
@@ -387,14 +354,13 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
             ("HCLOUD_SERVER_CACHE_MAX_AGE", "2s"),
         ],
     );
-    let ran = ccm(&slow, &["run", "--once"]);
-    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let ran = ccm(&slow, &["run", "--once"]).with_code(1);
     let why = "node/worker-1: another program changed it, and the list of servers is too old to plan again";
-    assert!(ran.stderr.contains(why), "{}", ran.stderr);
-    assert!(!is_initialised(&node(&sandbox, "worker-1")));
-    assert!(is_initialised(&node(&sandbox, "worker-2")));
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
-    assert!(is_initialised(&node(&sandbox, "worker-1")));
+    ran.warns(why);
+    assert!(!is_initialised(&sandbox.node("worker-1")));
+    assert!(is_initialised(&sandbox.node("worker-2")));
+    sandbox.settle();
+    assert!(is_initialised(&sandbox.node("worker-1")));
 }
 
 /// A pass that takes longer than a list of servers may be old reads it again on the way.
@@ -402,7 +368,7 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
 fn a_list_that_grows_old_during_a_pass_is_read_again() {
     let sandbox = calm(2);
     let id = |name: &str| {
-        let servers = sandbox.cloud().servers(sandbox.project());
+        let servers = sandbox.servers();
         servers
             .iter()
             .find(|server| server["name"] == name)
@@ -425,18 +391,18 @@ fn a_list_that_grows_old_during_a_pass_is_read_again() {
     };
     let status = "/api/v1/nodes/worker-1/status";
     let first = Rule::new(Effect::before(replace)).method("PATCH");
-    sandbox.faults().add(first.path(status).times(1));
+    sandbox.fault(first.path(status).times(1));
     for path in [status, "/api/v1/nodes/worker-1"] {
         let slow = Effect::Slow(common::lasting(&sandbox, Duration::from_secs(7)));
         let slow = Rule::new(slow).method("PATCH").path(path);
-        sandbox.faults().add(slow.times(1));
+        sandbox.fault(slow.times(1));
     }
     let one_by_one = ["run", "--once", "--concurrent-node-syncs=1"];
-    assert_eq!(ccm(&env(&sandbox), &one_by_one).code, 0);
+    sandbox.ccm(&one_by_one).with_code(0);
     let new = id("worker-2");
     assert_ne!(new, old);
     assert_eq!(
-        node(&sandbox, "worker-2")["spec"]["providerID"],
+        sandbox.provider_id("worker-2"),
         format!("ccm-from-scratch://{new}")
     );
 }
@@ -448,52 +414,46 @@ fn a_node_that_somebody_takes_away_meanwhile_is_no_failure() {
     let take_away = move |_: &sandbox::exchange::Request| {
         cluster.delete("nodes", None, "worker-1");
     };
-    let rule = Rule::new(Effect::before(take_away))
-        .method("PATCH")
-        .path("/api/v1/nodes/worker-1/status");
-    sandbox.faults().add(rule);
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(is_initialised(&node(&sandbox, "worker-2")));
+    let rule = on(
+        "PATCH /api/v1/nodes/worker-1/status",
+        Effect::before(take_away),
+    );
+    sandbox.fault(rule);
+    sandbox.settle();
+    assert!(is_initialised(&sandbox.node("worker-2")));
 }
 
 /// A list without resourceVersions would make writes without a precondition.
 #[test]
 fn an_object_without_a_version_is_no_answer() {
     let sandbox = calm(1);
-    let mut node = node(&sandbox, "worker-1");
+    let mut node = sandbox.node("worker-1");
     node["metadata"]["resourceVersion"] = json!("");
     let list = json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node] });
-    let answer = Effect::Instead(sandbox::exchange::Response::json(200, &list));
+    let answer = answer(200, &list);
+    sandbox.fault(on("GET /api/v1/nodes", answer));
     sandbox
-        .faults()
-        .add(Rule::new(answer).method("GET").path("/api/v1/nodes"));
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
-    assert!(
-        ran.code == 1 && ran.stderr.contains("not what the API answers"),
-        "{}",
-        ran.stderr
-    );
+        .ccm(&["run", "--once"])
+        .with_code(1)
+        .warns("not what the API answers");
     assert_eq!(writes(&sandbox), Vec::<String>::new());
 }
 
 #[test]
 fn events_that_can_t_be_written_hold_nobody_up() {
     let sandbox = quiet(4);
-    let slow = Rule::new(Effect::Slow(LIMIT))
-        .method("POST")
-        .path("/api/v1/namespaces/default/events");
-    let slow = sandbox.faults().add(slow);
-    let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let slow = on(
+        "POST /api/v1/namespaces/default/events",
+        Effect::Slow(LIMIT),
+    );
+    let slow = sandbox.fault(slow);
+    let real_time = common::real_time(&sandbox);
     let _daemon = Daemon::start(&real_time, &["--node-sync-interval=200ms"]);
     wait_until("the first event", || sandbox.faults().hits(slow) == 1);
     let begun = Instant::now();
-    wait_until("all nodes", || all_initialised(&sandbox));
-    sandbox.join(ServerSpec {
-        name: "late".into(),
-        ..ServerSpec::default()
-    });
-    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    sandbox.wait_for_nodes();
+    sandbox.join_node("late");
+    sandbox.wait_for_node("late");
     assert!(
         begun.elapsed().as_secs() < 7,
         "no node waits for an event, which takes eight seconds"
@@ -505,8 +465,8 @@ fn events_that_can_t_be_written_hold_nobody_up() {
 fn an_outage_is_asked_about_ever_less_often() {
     let sandbox = calm(1);
     let away = Rule::new(Effect::hetzner_error(500, "server_error", "sorry")).half(Half::Hetzner);
-    sandbox.faults().add(away);
-    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    sandbox.fault(away);
+    let _daemon = sandbox.daemon(&[]);
     let looks = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
     // Two minutes: asked at once, after 5, 15, 35 and 75 seconds, three tries each.
     wait_until("two minutes of ticks", || looks() >= 24);
@@ -517,14 +477,8 @@ fn an_outage_is_asked_about_ever_less_often() {
     );
 }
 
-fn server_id(sandbox: &Sandbox, name: &str) -> u64 {
-    let servers = sandbox.cloud().servers(sandbox.project());
-    let own = servers.iter().find(|server| server["name"] == name);
-    own.and_then(|server| server["id"].as_u64()).unwrap()
-}
-
 fn provider_id(sandbox: &Sandbox, name: &str) -> Value {
-    node(sandbox, name)["spec"]["providerID"].clone()
+    sandbox.node(name)["spec"]["providerID"].clone()
 }
 
 fn lists_of_servers(sandbox: &Sandbox) -> usize {
@@ -545,14 +499,14 @@ fn controller() -> NodeController {
 /// The node's name, the server's name, and what both have: the machine that is made anew.
 fn replaced(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
     let cloud = sandbox.cloud();
-    cloud.delete_server(server_id(sandbox, server));
-    sandbox.cluster().delete("nodes", None, node);
+    cloud.delete_server(sandbox.server_id(server));
+    sandbox.delete_node(node);
     machine(sandbox, node, server)
 }
 
 fn machine(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
     let ip = "10.0.0.77";
-    let network = sandbox.network().unwrap();
+    let network = sandbox.network_id();
     let spec = ServerSpec {
         name: server.into(),
         networks: vec![(network, Some(ip.parse().unwrap()))],
@@ -577,13 +531,13 @@ fn a_provider_id_rests_on_a_list_requested_after_the_node_was_first_seen() {
         let old = machine(&sandbox, name, server);
         let hour = with(env(&sandbox), &[("HCLOUD_SERVER_CACHE_MAX_AGE", "1h")]);
         let daemon = Daemon::start(&hour, &[]);
-        wait_until("the old node", || all_initialised(&sandbox));
+        sandbox.wait_for_nodes();
         assert_eq!(
             provider_id(&sandbox, name),
             format!("ccm-from-scratch://{old}")
         );
         let new = replaced(&sandbox, name, server);
-        wait_until("the new node", || is_initialised(&node(&sandbox, name)));
+        sandbox.wait_for_node(name);
         let expected = format!("ccm-from-scratch://{new}");
         let log = daemon.log();
         assert_eq!(provider_id(&sandbox, name), expected, "{case}: {log}");
@@ -602,14 +556,11 @@ fn new_nodes_of_a_tick_share_one_list_and_another_try_needs_none() {
     for (count, lists) in [(3, 2), (15, 3)] {
         for n in 1..=count {
             let name = format!("new-{count}-{n}");
-            sandbox.join(ServerSpec {
-                name,
-                ..ServerSpec::default()
-            });
+            sandbox.join_node(&name);
         }
         let error = Effect::kubernetes_status(500, "InternalError", "try again");
         let rule = Rule::new(error).half(Half::Kubernetes).method("PATCH");
-        let rule = sandbox.faults().add(rule);
+        let rule = sandbox.fault(rule);
         wait_until("the first try", || {
             tick();
             sandbox.faults().hits(rule) >= count
@@ -633,17 +584,15 @@ fn a_node_made_anew_under_a_write_is_another_node() {
     let replace = move |_: &sandbox::exchange::Request| {
         replaced(&other.upgrade().unwrap(), "w", "w");
     };
-    let rule = Rule::new(Effect::before(replace))
-        .method("PATCH")
-        .path("/api/v1/nodes/w/status");
-    sandbox.faults().add(rule.times(1));
-    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    let rule = on("PATCH /api/v1/nodes/w/status", Effect::before(replace));
+    sandbox.fault(rule.times(1));
+    let _daemon = sandbox.daemon(&[]);
     // Between its deletion and its return there is none.
     let found = || sandbox.cluster().get("nodes", None, "w");
     wait_until("the new node", || {
         found().is_some_and(|node| is_initialised(&node))
     });
-    let id = server_id(&sandbox, "w");
+    let id = sandbox.server_id("w");
     assert_eq!(
         provider_id(&sandbox, "w"),
         format!("ccm-from-scratch://{id}")
@@ -654,30 +603,13 @@ fn a_node_made_anew_under_a_write_is_another_node() {
 #[test]
 fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_first_seen() {
     let sandbox = calm(1);
-    sandbox.cloud().create_server(
-        sandbox.project(),
-        ServerSpec {
-            name: "w".into(),
-            ..ServerSpec::default()
-        },
-    );
+    sandbox.create_server("w");
     let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
     let mut controller = controller();
     controller.tick(&world, &Selection::Due);
-    sandbox.cloud().delete_server(server_id(&sandbox, "w"));
-    let id = sandbox.cloud().create_server(
-        sandbox.project(),
-        ServerSpec {
-            name: "w".into(),
-            ..ServerSpec::default()
-        },
-    );
-    sandbox.register_node(NodeSpec {
-        name: "w".into(),
-        server: Some(id),
-        provider_id: Some(format!("ccm-from-scratch://{id}")),
-        ..NodeSpec::default()
-    });
+    sandbox.delete_server("w");
+    let id = sandbox.create_server("w");
+    sandbox.register("w", Some(id), "");
     let evaluated = || controller.evaluate(&world, &Selection::All).unwrap();
     let findings = |plans: &[NodePlan]| -> Vec<Reason> {
         let findings = plans.iter().flat_map(NodePlan::all_findings);

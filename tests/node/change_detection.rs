@@ -5,15 +5,11 @@
 use crate::common;
 use crate::common::at_rest;
 use crate::common::library::Place;
-use crate::common::services::{self, LoadBalancerService};
 
-use at_rest::{AtRest, NO_REFRESH, Read, is_table, is_tainted, read};
+use at_rest::{AtRest, NO_REFRESH, Read, is_table, read};
 use ccm::cache::{Apis, Poll};
 use ccm::kube::ReadFrom;
-use common::{
-    LAGS, calm, ccm, env, is_initialised, is_lease, needs_simulation, node, side_by_side,
-    wait_until,
-};
+use common::{Cluster, LAGS, calm, is_lease, needs_simulation, side_by_side, wait_until};
 use sandbox::calls::Call;
 use sandbox::hetzner::ServerSpec;
 use serde_json::json;
@@ -55,7 +51,7 @@ fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
     let place = Place::new(&sandbox);
     let apis = place.world(&place.token(), None);
     let cluster = sandbox.cluster();
-    let create = |name| services::create(&sandbox, LoadBalancerService::new(name, &[80]));
+    let create = |name| sandbox.create(name, &[], &[80]);
     create("one");
     let services = || {
         let listed = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest);
@@ -70,14 +66,12 @@ fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
         apis.nodes.poll(poll).unwrap().value
     };
     let annotate = |name: &'static str| {
-        assert!(cluster.edit("services", Some("default"), name, |service| {
+        sandbox.edit(name, |service| {
             service["metadata"]["annotations"]["team"] = json!("web");
-        }));
+        });
     };
     let is_ready = |status: &'static str| {
-        assert!(cluster.edit("nodes", None, "worker-2", |node| {
-            node["status"]["conditions"] = json!([{ "type": "Ready", "status": status }]);
-        }));
+        sandbox.set_ready("worker-2", status);
     };
     let write_elsewhere = || {
         let object = json!({ "metadata": { "name": "elsewhere", "namespace": "default" } });
@@ -90,12 +84,7 @@ fn what_did_not_change_is_the_same_list_and_each_change_makes_another() {
         ("a write elsewhere", &write_elsewhere, false, false),
         ("a Service changes", &|| annotate("one"), true, false),
         ("one more", &|| drop(create("two")), true, false),
-        (
-            "one less",
-            &|| assert!(cluster.delete("services", Some("default"), "one")),
-            true,
-            false,
-        ),
+        ("one less", &|| sandbox.delete("one"), true, false),
         ("a node is not ready", &|| is_ready("False"), false, true),
         ("and ready again", &|| is_ready("True"), false, true),
     ];
@@ -160,36 +149,30 @@ fn each_change_is_read_by_name_at_the_next_look() {
         (
             "no condition",
             |world| {
-                world
-                    .sandbox
-                    .cluster()
-                    .edit("nodes", None, "worker-2", |node| {
-                        node["status"]["conditions"] = json!([]);
-                    });
+                world.edit_node("worker-2", |node| {
+                    node["status"]["conditions"] = json!([]);
+                });
             },
             "worker-2",
         ),
         (
             "deleted",
             |world| {
-                assert!(world.sandbox.cluster().delete("nodes", None, "worker-2"));
+                world.delete_node("worker-2");
             },
             "worker-2",
         ),
         (
             "joined",
             |world| {
-                world.sandbox.join(ServerSpec {
-                    name: "late".into(),
-                    ..ServerSpec::default()
-                });
+                world.join_node("late");
             },
             "late",
         ),
     ];
     side_by_side(cases, |(name, change, node)| {
         let mut world = AtRest::new(3, NO_REFRESH);
-        world.mark();
+        world.count_anew();
         change(&world);
         wait_until(name, || world.by_name(node) > 0);
         // The look that was under way may have missed it.
@@ -222,19 +205,11 @@ fn each_change_is_read_by_name_at_the_next_look() {
 #[test]
 fn a_joined_node_is_initialised_and_a_cordoned_one_is_ready() {
     let world = AtRest::new(2, NO_REFRESH);
-    world
-        .sandbox
-        .cluster()
-        .edit("nodes", None, "worker-1", |node| {
-            node["spec"]["unschedulable"] = json!(true);
-        });
-    world.sandbox.join(ServerSpec {
-        name: "late".into(),
-        ..ServerSpec::default()
+    world.edit_node("worker-1", |node| {
+        node["spec"]["unschedulable"] = json!(true);
     });
-    wait_until("the late node", || {
-        is_initialised(&node(&world.sandbox, "late"))
-    });
+    world.join_node("late");
+    world.wait_for_node("late");
     world.looks(5);
     // A look may come between its registration and its first report.
     assert!((1..=2).contains(&world.by_name("late")));
@@ -254,7 +229,7 @@ fn more_than_ten_at_once_are_read_by_one_list() {
             node["status"]["conditions"] = json!([]);
         });
     }
-    world.mark();
+    world.count_anew();
     cluster.freeze_cache(false);
     wait_until("a list", || world.whole() > 0);
     world.looks(2);
@@ -275,15 +250,11 @@ fn more_than_ten_at_once_are_read_by_one_list() {
 #[test]
 fn what_a_table_does_not_show_is_seen_at_the_refresh() {
     let world = AtRest::new(2, "--node-status-update-frequency=20s");
-    world
-        .sandbox
-        .cluster()
-        .edit("nodes", None, "worker-1", |node| {
-            node["metadata"]["labels"]["beta.kubernetes.io/instance-type"] = json!("cx99");
-        });
+    world.edit_node("worker-1", |node| {
+        node["metadata"]["labels"]["beta.kubernetes.io/instance-type"] = json!("cx99");
+    });
     wait_until("the stable label to follow", || {
-        node(&world.sandbox, "worker-1")["metadata"]["labels"]["node.kubernetes.io/instance-type"]
-            == "cx99"
+        world.node("worker-1")["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "cx99"
     });
     wait_until("more refreshes", || world.whole() >= 4);
     let reads = world.reads();
@@ -296,26 +267,21 @@ fn what_a_table_does_not_show_is_seen_at_the_refresh() {
 #[test]
 fn a_node_that_is_not_ready_is_read_at_its_own_pace() {
     let world = AtRest::new(2, NO_REFRESH);
-    let servers = world.sandbox.cloud().servers(world.sandbox.project());
+    let servers = world.servers();
     world
         .sandbox
         .cloud()
         .set_power(servers[0]["id"].as_u64().unwrap(), false);
     world.set_ready("worker-1", "Unknown");
     for _ in 0..2 {
-        wait_until("the taint", || is_tainted(&world.sandbox, "worker-1"));
-        world
-            .sandbox
-            .cluster()
-            .edit("nodes", None, "worker-1", |node| {
-                node["spec"]["taints"] = json!([]);
-            });
+        wait_until("the taint", || world.is_tainted("worker-1"));
+        world.edit_node("worker-1", |node| {
+            node["spec"]["taints"] = json!([]);
+        });
     }
-    wait_until("the taint again", || is_tainted(&world.sandbox, "worker-1"));
+    wait_until("the taint again", || world.is_tainted("worker-1"));
     world.set_ready("worker-1", "True");
-    wait_until("the taint to go", || {
-        !is_tainted(&world.sandbox, "worker-1")
-    });
+    wait_until("the taint to go", || !world.is_tainted("worker-1"));
     assert_eq!(world.whole(), 0);
 }
 
@@ -331,8 +297,8 @@ fn one_shot_commands_read_no_table() {
         &["node", "sync"],
         &["node", "sync", "--dry-run"],
     ] {
-        let mark = sandbox.calls().mark();
-        assert_eq!(ccm(&env(&sandbox), words).code, 0, "{words:?}");
+        let mark = sandbox.mark();
+        assert_eq!(sandbox.ccm(words).code, 0, "{words:?}");
         let calls = sandbox.calls().calls_since(mark);
         let lists: Vec<&Call> = calls
             .iter()

@@ -5,14 +5,13 @@
 use crate::common;
 use crate::common::at_rest;
 
-use at_rest::{AtRest, NO_REFRESH, Read, is_ready, is_tainted};
+use at_rest::{AtRest, NO_REFRESH, Read};
 use common::{
-    LAGS, hetzner_calls, is_initialised, needs_simulation, node, side_by_side, wait_until, writes,
+    Cluster, LAGS, answer, hetzner_calls, needs_simulation, on, side_by_side, wait_until, writes,
 };
 use sandbox::Half;
-use sandbox::exchange::{Request, Response};
+use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
-use sandbox::hetzner::ServerSpec;
 use serde_json::json;
 
 #[test]
@@ -22,10 +21,7 @@ fn a_table_that_is_none_leads_to_whole_lists_and_back() {
         "columnDefinitions": [{ "name": "Name" }, { "name": "Age" }],
     });
     let cases = vec![
-        (
-            "no status",
-            Effect::Instead(Response::json(200, &no_status)),
-        ),
+        ("no status", answer(200, &no_status)),
         (
             "not acceptable",
             Effect::kubernetes_status(406, "NotAcceptable", "only the following media types"),
@@ -40,27 +36,17 @@ fn a_table_that_is_none_leads_to_whole_lists_and_back() {
         };
         let rule = world
             .sandbox
-            .faults()
-            .add(Rule::new(effect).half(Half::Kubernetes).when(table));
+            .fault(Rule::new(effect).half(Half::Kubernetes).when(table));
         world.daemon.logs("is not one that ccm can read");
-        world.mark();
+        world.count_anew();
         wait_until("whole lists", || world.whole() > 20);
         let tables = world.reads().len() - world.whole();
         assert!(tables <= 4, "{name}: {:?}", world.reads());
-        world.sandbox.join(ServerSpec {
-            name: "late".into(),
-            ..ServerSpec::default()
-        });
-        wait_until("the late node", || {
-            is_initialised(&node(&world.sandbox, "late"))
-        });
-        assert_eq!(
-            world.daemon.log().matches("is not one that ccm").count(),
-            1,
-            "{name}"
-        );
+        world.join_node("late");
+        world.wait_for_node("late");
+        world.daemon.logged("is not one that ccm", 1);
         world.sandbox.faults().remove(rule);
-        world.mark();
+        world.count_anew();
         world.looks(5);
     });
 }
@@ -80,10 +66,7 @@ fn an_old_table_does_no_harm() {
     // The table shows worker-1 not ready, worker-2, and no late node.
     world.set_ready("worker-1", "True");
     assert!(cluster.delete("nodes", None, "worker-2"));
-    world.sandbox.join(ServerSpec {
-        name: "late".into(),
-        ..ServerSpec::default()
-    });
+    world.join_node("late");
     // Known to be not ready, it is read by name when it is its time.
     let before = world.by_name("worker-1");
     wait_until("the truth", || world.by_name("worker-1") > before);
@@ -95,14 +78,12 @@ fn an_old_table_does_no_harm() {
         "it is ready: nobody has to be asked"
     );
     assert_eq!(writes(&world.sandbox), written);
-    assert!(is_ready(&world.sandbox, "worker-1"));
-    world.mark();
+    assert!(world.is_ready("worker-1"));
+    world.count_anew();
     cluster.freeze_cache(false);
-    wait_until("the late node", || {
-        is_initialised(&node(&world.sandbox, "late"))
-    });
+    world.wait_for_node("late");
     wait_until("the deleted node", || world.by_name("worker-2") > 0);
-    world.mark();
+    world.count_anew();
     world.looks(5);
     assert_eq!(
         world
@@ -127,11 +108,9 @@ fn an_old_table_does_no_harm() {
 fn a_read_by_name_that_fails_is_repeated_and_holds_up_nobody() {
     let world = AtRest::new(2, NO_REFRESH);
     let failure = Effect::kubernetes_status(500, "InternalError", "sorry");
-    let rule = Rule::new(failure)
-        .method("GET")
-        .path("/api/v1/nodes/worker-1");
-    let rule = world.sandbox.faults().add(rule);
-    let servers = world.sandbox.cloud().servers(world.sandbox.project());
+    let rule = on("GET /api/v1/nodes/worker-1", failure);
+    let rule = world.sandbox.fault(rule);
+    let servers = world.servers();
     world
         .sandbox
         .cloud()
@@ -140,25 +119,15 @@ fn a_read_by_name_that_fails_is_repeated_and_holds_up_nobody() {
     world
         .daemon
         .logs("node/worker-1: not read, tried again: GET");
-    world.sandbox.join(ServerSpec {
-        name: "late".into(),
-        ..ServerSpec::default()
-    });
-    wait_until("the late node", || {
-        is_initialised(&node(&world.sandbox, "late"))
-    });
+    world.join_node("late");
+    world.wait_for_node("late");
     world.looks(5);
     assert!(
-        !is_tainted(&world.sandbox, "worker-1"),
+        !world.is_tainted("worker-1"),
         "a table is no ground for a write"
     );
     world.sandbox.faults().remove(rule);
-    wait_until("the taint", || is_tainted(&world.sandbox, "worker-1"));
-    assert_eq!(
-        world.daemon.log().matches("not read").count(),
-        1,
-        "{}",
-        world.daemon.log()
-    );
+    wait_until("the taint", || world.is_tainted("worker-1"));
+    world.daemon.logged("not read", 1);
     assert_eq!(world.whole(), 0);
 }

@@ -4,18 +4,18 @@
 use crate::common;
 
 use common::{
-    Daemon, Env, Simulate, ccm, env, events, is_lease, node, side_by_side, wait_until, with, writes,
+    Cluster, Daemon, Env, SHUTDOWN, Simulate, addresses, answer, ccm, env, is_lease, side_by_side,
+    wait_until, with, writes,
 };
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use sandbox::robot::Sees;
 use sandbox::{Half, Sandbox};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
-const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// Cloud servers and dedicated ones in one Network.
 fn start(nodes: usize, robot: usize) -> Arc<Sandbox> {
@@ -26,8 +26,7 @@ fn start(nodes: usize, robot: usize) -> Arc<Sandbox> {
 /// The same with initialised nodes.
 fn initialised(nodes: usize, robot: usize) -> Arc<Sandbox> {
     let sandbox = start(nodes, robot);
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    sandbox.settle();
     sandbox
 }
 
@@ -35,30 +34,8 @@ fn number(sandbox: &Sandbox, name: &str) -> u64 {
     sandbox.robot().number_of(name).unwrap()
 }
 
-fn has_taint(sandbox: &Sandbox, name: &str, key: &str) -> bool {
-    let taints = node(sandbox, name)["spec"]["taints"].clone();
-    let mut taints = taints.as_array().into_iter().flatten();
-    taints.any(|taint| taint["key"] == key)
-}
-
 fn is_new(sandbox: &Sandbox, name: &str) -> bool {
-    has_taint(sandbox, name, common::UNINITIALIZED)
-}
-
-fn is_there(sandbox: &Sandbox, name: &str) -> bool {
-    sandbox.cluster().get("nodes", None, name).is_some()
-}
-
-fn reasons(sandbox: &Sandbox, name: &str) -> Vec<String> {
-    let events = events(sandbox, name).into_iter();
-    events.map(|(reason, _)| reason).collect()
-}
-
-fn addresses(node: &Value) -> Vec<String> {
-    let all = node["status"]["addresses"].as_array().unwrap().iter();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    all.map(|one| format!("{} {}", text(&one["type"]), text(&one["address"])))
-        .collect()
+    sandbox.has_taint(name, common::UNINITIALIZED)
 }
 
 fn robot_calls(sandbox: &Sandbox, path: &str) -> usize {
@@ -72,11 +49,10 @@ fn robot_calls(sandbox: &Sandbox, path: &str) -> usize {
 #[test]
 fn they_are_initialised_beside_cloud_servers_and_then_cost_a_list() {
     let sandbox = start(2, 2);
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    sandbox.settle();
     for name in ["metal-1", "metal-2"] {
         let server = sandbox.robot().server(number(&sandbox, name)).unwrap();
-        let node = node(&sandbox, name);
+        let node = sandbox.node(name);
         let id = format!("hrobot://{}", server.number);
         assert_eq!(node["spec"]["providerID"], json!(id));
         assert!(!is_new(&sandbox, name));
@@ -99,7 +75,7 @@ fn they_are_initialised_beside_cloud_servers_and_then_cost_a_list() {
     assert!(!is_new(&sandbox, "worker-1") && !is_new(&sandbox, "worker-2"));
     assert_eq!(robot_calls(&sandbox, "/server"), 1, "one list for all");
     let before = writes(&sandbox).len();
-    let again = ccm(&env(&sandbox), &["run", "--once"]);
+    let again = sandbox.ccm(&["run", "--once"]);
     assert_eq!((again.code, writes(&sandbox).len()), (0, before));
     assert_eq!(robot_calls(&sandbox, "/server"), 2);
 }
@@ -112,7 +88,7 @@ fn an_outage_of_one_api_does_not_hold_the_nodes_of_the_other() {
     ] {
         let sandbox = start(1, 1);
         sandbox.stop(away);
-        let daemon = Daemon::start(&env(&sandbox), &[]);
+        let daemon = sandbox.daemon(&[]);
         wait_until("the node of the other API", || !is_new(&sandbox, goes_on));
         assert!(is_new(&sandbox, waits), "{away}:\n{}", daemon.log());
         sandbox.resume(away).unwrap();
@@ -124,8 +100,7 @@ fn an_outage_of_one_api_does_not_hold_the_nodes_of_the_other() {
 fn robot_away_is_one_line_and_a_pass_fails() {
     let sandbox = start(1, 2);
     sandbox.stop(Half::Robot);
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    let ran = sandbox.ccm(&["run", "--once"]).with_code(1);
     assert!(!is_new(&sandbox, "worker-1") && is_new(&sandbox, "metal-1"));
     assert!(
         ran.stderr.contains(&sandbox.robot_url()) && ran.stderr.contains("refused"),
@@ -136,20 +111,18 @@ fn robot_away_is_one_line_and_a_pass_fails() {
 #[test]
 fn a_node_whose_dedicated_server_is_gone_is_deleted_and_says_why() {
     let sandbox = initialised(1, 3);
-    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    let _daemon = sandbox.daemon(&[]);
     sandbox.robot().remove(number(&sandbox, "metal-2"));
     sandbox.kubelets().expire();
-    wait_until("the node to go", || !is_there(&sandbox, "metal-2"));
-    assert!(is_there(&sandbox, "metal-1") && is_there(&sandbox, "metal-3"));
-    wait_until("the event", || {
-        reasons(&sandbox, "metal-2").contains(&"DeletingNode".to_owned())
-    });
+    wait_until("the node to go", || !sandbox.has_node("metal-2"));
+    assert!(sandbox.has_node("metal-1") && sandbox.has_node("metal-3"));
+    sandbox.tells("metal-2", "DeletingNode", &[]);
 }
 
 #[test]
 fn a_node_whose_dedicated_server_is_shut_off_is_tainted_until_it_is_ready_again() {
     let sandbox = initialised(1, 3);
-    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    let _daemon = sandbox.daemon(&[]);
     sandbox.robot().edit(number(&sandbox, "metal-2"), |server| {
         server.operating_status = Some("not supported".into());
     });
@@ -160,14 +133,14 @@ fn a_node_whose_dedicated_server_is_shut_off_is_tainted_until_it_is_ready_again(
         sandbox.robot().set_power(number(&sandbox, name), false);
     }
     sandbox.kubelets().expire();
-    wait_until("the taint", || has_taint(&sandbox, "metal-1", SHUTDOWN));
+    wait_until("the taint", || sandbox.has_taint("metal-1", SHUTDOWN));
     wait_until("a look at each", || robot_calls(&sandbox, "/reset") >= 6);
-    assert!(!has_taint(&sandbox, "metal-2", SHUTDOWN));
-    assert!(!has_taint(&sandbox, "metal-3", SHUTDOWN));
+    assert!(!sandbox.has_taint("metal-2", SHUTDOWN));
+    assert!(!sandbox.has_taint("metal-3", SHUTDOWN));
     sandbox.robot().set_power(number(&sandbox, "metal-1"), true);
     sandbox.kubelets().heartbeat();
     wait_until("the taint to go", || {
-        !has_taint(&sandbox, "metal-1", SHUTDOWN)
+        !sandbox.has_taint("metal-1", SHUTDOWN)
     });
 }
 
@@ -220,11 +193,7 @@ const DOUBTS: [(&str, Change); 18] = [
         let body = json!({ "error": {
             "status": 403, "code": "RATE_LIMIT_EXCEEDED", "message": "no", "max_request": 200, "interval": 3600,
         } });
-        gone_and(
-            sandbox,
-            "/server /server/*",
-            Effect::Instead(Response::json(403, &body)),
-        )
+        gone_and(sandbox, "/server /server/*", answer(403, &body))
     }),
     ("403 of another kind", |sandbox| {
         let page = page(403, "Forbidden");
@@ -247,11 +216,7 @@ const DOUBTS: [(&str, Change); 18] = [
     ("a 404 of another code", |sandbox| {
         let body =
             json!({ "error": { "status": 404, "code": "NOT_FOUND", "message": "Not Found" } });
-        gone_and(
-            sandbox,
-            "/server/*",
-            Effect::Instead(Response::json(404, &body)),
-        )
+        gone_and(sandbox, "/server/*", answer(404, &body))
     }),
     ("no answer in time", |sandbox| {
         gone_and(sandbox, "/server/*", Effect::Slow(Duration::from_secs(60)))
@@ -261,11 +226,7 @@ const DOUBTS: [(&str, Change); 18] = [
     }),
     ("a list that is malformed", |sandbox| {
         let body = json!([{ "server": { "server_number": "x" } }]);
-        gone_and(
-            sandbox,
-            "/server",
-            Effect::Instead(Response::json(200, &body)),
-        )
+        gone_and(sandbox, "/server", answer(200, &body))
     }),
     ("a number that is another machine's now", |sandbox| {
         let one = number(sandbox, "metal-1");
@@ -295,7 +256,7 @@ fn gone_and(sandbox: &Sandbox, path: &str, effect: Effect) -> Env {
     // The list, a server alone, or both.
     for path in path.split(' ') {
         let rule = Rule::new(effect.clone()).path(path).half(Half::Robot);
-        sandbox.faults().add(rule);
+        sandbox.fault(rule);
     }
     env(sandbox)
 }
@@ -315,11 +276,9 @@ fn on_a_doubt_the_node_stays_and_nothing_of_it_changes() {
         let sandbox = initialised(1, 3);
         let env = change(&sandbox);
         // Nothing is heard of its kubelet, whatever its machine does.
-        sandbox.cluster().edit("nodes", None, "metal-1", |node| {
-            node["status"]["conditions"] = json!([{ "type": "Ready", "status": "Unknown" }]);
-        });
+        sandbox.set_ready("metal-1", "Unknown");
         let shown = |name: &str| {
-            let node = node(&sandbox, name);
+            let node = sandbox.node(name);
             (
                 node["spec"].clone(),
                 node["metadata"]["labels"].clone(),
@@ -343,7 +302,7 @@ fn on_a_doubt_the_node_stays_and_nothing_of_it_changes() {
         let now = sandbox.calls().count(|call| call.half == Half::Hetzner);
         assert!(now > cloud, "{name}: the Cloud side goes on");
         for one in ["metal-1", "metal-2", "metal-3"] {
-            assert!(is_there(&sandbox, one), "{name}:\n{}", daemon.log());
+            assert!(sandbox.has_node(one), "{name}:\n{}", daemon.log());
         }
         assert_eq!(shown("metal-1"), before, "{name}:\n{}", daemon.log());
         let deleted = sandbox.calls().count(|call| call.method == "DELETE");
@@ -358,14 +317,10 @@ fn another_name_in_robot_is_a_warning_and_never_a_deletion() {
     sandbox
         .robot()
         .edit(one, |server| server.name = "renamed".into());
-    sandbox.cluster().edit("nodes", None, "metal-1", |node| {
-        node["status"]["conditions"] = json!([{ "type": "Ready", "status": "Unknown" }]);
-    });
-    let _daemon = Daemon::start(&env(&sandbox), &[]);
-    wait_until("the event", || {
-        reasons(&sandbox, "metal-1").contains(&"PossibleNodeDeletion".to_owned())
-    });
-    assert!(is_there(&sandbox, "metal-1"));
+    sandbox.set_ready("metal-1", "Unknown");
+    let _daemon = sandbox.daemon(&[]);
+    sandbox.tells("metal-1", "PossibleNodeDeletion", &[]);
+    assert!(sandbox.has_node("metal-1"));
 }
 
 #[test]
@@ -375,14 +330,9 @@ fn a_name_of_both_apis_is_no_guess() {
     sandbox
         .robot()
         .edit(one, |server| server.name = "worker-1".into());
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    sandbox.ccm(&["run", "--once"]).with_code(1);
     assert!(is_new(&sandbox, "worker-1"));
-    let events = reasons(&sandbox, "worker-1");
-    assert!(
-        events.contains(&"InstanceLookupFailed".to_owned()),
-        "{events:?}"
-    );
+    assert!(sandbox.has_event("worker-1", "InstanceLookupFailed"));
 }
 
 /// An hour of ten nodes that are not ready. The sandbox's limits are those of the API, in the same scale.
@@ -391,7 +341,7 @@ fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
     let builder = common::builder().nodes(1).robot(10);
     let sandbox = builder.heartbeats(false).simulated();
     let env = env(&sandbox);
-    assert_eq!(ccm(&env, &["run", "--once"]).code, 0);
+    ccm(&env, &["run", "--once"]).with_code(0);
     for server in sandbox.robot().servers() {
         // Its power is not known: it is asked for again and again.
         sandbox.robot().edit(server.number, |server| {
@@ -430,7 +380,7 @@ fn ten_not_ready_nodes_for_an_hour_cost_less_than_the_limits() {
 #[test]
 fn at_rest_a_list_of_dedicated_servers_every_five_minutes() {
     let sandbox = initialised(2, 2);
-    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    let _daemon = sandbox.daemon(&[]);
     let first = robot_calls(&sandbox, "/server");
     common::pass(&sandbox, HOUR);
     let lists = robot_calls(&sandbox, "/server") - first;
@@ -443,12 +393,13 @@ fn at_rest_a_list_of_dedicated_servers_every_five_minutes() {
 fn routes_are_for_cloud_servers_and_the_others_get_no_condition() {
     let sandbox = start(2, 1);
     let flags = ["--cluster-cidr=10.244.0.0/16"];
-    let ran = ccm(&env(&sandbox), &[&["run", "--once"], &flags[..]].concat());
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = sandbox
+        .ccm(&[&["run", "--once"], &flags[..]].concat())
+        .with_code(0);
     let network = sandbox.cloud().networks(sandbox.project()).remove(0);
     assert_eq!(network["routes"].as_array().unwrap().len(), 2, "{network}");
     let condition = |name: &str| {
-        let node = node(&sandbox, name);
+        let node = sandbox.node(name);
         let mut all = node["status"]["conditions"].as_array().unwrap().iter();
         all.any(|one| one["type"] == "NetworkUnavailable")
     };
@@ -480,14 +431,9 @@ fn they_are_targets_of_load_balancers_by_their_addresses() {
     expected.sort();
     wait_until("all targets", || targets() == Some((3, expected.clone())));
     sandbox.stop(Half::Robot);
-    let mark = sandbox.calls().mark();
+    let mark = sandbox.mark();
     wait_until("some ticks without Robot", || {
-        let calls = sandbox.calls().calls_since(mark);
-        calls
-            .iter()
-            .filter(|call| call.path == "/api/v1/services")
-            .count()
-            > 6
+        sandbox.calls_of(mark, "/api/v1/services") > 6
     });
     assert_eq!(targets(), Some((3, expected)), "{}", daemon.log());
     let written = sandbox.calls().calls_since(mark);
@@ -503,17 +449,16 @@ fn an_address_that_a_kubelet_reports_removes_no_target_of_an_operator() {
     let builder = common::builder().nodes(1).robot(2).services(1);
     let sandbox = builder.network("10.0.0.0/8").heartbeats(false).simulated();
     let env = with(env(&sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
-    let ran = ccm(&env, &["run", "--once"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    ccm(&env, &["run", "--once"]).with_code(0);
     let (_, own) = targets(&sandbox).unwrap();
     let others = ["198.51.100.7", "198.51.100.8"];
-    let id = sandbox.cloud().load_balancers(sandbox.project())[0]["id"].as_u64();
-    sandbox.cloud().edit_load_balancer(id.unwrap(), |balancer| {
+    let id = sandbox.balancers()[0]["id"].as_u64();
+    sandbox.edit_balancer(id.unwrap(), |balancer| {
         let targets = balancer["targets"].as_array_mut().unwrap();
         targets.extend(others.map(|ip| json!({ "type": "ip", "ip": { "ip": ip } })));
     });
     // The node is a target no more: its own address goes, and the others stay.
-    sandbox.cluster().edit("nodes", None, "metal-1", |node| {
+    sandbox.edit_node("metal-1", |node| {
         node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] =
             json!("true");
         let kinds = ["InternalIP", "ExternalIP"].into_iter().zip(others);
@@ -543,7 +488,7 @@ fn an_outage_of_robot_is_one_line_at_its_begin_and_one_at_its_end() {
     wait_until("some lists", || lists() > first + 1);
     sandbox.stop(Half::Robot);
     daemon.logs("trying again every");
-    let mark = sandbox.calls().mark();
+    let mark = sandbox.mark();
     wait_until("many ticks", || {
         let calls = sandbox.calls().calls_since(mark);
         let ticks = calls.iter().filter(|call| call.path == "/api/v1/nodes");
@@ -558,7 +503,7 @@ fn an_outage_of_robot_is_one_line_at_its_begin_and_one_at_its_end() {
 
 /// How many targets the load balancer has, and the addresses among them.
 fn targets(sandbox: &Sandbox) -> Option<(usize, Vec<String>)> {
-    let balancers = sandbox.cloud().load_balancers(sandbox.project());
+    let balancers = sandbox.balancers();
     let targets = balancers.first()?["targets"].as_array()?.clone();
     let mut ips: Vec<String> = targets
         .iter()
@@ -580,7 +525,7 @@ fn while_the_cloud_can_not_ask_robot_the_cloud_s_servers_are_targets() {
         targets(&sandbox) == Some((1, Vec::new()))
     });
     wait_until("an address of the Service", || {
-        let service = sandbox.cluster().get("services", Some("default"), "web-1");
+        let service = sandbox.service("web-1");
         service.is_some_and(|one| one["status"]["loadBalancer"]["ingress"].is_array())
     });
     daemon.logs("robot_unavailable");

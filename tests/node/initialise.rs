@@ -4,12 +4,11 @@
 use crate::common;
 
 use common::{
-    Daemon, Simulate, addresses, all_initialised, calm, ccm, env, events, hetzner_calls,
-    is_initialised, is_lease, node, quiet, wait_until, with, writes,
+    Cluster, Daemon, Simulate, addresses, all_initialised, calm, ccm, env, events, hetzner_calls,
+    is_initialised, is_lease, quiet, wait_until, with, writes,
 };
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
-use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Instant;
@@ -17,9 +16,9 @@ use std::time::Instant;
 #[test]
 fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
     let sandbox = common::builder().nodes(3).network("10.0.0.0/8").simulated();
-    let daemon = Daemon::start(&env(&sandbox), &[]);
-    wait_until("three initialised nodes", || all_initialised(&sandbox));
-    let worker = node(&sandbox, "worker-1");
+    let daemon = sandbox.daemon(&[]);
+    sandbox.wait_for_nodes();
+    let worker = sandbox.node("worker-1");
     assert_eq!(
         addresses(&worker),
         [
@@ -28,9 +27,7 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
             "InternalIP 10.0.0.2"
         ]
     );
-    let id = sandbox.cloud().servers(sandbox.project())[0]["id"]
-        .as_u64()
-        .unwrap();
+    let id = sandbox.servers()[0]["id"].as_u64().unwrap();
     assert_eq!(
         worker["spec"]["providerID"],
         format!("ccm-from-scratch://{id}")
@@ -45,19 +42,15 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
     ] {
         assert_eq!(worker["metadata"]["labels"][key], value, "{key}");
     }
-    sandbox.join(ServerSpec {
-        name: "late".into(),
-        ..ServerSpec::default()
-    });
-    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    sandbox.join_node("late");
+    sandbox.wait_for_node("late");
     wait_until("its event", || {
         events(&sandbox, "late") == [("Synced".to_owned(), 1)]
     });
     let begun = Instant::now();
     // Some send the same wish twice.
     daemon.signal("-TERM");
-    daemon.signal("-TERM");
-    assert!(daemon.ended().success(), "{}", daemon.log());
+    daemon.stop();
     assert!(begun.elapsed().as_secs() < 2, "it had nothing left to do");
 }
 
@@ -65,9 +58,9 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
 fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
     let sandbox = quiet(1);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
-    sandbox.faults().add(Rule::new(slow).half(Half::Hetzner));
+    sandbox.fault(Rule::new(slow).half(Half::Hetzner));
     // In real time, in which the answer may take longer than a pod is given to end.
-    let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let real_time = common::real_time(&sandbox);
     let daemon = Daemon::start(&real_time, &[]);
     wait_until("a call", || hetzner_calls(&sandbox) > 0);
     let begun = Instant::now();
@@ -94,8 +87,8 @@ fn one_pass_ends_in_time_even_while_an_answer_is_waited_for() {
 fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
     let sandbox = quiet(2);
     let slow = Effect::Slow(std::time::Duration::from_secs(60));
-    sandbox.faults().add(Rule::new(slow).half(Half::Hetzner));
-    let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    sandbox.fault(Rule::new(slow).half(Half::Hetzner));
+    let real_time = common::real_time(&sandbox);
     let pass = Daemon::start(&real_time, &[flag]);
     wait_until("a call", || hetzner_calls(&sandbox) > 0);
     let begun = Instant::now();
@@ -110,7 +103,7 @@ fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
 #[test]
 fn addresses_are_written_before_the_taint_goes() {
     let sandbox = calm(1);
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    sandbox.settle();
     let expected = [
         "PATCH /api/v1/nodes/worker-1/status",
         "PATCH /api/v1/nodes/worker-1",
@@ -136,22 +129,18 @@ fn addresses_are_written_before_the_taint_goes() {
 #[test]
 fn nothing_is_written_when_nothing_differs() {
     let sandbox = calm(2);
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    sandbox.settle();
     sandbox.calls().clear();
-    let again = ccm(&env(&sandbox), &["run", "--once"]);
+    let again = sandbox.ccm(&["run", "--once"]);
     assert_eq!((again.code, writes(&sandbox)), (0, vec![]));
-    assert!(
-        again.stderr.contains("0 changed, 2 unchanged, 0 failed"),
-        "{}",
-        again.stderr
-    );
+    again.warns("0 changed, 2 unchanged, 0 failed");
 }
 
 #[test]
 fn steady_state_costs_no_hetzner_call_and_no_write() {
     let sandbox = common::builder().nodes(3).scale(0.02).simulated();
-    let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=1h"]);
-    wait_until("initialised nodes", || all_initialised(&sandbox));
+    let daemon = sandbox.daemon(&["--node-status-update-frequency=1h"]);
+    sandbox.wait_for_nodes();
     wait_until("all events", || {
         (1..=3).all(|n| !events(&sandbox, &format!("worker-{n}")).is_empty())
     });
@@ -160,7 +149,7 @@ fn steady_state_costs_no_hetzner_call_and_no_write() {
         let is_look = |call: &sandbox::calls::Call| call.path == "/v1/load_balancers";
         sandbox.calls().count(is_look) > 0
     });
-    let mark = sandbox.calls().mark();
+    let mark = sandbox.mark();
     let since = || sandbox.calls().calls_since(mark);
     wait_until("thirty looks", || {
         since()
@@ -184,11 +173,8 @@ fn steady_state_costs_no_hetzner_call_and_no_write() {
 #[test]
 fn a_node_without_a_server_waits_with_a_growing_pause() {
     let sandbox = calm(1);
-    sandbox.register_node(sandbox::kubelet::NodeSpec {
-        name: "stray".into(),
-        ..Default::default()
-    });
-    let daemon = Daemon::start(&env(&sandbox), &[]);
+    sandbox.register("stray", None, "");
+    let daemon = sandbox.daemon(&[]);
     wait_until("its event", || {
         events(&sandbox, "stray") == [("ServerNotFound".to_owned(), 1)]
     });
@@ -200,59 +186,38 @@ fn a_node_without_a_server_waits_with_a_growing_pause() {
     wait_until("six looks", || lists().len() >= 6);
     let pauses: Vec<_> = lists().windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses[4] > pauses[1] * 2, "{pauses:?}");
-    assert!(
-        !is_initialised(&node(&sandbox, "stray")),
-        "{}",
-        daemon.log()
-    );
+    assert!(!is_initialised(&sandbox.node("stray")), "{}", daemon.log());
     assert_eq!(
         events(&sandbox, "stray"),
         [("ServerNotFound".to_owned(), 1)],
         "told once"
     );
-    sandbox.cloud().create_server(
-        sandbox.project(),
-        ServerSpec {
-            name: "stray".into(),
-            ..ServerSpec::default()
-        },
-    );
-    wait_until("its initialisation", || {
-        is_initialised(&node(&sandbox, "stray"))
-    });
+    sandbox.create_server("stray");
+    sandbox.wait_for_node("stray");
 }
 
 #[test]
 fn another_project_s_token_changes_nothing() {
     let sandbox = calm(2);
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
-    let before = sandbox.cluster().list("nodes", None);
-    let foreign = with(
-        env(&sandbox),
-        &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)],
-    );
+    sandbox.settle();
+    let before = sandbox.nodes();
+    let foreign = common::foreign(&sandbox);
     let ran = ccm(&foreign, &["run", "--once"]);
-    assert!(
-        ran.stderr.contains("is the token another project's?"),
-        "{}",
-        ran.stderr
-    );
-    assert_eq!(sandbox.cluster().list("nodes", None), before);
+    ran.warns("is the token another project's?");
+    assert_eq!(sandbox.nodes(), before);
 }
 
 #[test]
 fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
     let sandbox = calm(1);
-    let _daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=10s"]);
-    wait_until("an initialised node", || all_initialised(&sandbox));
-    let id = sandbox.cloud().servers(sandbox.project())[0]["id"]
-        .as_u64()
-        .unwrap();
+    let _daemon = sandbox.daemon(&["--node-status-update-frequency=10s"]);
+    sandbox.wait_for_nodes();
+    let id = sandbox.servers()[0]["id"].as_u64().unwrap();
     sandbox.cloud().edit_server(id, |server| {
         server["public_net"]["ipv4"]["ip"] = json!("203.0.113.77")
     });
     wait_until("the new address", || {
-        addresses(&node(&sandbox, "worker-1")) == ["Hostname worker-1", "ExternalIP 203.0.113.77"]
+        addresses(&sandbox.node("worker-1")) == ["Hostname worker-1", "ExternalIP 203.0.113.77"]
     });
 }
 
@@ -266,18 +231,15 @@ fn rotated_tokens_are_picked_up_without_a_restart() {
         ("HCLOUD_TOKEN_FILE", token_file.to_str().unwrap()),
     ];
     let daemon = Daemon::start(&with(env(&sandbox), &from_file), &[]);
-    wait_until("an initialised node", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     let rotated = "r".repeat(64);
     sandbox
         .cloud()
         .add_token(sandbox.project(), &rotated, false);
     std::fs::write(&token_file, &rotated).unwrap();
     sandbox.cloud().remove_token(&sandbox.projects().token);
-    sandbox.join(ServerSpec {
-        name: "late".into(),
-        ..ServerSpec::default()
-    });
-    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    sandbox.join_node("late");
+    sandbox.wait_for_node("late");
     assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
 }
 
@@ -317,15 +279,11 @@ fn it_takes_the_place_of_the_other_one_by_its_arguments() {
         "--cluster-cidr=10.244.0.0/16",
         "--once",
     ];
-    let ran = ccm(&env(&sandbox), &words);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(
-        ran.stderr
-            .contains("--webhook-secure-port: accepted and ignored"),
-        "{}",
-        ran.stderr
-    );
-    let worker = node(&sandbox, "worker-1");
+    sandbox
+        .ccm(&words)
+        .with_code(0)
+        .warns("--webhook-secure-port: accepted and ignored");
+    let worker = sandbox.node("worker-1");
     assert!(
         worker["spec"]["providerID"]
             .as_str()
@@ -343,12 +301,8 @@ fn every_request_fits_the_api_s_own_document() {
     let Some(spec) = common::openapi() else {
         return;
     };
-    let sandbox = common::builder()
-        .nodes(60)
-        .network("10.0.0.0/8")
-        .heartbeats(false)
-        .simulated();
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let sandbox = common::networked(60).simulated();
+    sandbox.settle();
     let calls = sandbox.calls().calls();
     let hetzner: Vec<_> = calls
         .iter()
@@ -366,35 +320,23 @@ fn every_request_fits_the_api_s_own_document() {
 #[test]
 fn a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix() {
     let sandbox = calm(2);
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
-    let servers = sandbox.cloud().servers(sandbox.project());
+    sandbox.settle();
+    let servers = sandbox.servers();
     let id = |server: &Value| server["id"].as_u64().unwrap();
     let of = |name: &str| servers.iter().find(|server| server["name"] == name);
     let old = id(of("worker-2").unwrap());
     sandbox.cloud().delete_server(old);
-    let new = sandbox.cloud().create_server(
-        sandbox.project(),
-        ServerSpec {
-            name: "worker-2".into(),
-            ..ServerSpec::default()
-        },
-    );
+    let new = sandbox.create_server("worker-2");
     let message = format!(
         "server {old} does not exist, and server {new} has the node's name; a provider ID can't be changed: delete \
          the node (kubectl delete node worker-2)"
     );
-    let inspected = ccm(
-        &env(&sandbox),
-        &["node", "inspect", "worker-2", "-o", "json"],
-    );
-    assert!(inspected.stdout.contains(&message), "{inspected:?}");
-    let daemon = Daemon::start(
-        &env(&sandbox),
-        &[
-            "--node-sync-interval=1s",
-            "--node-status-update-frequency=2s",
-        ],
-    );
+    let inspected = sandbox.ccm(&["node", "inspect", "worker-2", "-o", "json"]);
+    inspected.prints(&message);
+    let daemon = sandbox.daemon(&[
+        "--node-sync-interval=1s",
+        "--node-status-update-frequency=2s",
+    ]);
     daemon.logs(&message);
     let lists = || sandbox.calls().count(|call| call.path == "/v1/servers");
     let enough = lists() + 5;
@@ -403,18 +345,18 @@ fn a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix() {
     let is_it = |(reason, _): &&(String, u64)| reason == "ServerReplaced";
     let reported: Vec<_> = reported.iter().filter(is_it).collect();
     assert_eq!(reported, [&("ServerReplaced".to_owned(), 1)]);
-    assert_eq!(daemon.log().matches(&message).count(), 1);
-    let worker = node(&sandbox, "worker-2");
+    daemon.logged(&message, 1);
+    let worker = sandbox.node("worker-2");
     assert_eq!(
         worker["spec"]["providerID"],
         format!("ccm-from-scratch://{old}"),
         "it stays"
     );
     // The fix.
-    sandbox.cluster().delete("nodes", None, "worker-2");
+    sandbox.delete_node("worker-2");
     sandbox.register_nodes_of(&[new]);
     wait_until("the new node", || {
-        let id = &node(&sandbox, "worker-2")["spec"]["providerID"];
+        let id = &sandbox.node("worker-2")["spec"]["providerID"];
         *id == format!("ccm-from-scratch://{new}")
     });
 }

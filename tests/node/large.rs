@@ -1,11 +1,11 @@
 //! A project of more servers than a few pages hold: what is read of them one by one, and what is certain by that.
 
-use crate::common::{self, Daemon, Simulate, env, is_initialised, node, side_by_side, wait_until};
+use crate::common::{self, Cluster, Daemon, Simulate, answer, on, side_by_side, wait_until};
+use sandbox::Sandbox;
 use sandbox::calls::Call;
-use sandbox::faults::{Effect, Rule};
+use sandbox::faults::Effect;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
-use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -35,15 +35,9 @@ fn world() -> (Arc<Sandbox>, Daemon) {
         create(&format!("behind-{n}"));
     }
     sandbox.register_nodes_of(&ids);
-    let daemon = Daemon::start(&env(&sandbox), &[RARELY]);
-    wait_until("initialised nodes", || common::all_initialised(&sandbox));
+    let daemon = sandbox.daemon(&[RARELY]);
+    sandbox.wait_for_nodes();
     (sandbox, daemon)
-}
-
-fn server_id(sandbox: &Sandbox, name: &str) -> u64 {
-    let servers = sandbox.cloud().servers(sandbox.project());
-    let found = servers.iter().find(|server| server["name"] == name);
-    found.unwrap()["id"].as_u64().unwrap()
 }
 
 fn of_servers(sandbox: &Sandbox, mark: u64) -> Vec<Call> {
@@ -53,26 +47,22 @@ fn of_servers(sandbox: &Sandbox, mark: u64) -> Vec<Call> {
         .collect()
 }
 
-fn is_there(sandbox: &Sandbox, name: &str) -> bool {
-    sandbox.cluster().get("nodes", None, name).is_some()
-}
-
 fn lose(sandbox: &Sandbox, name: &str) {
-    sandbox.cloud().delete_server(server_id(sandbox, name));
+    sandbox.delete_server(name);
     sandbox.kubelets().expire();
 }
 
 #[test]
 fn a_new_node_costs_one_call() {
     let (sandbox, daemon) = world();
-    let mark = sandbox.calls().mark();
+    let mark = sandbox.mark();
     sandbox.join(spec("late"));
-    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    sandbox.wait_for_node("late");
     let calls = of_servers(&sandbox, mark);
     let names: Vec<_> = calls.iter().map(|call| call.query("name")).collect();
     assert_eq!(names, [Some("late")], "{}", daemon.log());
-    let id = format!("ccm-from-scratch://{}", server_id(&sandbox, "late"));
-    assert_eq!(node(&sandbox, "late")["spec"]["providerID"], id.as_str());
+    let id = format!("ccm-from-scratch://{}", sandbox.server_id("late"));
+    assert_eq!(sandbox.provider_id("late"), id.as_str());
 }
 
 /// Many at once are a list.
@@ -82,9 +72,9 @@ fn more_new_nodes_than_pages_share_a_list() {
     let servers = (0..2 * PAGES).map(|n| spec(&format!("late-{n}")));
     let create = |server| sandbox.cloud().create_server(sandbox.project(), server);
     let ids: Vec<u64> = servers.map(create).collect();
-    let mark = sandbox.calls().mark();
+    let mark = sandbox.mark();
     sandbox.register_nodes_of(&ids);
-    wait_until("the late nodes", || common::all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     let calls = of_servers(&sandbox, mark).len();
     assert!(calls <= 2 * (PAGES + 1), "{calls}");
 }
@@ -93,16 +83,11 @@ fn more_new_nodes_than_pages_share_a_list() {
 #[test]
 fn a_new_node_gets_the_server_that_has_its_name_now() {
     let (sandbox, _daemon) = world();
-    sandbox
-        .cloud()
-        .delete_server(server_id(&sandbox, "before-7"));
+    sandbox.delete_server("before-7");
     let id = sandbox.join(spec("before-7"));
-    wait_until("its node", || is_initialised(&node(&sandbox, "before-7")));
+    sandbox.wait_for_node("before-7");
     let id = format!("ccm-from-scratch://{id}");
-    assert_eq!(
-        node(&sandbox, "before-7")["spec"]["providerID"],
-        id.as_str()
-    );
+    assert_eq!(sandbox.provider_id("before-7"), id.as_str());
 }
 
 /// It is matched by its address then, for which all servers are compared.
@@ -112,7 +97,7 @@ fn a_new_node_without_a_server_of_its_name_is_matched_by_all_servers() {
     let id = sandbox
         .cloud()
         .create_server(sandbox.project(), spec("machine"));
-    let servers = sandbox.cloud().servers(sandbox.project());
+    let servers = sandbox.servers();
     let server = servers.iter().find(|server| server["id"] == id).unwrap();
     let ip = server
         .pointer("/public_net/ipv4/ip")
@@ -123,23 +108,20 @@ fn a_new_node_without_a_server_of_its_name_is_matched_by_all_servers() {
         internal_ip: ip.map(str::to_owned),
         ..NodeSpec::default()
     });
-    wait_until("its node", || is_initialised(&node(&sandbox, "other-name")));
+    sandbox.wait_for_node("other-name");
     let id = format!("ccm-from-scratch://{id}");
-    assert_eq!(
-        node(&sandbox, "other-name")["spec"]["providerID"],
-        id.as_str()
-    );
+    assert_eq!(sandbox.provider_id("other-name"), id.as_str());
 }
 
 #[test]
 fn a_deleted_server_costs_few_calls() {
     let (sandbox, daemon) = world();
-    let mark = sandbox.calls().mark();
+    let mark = sandbox.mark();
     lose(&sandbox, "worker-2");
-    wait_until("the node to go", || !is_there(&sandbox, "worker-2"));
+    wait_until("the node to go", || !sandbox.has_node("worker-2"));
     let calls = of_servers(&sandbox, mark);
     assert!(calls.len() <= 3, "{calls:#?}\n{}", daemon.log());
-    assert!(is_there(&sandbox, "worker-1") && is_there(&sandbox, "worker-3"));
+    assert!(sandbox.has_node("worker-1") && sandbox.has_node("worker-3"));
 }
 
 /// A page that can't be read, is incomplete, or shows the server all the same; and one on which no other node's server is
@@ -156,22 +138,20 @@ fn on_a_doubt_about_the_page_the_node_stays() {
             let body = json!({ "servers": [], "meta": { "pagination": {
                 "page": 3, "per_page": 50, "previous_page": 2, "next_page": 4, "last_page": 5, "total_entries": 223,
             } } });
-            Effect::Instead(sandbox::exchange::Response::json(200, &body))
+            answer(200, &body)
         }),
     ];
     side_by_side(cases, |(name, effect)| {
         let (sandbox, daemon) = world();
-        sandbox
-            .faults()
-            .add(Rule::new(effect).half(Half::Hetzner).path("/v1/servers"));
-        let mark = sandbox.calls().mark();
+        sandbox.fault(on("/v1/servers", effect));
+        let mark = sandbox.mark();
         lose(&sandbox, "worker-2");
         let is_look = |call: &&Call| call.path != "/v1/servers";
         wait_until("a second look", || {
             let calls = of_servers(&sandbox, mark);
             calls.iter().filter(is_look).count() >= 2
         });
-        assert!(is_there(&sandbox, "worker-2"), "{name}: {}", daemon.log());
+        assert!(sandbox.has_node("worker-2"), "{name}: {}", daemon.log());
     });
 }
 
@@ -179,18 +159,10 @@ fn on_a_doubt_about_the_page_the_node_stays() {
 fn a_server_that_its_page_shows_is_not_gone() {
     let (sandbox, daemon) = world();
     let lie = Effect::hetzner_error(404, "not_found", "no");
-    sandbox
-        .faults()
-        .add(Rule::new(lie).half(Half::Hetzner).path("/v1/servers/*"));
-    sandbox.cluster().edit("nodes", None, "worker-2", |node| {
-        for condition in node["status"]["conditions"].as_array_mut().unwrap() {
-            if condition["type"] == "Ready" {
-                condition["status"] = json!("Unknown");
-            }
-        }
-    });
+    sandbox.fault(on("/v1/servers/*", lie));
+    sandbox.set_ready("worker-2", "Unknown");
     daemon.logs("the list of all servers holds it");
-    assert!(is_there(&sandbox, "worker-2"));
+    assert!(sandbox.has_node("worker-2"));
 }
 
 /// The last node of a cluster, or a token of another project: the page shows no other node's server, nor does the list.
@@ -198,17 +170,13 @@ fn a_server_that_its_page_shows_is_not_gone() {
 fn without_another_nodes_server_the_node_stays() {
     let (sandbox, daemon) = world();
     for name in ["worker-1", "worker-3"] {
-        assert!(
-            sandbox
-                .cluster()
-                .edit("nodes", None, name, |node: &mut Value| {
-                    node["spec"]["providerID"] = json!("other://1");
-                })
-        );
+        sandbox.edit_node(name, |node: &mut Value| {
+            node["spec"]["providerID"] = json!("other://1");
+        });
     }
     drop(daemon);
     lose(&sandbox, "worker-2");
-    let daemon = Daemon::start(&env(&sandbox), &[RARELY]);
+    let daemon = sandbox.daemon(&[RARELY]);
     daemon.logs("is not in this token's project");
-    assert!(is_there(&sandbox, "worker-2"), "{}", daemon.log());
+    assert!(sandbox.has_node("worker-2"), "{}", daemon.log());
 }

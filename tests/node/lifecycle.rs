@@ -5,7 +5,8 @@ use crate::common;
 use crate::common::in_flight::InFlight;
 
 use common::{
-    Daemon, Simulate, ccm, env, events, is_lease, node, second_page, side_by_side, wait_until, with,
+    Cluster, Daemon, SHUTDOWN, Simulate, answer, ccm, is_lease, on, second_page, side_by_side,
+    wait_until,
 };
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -14,79 +15,39 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
-
 /// So many initialised nodes that change only when somebody changes them.
 fn initialised(nodes: usize) -> Arc<Sandbox> {
     let sandbox = common::builder().nodes(nodes).heartbeats(false).simulated();
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    sandbox.settle();
     sandbox
 }
 
 /// The same with processes.
 fn over_sockets(nodes: usize) -> Sandbox {
     let sandbox = common::quiet(nodes);
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    sandbox.settle();
     sandbox
-}
-
-fn server_id(sandbox: &Sandbox, name: &str) -> u64 {
-    let servers = sandbox.cloud().servers(sandbox.project());
-    servers
-        .iter()
-        .find(|server| server["name"] == name)
-        .unwrap()["id"]
-        .as_u64()
-        .unwrap()
 }
 
 /// The server is deleted, and the node controller of Kubernetes has noticed that the kubelet is silent.
 fn delete_server(sandbox: &Sandbox, name: &str) {
-    sandbox.cloud().delete_server(server_id(sandbox, name));
+    sandbox.delete_server(name);
     sandbox.kubelets().expire();
-    assert!(!is_ready(sandbox, name));
-}
-
-fn is_ready(sandbox: &Sandbox, name: &str) -> bool {
-    let node = node(sandbox, name);
-    let conditions = node["status"]["conditions"].as_array().unwrap();
-    conditions
-        .iter()
-        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-}
-
-fn is_there(sandbox: &Sandbox, name: &str) -> bool {
-    sandbox.cluster().get("nodes", None, name).is_some()
-}
-
-fn is_tainted(sandbox: &Sandbox, name: &str) -> bool {
-    let taints = node(sandbox, name)["spec"]["taints"].clone();
-    taints
-        .as_array()
-        .is_some_and(|taints| taints.iter().any(|taint| taint["key"] == SHUTDOWN))
+    assert!(!sandbox.is_ready(name));
 }
 
 fn deletions(sandbox: &Sandbox) -> usize {
     sandbox.calls().count(|call| call.method == "DELETE")
 }
 
-fn reasons(sandbox: &Sandbox, name: &str) -> Vec<String> {
-    events(sandbox, name)
-        .into_iter()
-        .map(|(reason, _)| reason)
-        .collect()
-}
-
 #[test]
 fn a_node_whose_server_was_deleted_goes_and_says_why() {
     let sandbox = initialised(3);
-    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    let _daemon = sandbox.daemon(&[]);
     delete_server(&sandbox, "worker-2");
-    wait_until("the node to go", || !is_there(&sandbox, "worker-2"));
-    assert!(is_there(&sandbox, "worker-1") && is_there(&sandbox, "worker-3"));
-    wait_until("the event", || {
-        reasons(&sandbox, "worker-2").contains(&"DeletingNode".to_owned())
-    });
+    wait_until("the node to go", || !sandbox.has_node("worker-2"));
+    assert!(sandbox.has_node("worker-1") && sandbox.has_node("worker-3"));
+    sandbox.tells("worker-2", "DeletingNode", &[]);
     let calls = sandbox.calls().calls();
     let deletion = calls.iter().find(|call| call.method == "DELETE").unwrap();
     let preconditions = deletion.json().unwrap()["preconditions"].clone();
@@ -96,19 +57,21 @@ fn a_node_whose_server_was_deleted_goes_and_says_why() {
 #[test]
 fn a_node_whose_server_is_off_is_tainted_until_it_is_ready_again() {
     let sandbox = initialised(2);
-    let id = server_id(&sandbox, "worker-1");
-    let _daemon = Daemon::start(&env(&sandbox), &[]);
-    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+    let id = sandbox.server_id("worker-1");
+    let _daemon = sandbox.daemon(&[]);
+    sandbox.edit_node("worker-1", |node| {
         node["spec"]["taints"] = json!([{ "key": "mine", "effect": "NoSchedule" }]);
     });
     sandbox.cloud().set_power(id, false);
     sandbox.kubelets().expire();
-    wait_until("the taint", || is_tainted(&sandbox, "worker-1"));
-    assert!(!is_tainted(&sandbox, "worker-2"));
+    wait_until("the taint", || sandbox.has_taint("worker-1", SHUTDOWN));
+    assert!(!sandbox.has_taint("worker-2", SHUTDOWN));
     sandbox.cloud().set_power(id, true);
     sandbox.kubelets().heartbeat();
-    wait_until("the taint to go", || !is_tainted(&sandbox, "worker-1"));
-    let taints = node(&sandbox, "worker-1")["spec"]["taints"].clone();
+    wait_until("the taint to go", || {
+        !sandbox.has_taint("worker-1", SHUTDOWN)
+    });
+    let taints = sandbox.node("worker-1")["spec"]["taints"].clone();
     assert!(
         taints
             .as_array()
@@ -124,7 +87,7 @@ fn a_node_whose_server_is_off_is_tainted_until_it_is_ready_again() {
 fn nodes_are_tainted_at_the_same_time_and_deleted_one_after_the_other() {
     let sandbox = over_sockets(9);
     for n in 1..=5 {
-        let id = server_id(&sandbox, &format!("worker-{n}"));
+        let id = sandbox.server_id(&format!("worker-{n}"));
         sandbox.cloud().set_power(id, false);
     }
     for n in 6..=8 {
@@ -133,39 +96,33 @@ fn nodes_are_tainted_at_the_same_time_and_deleted_one_after_the_other() {
     let patches = InFlight::of(&sandbox, "PATCH", 5, 5);
     let deletes = InFlight::of(&sandbox, "DELETE", 2, 1);
     // In real time: a write that waits for others must not be too late.
-    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let env = common::real_time(&sandbox);
     let ran = ccm(&env, &["run", "--once"]);
     assert_eq!((patches.at_most(), deletes.at_most()), (5, 1), "{ran:?}");
     for n in 1..=5 {
-        assert!(is_tainted(&sandbox, &format!("worker-{n}")), "{ran:?}");
+        assert!(
+            sandbox.has_taint(&format!("worker-{n}"), SHUTDOWN),
+            "{ran:?}"
+        );
     }
     assert_eq!(deletions(&sandbox), 3);
-    assert!(is_there(&sandbox, "worker-9"));
+    assert!(sandbox.has_node("worker-9"));
 }
 
 #[test]
 fn a_node_that_is_not_ready_while_its_server_runs_is_left_alone() {
     let sandbox = initialised(2);
-    let before = sandbox.cluster().list("nodes", None).len();
-    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
-        for condition in node["status"]["conditions"].as_array_mut().unwrap() {
-            if condition["type"] == "Ready" {
-                condition["status"] = json!("Unknown");
-            }
-        }
-    });
-    let mark = sandbox.calls().mark();
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let before = sandbox.nodes().len();
+    sandbox.set_ready("worker-1", "Unknown");
+    let mark = sandbox.mark();
+    sandbox.settle();
     let writes = sandbox
         .calls()
         .calls_since(mark)
         .iter()
         .filter(|call| call.is_write() && !is_lease(&call.path))
         .count();
-    assert_eq!(
-        (sandbox.cluster().list("nodes", None).len(), writes),
-        (before, 0)
-    );
+    assert_eq!((sandbox.nodes().len(), writes), (before, 0));
 }
 
 /// Everything that is not a complete list and the API's own 404 is a doubt.
@@ -213,10 +170,7 @@ fn on_a_doubt_the_node_stays() {
             let body = json!({ "servers": [], "meta": { "pagination": {
                 "page": 1, "per_page": 50, "previous_page": null, "next_page": null, "last_page": 1, "total_entries": 0,
             } } });
-            Rule::new(Effect::Instead(sandbox::exchange::Response::json(
-                200, &body,
-            )))
-            .path(list)
+            Rule::new(answer(200, &body)).path(list)
         }),
     ];
     side_by_side(cases, |(name, rule)| {
@@ -234,7 +188,7 @@ fn a_list_that_holds_less_than_it_says_is_incomplete() {
     ] {
         let sandbox = initialised(2);
         delete_server(&sandbox, "worker-2");
-        let servers = sandbox.cloud().servers(sandbox.project());
+        let servers = sandbox.servers();
         let first = servers.iter().find(|server| server["name"] == "worker-1");
         let numbered = |n: u64| {
             let mut server = first.unwrap().clone();
@@ -251,49 +205,41 @@ fn a_list_that_holds_less_than_it_says_is_incomplete() {
                 "last_page": last, "total_entries": total,
             } },
         });
-        let effect = Effect::Instead(sandbox::exchange::Response::json(200, &body));
-        sandbox
-            .faults()
-            .add(Rule::new(effect).path("/v1/servers").half(Half::Hetzner));
-        let ran = ccm(&env(&sandbox), &["run", "--once"]);
+        let effect = answer(200, &body);
+        sandbox.fault(on("/v1/servers", effect));
+        let ran = sandbox.ccm(&["run", "--once"]);
         assert!(
             ran.code == 1 && ran.stderr.contains("nothing is done on an incomplete list"),
             "{body}: {ran:?}"
         );
-        assert!(is_there(&sandbox, "worker-2") && deletions(&sandbox) == 0);
+        assert!(sandbox.has_node("worker-2") && deletions(&sandbox) == 0);
     }
 }
 
 fn stays_until_it_is_mended(name: &str, rule: Rule) {
     let sandbox = initialised(2);
     second_page(&sandbox);
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
-    let daemon = Daemon::start(&env(&sandbox), &[]);
-    let looks = |since| {
-        let calls = sandbox.calls().calls_since(since);
-        calls
-            .iter()
-            .filter(|call| call.path == "/api/v1/nodes")
-            .count()
-    };
-    let start = sandbox.calls().mark();
+    sandbox.settle();
+    let daemon = sandbox.daemon(&[]);
+    let looks = |since| sandbox.calls_of(since, "/api/v1/nodes");
+    let start = sandbox.mark();
     wait_until("the first ticks", || looks(start) > 3);
-    let rule = sandbox.faults().add(rule);
+    let rule = sandbox.fault(rule);
     delete_server(&sandbox, "worker-2");
-    let mark = sandbox.calls().mark();
+    let mark = sandbox.mark();
     wait_until("some ticks", || {
         sandbox.faults().hits(rule) > 0 && looks(mark) > 6
     });
     assert!(
-        is_there(&sandbox, "worker-2") && deletions(&sandbox) == 0,
+        sandbox.has_node("worker-2") && deletions(&sandbox) == 0,
         "{name}:\n{}",
         daemon.log()
     );
     sandbox.faults().remove(rule);
     wait_until("the node to go when the doubt is over", || {
-        !is_there(&sandbox, "worker-2")
+        !sandbox.has_node("worker-2")
     });
-    assert_eq!(sandbox.cluster().list("nodes", None).len(), 2, "{name}");
+    assert_eq!(sandbox.nodes().len(), 2, "{name}");
 }
 
 /// A job that runs every minute is only heard of by its exit code.
@@ -306,41 +252,38 @@ fn a_doubt_is_a_failure_of_the_pass() {
         ("500", error(500, "server_error", "no")),
         ("404 of another kind", error(404, "gone_fishing", "no")),
         ("410", error(410, "not_found", "no")),
-        (
-            "another server",
-            Effect::Instead(sandbox::exchange::Response::json(200, &other_server)),
-        ),
+        ("another server", answer(200, &other_server)),
     ];
     side_by_side(cases, |(name, effect)| {
         let sandbox = initialised(2);
         delete_server(&sandbox, "worker-2");
-        sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+        sandbox.edit_node("worker-1", |node| {
             for condition in node["status"]["conditions"].as_array_mut().unwrap() {
                 condition["status"] = json!("True");
             }
         });
         let rule = Rule::new(effect).path(one).half(Half::Hetzner);
-        sandbox.faults().add(rule);
-        let once = ccm(&env(&sandbox), &["run", "--once"]);
+        sandbox.fault(rule);
+        let once = sandbox.ccm(&["run", "--once"]);
         let said = |text: &str| once.stderr.contains(text);
         assert!(
             once.code == 1 && said("WARN") && said("is not clear") && said(", 1 failed"),
             "{name}: {once:?}"
         );
-        assert!(reasons(&sandbox, "worker-2").contains(&"InstanceLookupFailed".to_owned()));
-        let sync = ccm(&env(&sandbox), &["node", "sync"]);
+        assert!(sandbox.has_event("worker-2", "InstanceLookupFailed"));
+        let sync = sandbox.ccm(&["node", "sync"]);
         let said = |text: &str| sync.stdout.contains(text);
         assert!(
             sync.code == 1 && said("node/worker-2  failed: ") && said(", 1 failed"),
             "{name}: {sync:?}"
         );
-        let dry = ccm(&env(&sandbox), &["node", "sync", "--dry-run"]);
+        let dry = sandbox.ccm(&["node", "sync", "--dry-run"]);
         let said = |text: &str| dry.stdout.contains(text);
         assert!(
             dry.code == 1 && said("node/worker-2  blocked: ") && said(", 1 blocked"),
             "{name}: {dry:?}"
         );
-        assert!(is_there(&sandbox, "worker-2"), "{name}");
+        assert!(sandbox.has_node("worker-2"), "{name}");
     });
 }
 
@@ -348,13 +291,10 @@ fn a_doubt_is_a_failure_of_the_pass() {
 fn another_project_s_token_fails_a_pass() {
     let sandbox = initialised(2);
     for name in ["worker-1", "worker-2"] {
-        sandbox.cloud().set_power(server_id(&sandbox, name), false);
+        sandbox.set_power(name, false);
     }
     sandbox.kubelets().expire();
-    let foreign = with(
-        env(&sandbox),
-        &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)],
-    );
+    let foreign = common::foreign(&sandbox);
     for (words, failed) in [
         (&["run", "--once"][..], ", 2 failed"),
         (&["node", "sync"], ", 2 failed"),
@@ -374,16 +314,16 @@ fn another_project_s_token_fails_a_pass() {
 #[test]
 fn a_taint_that_can_t_be_removed_is_left_for_longer_and_longer() {
     let sandbox = initialised(2);
-    let rule = Rule::new(Effect::kubernetes_status(403, "Forbidden", "no"))
-        .half(Half::Kubernetes)
-        .method("PATCH")
-        .path("/api/v1/nodes/*");
-    let rule = sandbox.faults().add(rule);
-    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+    let rule = on(
+        "PATCH /api/v1/nodes/*",
+        Effect::kubernetes_status(403, "Forbidden", "no"),
+    );
+    let rule = sandbox.fault(rule);
+    sandbox.edit_node("worker-1", |node| {
         node["spec"]["taints"] = json!([{ "key": SHUTDOWN, "effect": "NoSchedule" }]);
     });
-    let mark = sandbox.calls().mark();
-    let daemon = Daemon::start(&env(&sandbox), &[]);
+    let mark = sandbox.mark();
+    let daemon = sandbox.daemon(&[]);
     let calls = |is_such: fn(&sandbox::calls::Call) -> bool| {
         let calls = sandbox.calls().calls_since(mark);
         calls.iter().filter(|call| is_such(call)).count()
@@ -396,52 +336,40 @@ fn a_taint_that_can_t_be_removed_is_left_for_longer_and_longer() {
     assert!(patches() <= 12, "{} tries in {} looks", patches(), looks());
     let told = daemon.log().matches("(TaintingNodeFailed)").count();
     assert_eq!(told, 1, "{}", daemon.log());
-    assert!(reasons(&sandbox, "worker-1").contains(&"TaintingNodeFailed".to_owned()));
+    assert!(sandbox.has_event("worker-1", "TaintingNodeFailed"));
     sandbox.faults().remove(rule);
-    wait_until("the taint to go", || !is_tainted(&sandbox, "worker-1"));
+    wait_until("the taint to go", || {
+        !sandbox.has_taint("worker-1", SHUTDOWN)
+    });
 }
 
 #[test]
 fn another_project_s_token_deletes_nothing() {
     let sandbox = initialised(3);
     for name in ["worker-1", "worker-2", "worker-3"] {
-        sandbox.cloud().set_power(server_id(&sandbox, name), false);
+        sandbox.set_power(name, false);
     }
     sandbox.kubelets().expire();
-    let foreign = with(
-        env(&sandbox),
-        &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)],
-    );
+    let foreign = common::foreign(&sandbox);
     let daemon = Daemon::start(&foreign, &[]);
     daemon.logs("the token is probably another project's");
-    wait_until("its event", || {
-        reasons(&sandbox, "worker-1").contains(&"PossibleNodeDeletion".to_owned())
-    });
-    assert_eq!(
-        (
-            deletions(&sandbox),
-            sandbox.cluster().list("nodes", None).len()
-        ),
-        (0, 3)
-    );
+    sandbox.tells("worker-1", "PossibleNodeDeletion", &[]);
+    assert_eq!((deletions(&sandbox), sandbox.nodes().len()), (0, 3));
     drop(daemon);
     // Turned off, it does as it is told.
     let _daemon = Daemon::start(&foreign, &["--node-deletion-guard=false"]);
-    wait_until("all nodes to go", || {
-        sandbox.cluster().list("nodes", None).is_empty()
-    });
+    wait_until("all nodes to go", || sandbox.nodes().is_empty());
 }
 
 #[test]
 fn the_last_node_of_a_project_stays_by_the_guard() {
     let sandbox = initialised(1);
     delete_server(&sandbox, "worker-1");
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
-    assert!(
-        ran.code == 1 && ran.stderr.contains("--node-deletion-guard=false"),
-        "{ran:?}"
-    );
-    assert!(is_there(&sandbox, "worker-1"));
+    sandbox
+        .ccm(&["run", "--once"])
+        .with_code(1)
+        .warns("--node-deletion-guard=false");
+    assert!(sandbox.has_node("worker-1"));
 }
 
 /// The node is written to by its kubelet, or made anew, in the moment before it is deleted.
@@ -468,11 +396,11 @@ fn a_node_that_was_renewed_in_between_stays() {
             .half(Half::Kubernetes)
             .method("DELETE")
             .times(1);
-        sandbox.faults().add(rule);
-        let ran = ccm(&env(&sandbox), &["run", "--once"]);
+        sandbox.fault(rule);
+        let ran = sandbox.ccm(&["run", "--once"]);
         assert_eq!((ran.code, deletions(&sandbox)), (1, 1), "{}", ran.stderr);
-        assert!(is_there(&sandbox, "worker-2"));
-        assert!(reasons(&sandbox, "worker-2").contains(&"DeletingNodeFailed".to_owned()));
+        assert!(sandbox.has_node("worker-2"));
+        assert!(sandbox.has_event("worker-2", "DeletingNodeFailed"));
     }
 }
 
@@ -485,47 +413,31 @@ fn nodes_that_are_not_ours_stay_whatever_their_state() {
         ("other-profile", "hcloud://1"),
         ("without", ""),
     ] {
-        sandbox.register_node(sandbox::kubelet::NodeSpec {
-            name: name.into(),
-            ..Default::default()
-        });
-        sandbox.cluster().edit("nodes", None, name, |node| {
+        sandbox.register(name, None, "");
+        sandbox.edit_node(name, |node| {
             node["spec"] = json!({ "providerID": provider_id });
             node["status"]["conditions"] = json!([]);
         });
     }
-    let before = sandbox.cluster().list("nodes", None).len();
-    ccm(&env(&sandbox), &["run", "--once"]);
-    assert_eq!(
-        (
-            sandbox.cluster().list("nodes", None).len(),
-            deletions(&sandbox)
-        ),
-        (before, 0)
-    );
+    let before = sandbox.nodes().len();
+    sandbox.ccm(&["run", "--once"]);
+    assert_eq!((sandbox.nodes().len(), deletions(&sandbox)), (before, 0));
     sandbox.register_node(sandbox::kubelet::NodeSpec {
         name: "robot".into(),
         provider_id: Some("hcloud://bm-1".into()),
         ..Default::default()
     });
-    sandbox.cluster().edit("nodes", None, "robot", |node| {
-        node["status"]["conditions"] = json!([])
-    });
-    ccm(
-        &env(&sandbox),
-        &["run", "--once", "--cloud-provider=hcloud"],
-    );
-    assert!(is_there(&sandbox, "robot") && is_there(&sandbox, "foreign"));
+    sandbox.edit_node("robot", |node| node["status"]["conditions"] = json!([]));
+    sandbox.ccm(&["run", "--once", "--cloud-provider=hcloud"]);
+    assert!(sandbox.has_node("robot") && sandbox.has_node("foreign"));
 }
 
 #[test]
 fn not_ready_nodes_cost_few_calls() {
     let sandbox = initialised(2);
-    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
-        node["status"]["conditions"] = json!([])
-    });
-    let mark = sandbox.calls().mark();
-    let _daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=10h"]);
+    sandbox.edit_node("worker-1", |node| node["status"]["conditions"] = json!([]));
+    let mark = sandbox.mark();
+    let _daemon = sandbox.daemon(&["--node-status-update-frequency=10h"]);
     let since = || sandbox.calls().calls_since(mark);
     // A minute of it: the server is asked for at once, after 15, 45 and 105 seconds.
     wait_until("a minute's looks", || {
@@ -546,14 +458,12 @@ fn not_ready_nodes_cost_few_calls() {
 fn many_not_ready_nodes_share_one_list() {
     let sandbox = initialised(20);
     for n in 1..=20 {
-        sandbox
-            .cluster()
-            .edit("nodes", None, &format!("worker-{n}"), |node| {
-                node["status"]["conditions"] = json!([])
-            });
+        sandbox.edit_node(&format!("worker-{n}"), |node| {
+            node["status"]["conditions"] = json!([])
+        });
     }
-    let mark = sandbox.calls().mark();
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let mark = sandbox.mark();
+    sandbox.settle();
     let hetzner = sandbox
         .calls()
         .calls_since(mark)
@@ -581,25 +491,20 @@ fn in_a_large_project_nodes_that_are_not_ready_share_a_list_for_some_time() {
         "--node-status-update-frequency=10h",
         "--controllers=*,-service",
     ];
-    let _daemon = Daemon::start(&env(&sandbox), &flags);
-    let mark = sandbox.calls().mark();
-    let count = |path: &str| {
-        let calls = sandbox.calls().calls_since(mark);
-        calls.iter().filter(|call| call.path == path).count()
-    };
+    let _daemon = sandbox.daemon(&flags);
+    let mark = sandbox.mark();
+    let count = |path: &str| sandbox.calls_of(mark, path);
     let looks = || count("/api/v1/nodes");
     // Four at each look.
     for four in (1..=NODES).collect::<Vec<_>>().chunks(4) {
         let before = looks();
         for n in four {
             let name = format!("worker-{n}");
-            sandbox.cluster().edit("nodes", None, &name, |node| {
-                node["status"]["conditions"] = json!([])
-            });
+            sandbox.edit_node(&name, |node| node["status"]["conditions"] = json!([]));
         }
         wait_until("the next look", || looks() > before);
     }
-    let (mark, begun) = (sandbox.calls().mark(), Instant::now());
+    let (mark, begun) = (sandbox.mark(), Instant::now());
     let before = looks();
     wait_until("looks", || looks() >= before + 60);
     let seconds = begun.elapsed().as_secs_f64() / common::SCALE.parse::<f64>().unwrap();
@@ -616,10 +521,7 @@ fn in_a_large_project_nodes_that_are_not_ready_share_a_list_for_some_time() {
 fn a_controller_that_is_turned_off_does_nothing() {
     let sandbox = initialised(2);
     delete_server(&sandbox, "worker-1");
-    let ran = ccm(
-        &env(&sandbox),
-        &["run", "--once", "--controllers=*,-cloud-node-lifecycle"],
-    );
+    let ran = sandbox.ccm(&["run", "--once", "--controllers=*,-cloud-node-lifecycle"]);
     assert_eq!((ran.code, deletions(&sandbox)), (0, 0), "{}", ran.stderr);
 }
 
@@ -627,14 +529,11 @@ fn a_controller_that_is_turned_off_does_nothing() {
 fn the_commands_show_it_and_sync_does_it() {
     let sandbox = initialised(3);
     delete_server(&sandbox, "worker-2");
-    let off = sandbox.join(ServerSpec {
-        name: "off".into(),
-        ..ServerSpec::default()
-    });
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync", "off"]).code, 0);
+    let off = sandbox.join_node("off");
+    sandbox.ccm(&["node", "sync", "off"]).with_code(0);
     sandbox.cloud().set_power(off, false);
     sandbox.kubelets().expire();
-    let list = ccm(&env(&sandbox), &["node", "list"]).stdout;
+    let list = sandbox.ccm(&["node", "list"]).stdout;
     let row = |name: &str| {
         list.lines()
             .find(|line| line.starts_with(name))
@@ -649,26 +548,20 @@ fn the_commands_show_it_and_sync_does_it() {
         row("off").ends_with("shutdown taint") && row("off").contains("NotReady"),
         "{list}"
     );
-    let inspect = ccm(&env(&sandbox), &["node", "inspect", "worker-2"]).stdout;
+    let inspect = sandbox.ccm(&["node", "inspect", "worker-2"]).stdout;
     assert!(inspect.contains("- delete node (server "), "{inspect}");
-    let dry = ccm(
-        &env(&sandbox),
-        &["node", "sync", "--dry-run", "--detailed-exitcode"],
-    );
+    let dry = sandbox.ccm(&["node", "sync", "--dry-run", "--detailed-exitcode"]);
     assert_eq!((dry.code, deletions(&sandbox)), (3, 0), "{dry:?}");
-    let json = ccm(
-        &env(&sandbox),
-        &["node", "sync", "worker-2", "--dry-run", "-o", "json"],
-    )
-    .json();
+    let json = sandbox
+        .ccm(&["node", "sync", "worker-2", "--dry-run", "-o", "json"])
+        .json();
     assert_eq!(json["items"][0]["changes"][0]["change"], "DeleteNode");
-    let synced = ccm(&env(&sandbox), &["node", "sync"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    let synced = sandbox.ccm(&["node", "sync"]).with_code(0);
     assert!(
         synced
             .stdout
             .ends_with("2 changed, 2 unchanged, 0 failed\n"),
         "{synced:?}"
     );
-    assert!(!is_there(&sandbox, "worker-2") && is_tainted(&sandbox, "off"));
+    assert!(!sandbox.has_node("worker-2") && sandbox.has_taint("off", SHUTDOWN));
 }

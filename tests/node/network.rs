@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{Daemon, Simulate, all_initialised, ccm, env, wait_until, with, writes};
+use common::{Cluster, Daemon, Simulate, ccm, contains, env, with, writes};
 use sandbox::hetzner::ServerSpec;
 use sandbox::{Builder, Sandbox};
 use std::sync::Arc;
@@ -21,9 +21,8 @@ fn world() -> Arc<Sandbox> {
 fn works(sandbox: &Sandbox, changes: &[(&str, &str)]) -> String {
     let daemon = Daemon::start(&with(env(sandbox), changes), &[]);
     daemon.logs("private Network: sandbox");
-    wait_until("initialised nodes", || all_initialised(sandbox));
-    daemon.signal("-TERM");
-    assert!(daemon.ended().success(), "{}", daemon.log());
+    sandbox.wait_for_nodes();
+    daemon.stop();
     daemon.log()
 }
 
@@ -31,27 +30,24 @@ fn works(sandbox: &Sandbox, changes: &[(&str, &str)]) -> String {
 #[test]
 fn by_id_or_by_name() {
     let sandbox = world();
-    let id = sandbox.network().unwrap().to_string();
+    let id = sandbox.network_id().to_string();
     let other = sandbox
         .cloud()
         .create_network(sandbox.project(), &id, "10.9.0.0/16");
     for named in [id.as_str(), "sandbox"] {
         let log = works(&sandbox, &[("HCLOUD_NETWORK", named)]);
-        assert!(
-            log.contains(&format!("private Network: sandbox ({id})")),
-            "{log}"
-        );
+        contains(&log, &format!("private Network: sandbox ({id})"));
         assert!(!log.contains("metadata"), "{log}");
     }
     let ran = ccm(
         &with(env(&sandbox), &[("HCLOUD_NETWORK", "4711")]),
         &["run"],
-    );
-    assert_eq!(ran.code, 1, "{ran:?}");
+    )
+    .with_code(1);
     let expected = format!(
         "HCLOUD_NETWORK: there is no Network 4711; this project has sandbox ({id}), {id} ({other})"
     );
-    assert!(ran.stderr.contains(&expected), "{ran:?}");
+    ran.warns(&expected);
 }
 
 /// This machine is not in the Network: that is told before anything is written.
@@ -61,13 +57,7 @@ fn a_machine_outside_of_the_network_ends_with_what_to_do() {
     let other = sandbox
         .cloud()
         .create_network(sandbox.project(), "other", "10.9.0.0/16");
-    let alone = sandbox.cloud().create_server(
-        sandbox.project(),
-        ServerSpec {
-            name: "alone".into(),
-            ..ServerSpec::default()
-        },
-    );
+    let alone = sandbox.create_server("alone");
     let elsewhere = sandbox.cloud().create_server(
         sandbox.project(),
         ServerSpec {
@@ -76,25 +66,24 @@ fn a_machine_outside_of_the_network_ends_with_what_to_do() {
             ..ServerSpec::default()
         },
     );
-    let id = sandbox.network().unwrap();
+    let id = sandbox.network_id();
     for (server, there) in [
         (alone, "none".to_owned()),
         (elsewhere, format!("other ({other})")),
     ] {
         sandbox.cloud().set_metadata_server(Some(server));
         for words in [&["run"][..], &["run", "--once"]] {
-            let ran = ccm(&env(&sandbox), words);
-            assert_eq!(ran.code, 1, "{ran:?}");
+            let ran = sandbox.ccm(words).with_code(1);
             let expected = format!(
                 "HCLOUD_NETWORK: this machine is not attached to the Network sandbox ({id}), but to {there}; attach it, \
                  correct HCLOUD_NETWORK, or set HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true if it need not be"
             );
-            assert!(ran.stderr.contains(&expected), "{ran:?}");
+            ran.warns(&expected);
         }
         assert_eq!(writes(&sandbox), Vec::<String>::new());
         // A person may ask and try from anywhere.
         for words in [&["node", "list"][..], &["run", "--dry-run"]] {
-            let ran = ccm(&env(&sandbox), words);
+            let ran = sandbox.ccm(words);
             assert!(ran.code == 0 && !ran.stderr.contains("attached"), "{ran:?}");
         }
     }
@@ -108,17 +97,13 @@ fn a_machine_outside_of_the_network_ends_with_what_to_do() {
 /// No metadata service, or somebody else's: nobody can tell, and it is said once.
 #[test]
 fn outside_of_hetzner_it_goes_on_with_a_warning() {
-    for (endpoint, why) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         (None, "HTTP status 404"),
-        (
-            Some("http://127.0.0.1:1/hetzner/v1/metadata"),
-            "(connection refused",
-        ),
-        (
-            Some("http://metadata.test"),
-            "failed to lookup address information",
-        ),
-    ] {
+        (Some("http://127.0.0.1:1/hetzner/v1/metadata"), "(connection refused"),
+        (Some("http://metadata.test"), "failed to lookup address information"),
+    ];
+    for (endpoint, why) in cases {
         let sandbox = builder().scale(0.02).start();
         sandbox.cloud().set_metadata_server(None);
         let changes: Vec<_> = endpoint

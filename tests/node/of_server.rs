@@ -5,11 +5,11 @@
 use crate::common;
 
 use common::{
-    Daemon, Env, Simulate, addresses, all_initialised, calm, ccm, env, events, is_initialised,
-    node, wait_until, with, writes,
+    Cluster, Daemon, Env, Simulate, addresses, calm, ccm, env, events, is_initialised, on,
+    wait_until, with, writes,
 };
 use sandbox::Sandbox;
-use sandbox::faults::{Effect, Rule};
+use sandbox::faults::Effect;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn prefixes(sandbox: &Sandbox, prefixes: &str) -> Env {
 }
 
 fn edit_server(sandbox: &Sandbox, name: &str, edit: impl FnOnce(&mut Value)) {
-    let servers = sandbox.cloud().servers(sandbox.project());
+    let servers = sandbox.servers();
     let server = servers
         .iter()
         .find(|server| server["name"] == name)
@@ -39,12 +39,12 @@ fn edit_server(sandbox: &Sandbox, name: &str, edit: impl FnOnce(&mut Value)) {
 }
 
 fn edit_node(sandbox: &Sandbox, name: &str, edit: impl FnMut(&mut Value)) {
-    assert!(sandbox.cluster().edit("nodes", None, name, edit));
+    sandbox.edit_node(name, edit);
 }
 
 /// Of a node: a label, or null.
 fn label(sandbox: &Sandbox, key: &str) -> Value {
-    node(sandbox, "worker-1")["metadata"]["labels"][key].clone()
+    sandbox.node("worker-1")["metadata"]["labels"][key].clone()
 }
 
 #[test]
@@ -60,8 +60,7 @@ fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() 
         &sandbox,
         "node.example.com/, node-role.kubernetes.io/worker",
     );
-    let ran = ccm(&env, ONCE);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    ccm(&env, ONCE).with_code(0);
     let expected = [
         "PATCH /api/v1/nodes/worker-1/status",
         "PATCH /api/v1/nodes/worker-1",
@@ -72,7 +71,7 @@ fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() 
         expected,
         "no write more than without labels"
     );
-    let worker = node(&sandbox, "worker-1");
+    let worker = sandbox.node("worker-1");
     let labels = worker["metadata"]["labels"].as_object().unwrap();
     let from_server = labels
         .keys()
@@ -86,14 +85,11 @@ fn labels_and_taints_of_the_server_come_with_the_patch_that_removes_the_taint() 
     let taint = json!({ "key": "node.example.com/gpu", "value": "true", "effect": "NoSchedule" });
     assert_eq!(worker["spec"]["taints"], json!([taint]));
     sandbox.calls().clear();
-    assert_eq!(ccm(&env, ONCE).code, 0);
+    ccm(&env, ONCE).with_code(0);
     assert_eq!(writes(&sandbox), Vec::<String>::new());
     // The prefix of the one is not listed any more, and no prefix at all is the default.
     let ran = ccm(&prefixes(&sandbox, "node-role.kubernetes.io/worker"), ONCE);
-    assert!(
-        ran.stderr.contains(&format!("label {POOL}: removed (gpu)")),
-        "{ran:?}"
-    );
+    ran.warns(&format!("label {POOL}: removed (gpu)"));
     assert_eq!(writes(&sandbox).len(), 1);
     assert_eq!(label(&sandbox, POOL), Value::Null);
     assert_eq!(label(&sandbox, "node-role.kubernetes.io/worker"), "");
@@ -109,10 +105,10 @@ fn by_default_and_in_the_other_profile_no_label_of_the_server_is_read() {
         edit_server(&sandbox, "worker-1", |server| {
             server["labels"] = json!({ POOL: "gpu" })
         });
-        assert_eq!(ccm(&env(&sandbox), flags).code, 0);
+        sandbox.ccm(flags).with_code(0);
         assert_eq!(label(&sandbox, POOL), Value::Null);
         assert_eq!(
-            node(&sandbox, "worker-1")["metadata"]["annotations"][OWNED],
+            sandbox.node("worker-1")["metadata"]["annotations"][OWNED],
             Value::Null
         );
     }
@@ -122,7 +118,7 @@ fn by_default_and_in_the_other_profile_no_label_of_the_server_is_read() {
 fn the_daemon_keeps_labels_in_step_and_a_person_s_as_they_are() {
     let sandbox = calm(1);
     let daemon = Daemon::start(&prefixes(&sandbox, "node.example.com/"), OFTEN);
-    wait_until("an initialised node", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     let set = |value: Option<&str>| {
         edit_server(&sandbox, "worker-1", |server| match value {
             Some(value) => server["labels"][POOL] = json!(value),
@@ -142,7 +138,7 @@ fn the_daemon_keeps_labels_in_step_and_a_person_s_as_they_are() {
         node["metadata"]["labels"][POOL] = json!("mine")
     });
     wait_until("it is the person's", || {
-        node(&sandbox, "worker-1")["metadata"]["annotations"][OWNED].is_null()
+        sandbox.node("worker-1")["metadata"]["annotations"][OWNED].is_null()
     });
     set(None);
     let lists = || sandbox.calls().count(|call| call.path == "/v1/servers");
@@ -163,8 +159,8 @@ fn a_wrong_answer_takes_no_label_away() {
         server["labels"] = json!({ POOL: "gpu" })
     });
     let env = prefixes(&sandbox, "node.example.com/");
-    assert_eq!(ccm(&env, ONCE).code, 0);
-    let before = sandbox.cluster().list("nodes", None);
+    ccm(&env, ONCE).with_code(0);
+    let before = sandbox.nodes();
     type Change = fn(&mut Value);
     let wrong: [(&str, Change); 4] = [
         ("missing", |server| {
@@ -187,26 +183,22 @@ fn a_wrong_answer_takes_no_label_away() {
             answer.body = body.to_string().into_bytes();
             answer
         });
-        sandbox.faults().add(Rule::new(effect).path("/v1/servers"));
+        sandbox.fault(on("/v1/servers", effect));
         let ran = ccm(&env, ONCE);
         assert_eq!(ran.code, 1, "{what}: {ran:?}");
-        assert_eq!(sandbox.cluster().list("nodes", None), before, "{what}");
+        assert_eq!(sandbox.nodes(), before, "{what}");
         sandbox.faults().clear();
     }
     let foreign = with(env, &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)]);
     ccm(&foreign, ONCE);
-    assert_eq!(
-        sandbox.cluster().list("nodes", None),
-        before,
-        "another project's token"
-    );
+    assert_eq!(sandbox.nodes(), before, "another project's token");
 }
 
 #[test]
 fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time() {
     let sandbox = calm(1);
-    let daemon = Daemon::start(&env(&sandbox), OFTEN);
-    wait_until("an initialised node", || all_initialised(&sandbox));
+    let daemon = sandbox.daemon(OFTEN);
+    sandbox.wait_for_nodes();
     let log = || daemon.log();
     let reported = || log().matches("(ServerImpaired)").count();
     let ended = || log().matches("is as it should be again").count();
@@ -218,42 +210,13 @@ fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time(
         let enough = lists() + 3;
         wait_until("three refreshes", || lists() >= enough);
     };
+    #[rustfmt::skip] // A case is a line.
     let cases = [
-        (
-            "status",
-            json!("migrating"),
-            json!("running"),
-            "migrating",
-            "is being migrated",
-        ),
-        (
-            "status",
-            json!("rebuilding"),
-            json!("running"),
-            "rebuilding",
-            "is being rebuilt",
-        ),
-        (
-            "rescue_enabled",
-            json!(true),
-            json!(false),
-            "running,rescue",
-            "has its rescue system enabled",
-        ),
-        (
-            "locked",
-            json!(true),
-            json!(false),
-            "running,locked",
-            "is locked",
-        ),
-        (
-            "status",
-            json!("migrating"),
-            json!("running"),
-            "migrating",
-            "is being migrated",
-        ),
+        ("status", json!("migrating"), json!("running"), "migrating", "is being migrated"),
+        ("status", json!("rebuilding"), json!("running"), "rebuilding", "is being rebuilt"),
+        ("rescue_enabled", json!(true), json!(false), "running,rescue", "has its rescue system enabled"),
+        ("locked", json!(true), json!(false), "running,locked", "is locked"),
+        ("status", json!("migrating"), json!("running"), "migrating", "is being migrated"),
     ];
     for (number, (field, value, before, state, message)) in (1..).zip(cases) {
         change(field, value);
@@ -261,10 +224,10 @@ fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time(
         refreshes();
         assert_eq!(reported(), number, "once: {}", log());
         daemon.logs(message);
-        let list = ccm(&env(&sandbox), &["node", "list"]).stdout;
+        let list = sandbox.ccm(&["node", "list"]).stdout;
         assert!(list.contains(&format!(" {state} ")), "{list}");
         for words in [&["node", "inspect", "worker-1"][..], &["status"]] {
-            let shown = ccm(&env(&sandbox), words).stdout;
+            let shown = sandbox.ccm(words).stdout;
             let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(shown.contains(message), "{words:?}: {shown}");
         }
@@ -275,7 +238,7 @@ fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time(
     let events = events.filter(|(reason, _)| reason == "ServerImpaired");
     assert_eq!(events.count(), 4, "one for each message");
     assert_eq!(
-        node(&sandbox, "worker-1")["spec"]["taints"],
+        sandbox.node("worker-1")["spec"]["taints"],
         Value::Null,
         "no taint"
     );
@@ -283,11 +246,7 @@ fn a_server_that_is_migrated_rebuilt_in_rescue_or_locked_is_one_event_each_time(
 
 #[test]
 fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
-    let sandbox = common::builder()
-        .nodes(3)
-        .network("10.0.0.0/8")
-        .heartbeats(false)
-        .simulated();
+    let sandbox = common::networked(3).simulated();
     let annotate = |name: &str, ip: &'static str| {
         edit_node(&sandbox, name, |node| {
             node["metadata"]["annotations"]["instance.hetzner.cloud/internal-ip"] = json!(ip);
@@ -296,10 +255,9 @@ fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
     annotate("worker-1", "100.64.0.7,fd00::7");
     annotate("worker-2", "10.0.0.4");
     annotate("worker-3", "10.0.0.4");
-    let ran = ccm(&env(&sandbox), ONCE);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    sandbox.ccm(ONCE).with_code(1);
     assert_eq!(
-        addresses(&node(&sandbox, "worker-1")),
+        addresses(&sandbox.node("worker-1")),
         [
             "Hostname worker-1",
             "ExternalIP 203.0.113.1",
@@ -308,7 +266,7 @@ fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
         ]
     );
     for name in ["worker-2", "worker-3"] {
-        assert!(!is_initialised(&node(&sandbox, name)), "both claim it");
+        assert!(!is_initialised(&sandbox.node(name)), "both claim it");
         assert_eq!(
             events(&sandbox, name),
             [("InvalidInternalIP".to_owned(), 1)]
@@ -316,9 +274,8 @@ fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
     }
     // The address of its own server in the Network, which no other node claims any more.
     annotate("worker-2", "100.64.0.8");
-    let ran = ccm(&env(&sandbox), ONCE);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let inspected = ccm(&env(&sandbox), &["node", "inspect", "worker-2"]).stdout;
+    sandbox.settle();
+    let inspected = sandbox.ccm(&["node", "inspect", "worker-2"]).stdout;
     let source =
         "address InternalIP: 100.64.0.8\n      annotation instance.hetzner.cloud/internal-ip";
     assert!(inspected.contains(source), "{inspected}");
@@ -332,22 +289,18 @@ fn an_annotated_internal_ip_is_the_node_s_unless_another_node_has_it() {
         ),
         ("vpn", "is not the unicast IP address of a machine"),
     ] {
-        let before = addresses(&node(&sandbox, "worker-2"));
+        let before = addresses(&sandbox.node("worker-2"));
         annotate("worker-2", ip);
-        let ran = ccm(&env(&sandbox), &["node", "sync"]);
+        let ran = sandbox.ccm(&["node", "sync"]);
         assert_eq!(ran.code, 1, "{ip}: {ran:?}");
         assert!(ran.stdout.contains(why), "{ip}: {ran:?}");
-        assert_eq!(addresses(&node(&sandbox, "worker-2")), before, "{ip}");
+        assert_eq!(addresses(&sandbox.node("worker-2")), before, "{ip}");
     }
 }
 
 #[test]
 fn private_nodes_have_no_external_ip_and_that_of_their_kubelet() {
-    let sandbox = common::builder()
-        .nodes(0)
-        .network("10.0.0.0/8")
-        .heartbeats(false)
-        .simulated();
+    let sandbox = common::networked(0).simulated();
     let join = |name: &str, node_ip: Option<&str>| {
         let spec = ServerSpec {
             name: name.into(),
@@ -376,15 +329,14 @@ fn private_nodes_have_no_external_ip_and_that_of_their_kubelet() {
         "{ran:?}"
     );
     let kubelet = with(none, &[("HCLOUD_INSTANCES_INTERNAL_IP_FROM", "kubelet")]);
-    let ran = ccm(&kubelet, ONCE);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = ccm(&kubelet, ONCE).with_code(0);
     assert!(!ran.stderr.contains("NoAddress"), "{ran:?}");
     assert_eq!(
-        addresses(&node(&sandbox, "vpn")),
+        addresses(&sandbox.node("vpn")),
         ["InternalIP 100.64.0.7", "Hostname vpn"]
     );
     assert_eq!(
-        addresses(&node(&sandbox, "pair")),
+        addresses(&sandbox.node("pair")),
         [
             "InternalIP fd7a::1",
             "InternalIP 100.64.0.8",

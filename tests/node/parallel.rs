@@ -7,7 +7,7 @@ use crate::common::library::{LONG, Mortal, Place};
 
 use ccm::controllers::node::{NodeController, Settings};
 use ccm::controllers::{Controller, Selection};
-use common::{Env, all_initialised, calm, ccm, env, quiet, with};
+use common::{Env, all_initialised, calm, ccm, quiet};
 use sandbox::Sandbox;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const NODES: usize = 30;
 
 /// In real time: a write that waits for others must not be too late for the list of servers.
 fn real_time(sandbox: &Sandbox) -> Env {
-    with(env(sandbox), &[("CCM_TEST_TIME_SCALE", "1")])
+    common::real_time(sandbox)
 }
 
 /// The writes to nodes, as name and what of the node; in the order in which they arrived.
@@ -40,8 +40,7 @@ fn so_many_nodes_are_written_at_the_same_time_and_each_gets_its_addresses_first(
     ] {
         let sandbox = quiet(NODES);
         let in_flight = InFlight::of(&sandbox, "PATCH", expected, 5);
-        let ran = ccm(&real_time(&sandbox), &[&["run", "--once"], args].concat());
-        assert_eq!(ran.code, 0, "{ran:?}");
+        ccm(&real_time(&sandbox), &[&["run", "--once"], args].concat()).with_code(0);
         assert!(all_initialised(&sandbox));
         assert_eq!(in_flight.at_most(), expected, "{args:?}");
         let mut writes = node_writes(&sandbox);
@@ -60,8 +59,7 @@ fn events_and_lines_have_the_order_of_the_nodes_whatever_was_written_first() {
     let sandbox = quiet(NODES);
     // In scaled time the list of servers may be too old for the next write after milliseconds. Then the nodes whose
     // writes have begun end before those whose writes wait for the new list.
-    let ran = ccm(&real_time(&sandbox), &["node", "sync", "-o", "json"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    ccm(&real_time(&sandbox), &["node", "sync", "-o", "json"]).with_code(0);
     let calls = sandbox.calls().calls();
     let events = calls
         .iter()

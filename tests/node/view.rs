@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
+use crate::common::Cluster;
 use crate::common::library::Place;
 use crate::common::memory;
 
@@ -58,23 +59,21 @@ fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
     let before = poll(&world, METADATA);
     assert_eq!(before.len(), 3);
     let cluster = sandbox.cluster();
-    cluster.edit("nodes", None, "worker-1", |node| {
+    sandbox.edit_node("worker-1", |node| {
         node["metadata"]["labels"]["pool"] = json!("a");
         node["metadata"]["annotations"]["not"] = json!("read");
     });
-    cluster.edit("nodes", None, "worker-2", |node| {
+    sandbox.edit_node("worker-2", |node| {
         node["metadata"]["finalizers"] = json!(["example.com/mine"]);
     });
-    assert!(cluster.delete("nodes", None, "worker-2"));
-    let mut anew = cluster.get("nodes", None, "worker-3").unwrap();
+    sandbox.delete_node("worker-2");
+    let mut anew = sandbox.node("worker-3");
     let labels = anew["metadata"]["labels"].clone();
-    assert!(cluster.delete("nodes", None, "worker-3"));
+    sandbox.delete_node("worker-3");
     anew["metadata"] = json!({ "name": "worker-3", "labels": labels });
     let status = anew["status"].clone();
     cluster.create("nodes", None, anew);
-    cluster.edit("nodes", None, "worker-3", |node| {
-        node["status"] = status.clone()
-    });
+    sandbox.edit_node("worker-3", |node| node["status"] = status.clone());
 
     // The same names and the same status.
     let nodes = poll(&world, CELLS);
@@ -165,11 +164,8 @@ fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
     assert_eq!(world.nodes.first_seen(&first), Some(seen));
     let other = named(&list(), "worker-2");
     let renew = |name: &str| {
-        sandbox.cluster().delete("nodes", None, name);
-        sandbox.register_node(sandbox::kubelet::NodeSpec {
-            name: name.into(),
-            ..Default::default()
-        });
+        sandbox.delete_node(name);
+        sandbox.register(name, None, "");
     };
     // Read by its name, and by a list.
     renew("worker-1");

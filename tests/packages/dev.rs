@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::built::rendered::{documents, one, pod, understood};
-use crate::common::{self, Ran, side_by_side};
+use crate::common::{self, Cluster, Ran, contains, side_by_side};
 use sandbox::exchange::{Handler, Request};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
@@ -143,11 +143,7 @@ esac"#;
             .envs(variables.iter().copied())
             .stdin(Stdio::null());
         let output = command.output().unwrap();
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+        Ran::from(output)
     }
 
     fn succeeds(&self, script: &str, variables: &[(&str, &str)]) -> String {
@@ -279,10 +275,7 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
     let Some(dev) = dev("a cluster") else { return };
     let printed = dev.succeeds("up", &[]);
     // cx23 and lb11 in fsn1, as the project sells them.
-    assert!(
-        printed.contains("3 × cx23 in fsn1: EUR 0.0144 an hour"),
-        "{printed}"
-    );
+    contains(&printed, "3 × cx23 in fsn1: EUR 0.0144 an hour");
     assert!(printed.contains("(lb11): EUR 0.0086 an hour"), "{printed}");
     let expected = [
         "POST ssh_keys",
@@ -332,17 +325,11 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
     for (line, host) in asked.iter().zip(hosts) {
         assert!(line.contains(&format!(" root@{host} ")), "{line}");
         let known = dev.folder().join("known_hosts");
-        assert!(
-            line.contains(&format!("UserKnownHostsFile={}", known.display())),
-            "{line}"
-        );
+        contains(line, &format!("UserKnownHostsFile={}", known.display()));
     }
     assert_eq!(dev.written("imported"), "the image".repeat(3));
     let kubeconfig = std::fs::read_to_string(dev.folder().join("kubeconfig")).unwrap();
-    assert!(
-        kubeconfig.contains("server: https://203.0.113.1:6443\n"),
-        "{kubeconfig}"
-    );
+    contains(&kubeconfig, "server: https://203.0.113.1:6443\n");
     let secret = &documents(&dev.written("secret"))[0];
     let id = dev.all("networks")[0]["id"].to_string();
     assert_eq!(
@@ -354,7 +341,7 @@ fn a_cluster_has_one_label_and_a_second_run_changes_nothing() {
         json!({"name": "hcloud", "namespace": "kube-system"})
     );
 
-    let mark = dev.sandbox.calls().mark();
+    let mark = dev.sandbox.mark();
     dev.succeeds("up", &[]);
     let again = dev.sandbox.calls().calls_since(mark);
     assert!(
@@ -469,8 +456,7 @@ fn no_secret_is_printed_or_is_an_argument_or_can_be_read_by_others() {
         let read =
             |file: &str| std::fs::read_to_string(dev.folder().join(file)).unwrap_or_default();
         let (mut join, mut key) = (read("token"), read("id_ed25519"));
-        let ran = dev.run(script, &[("HCCM", hccm)]);
-        assert_eq!(ran.code, 0, "{ran:?}");
+        let ran = dev.run(script, &[("HCCM", hccm)]).with_code(0);
         printed += &(ran.stdout + &ran.stderr + &dev.written("argv"));
         if join.is_empty() {
             (join, key) = (read("token"), read("id_ed25519"));
@@ -573,11 +559,9 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     let context = format!("[[contexts]]\nname = \"other\"\ntoken = \"{token}\"\n");
     std::fs::write(settings.join("cli.toml"), context).unwrap();
     dev.succeeds("up", &[("NODES", "2"), ("HCLOUD_CONTEXT", "other")]);
-    let both = dev.run("up", &[("NODES", "2"), ("HCCM", "true")]);
-    assert!(
-        both.code == 1 && both.stderr.contains("has ccm already"),
-        "{both:?}"
-    );
+    dev.run("up", &[("NODES", "2"), ("HCCM", "true")])
+        .with_code(1)
+        .warns("has ccm already");
     create_balancer(
         &dev,
         "of-a-service",
@@ -588,15 +572,9 @@ fn dev_down_deletes_what_carries_the_label_and_nothing_else() {
     assert_eq!(ours.len(), 9, "{ours:?}");
     let stay = ["adopted", "bare", "kept"];
 
-    let mark = dev.sandbox.calls().mark();
-    let asked = dev.run("down", &[("YES", "")]);
-    assert_eq!(asked.code, 1, "{asked:?}");
-    assert!(
-        asked
-            .stderr
-            .contains("this is no terminal, so YES=1 must answer"),
-        "{asked:?}"
-    );
+    let mark = dev.sandbox.mark();
+    let asked = dev.run("down", &[("YES", "")]).with_code(1);
+    asked.warns("this is no terminal, so YES=1 must answer");
     assert!(
         dev.sandbox
             .calls()
@@ -666,13 +644,9 @@ fn what_can_t_be_deleted_stays_with_its_network() {
     };
     protect(true);
     let id = create_balancer(&dev, "of-the-other-ccm", json!({}), true);
-    let ran = dev.run("down", &[]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    let ran = dev.run("down", &[]).with_code(1);
     assert!(has_code(&ran.stdout, "protected"), "{ran:?}");
-    assert!(
-        ran.stdout.contains(&format!("load-balancer {id}\n")),
-        "{ran:?}"
-    );
+    ran.prints(&format!("load-balancer {id}\n"));
     let [second, network] = [&dev.all("servers")[0], &dev.all("networks")[0]];
     assert_eq!(second["id"], servers[1]["id"]);
     assert_eq!(second["private_net"], servers[1]["private_net"]);
@@ -687,8 +661,7 @@ fn what_can_t_be_deleted_stays_with_its_network() {
     assert_eq!(network["load_balancers"], json!([id]));
 
     protect(false);
-    let ran = dev.run("down", &[]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    let ran = dev.run("down", &[]).with_code(1);
     assert_eq!(dev.names(true).len(), 1, "the Network: {ran:?}");
     assert_eq!(dev.all("networks")[0]["load_balancers"], json!([id]));
     dev.sandbox
@@ -754,7 +727,7 @@ fn a_run_that_is_cut_at_any_call_is_finished_or_taken_down() {
         let rule = Rule::new(Effect::AnswerLost)
             .half(Half::Hetzner)
             .nth(at as u64 + 1);
-        let rule = dev.sandbox.faults().add(rule);
+        let rule = dev.sandbox.fault(rule);
         let cut = dev.run("up", &[("NODES", "1")]);
         assert_eq!(dev.sandbox.faults().hits(rule), 1, "{call}: {cut:?}");
         assert_eq!(
@@ -801,8 +774,8 @@ fn a_deletion_that_is_cut_at_any_call_takes_nothing_from_others() {
         common::wait_until("servers", || !dev.sandbox.cloud().has_running_actions());
         let others = dev.names(false);
         let rule = Rule::new(Effect::AnswerLost).half(Half::Hetzner).nth(nth);
-        let rule = dev.sandbox.faults().add(rule);
-        let mark = dev.sandbox.calls().mark();
+        let rule = dev.sandbox.fault(rule);
+        let mark = dev.sandbox.mark();
         // Each fourth is run again, which ends the same.
         let runs = if nth > 0 && nth.is_multiple_of(4) {
             2
@@ -942,11 +915,9 @@ fn switches_reach_the_daemon() {
     dev.succeeds("up", &[("NODES", "1"), ("HCCM", "true"), ("ARCHIVE", "")]);
     let argv = dev.written("argv");
     assert!(argv.contains("/v1.30.0/ccm-networks.yaml\n"), "{argv}");
-    assert!(
-        argv.contains(
-            "set env deployment/hcloud-cloud-controller-manager HCLOUD_NETWORK_ROUTES_ENABLED=false"
-        ),
-        "{argv}"
+    contains(
+        &argv,
+        "set env deployment/hcloud-cloud-controller-manager HCLOUD_NETWORK_ROUTES_ENABLED=false",
     );
     assert!(
         !argv.contains("--kustomize") && dev.written("imported").is_empty(),
@@ -957,11 +928,9 @@ fn switches_reach_the_daemon() {
 #[test]
 fn dev_push_imports_on_each_server_then_restarts() {
     let Some(dev) = dev("push") else { return };
-    let none = dev.run("push", &[]);
-    assert!(
-        none.code == 1 && none.stderr.contains("there is no cluster"),
-        "{none:?}"
-    );
+    dev.run("push", &[])
+        .with_code(1)
+        .warns("there is no cluster");
     dev.succeeds("up", &[("NODES", "2")]);
     std::fs::remove_file(dev.place("argv")).unwrap();
     std::fs::remove_file(dev.place("imported")).unwrap();

@@ -3,9 +3,8 @@
 
 use crate::common;
 
-use common::{ccm, env};
+use common::{Cluster, ccm, env};
 use sandbox::Sandbox;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -56,30 +55,20 @@ const EXAMPLES: &[Example] = &[
 /// Any will do: it is named like the one that the example names.
 fn certificate(sandbox: &Sandbox) {
     let body = json!({"name": "example-com", "type": "managed", "domain_names": ["example.com"]});
-    let cloud = sandbox.cloud();
-    cloud.create_certificate(sandbox.project(), body);
+    sandbox.create_certificate(body);
 }
 
 fn namespace(sandbox: &Sandbox) {
-    create_namespace(sandbox, "ingress-nginx");
+    sandbox.create_namespace("ingress-nginx");
 }
 
 fn shop(sandbox: &Sandbox) {
-    create_namespace(sandbox, "shop");
-}
-
-fn create_namespace(sandbox: &Sandbox, name: &str) {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    sandbox.cluster().create("namespaces", None, namespace);
+    sandbox.create_namespace("shop");
 }
 
 fn of_terraform(sandbox: &Sandbox) {
-    let body = json!({
-        "name": "edge-lb", "load_balancer_type": "lb11", "location": "fsn1",
-        "labels": {"ccm-from-scratch/external": "default"},
-    });
-    let cloud = sandbox.cloud();
-    cloud.create_load_balancer(sandbox.project(), body);
+    let labels = json!({"labels": {"ccm-from-scratch/external": "default"}});
+    sandbox.create_balancer("edge-lb", &labels);
 }
 
 fn primary_ip(sandbox: &Sandbox) {
@@ -109,20 +98,13 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
             .heartbeats(false)
             .start();
         let env = env(&sandbox);
-        let synced = ccm(&env, &["node", "sync"]);
-        assert_eq!(synced.code, 0, "{synced:?}");
+        ccm(&env, &["node", "sync"]).with_code(0);
         (example.before)(&sandbox);
         let yaml = std::fs::read_to_string(folder().join(file)).unwrap();
-        let documents = serde_yaml::Deserializer::from_str(&yaml);
-        let services: Vec<Value> = documents
-            .map(|one| Value::deserialize(one).unwrap())
-            .collect();
+        let services = common::documents(&yaml);
         let part = |service: &Value, name: &str| text(&service["metadata"][name]);
         for service in &services {
-            let namespace = part(service, "namespace");
-            sandbox
-                .cluster()
-                .create("services", Some(&namespace), service.clone());
+            sandbox.create_as(service.clone());
         }
         let names = services.iter();
         let names = names.map(|one| format!("{}/{}", part(one, "namespace"), part(one, "name")));
@@ -157,7 +139,7 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
             let is_done = format!("0 changed, {} unchanged", names.len());
             synced.stdout.contains(&is_done) && !synced.stdout.contains("waits for")
         });
-        let balancers = sandbox.cloud().load_balancers(sandbox.project());
+        let balancers = sandbox.balancers();
         assert_eq!(balancers.len(), 1, "{file}");
         for (pointer, expected) in example.is {
             let found = balancers[0]
@@ -166,9 +148,7 @@ fn each_is_applied_without_an_error_or_a_warning_and_settles() {
             assert_eq!(found, *expected, "{file}: {pointer} of {:#}", balancers[0]);
         }
         for full in &names {
-            let (namespace, name) = full.split_once('/').unwrap();
-            let cluster = sandbox.cluster();
-            let service = cluster.get("services", Some(namespace), name).unwrap();
+            let service = sandbox.service(full).unwrap();
             let ingress = service.pointer("/status/loadBalancer/ingress").unwrap();
             let ingress = ingress.as_array().unwrap().iter();
             let shown: Vec<String> = ingress

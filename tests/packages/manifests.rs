@@ -1,19 +1,18 @@
 //! What a cluster applies: the manifests, and that `ccm` needs no more and no less than they allow.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use crate::built::rendered::{kustomized, one, read};
 use crate::common;
 
-use common::{Daemon, Env, ccm, env, events, node, wait_until};
+use common::{Cluster, Daemon, Env, ccm, events, on, wait_until};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
-use sandbox::faults::{Effect, Rule};
+use sandbox::faults::Effect;
 use sandbox::kubelet::NodeSpec;
 use sandbox::kubernetes::PolicyRule;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 
 use ccm::settings::{Environment, TABLE};
@@ -23,35 +22,18 @@ const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
 /// API group, resource (with its subresource), verb.
 type Verb = (String, String, String);
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base")
-}
-
-fn documents(text: &str) -> Vec<Value> {
-    serde_yaml::Deserializer::from_str(text)
-        .map(|document| Value::deserialize(document).unwrap())
-        .collect()
-}
-
-fn read(file: &str) -> Vec<Value> {
-    documents(&std::fs::read_to_string(folder().join(file)).unwrap())
-}
-
 /// Everything that the base is made of.
 fn objects() -> Vec<Value> {
-    let base = read("kustomization.yaml").remove(0);
+    let base = read("base/kustomization.yaml").remove(0);
     let files = base["resources"].as_array().unwrap();
     files
         .iter()
-        .flat_map(|file| read(file.as_str().unwrap()))
+        .flat_map(|file| read(&format!("base/{}", file.as_str().unwrap())))
         .collect()
 }
 
 fn object(kind: &str) -> Value {
-    let mut found = objects();
-    found.retain(|object| object["kind"] == kind);
-    assert_eq!(found.len(), 1, "{kind}");
-    found.remove(0)
+    one(&objects(), kind).clone()
 }
 
 fn rules(kind: &str) -> Vec<PolicyRule> {
@@ -107,18 +89,12 @@ fn deployed(sandbox: &Sandbox) -> Env {
     sandbox
         .cluster()
         .grant_in_namespace(ACCOUNT, "kube-system", rules("Role"));
-    let account = sandbox.env_of(ACCOUNT);
-    let kubeconfig = account.into_iter().find(|(name, _)| name == "KUBECONFIG");
-    common::with(env(sandbox), &[("KUBECONFIG", &kubeconfig.unwrap().1)])
+    common::env_as(sandbox, ACCOUNT)
 }
 
 #[test]
 fn the_role_allows_what_ccm_does_and_nothing_else() {
-    let sandbox = common::builder()
-        .nodes(2)
-        .network("10.0.0.0/8")
-        .heartbeats(false)
-        .start();
+    let sandbox = common::networked(2).start();
     let stray = NodeSpec {
         name: "stray".into(),
         ..NodeSpec::default()
@@ -132,58 +108,39 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
             node["metadata"]["labels"]["mine"] = json!("kept");
         });
     };
-    let first_write = Rule::new(Effect::before(change)).path("/api/v1/nodes/worker-1/status");
-    sandbox.faults().add(first_write.times(1));
+    let first_write = on("/api/v1/nodes/worker-1/status", Effect::before(change));
+    sandbox.fault(first_write.times(1));
     let routed = "--cluster-cidr=10.244.0.0/16";
     let daemon = Daemon::start(&env, &[routed]);
     wait_until("both nodes", || {
         ["worker-1", "worker-2"]
             .iter()
-            .all(|name| common::is_initialised(&node(&sandbox, name)))
+            .all(|name| common::is_initialised(&sandbox.node(name)))
     });
     wait_until("the event about the third", || {
         !events(&sandbox, "stray").is_empty()
     });
     wait_until("their routes", || {
-        sandbox.cloud().routes(sandbox.network().unwrap()).len() == 2
+        sandbox.cloud().routes(sandbox.network_id()).len() == 2
     });
     // A Service comes, and goes.
-    let cluster = sandbox.cluster();
-    cluster.create(
-        "services",
-        Some("default"),
-        json!({
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": "web", "namespace": "default"},
-            "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]},
-        }),
-    );
-    let web = || cluster.get("services", Some("default"), "web");
-    wait_until("its address", || {
-        web().is_some_and(|web| web["status"]["loadBalancer"]["ingress"].is_array())
-    });
-    assert!(cluster.delete("services", Some("default"), "web"));
-    wait_until("its end", || web().is_none());
-    assert!(sandbox.cloud().load_balancers(sandbox.project()).is_empty());
-    daemon.signal("-TERM");
-    assert!(daemon.ended().success(), "{}", daemon.log());
+    sandbox.create("web", &[], &[80]);
+    wait_until("its address", || sandbox.has_address("web"));
+    sandbox.delete_and_wait("web");
+    assert!(sandbox.balancers().is_empty());
+    daemon.stop();
     // Another process sees the same trouble again.
-    assert_eq!(ccm(&env, &["run", "--once"]).code, 1);
+    ccm(&env, &["run", "--once"]).with_code(1);
     assert_eq!(
         events(&sandbox, "stray"),
         [("ServerNotFound".to_owned(), 2)]
     );
 
     // And a server is deleted.
-    let servers = sandbox.cloud().servers(sandbox.project());
-    let gone = servers.iter().find(|server| server["name"] == "worker-2");
-    sandbox
-        .cloud()
-        .delete_server(gone.unwrap()["id"].as_u64().unwrap());
+    sandbox.delete_server("worker-2");
     sandbox.kubelets().expire();
-    assert_eq!(ccm(&env, &["run", "--once"]).code, 1);
-    assert_eq!(sandbox.cluster().get("nodes", None, "worker-2"), None);
+    ccm(&env, &["run", "--once"]).with_code(1);
+    assert!(!sandbox.has_node("worker-2"));
 
     let mut calls = sandbox.calls().calls();
     calls.retain(|call| call.caller == ACCOUNT);
@@ -225,37 +182,21 @@ fn rules_name_what_they_allow_and_bindings_bind_them() {
 fn the_deployment_runs_before_there_is_a_network_and_as_nobody() {
     let deployment = object("Deployment");
     let pod = &deployment["spec"]["template"]["spec"];
-    for (pointer, expected) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("/hostNetwork", json!(true)),
         ("/dnsPolicy", json!("Default")),
         ("/priorityClassName", json!("system-cluster-critical")),
         ("/securityContext/runAsNonRoot", json!(true)),
-        (
-            "/securityContext/seccompProfile/type",
-            json!("RuntimeDefault"),
-        ),
-        (
-            "/containers/0/securityContext/allowPrivilegeEscalation",
-            json!(false),
-        ),
-        (
-            "/containers/0/securityContext/readOnlyRootFilesystem",
-            json!(true),
-        ),
-        (
-            "/containers/0/securityContext/capabilities/drop",
-            json!(["ALL"]),
-        ),
+        ("/securityContext/seccompProfile/type", json!("RuntimeDefault")),
+        ("/containers/0/securityContext/allowPrivilegeEscalation", json!(false)),
+        ("/containers/0/securityContext/readOnlyRootFilesystem", json!(true)),
+        ("/containers/0/securityContext/capabilities/drop", json!(["ALL"])),
         ("/containers/0/livenessProbe/httpGet/path", json!("/livez")),
-        (
-            "/containers/0/readinessProbe/httpGet/path",
-            json!("/readyz"),
-        ),
-        (
-            "/containers/0/image",
-            json!(concat!("ccm-from-scratch:", env!("CARGO_PKG_VERSION"))),
-        ),
-    ] {
+        ("/containers/0/readinessProbe/httpGet/path", json!("/readyz")),
+        ("/containers/0/image", json!(concat!("ccm-from-scratch:", env!("CARGO_PKG_VERSION")))),
+    ];
+    for (pointer, expected) in cases {
         assert_eq!(pod.pointer(pointer), Some(&expected), "{pointer}");
     }
     let context = &pod["securityContext"];
@@ -355,20 +296,9 @@ fn the_deployment_says_what_ccm_understands() {
 
 #[test]
 fn kubectl_builds_the_base_as_it_is() {
-    let built = Command::new("kubectl")
-        .args(["kustomize".as_ref(), folder().join("..").as_os_str()])
-        .output();
-    let Ok(built) = built else {
-        let why = "there is no kubectl on this machine";
-        sandbox::skipped::skip("kubectl_builds_the_base_as_it_is", "kubectl", why);
+    let Some(built) = kustomized("..") else {
         return;
     };
-    assert!(
-        built.status.success(),
-        "{}",
-        String::from_utf8_lossy(&built.stderr)
-    );
-    let built = documents(&String::from_utf8(built.stdout).unwrap());
     for object in objects() {
         assert!(built.contains(&object), "changed or missing: {object}");
         let is_cluster_wide = object["kind"].as_str().unwrap().starts_with("Cluster");

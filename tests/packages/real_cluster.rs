@@ -8,11 +8,9 @@
 
 use crate::common;
 
-use common::{Daemon, Env, ccm, is_initialised, wait_until, with};
-use sandbox::hetzner::ServerSpec;
+use common::{Cluster, Daemon, Env, ccm, is_initialised, wait_until, with};
 use sandbox::kubernetes::RealServer;
 use sandbox::{Half, Sandbox};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -157,15 +155,9 @@ fn manifests() -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base");
     let files = ["account.yaml", "role.yaml", "lease.yaml"];
     let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
-    let documents = |text: String| -> Vec<Value> {
-        let documents = serde_yaml::Deserializer::from_str(&text);
-        documents
-            .map(|document| Value::deserialize(document).unwrap())
-            .collect()
-    };
     files
         .into_iter()
-        .flat_map(|file| documents(read(file)))
+        .flat_map(|file| common::documents(&read(file)))
         .collect()
 }
 
@@ -255,17 +247,9 @@ fn ccm_works_with_the_account_of_the_manifests() {
     }
 }
 
-fn server(sandbox: &Sandbox, name: &str) -> u64 {
-    let spec = ServerSpec {
-        name: name.to_owned(),
-        ..ServerSpec::default()
-    };
-    sandbox.cloud().create_server(sandbox.project(), spec)
-}
-
 fn one_node_by_name(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
     let name = format!("{}-a", deployed.name);
-    let id = server(sandbox, &name);
+    let id = sandbox.create_server(&name);
     deployed.register(&name);
     // The account's token is known a moment after it was made.
     let mut listed = ccm(env, &["node", "list", "-o", "json"]);
@@ -273,14 +257,13 @@ fn one_node_by_name(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
     while listed.code != 0 && begun.elapsed() < common::LIMIT {
         listed = ccm(env, &["node", "list", "-o", "json"]);
     }
-    assert!(listed.stdout.contains(&name), "{listed:?}");
-    let dry = ccm(
+    listed.prints(&name);
+    ccm(
         env,
         &["node", "sync", &name, "--dry-run", "--detailed-exitcode"],
-    );
-    assert_eq!(dry.code, 3, "{dry:?}");
-    let synced = ccm(env, &["node", "sync", &name]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    )
+    .with_code(3);
+    ccm(env, &["node", "sync", &name]).with_code(0);
     let node = deployed.node(&name).unwrap();
     assert!(is_initialised(&node));
     assert_eq!(
@@ -309,7 +292,7 @@ fn a_whole_life(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
     let daemon = Daemon::start(env, &[&lease]);
     daemon.logs("leading as");
     let name = format!("{}-b", deployed.name);
-    let id = server(sandbox, &name);
+    let id = sandbox.create_server(&name);
     deployed.register(&name);
     wait_until("the initialised node", || {
         is_initialised(&deployed.node(&name).unwrap())
@@ -319,8 +302,7 @@ fn a_whole_life(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
     wait_until("the node to go", || deployed.node(&name).is_none());
     let holder = || deployed.get(&deployed.lease()).unwrap()["spec"]["holderIdentity"].clone();
     assert_ne!(holder(), "");
-    daemon.signal("-TERM");
-    assert!(daemon.ended().success(), "{}", daemon.log());
+    daemon.stop();
     assert_eq!(holder().as_str().unwrap_or_default(), "");
     let log = daemon.log();
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");

@@ -3,11 +3,10 @@
 
 use crate::common;
 
-use ccm::http::{
-    self, Authorities, Kind, Method, Proxies, Roots, Secret, SecretSource, Timing, Tls,
-};
+use ccm::http::{self, Authorities, Kind, Method, Roots, Secret, SecretSource, Tls};
 use ccm::provider::{Gate, Refused};
-use common::wait_until;
+use common::library::http_settings;
+use common::{contains, wait_until};
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -50,26 +49,19 @@ fn client(
     gate: impl Gate + 'static,
 ) -> http::Client {
     http::Client::new(http::Settings {
-        base,
         tls: tls.into(),
-        proxies: Proxies::Never,
-        login: std::sync::Arc::new(token),
-        connect_timeout: Duration::from_secs(5),
-        timing: Timing {
-            read_timeout: timeout,
-            write_timeout: timeout,
-            retry_wait: Duration::from_millis(1),
-        },
-        retry: http::Retry::NotRateLimited,
-        body_limit_bytes: 64 << 20,
-        log_bodies: false,
         gate: Arc::new(gate),
-        watch: |_, _, _| {},
+        ..http_settings(base, token, timeout)
     })
 }
 
-/// Fails for its time, and not later.
-fn times_out(what: &str, client: &http::Client, gate: &Passed, body: &Value) {
+/// The same without TLS and without a login.
+fn plain(base: String, timeout: Duration, gate: impl Gate + 'static) -> http::Client {
+    client(base, Tls::default(), SecretSource::none(), timeout, gate)
+}
+
+/// A request of this body.
+fn post(client: &http::Client, body: &Value) -> http::Error {
     let outcome = client.write::<Value>(
         <dyn Gate>::pass,
         Method::Post,
@@ -77,8 +69,13 @@ fn times_out(what: &str, client: &http::Client, gate: &Passed, body: &Value) {
         "application/json",
         Some(body),
     );
+    outcome.map(|reply| reply.value).unwrap_err()
+}
+
+/// Fails for its time, and not later.
+fn times_out(what: &str, client: &http::Client, gate: &Passed, body: &Value) {
+    let error = post(client, body);
     let took = gate.0.lock().unwrap().unwrap().elapsed();
-    let error = outcome.map(|reply| reply.value).unwrap_err();
     assert!(took < TIMEOUT + SLACK, "{what}: {took:?}: {error}");
     let Kind::TimedOut(after) = error.kind else {
         panic!("{what}: {took:?}: {error:?}")
@@ -132,13 +129,7 @@ fn an_answer_that_comes_a_byte_at_a_time() {
             },
         );
         let gate = Passed::default();
-        let client = client(
-            base,
-            Tls::default(),
-            SecretSource::none(),
-            TIMEOUT,
-            gate.clone(),
-        );
+        let client = plain(base, TIMEOUT, gate.clone());
         times_out(&format!("{at_once} at once"), &client, &gate, &json!({}));
     }
 }
@@ -167,19 +158,9 @@ fn a_request_that_is_taken_a_bit_at_a_time() {
         *into.lock().unwrap() = Some((count, end));
     });
     let gate = Passed::default();
-    let client = client(
-        base,
-        Tls::default(),
-        SecretSource::none(),
-        TIMEOUT,
-        gate.clone(),
-    );
-    times_out(
-        "taken slowly",
-        &client,
-        &gate,
-        &json!({ "x": "x".repeat(LARGE_BYTES) }),
-    );
+    let client = plain(base, TIMEOUT, gate.clone());
+    let body = json!({ "x": "x".repeat(LARGE_BYTES) });
+    times_out("taken slowly", &client, &gate, &body);
     wait_until("the end of what is taken", || {
         taken.lock().unwrap().is_some()
     });
@@ -217,19 +198,10 @@ fn tls_through_a_narrow_pipe() {
             ..Tls::default()
         };
         let gate = Passed::default();
-        let client = client(
-            base,
-            tls,
-            SecretSource::fixed(Secret::new(&token)),
-            TIMEOUT,
-            gate.clone(),
-        );
-        times_out(
-            what,
-            &client,
-            &gate,
-            &json!({ "x": "x".repeat(LARGE_BYTES) }),
-        );
+        let token = SecretSource::fixed(Secret::new(&token));
+        let client = client(base, tls, token, TIMEOUT, gate.clone());
+        let body = json!({ "x": "x".repeat(LARGE_BYTES) });
+        times_out(what, &client, &gate, &body);
     }
     let arrived = sandbox
         .calls()
@@ -267,27 +239,9 @@ fn nothing_is_sent_when_the_time_is_over_before() {
             Ok(())
         }
     }
-    let client = client(
-        base.clone(),
-        Tls::default(),
-        SecretSource::none(),
-        Duration::from_millis(50),
-        Slow,
-    );
-    let outcome = client.write::<Value>(
-        <dyn Gate>::pass,
-        Method::Post,
-        "/x",
-        "application/json",
-        Some(&json!({})),
-    );
-    let error = outcome.map(|reply| reply.value).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("not sent: this process was paused just before"),
-        "{error}"
-    );
+    let client = plain(base.clone(), Duration::from_millis(50), Slow);
+    let error = post(&client, &json!({})).to_string();
+    contains(&error, "not sent: this process was paused just before");
     // Our own connection ends the server's waiting.
     let address = base.strip_prefix("http://").unwrap();
     drop(TcpStream::connect(address).unwrap());

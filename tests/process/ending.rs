@@ -9,8 +9,7 @@ use ccm::daemon::{self, Health, HealthSettings, Stop};
 use ccm::http::{Proxies, Timing};
 use ccm::kube::{self, config};
 use ccm::provider::{self, Instances, OpenGate, Provider, ProviderId};
-use common::services::{LoadBalancerService, create};
-use common::{Daemon, LIMIT, env, hetzner_calls, quiet, wait_until, with};
+use common::{Cluster, Daemon, LIMIT, env, hetzner_calls, on, quiet, wait_until};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use std::process::Command;
@@ -31,9 +30,9 @@ fn a_second_signal_ends_it_at_once() {
                 // Its own: the first call must be this daemon's, which listens to signals by then.
                 let sandbox = quiet(1);
                 let hangs = Effect::Slow(Duration::from_secs(60));
-                sandbox.faults().add(Rule::new(hangs).half(Half::Hetzner));
+                sandbox.fault(Rule::new(hangs).half(Half::Hetzner));
                 // In real time, in which an end takes up to 10 s.
-                let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+                let env = common::real_time(&sandbox);
                 let daemon = Daemon::start(&env, &["--leader-elect=false"]);
                 wait_until("a call", || hetzner_calls(&sandbox) > 0);
                 daemon.logs("running cloud-node-controller");
@@ -65,19 +64,16 @@ fn a_second_signal_ends_it_at_once() {
 fn events_that_wait_are_written_at_the_end() {
     const UNKNOWN: usize = 5;
     let sandbox = quiet(1);
-    let slow = Rule::new(Effect::Slow(Duration::from_millis(60)))
-        .half(Half::Kubernetes)
-        .method("POST")
-        .path("/api/v1/namespaces/default/events");
-    sandbox.faults().add(slow);
+    let slow = on(
+        "POST /api/v1/namespaces/default/events",
+        Effect::Slow(Duration::from_millis(60)),
+    );
+    sandbox.fault(slow);
     let names: Vec<String> = (0..UNKNOWN).map(|n| format!("none-{n}")).collect();
     let mut annotations = vec![("location", "fsn1")];
     annotations.extend(names.iter().map(|name| (name.as_str(), "x")));
-    create(
-        &sandbox,
-        LoadBalancerService::new("web", &[80]).with(&annotations),
-    );
-    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    sandbox.create("web", &annotations, &[80]);
+    let env = common::real_time(&sandbox);
     let daemon = Daemon::start(&env, &[]);
     let events = || {
         let mut events = sandbox.cluster().list("events", None);
@@ -103,7 +99,7 @@ fn events_that_wait_are_written_at_the_end() {
 fn a_bug_in_one_controller_ends_the_whole_process_with_one_line() {
     let sandbox = quiet(1);
     let env = env(&sandbox);
-    let (_, kubeconfig) = env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
+    let kubeconfig = common::variable(&env, "KUBECONFIG");
     let mut child = Command::new(std::env::current_exe().unwrap());
     child
         .args(["--exact", "ending::child", "--ignored", "--nocapture"])

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{Daemon, all_initialised, ccm, env, quiet, wait_until, with};
+use common::{Cluster, Daemon, all_initialised, env, on, quiet, wait_until, with};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::io::{Read, Write};
@@ -144,7 +144,7 @@ fn slow_clients_are_let_go_and_those_who_come_in_pieces_are_served() {
 fn a_flood_locks_no_probe_out_and_costs_little() {
     let sandbox = quiet(1);
     let (daemon, address) = start(&sandbox, "1", &[]);
-    wait_until("an initialised node", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     let (before_kb, _) = daemon.memory_kb();
     // More connections than it keeps, all of them silent.
     let held: Vec<TcpStream> = (0..200).map(|_| connect(address)).collect();
@@ -187,12 +187,10 @@ fn a_flood_locks_no_probe_out_and_costs_little() {
 fn a_controller_that_is_stuck_fails_liveness_by_its_name_until_it_goes_on() {
     let sandbox = quiet(1);
     let (_daemon, address) = start(&sandbox, "0.01", &["--controllers=cloud-node"]);
-    wait_until("an initialised node", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     wait_until("life", || get(address, "/livez") == ok());
     let held = Effect::Slow(common::LIMIT * 2);
-    let rule = sandbox
-        .faults()
-        .add(Rule::new(held).half(Half::Kubernetes).path("/api/v1/nodes"));
+    let rule = sandbox.fault(on("/api/v1/nodes", held));
     let mut told = String::new();
     wait_until("its failure", || {
         let (status, body) = get(address, "/livez");
@@ -214,9 +212,7 @@ fn a_controller_that_is_stuck_fails_liveness_by_its_name_until_it_goes_on() {
 fn a_long_tick_is_no_death() {
     let sandbox = quiet(12);
     let slow = Effect::Slow(Duration::from_millis(200));
-    sandbox
-        .faults()
-        .add(Rule::new(slow).half(Half::Kubernetes).writes());
+    sandbox.fault(Rule::new(slow).half(Half::Kubernetes).writes());
     let one_by_one = &["--concurrent-node-syncs=1"];
     let (_daemon, address) = start(&sandbox, "0.05", one_by_one);
     let begun = Instant::now();
@@ -276,7 +272,7 @@ fn an_api_that_refuses_or_talks_nonsense_is_not_reached() {
     ] {
         let sandbox = quiet(1);
         let rule = Rule::new(effect).half(Half::Hetzner);
-        sandbox.faults().add(rule);
+        sandbox.fault(rule);
         let (daemon, address) = start(&sandbox, "0.02", &[]);
         daemon.logs("WARN");
         let expected = (503, "the cloud API was not reached yet\n".to_owned());
@@ -290,9 +286,9 @@ fn a_port_that_is_taken_is_told_once_and_had_as_soon_as_it_is_free() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let flag = format!("--metrics-address={address}");
-    let daemon = Daemon::start(&env(&sandbox), &[&flag]);
+    let daemon = sandbox.daemon(&[&flag]);
     daemon.logs(&format!("health: {address}: Address "));
-    wait_until("the daemon's work", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     let looks = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
     // As many ticks as tries to listen.
     let mark = looks();
@@ -300,13 +296,13 @@ fn a_port_that_is_taken_is_told_once_and_had_as_soon_as_it_is_free() {
     drop(taken);
     daemon.logs(LISTENING);
     assert_eq!(get(address, "/readyz"), ok());
-    assert_eq!(daemon.log().matches("already in use").count(), 1);
+    daemon.logged("already in use", 1);
 }
 
 #[test]
 fn a_port_alone_is_every_address_of_the_machine() {
     let sandbox = quiet(0);
-    let daemon = Daemon::start(&env(&sandbox), &["--metrics-address=:0"]);
+    let daemon = sandbox.daemon(&["--metrics-address=:0"]);
     let port = address(&daemon).port();
     assert_eq!(
         get(SocketAddr::from(([127, 0, 0, 1], port)), "/livez"),
@@ -322,12 +318,12 @@ fn a_port_alone_is_every_address_of_the_machine() {
 #[test]
 fn no_server_without_an_address_nor_for_one_pass() {
     let sandbox = quiet(1);
-    let once = ccm(&env(&sandbox), &["run", "--once"]);
+    let once = sandbox.ccm(&["run", "--once"]);
     assert!(
         once.code == 0 && !once.stderr.contains("health"),
         "{once:?}"
     );
-    let daemon = Daemon::start(&env(&sandbox), &["--metrics-address="]);
+    let daemon = sandbox.daemon(&["--metrics-address="]);
     wait_until("a look at the cluster", || {
         sandbox.calls().count(|call| call.path == "/api/v1/nodes") > 2
     });

@@ -4,13 +4,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
+use crate::common::Cluster as _;
 
 use common::{
-    Daemon, Env, all_initialised, env, is_initialised, is_lease, node, quiet, wait_until, with,
+    Daemon, Env, all_initialised, env, is_initialised, is_lease, quiet, wait_until, with,
 };
 use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
-use sandbox::hetzner::ServerSpec;
 use sandbox::kubernetes::Cluster;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
@@ -35,47 +35,35 @@ fn env_of(sandbox: &Sandbox, user: &str) -> Env {
     env
 }
 
-fn lease(cluster: &Cluster) -> Value {
-    cluster
-        .get("leases", NAMESPACE, NAME)
-        .map_or(Value::Null, |lease| lease["spec"].clone())
+/// What the Lease says of its holder.
+fn spec_of_lease(sandbox: &Sandbox) -> Value {
+    sandbox.lease()["spec"].clone()
 }
 
 /// What the Lease notes of the cluster's identity, parsed; `Null`: nothing that can be read.
 fn noted(sandbox: &Sandbox) -> Value {
-    let whole = sandbox.cluster().get("leases", NAMESPACE, NAME);
-    let whole = whole.unwrap_or_default();
+    let whole = sandbox.lease();
     let text = whole["metadata"]["annotations"][IDENTITY].as_str();
     text.and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or_default()
 }
 
-fn uid_of(sandbox: &Sandbox, kind: &str, namespace: &str, name: &str) -> Value {
-    let object = sandbox.cluster().get(kind, Some(namespace), name);
-    object.unwrap_or_default()["metadata"]["uid"].clone()
+fn uid(object: &Value) -> Value {
+    object["metadata"]["uid"].clone()
 }
 
 /// The Service is deleted, and made again with another UID.
 fn replace_kubernetes(sandbox: &Sandbox) {
     let cluster = sandbox.cluster();
-    let mut service = cluster
-        .get("services", Some("default"), "kubernetes")
-        .unwrap();
-    cluster.delete("services", Some("default"), "kubernetes");
+    let mut service = sandbox.service("kubernetes").unwrap();
+    sandbox.delete("kubernetes");
     service["metadata"] = json!({ "name": "kubernetes" });
     cluster.create("services", Some("default"), service);
 }
 
 fn note(sandbox: &Sandbox, text: &str) {
-    sandbox.cluster().edit("leases", NAMESPACE, NAME, |lease| {
+    sandbox.edit_lease(|lease| {
         lease["metadata"]["annotations"][IDENTITY] = json!(text);
-    });
-}
-
-fn join(sandbox: &Sandbox, name: &str) {
-    sandbox.join(ServerSpec {
-        name: name.into(),
-        ..ServerSpec::default()
     });
 }
 
@@ -155,8 +143,8 @@ fn one_leads_one_waits_and_follows_when_the_leader_is_killed() {
     first.logs("leading as");
     let second = Daemon::start(&env_of(&sandbox, "second"), &[]);
     second.logs("leads; standing by");
-    wait_until("initialised nodes", || all_initialised(&sandbox));
-    let record = lease(sandbox.cluster());
+    sandbox.wait_for_nodes();
+    let record = spec_of_lease(&sandbox);
     let holder = record["holderIdentity"].as_str().unwrap();
     assert!(
         second.log().contains(&format!("{holder} leads")),
@@ -177,12 +165,12 @@ fn one_leads_one_waits_and_follows_when_the_leader_is_killed() {
 
     let begun = Instant::now();
     drop(first);
-    join(&sandbox, "late");
+    sandbox.join_node("late");
     second.logs("leading as");
     let waited = begun.elapsed();
     assert!(waited > LEASE_DURATION.mul_f64(0.8), "after {waited:?}");
-    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
-    let record = lease(sandbox.cluster());
+    sandbox.wait_for_node("late");
+    let record = spec_of_lease(&sandbox);
     assert_ne!(record["holderIdentity"], holder);
     assert_eq!(record["leaseTransitions"], 1);
 }
@@ -190,19 +178,18 @@ fn one_leads_one_waits_and_follows_when_the_leader_is_killed() {
 #[test]
 fn a_leader_that_is_told_to_end_hands_over_at_once() {
     let sandbox = quiet(1);
-    let first = Daemon::start(&env(&sandbox), &[]);
+    let first = sandbox.daemon(&[]);
     first.logs("leading as");
-    first.signal("-TERM");
-    assert!(first.ended().success(), "{}", first.log());
-    let record = lease(sandbox.cluster());
+    first.stop();
+    let record = spec_of_lease(&sandbox);
     assert_eq!(
         (&record["holderIdentity"], &record["leaseDurationSeconds"]),
         (&json!(""), &json!(1))
     );
 
-    let second = Daemon::start(&env(&sandbox), &[]);
+    let second = sandbox.daemon(&[]);
     second.logs("leading as");
-    let third = Daemon::start(&env(&sandbox), &[]);
+    let third = sandbox.daemon(&[]);
     third.logs("standing by");
     let begun = Instant::now();
     second.signal("-INT");
@@ -210,18 +197,17 @@ fn a_leader_that_is_told_to_end_hands_over_at_once() {
     let waited = begun.elapsed();
     assert!(waited < LEASE_DURATION, "after {waited:?}");
     assert!(second.ended().success(), "{}", second.log());
-    assert_eq!(lease(sandbox.cluster())["leaseTransitions"], 2);
+    assert_eq!(spec_of_lease(&sandbox)["leaseTransitions"], 2);
 }
 
 #[test]
 fn a_standby_ends_at_once_and_leaves_the_lease_alone() {
     let sandbox = quiet(1);
     let _holder = Holder::start(&sandbox, jiff::SignedDuration::ZERO);
-    let standby = Daemon::start(&env(&sandbox), &[]);
+    let standby = sandbox.daemon(&[]);
     standby.logs("standing by");
-    standby.signal("-TERM");
-    assert!(standby.ended().success(), "{}", standby.log());
-    assert_eq!(lease(sandbox.cluster())["holderIdentity"], "another-host_1");
+    standby.stop();
+    assert_eq!(spec_of_lease(&sandbox)["holderIdentity"], "another-host_1");
 }
 
 /// Whatever the other host's clock says: only that its record changes counts.
@@ -230,7 +216,7 @@ fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
     let respected = |hours: i64| {
         let sandbox = quiet(1);
         let holder = Holder::start(&sandbox, jiff::SignedDuration::from_hours(hours));
-        let daemon = Daemon::start(&env(&sandbox), &[]);
+        let daemon = sandbox.daemon(&[]);
         daemon.logs("another-host_1 leads; standing by");
         let looks = || count(&sandbox, |call| is_lease(&call.path));
         // A look every 0.2 s: two lease durations.
@@ -244,10 +230,10 @@ fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
             waited > LEASE_DURATION.mul_f64(0.8),
             "{hours} h: after {waited:?}"
         );
-        let whole = sandbox.cluster().get("leases", NAMESPACE, NAME).unwrap();
+        let whole = sandbox.lease();
         assert_eq!(whole["spec"]["leaseTransitions"], 8);
         assert_eq!(whole["metadata"]["labels"]["somebody"], "else");
-        wait_until("an initialised node", || all_initialised(&sandbox));
+        sandbox.wait_for_nodes();
     };
     std::thread::scope(|scope| {
         for hours in [-1, 0, 1] {
@@ -260,7 +246,7 @@ fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
 fn a_leader_that_was_stopped_past_its_lease_writes_nothing_when_it_wakes() {
     let sandbox = quiet(40);
     let slow = Effect::Slow(Duration::from_millis(10));
-    sandbox.faults().add(Rule::new(slow).method("PATCH"));
+    sandbox.fault(Rule::new(slow).method("PATCH"));
     let first = Daemon::start(&env_of(&sandbox, "first"), &[]);
     let written = |user| writes(&sandbox, user, 0).len();
     wait_until("some work done", || written("first") >= 5);
@@ -268,18 +254,18 @@ fn a_leader_that_was_stopped_past_its_lease_writes_nothing_when_it_wakes() {
     let second = Daemon::start(&env_of(&sandbox, "second"), &[]);
     second.logs("leading as");
     assert!(!all_initialised(&sandbox), "it was stopped in the middle");
-    wait_until("the rest of the work", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
 
     // Something to do for both.
     drop(second);
-    let mark = sandbox.calls().mark();
-    join(&sandbox, "late");
+    let mark = sandbox.mark();
+    sandbox.join_node("late");
     first.signal("-CONT");
     assert_eq!(first.ended().code(), Some(1), "{}", first.log());
     assert_eq!(writes(&sandbox, "first", mark), Vec::<String>::new());
     first.logs("no write starts any more");
-    assert_eq!(first.log().matches("ERROR").count(), 1, "{}", first.log());
-    assert!(!is_initialised(&node(&sandbox, "late")));
+    first.logged("ERROR", 1);
+    assert!(!is_initialised(&sandbox.node("late")));
 }
 
 #[test]
@@ -296,9 +282,9 @@ fn a_leader_that_cannot_renew_until_the_deadline_ends() {
         for (name, effect) in failures {
             scope.spawn(move || {
                 let sandbox = quiet(1);
-                let daemon = Daemon::start(&env(&sandbox), &[]);
-                wait_until("an initialised node", || all_initialised(&sandbox));
-                sandbox.faults().add(Rule::new(effect).path(LEASES));
+                let daemon = sandbox.daemon(&[]);
+                sandbox.wait_for_nodes();
+                sandbox.fault(Rule::new(effect).path(LEASES));
                 assert_eq!(daemon.ended().code(), Some(1), "{name}: {}", daemon.log());
                 daemon.logs("not renewed for 1 s; no write starts any more, ending");
                 assert!(
@@ -322,35 +308,35 @@ fn a_renewal_that_is_late_makes_a_write_wait() {
         "--node-sync-interval=200ms",
     ];
     let daemon = Daemon::start(&half_as_long, &flags);
-    wait_until("an initialised node", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     let failing = Effect::kubernetes_status(500, "InternalError", "sorry");
-    let failing = sandbox.faults().add(Rule::new(failing).path(LEASES));
+    let failing = sandbox.fault(Rule::new(failing).path(LEASES));
     let begun = Instant::now();
     wait_until("3.6 s", || begun.elapsed() > Duration::from_millis(3_600));
-    let mark = sandbox.calls().mark();
-    join(&sandbox, "late");
+    let mark = sandbox.mark();
+    sandbox.join_node("late");
     let asked = || {
         let calls = sandbox.calls().calls_since(mark);
         calls.iter().any(|call| call.half == Half::Hetzner)
     };
     wait_until("a look at its server", asked);
-    let mended = sandbox.calls().mark();
+    let mended = sandbox.mark();
     sandbox.faults().remove(failing);
-    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    sandbox.wait_for_node("late");
     let (all, afterwards) = (
         writes(&sandbox, "ccm", mark),
         writes(&sandbox, "ccm", mended),
     );
     assert_eq!(all, afterwards, "{}", daemon.log());
     daemon.logs("the API server answers again");
-    assert_eq!(daemon.log().matches("WARN").count(), 1, "{}", daemon.log());
+    daemon.logged("WARN", 1);
 }
 
 #[test]
 fn what_happens_to_the_lease_of_a_leader() {
     // The Lease is changed by somebody at every renewal, deleted, taken, emptied.
     let sandbox = quiet(1);
-    let daemon = Daemon::start(&env(&sandbox), &[]);
+    let daemon = sandbox.daemon(&[]);
     daemon.logs("leading as");
     let cluster = Arc::clone(sandbox.cluster());
     let changes = AtomicUsize::new(0);
@@ -361,58 +347,52 @@ fn what_happens_to_the_lease_of_a_leader() {
         });
     };
     let renewals = Rule::new(Effect::before(label)).method("PUT").path(LEASES);
-    sandbox.faults().add(renewals.every(2));
+    sandbox.fault(renewals.every(2));
     let such = |status| move |call: &Call| call.method == "PUT" && call.status == Some(status);
     wait_until("conflicts", || count(&sandbox, such(409)) >= 3);
     let renewed = count(&sandbox, such(200));
     wait_until("renewals", || count(&sandbox, such(200)) >= renewed + 3);
-    let whole = sandbox.cluster().get("leases", NAMESPACE, NAME).unwrap();
+    let whole = sandbox.lease();
     assert_eq!(whole["metadata"]["annotations"]["note"], "mine");
 
-    assert!(sandbox.cluster().delete("leases", NAMESPACE, NAME));
-    wait_until("a new Lease", || !lease(sandbox.cluster()).is_null());
+    sandbox.delete_lease();
+    wait_until("a new Lease", || !spec_of_lease(&sandbox).is_null());
     assert_eq!(
-        lease(sandbox.cluster())["holderIdentity"],
+        spec_of_lease(&sandbox)["holderIdentity"],
         whole["spec"]["holderIdentity"]
     );
     let log = daemon.log();
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
 
-    sandbox.cluster().edit("leases", NAMESPACE, NAME, |lease| {
-        lease["spec"]["holderIdentity"] = json!("intruder")
-    });
+    sandbox.edit_lease(|lease| lease["spec"]["holderIdentity"] = json!("intruder"));
     assert_eq!(daemon.ended().code(), Some(1), "{}", daemon.log());
     daemon.logs("held by intruder now");
-    assert_eq!(lease(sandbox.cluster())["holderIdentity"], "intruder");
+    assert_eq!(spec_of_lease(&sandbox)["holderIdentity"], "intruder");
 }
 
 #[test]
 fn the_lease_remembers_the_identity_of_the_cluster() {
     let sandbox = quiet(1);
-    let first = uid_of(&sandbox, "services", "default", "kubernetes");
+    let first = json!(sandbox.uid("kubernetes"));
     let is_noted = |identity: &Value, former: Value| {
-        let (noted, lease) = (
-            noted(&sandbox),
-            uid_of(&sandbox, "leases", "kube-system", NAME),
-        );
-        noted == json!({ "lease": lease, "identity": identity, "former": former })
+        let lease = uid(&sandbox.lease());
+        noted(&sandbox) == json!({ "lease": lease, "identity": identity, "former": former })
     };
     let start = || {
-        let daemon = Daemon::start(&env(&sandbox), &["--load-balancer-resync-period=10s"]);
+        let daemon = sandbox.daemon(&["--load-balancer-resync-period=10s"]);
         daemon.logs("leading as");
         daemon
     };
     let daemon = start();
     wait_until("a note", || is_noted(&first, json!([])));
     // A new Lease gets it, too.
-    let old = uid_of(&sandbox, "leases", "kube-system", NAME);
-    assert!(sandbox.cluster().delete("leases", NAMESPACE, NAME));
+    let old = uid(&sandbox.lease());
+    sandbox.delete_lease();
     wait_until("a note on a new Lease", || is_noted(&first, json!([])));
-    assert_ne!(uid_of(&sandbox, "leases", "kube-system", NAME), old);
+    assert_ne!(uid(&sandbox.lease()), old);
     replace_kubernetes(&sandbox);
-    let second = uid_of(&sandbox, "services", "default", "kubernetes");
-    daemon.signal("-TERM");
-    assert!(daemon.ended().success(), "{}", daemon.log());
+    let second = json!(sandbox.uid("kubernetes"));
+    daemon.stop();
     let daemon = start();
     wait_until("a second UID", || is_noted(&first, json!([second])));
     daemon.logs("the identity of the cluster stays");
@@ -431,15 +411,14 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
 
     // What another candidate leaves of it counts, also for a pass.
     drop(daemon);
-    sandbox.cluster().edit("leases", NAMESPACE, NAME, |lease| {
+    sandbox.edit_lease(|lease| {
         lease["spec"]["holderIdentity"] = json!("");
     });
-    let ran = common::ccm(&env(&sandbox), &["run", "--once"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    sandbox.settle();
     assert!(is_noted(&first, json!([second])), "{}", noted(&sandbox));
 
     // What can't be read is ignored, and written anew.
-    let lease = uid_of(&sandbox, "leases", "kube-system", NAME);
+    let lease = uid(&sandbox.lease());
     let of_lease = |lease: &Value| json!({ "lease": lease, "identity": "x", "former": [] });
     let mut injected = of_lease(&lease);
     injected["identity"] = json!("x,y)");
@@ -456,11 +435,10 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
         let daemon = start();
         daemon.logs(&format!("annotation {IDENTITY} is ignored: {why}"));
         wait_until("the present UID", || is_noted(&second, json!([])));
-        daemon.signal("-TERM");
-        assert!(daemon.ended().success(), "{}", daemon.log());
+        daemon.stop();
     }
     // Another program that took the Lease wrote it without annotations.
-    sandbox.cluster().edit("leases", NAMESPACE, NAME, |lease| {
+    sandbox.edit_lease(|lease| {
         lease["metadata"]["annotations"] = Value::Null;
     });
     let daemon = start();

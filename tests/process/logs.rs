@@ -4,10 +4,8 @@
 
 use crate::common;
 
-use common::services::{self, LoadBalancerService};
-use common::{Daemon, all_initialised, ccm, env, quiet, wait_until, with};
+use common::{Cluster, Daemon, all_initialised, ccm, env, quiet, wait_until, with};
 use sandbox::faults::{Effect, Rule};
-use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -15,10 +13,7 @@ use std::collections::BTreeSet;
 /// A new node, a node without a server, a Service, and one whose load balancer is refused.
 fn busy() -> Sandbox {
     let sandbox = quiet(1);
-    sandbox.register_node(NodeSpec {
-        name: "stray".into(),
-        ..NodeSpec::default()
-    });
+    sandbox.register("stray", None, "");
     let refused = Effect::hetzner_error(403, "forbidden", "not today");
     let is_api = |request: &sandbox::exchange::Request| {
         String::from_utf8_lossy(&request.body).contains("api.example.com")
@@ -28,11 +23,10 @@ fn busy() -> Sandbox {
         .method("POST")
         .path("/v1/load_balancers")
         .when(is_api);
-    sandbox.faults().add(rule);
+    sandbox.fault(rule);
     for name in ["web", "api.example.com"] {
-        let service = LoadBalancerService::new(&name.replace('.', "-"), &[80]);
         let annotations = [("location", "fsn1"), ("type", "lb11"), ("name", name)];
-        services::create(&sandbox, service.with(&annotations));
+        sandbox.create(&name.replace('.', "-"), &annotations, &[80]);
     }
     sandbox
 }
@@ -41,10 +35,7 @@ fn is_settled(sandbox: &Sandbox, daemon: &Daemon) -> bool {
     let log = daemon.log();
     // It may be created before its node is initialised, which is added then.
     let has_target = log.contains("1 port, 1 target") || log.contains("target worker-1: added");
-    services::has_address(&services::service(sandbox, "web"))
-        && has_target
-        && log.contains("not today")
-        && log.contains("stray")
+    sandbox.has_address("web") && has_target && log.contains("not today") && log.contains("stray")
 }
 
 /// Waits for so many looks at the cluster: ticks of controllers.
@@ -61,7 +52,7 @@ fn ticks(sandbox: &Sandbox, count: usize) {
 #[test]
 fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
     let sandbox = busy();
-    let daemon = Daemon::start(&env(&sandbox), &[]);
+    let daemon = sandbox.daemon(&[]);
     wait_until("everything to be told", || is_settled(&sandbox, &daemon));
     ticks(&sandbox, 10);
     let log = daemon.log();
@@ -90,7 +81,7 @@ fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
 #[test]
 fn an_object_a_line_with_keys_that_stay() {
     let sandbox = busy();
-    let daemon = Daemon::start(&env(&sandbox), &["--log-format=json"]);
+    let daemon = sandbox.daemon(&["--log-format=json"]);
     wait_until("everything to be told", || is_settled(&sandbox, &daemon));
     sandbox.stop(Half::Kubernetes);
     daemon.logs("trying again every");
@@ -152,7 +143,7 @@ fn every_call_to_the_cloud_is_shown_without_its_secrets() {
     let sandbox = busy();
     let token = sandbox.projects().token.clone();
     for (debug, verbosity) in [("true", "0"), ("false", "4")] {
-        let mark = sandbox.calls().mark();
+        let mark = sandbox.mark();
         let env = with(env(&sandbox), &[("HCLOUD_DEBUG", debug)]);
         let ran = ccm(&env, &["run", "--once", "-v", verbosity]);
         let calls = sandbox.calls().calls_since(mark);
@@ -176,7 +167,7 @@ fn every_call_to_the_cloud_is_shown_without_its_secrets() {
         );
         assert!(!ran.stderr.contains(&token) && !ran.stderr.contains("Bearer"));
     }
-    let quiet = ccm(&env(&sandbox), &["run", "--once"]);
+    let quiet = sandbox.ccm(&["run", "--once"]);
     assert!(!quiet.stderr.contains("DEBUG"), "{}", quiet.stderr);
     assert!(
         all_initialised(&sandbox) || quiet.code == 1,

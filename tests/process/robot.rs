@@ -5,8 +5,7 @@
 use crate::common;
 
 use common::{
-    Daemon, Env, Ran, all_initialised, builder, ccm, env, is_initialised, node, side_by_side,
-    wait_until, with,
+    Cluster, Daemon, Env, Ran, builder, ccm, env, is_initialised, side_by_side, wait_until, with,
 };
 use sandbox::robot::Logins;
 use sandbox::{Half, Sandbox};
@@ -37,10 +36,7 @@ fn failed(sandbox: &Sandbox) -> usize {
 
 /// What the Lease says of a refused login.
 fn noted(sandbox: &Sandbox) -> Value {
-    let cluster = sandbox.cluster();
-    let lease = cluster.get("leases", Some("kube-system"), "cloud-controller-manager");
-    lease.unwrap_or_default()["metadata"]["annotations"]["ccm-from-scratch/robot-login-refused"]
-        .clone()
+    sandbox.lease()["metadata"]["annotations"]["ccm-from-scratch/robot-login-refused"].clone()
 }
 
 fn waits(ran: &Ran) {
@@ -58,13 +54,11 @@ fn a_wrong_password_costs_one_login_in_ten_minutes_across_processes() {
     let begun = Instant::now();
     let daemon = Daemon::start(&wrong, &[]);
     // The Cloud's nodes are initialised meanwhile.
-    wait_until("an initialised node", || {
-        is_initialised(&node(&sandbox, "worker-1"))
-    });
+    sandbox.wait_for_node("worker-1");
     daemon.logs("ROBOT_USER and ROBOT_PASSWORD");
     wait_until("a note on the Lease", || noted(&sandbox).is_string());
     assert_eq!(failed(&sandbox), 1);
-    assert!(!is_initialised(&node(&sandbox, "metal-1")));
+    assert!(!is_initialised(&sandbox.node("metal-1")));
     // Killed, and started again: the second one waits for the Lease, and then for the login.
     drop(daemon);
     let daemon = Daemon::start(&wrong, &[]);
@@ -82,8 +76,7 @@ fn a_wrong_password_costs_one_login_in_ten_minutes_across_processes() {
     for words in [&["doctor"], &["status"]] {
         ccm(&wrong, words);
     }
-    daemon.signal("-TERM");
-    assert!(daemon.ended().success(), "{}", daemon.log());
+    daemon.stop();
     waits(&ccm(&wrong, &["run", "--once"]));
     // A right one waits as well: what was wrong is not known from the Lease.
     waits(&ccm(&env, &["run", "--once"]));
@@ -106,11 +99,9 @@ fn a_wrong_password_costs_one_login_in_ten_minutes_across_processes() {
 fn a_pass_that_is_refused_notes_it_for_the_next() {
     let sandbox = start();
     let wrong = with(env(&sandbox), WRONG);
-    let first = ccm(&wrong, &["run", "--once"]);
-    assert_eq!(first.code, 1, "{first:?}");
+    ccm(&wrong, &["run", "--once"]).with_code(1);
     assert!(noted(&sandbox).is_string());
-    let second = ccm(&wrong, &["run", "--once"]);
-    assert_eq!(second.code, 1, "{second:?}");
+    let second = ccm(&wrong, &["run", "--once"]).with_code(1);
     waits(&second);
     assert_eq!(failed(&sandbox), 1);
 }
@@ -160,12 +151,11 @@ fn a_file_with_other_credentials_is_tried_at_once_and_the_note_goes() {
     let daemon = Daemon::start(&env, &[]);
     wait_until("a note on the Lease", || noted(&sandbox).is_string());
     write(&format!("{password}\n"));
-    wait_until("initialised nodes", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     assert!(begun.elapsed() < WAIT, "{:?}", begun.elapsed());
     assert_eq!(failed(&sandbox), 1);
     wait_until("no note on the Lease", || noted(&sandbox).is_null());
-    daemon.signal("-TERM");
-    assert!(daemon.ended().success(), "{}", daemon.log());
+    daemon.stop();
     assert!(!daemon.log().contains(&password) && !daemon.log().contains("of-another-account"));
 }
 
@@ -176,10 +166,10 @@ fn a_block_of_the_ip_is_waited_out() {
     for _ in 0..3 {
         common::fail_to_log_in(&sandbox);
     }
-    let daemon = Daemon::start(&env(&sandbox), &[]);
+    let daemon = sandbox.daemon(&[]);
     wait_until("a note on the Lease", || noted(&sandbox).is_string());
     daemon.logs("while the IP of this machine is blocked");
-    wait_until("initialised nodes", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     let logins = logins(&sandbox);
     assert_eq!((logins.blocked, logins.failed), (1, 3), "{logins:?}");
     assert_eq!(

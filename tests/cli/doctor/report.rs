@@ -1,7 +1,7 @@
 //! The report as a whole: on a healthy world, on one where everything is broken, and in each form.
 
-use crate::common::{Ran, openapi, side_by_side, snapshot};
-use crate::doctor::world::{CHECKS, World, checks, unchanged};
+use crate::common::{Cluster, Ran, contains, openapi, side_by_side, snapshot, variable};
+use crate::doctor::world::{CHECKS, World, checks, find, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
@@ -43,11 +43,7 @@ fn fits(text: &str) {
 }
 
 fn in_its_folder(mut world: World) -> World {
-    let (_, path) = world
-        .env
-        .iter()
-        .find(|(name, _)| name == "KUBECONFIG")
-        .unwrap();
+    let path = variable(&world.env, "KUBECONFIG");
     let file = std::path::Path::new(path).file_name().unwrap();
     let file = file.to_str().unwrap().to_owned();
     world.set("KUBECONFIG", &file);
@@ -58,7 +54,7 @@ fn in_its_folder(mut world: World) -> World {
 fn a_healthy_world_is_all_ok_and_nothing_is_written() {
     let world = in_its_folder(World::healthy());
     let before = world.everything();
-    let mark = world.sandbox.calls().mark();
+    let mark = world.mark();
     let ran = world.doctor(&["-o", "json"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
     for (name, check) in checks(&ran) {
@@ -93,9 +89,9 @@ fn a_healthy_world_is_all_ok_and_nothing_is_written() {
     fits(&wide);
     snapshot("doctor-wide.txt", &wide);
     let yaml = seen(&world, &["-o", "yaml"]);
-    assert!(
-        yaml.contains("apiVersion: ccm/v2\nkind: Doctor\nitems:\n- check: settings\n"),
-        "{yaml}"
+    contains(
+        &yaml,
+        "apiVersion: ccm/v2\nkind: Doctor\nitems:\n- check: settings\n",
     );
 }
 
@@ -103,7 +99,7 @@ fn a_healthy_world_is_all_ok_and_nothing_is_written() {
 fn every_request_fits_the_api_s_own_document() {
     let Some(spec) = openapi() else { return };
     let world = World::healthy();
-    let mark = world.sandbox.calls().mark();
+    let mark = world.mark();
     assert_eq!(world.doctor(&[]).code, 0);
     let mut calls = world.sandbox.calls().calls_since(mark);
     calls.retain(|call| call.half == Half::Hetzner && call.path.starts_with("/v1/"));
@@ -118,8 +114,7 @@ fn every_request_fits_the_api_s_own_document() {
 #[test]
 fn the_daemon_s_own_account_will_do() {
     let world = World::deployed();
-    let ran = world.doctor(&["-o", "json"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = world.doctor(&["-o", "json"]).with_code(0);
     let mut skipped = Vec::new();
     for (name, check) in checks(&ran) {
         match check.status.as_str() {
@@ -139,8 +134,7 @@ fn where_everything_is_broken_the_report_is_whole() {
     world.set("HCLOUD_TOKEN", "");
     world.set("KUBECONFIG", "missing");
     world.set("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5");
-    let ran = world.doctor(&["-o", "json"]);
-    assert_eq!(ran.code, 1);
+    let ran = world.doctor(&["-o", "json"]).with_code(1);
     let all = checks(&ran);
     assert_eq!(all.len(), CHECKS);
     let failed = all.iter().filter(|(_, check)| check.status == "fail");
@@ -180,7 +174,7 @@ fn silence_is_waited_for_once() {
     side_by_side(vec![Half::Hetzner, Half::Kubernetes], |half| {
         let world = World::healthy();
         let hangs = Effect::Slow(Duration::from_secs(60));
-        world.sandbox.faults().add(Rule::new(hangs).half(half));
+        world.fault(Rule::new(hangs).half(half));
         let begun = Instant::now();
         let ran = world.doctor(&["-o", "json"]);
         // The time-out is two seconds in tests.
@@ -191,7 +185,7 @@ fn silence_is_waited_for_once() {
         );
         assert_eq!(ran.code, 1, "{ran:?}");
         assert_eq!(checks(&ran).len(), CHECKS);
-        assert!(ran.stdout.contains("no complete answer within"), "{ran:?}");
+        ran.prints("no complete answer within");
     });
 }
 
@@ -206,8 +200,7 @@ fn wrong_usage_is_exit_code_2() {
         (&["--nonsense"], "--nonsense"),
         (&["-o", "xml"], "xml"),
     ] {
-        let ran = world.doctor(words);
-        assert_eq!(ran.code, 2, "{ran:?}");
+        let ran = world.doctor(words).with_code(2);
         assert!(
             ran.stderr.contains(told) && ran.stdout.is_empty(),
             "{ran:?}"
@@ -219,18 +212,19 @@ fn wrong_usage_is_exit_code_2() {
 #[test]
 fn it_takes_the_daemon_s_arguments() {
     let world = World::healthy();
-    let ran = world.doctor(&[
-        "--cloud-provider=ccm-from-scratch",
-        "--cluster-cidr=10.244.0.0/16",
-        "--route-reconciliation-period=30s",
-        "--webhook-secure-port=0",
-        "--allow-untagged-cloud",
-        "--allocate-node-cidrs=true",
-        "--metrics-address=:8233",
-        "-v=4",
-        "-o=json",
-    ]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = world
+        .doctor(&[
+            "--cloud-provider=ccm-from-scratch",
+            "--cluster-cidr=10.244.0.0/16",
+            "--route-reconciliation-period=30s",
+            "--webhook-secure-port=0",
+            "--allow-untagged-cloud",
+            "--allocate-node-cidrs=true",
+            "--metrics-address=:8233",
+            "-v=4",
+            "-o=json",
+        ])
+        .with_code(0);
     assert_eq!(checks(&ran).len(), CHECKS);
 }
 
@@ -243,13 +237,9 @@ fn and_its_settings_from_the_cluster() {
     let from = "--settings-from=kube-system/deployment";
     let ran = world.doctor(&["-o=json", &format!("{from}/elsewhere")]);
     let checks = checks(&ran);
-    let (_, ids) = checks
-        .iter()
-        .find(|(name, _)| name == "provider-ids")
-        .unwrap();
+    let ids = find(&checks, "provider-ids");
     assert_eq!(ids.status, "fail", "{ran:?}");
-    let ran = world.doctor(&[&format!("{from}/nowhere")]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    let ran = world.doctor(&[&format!("{from}/nowhere")]).with_code(1);
     assert!(
         ran.stderr
             .contains("there is no deployment kube-system/nowhere")

@@ -1,10 +1,10 @@
 //! Clusters with dedicated servers: what is said of the login of Robot, of its servers and of their nodes.
 
-use crate::common::{ccm, command};
-use crate::doctor::world::{Broken, CHECKS, KUBE_SYSTEM, LEASE, World, checks, each_in, unchanged};
+use crate::common::{Cluster, ccm, command, contains, variable};
+use crate::doctor::world::{Broken, CHECKS, KUBE_SYSTEM, World, checks, each_in, find, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
-use sandbox::robot::{Limit, Sees};
+use sandbox::robot::{Limit, Logins, Sees};
 use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -21,6 +21,12 @@ fn metal(world: &World, name: &str) -> u64 {
     world.sandbox.robot().number_of(name).unwrap()
 }
 
+/// One more login failed, and none was blocked.
+fn one_failed(world: &World, before: &Logins) {
+    let after = world.sandbox.robot().logins();
+    assert_eq!((after.failed, after.blocked), (before.failed + 1, 0));
+}
+
 /// Three failed logins of another program on this machine.
 fn block(world: &World) {
     for _ in 0..3 {
@@ -35,39 +41,39 @@ fn block(world: &World) {
 #[rustfmt::skip] // A case is a paragraph.
 const BROKEN: &[Broken] = &[
     ("the password is wrong", |world| world.sandbox.robot().set_password("another"),
-        "robot", "fail", &["/server", "Unauthorized"], "set ROBOT_USER and ROBOT_PASSWORD"),
+        "robot: fail", &["/server", "Unauthorized"], "set ROBOT_USER and ROBOT_PASSWORD"),
     ("the address of this machine is blocked", |world| block(world),
-        "robot", "fail", &["/server", "three failed logins"], "three refused logins block the IP"),
+        "robot: fail", &["/server", "three failed logins"], "three refused logins block the IP"),
     ("the rate limit is used up", |world| world.sandbox.robot().set_limit(Limit::Server, 0, Duration::from_secs(120)),
-        "robot", "fail", &["RATE_LIMIT_EXCEEDED"], "see who else uses it up"),
+        "robot: fail", &["RATE_LIMIT_EXCEEDED"], "see who else uses it up"),
     ("maintenance", |world| {
-        world.sandbox.faults().add(Rule::new(Effect::robot_maintenance()).half(Half::Robot));
+        world.fault(Rule::new(Effect::robot_maintenance()).half(Half::Robot));
     },
-        "robot", "fail", &["503"], "nodes on dedicated servers keep what they have"),
+        "robot: fail", &["503"], "nodes on dedicated servers keep what they have"),
     ("nothing listens", |world| world.sandbox.stop(Half::Robot),
-        "robot", "fail", &["connection refused", "ROBOT_ENDPOINT"], "check ROBOT_ENDPOINT"),
+        "robot: fail", &["connection refused", "ROBOT_ENDPOINT"], "check ROBOT_ENDPOINT"),
     ("an account without servers", |world| {
         for server in world.sandbox.robot().servers() {
             world.sandbox.robot().remove(server.number);
         }
-    }, "robot", "warn", &["sees 0 dedicated servers, and not those of 2 nodes"], "the Admin login of one server"),
+    }, "robot: warn", &["sees 0 dedicated servers, and not those of 2 nodes"], "the Admin login of one server"),
     ("the Admin login of one server", |world| {
         let number = metal(world, "metal-2");
         world.sandbox.robot().set_login("admin", "p", Sees::Server(number));
         world.set("ROBOT_USER", "admin");
         world.set("ROBOT_PASSWORD", "p");
-    }, "robot", "warn", &["sees 1 dedicated server, and not those of 1 node"], "the Admin login of one server"),
+    }, "robot: warn", &["sees 1 dedicated server, and not those of 1 node"], "the Admin login of one server"),
     ("a name that differs", |world| {
         let number = metal(world, "metal-1");
         world.sandbox.robot().edit(number, |server| server.name = "other".into());
-    }, "nodes", "warn", &["node/metal-1: ", "is named \"other\" now"], ""),
+    }, "nodes: warn", &["node/metal-1: ", "is named \"other\" now"], ""),
     ("a server that is cancelled", |world| {
         let number = metal(world, "metal-1");
         world.sandbox.robot().edit(number, |server| server.cancelled = true);
-    }, "dedicated", "warn", &["node/metal-1: ", "is cancelled, and paid until 2027-01-31"], "revoke the cancellation in Robot"),
+    }, "dedicated: warn", &["node/metal-1: ", "is cancelled, and paid until 2027-01-31"], "revoke the cancellation in Robot"),
     ("a Network that keeps its routes from the vSwitch", |world| {
         world.sandbox.cloud().set_expose_routes_to_vswitch(world.network(), false);
-    }, "network", "warn", &["does not expose its routes to its vSwitch"], "hcloud network expose-routes-to-vswitch"),
+    }, "network: warn", &["does not expose its routes to its vSwitch"], "hcloud network expose-routes-to-vswitch"),
 ];
 
 #[test]
@@ -81,14 +87,10 @@ fn a_healthy_world_costs_one_login() {
     let world = mixed();
     let before = world.everything();
     let logins = world.sandbox.robot().logins();
-    let ran = world.doctor(&["-o", "json"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = world.doctor(&["-o", "json"]).with_code(0);
     unchanged(&before, &world.everything());
-    assert_eq!(
-        world.sandbox.robot().logins().good,
-        logins.good + 1,
-        "{ran:?}"
-    );
+    let after = world.sandbox.robot().logins();
+    assert_eq!(after.good, logins.good + 1, "{ran:?}");
     let said = checks(&ran);
     for (check, part) in [
         ("robot", "accepts the login, which sees 2 dedicated servers"),
@@ -99,9 +101,7 @@ fn a_healthy_world_costs_one_login() {
             "2 of 2 nodes with its server in the token's project",
         ),
     ] {
-        let (_, said) = said.iter().find(|(name, _)| name == check).unwrap();
-        assert_eq!(said.status, "ok", "{said:?}");
-        assert!(said.message.contains(part), "{said:?}");
+        find(&said, check).says("ok", &[part]);
     }
     let bad = |(_, check): &&(String, crate::doctor::world::Check)| check.status == "warn";
     assert!(!said.iter().any(|one| bad(&one)), "{said:?}");
@@ -113,15 +113,11 @@ fn a_refused_login_is_tried_once() {
         let world = mixed();
         world.sandbox.robot().set_password("another");
         let before = world.sandbox.robot().logins();
-        let ran = world.runs(&[&[command], &world.flags[..]].concat());
-        assert_eq!(ran.code, 1, "{ran:?}");
-        assert!(ran.stdout.contains("FAIL    robot "), "{ran:?}");
-        let after = world.sandbox.robot().logins();
-        assert_eq!(
-            (after.failed, after.blocked),
-            (before.failed + 1, 0),
-            "{command}"
-        );
+        world
+            .runs(&[&[command], &world.flags[..]].concat())
+            .with_code(1)
+            .prints("FAIL    robot ");
+        one_failed(&world, &before);
     }
 }
 
@@ -132,22 +128,15 @@ fn without_a_login_one_line_says_so() {
     world.set("ROBOT_USER", "");
     world.set("ROBOT_PASSWORD", "");
     let logins = world.sandbox.robot().logins();
-    let ran = world.doctor(&["-o", "json"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = world.doctor(&["-o", "json"]).with_code(0);
     let said = checks(&ran);
     assert_eq!(said.len(), CHECKS + 1);
     // Targets are another matter: no public address is known.
     for (name, check) in said.iter().filter(|(name, _)| name != "services") {
         assert_ne!(check.status, "warn", "{name}: {check:?}");
     }
-    let (_, robot) = said.iter().find(|(name, _)| name == "robot").unwrap();
-    assert_eq!(robot.status, "skipped");
-    assert!(
-        robot
-            .message
-            .starts_with("ROBOT_USER and ROBOT_PASSWORD are not set: "),
-        "{robot:?}"
-    );
+    let says = "ROBOT_USER and ROBOT_PASSWORD are not set: ";
+    find(&said, "robot").says("skipped", &[says]);
     assert_eq!(world.sandbox.robot().logins().good, logins.good);
 }
 
@@ -158,12 +147,7 @@ fn turned_off_there_is_no_check_of_robot() {
     world.set("ROBOT_ENABLED", "false");
     let said = checks(&world.doctor(&["-o", "json"]));
     assert_eq!(said.len(), CHECKS);
-    let (_, nodes) = said.iter().find(|(name, _)| name == "nodes").unwrap();
-    assert_eq!(nodes.status, "warn");
-    assert!(
-        nodes.message.contains("ROBOT_ENABLED is not true"),
-        "{nodes:?}"
-    );
+    find(&said, "nodes").says("warn", &["ROBOT_ENABLED is not true"]);
 }
 
 /// Which of the servers that no node has may be the missing one is a person's to say.
@@ -172,28 +156,10 @@ fn a_node_that_waits_and_servers_without_a_node() {
     let world = mixed();
     let robot = world.sandbox.robot();
     robot.create("spare");
-    let spare = |ran| {
-        let said = checks(&ran);
-        let (_, check) = said
-            .into_iter()
-            .find(|(name, _)| name == "dedicated")
-            .unwrap();
-        check
-    };
-    let check = spare(world.doctor(&["-o", "json"]));
-    assert_eq!(check.status, "ok", "{check:?}");
-    assert!(
-        check
-            .message
-            .contains("2 dedicated servers with a node; without one: spare (hrobot://"),
-        "{check:?}"
-    );
-    world.sandbox.register_node(sandbox::kubelet::NodeSpec {
-        name: "metal-3".into(),
-        ..Default::default()
-    });
-    let ran = world.doctor(&["-o", "json"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    let part = "2 dedicated servers with a node; without one: spare (hrobot://";
+    world.check("dedicated").says("ok", &[part]);
+    world.register("metal-3", None, "");
+    let ran = world.doctor(&["-o", "json"]).with_code(1);
     let items = ran.json();
     let of = |check: &str| {
         let items = items["items"].as_array().unwrap().iter();
@@ -202,11 +168,8 @@ fn a_node_that_waits_and_servers_without_a_node() {
     };
     assert_eq!(of("nodes"), [json!("node/metal-3")]);
     assert_eq!(of("dedicated"), [json!("server/spare")]);
-    let check = spare(ran);
-    assert!(
-        check.remedy.contains("give it the node's name in Robot"),
-        "{check:?}"
-    );
+    let remedy = world.check("dedicated").remedy;
+    contains(&remedy, "give it the node's name in Robot");
 }
 
 /// Its login and its servers are seen without the cluster and without the Cloud API.
@@ -215,8 +178,7 @@ fn one_api_never_hides_another() {
     for half in [Half::Kubernetes, Half::Hetzner] {
         let world = mixed();
         world.sandbox.stop(half);
-        let said = checks(&world.doctor(&["-o", "json"]));
-        let (_, robot) = said.iter().find(|(name, _)| name == "robot").unwrap();
+        let robot = world.check("robot");
         assert_eq!(robot.status, "ok", "{half:?}: {robot:?}");
     }
 }
@@ -228,13 +190,9 @@ fn the_token_of_another_project_is_seen_beside_dedicated_servers() {
     let foreign = world.sandbox.projects().foreign_token.clone();
     world.set("HCLOUD_TOKEN", &foreign);
     world.set("HCLOUD_NETWORK", "");
-    let said = checks(&world.doctor(&["-o", "json"]));
-    let (_, project) = said.iter().find(|(name, _)| name == "project").unwrap();
-    assert_eq!(project.status, "fail", "{project:?}");
-    assert!(
-        project.message.contains("of 2 nodes none has its server"),
-        "{project:?}"
-    );
+    world
+        .check("project")
+        .says("fail", &["of 2 nodes none has its server"]);
 }
 
 /// A login that the daemon was refused a minute ago is not repeated: its Lease says so.
@@ -243,20 +201,11 @@ fn while_a_refused_login_waits_none_is_tried() {
     let world = mixed();
     let refused = jiff::Timestamp::now().to_string();
     let key = "ccm-from-scratch/robot-login-refused";
-    let cluster = world.sandbox.cluster();
-    assert!(cluster.edit("leases", KUBE_SYSTEM, LEASE, |lease| {
-        lease["metadata"]["annotations"][key] = json!(refused);
-    }));
+    world.edit_lease(|lease| lease["metadata"]["annotations"][key] = json!(refused));
     let before = world.sandbox.robot().logins();
-    let ran = world.doctor(&["-o", "json"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    let ran = world.doctor(&["-o", "json"]).with_code(1);
     let said = checks(&ran);
-    let (_, robot) = said.iter().find(|(name, _)| name == "robot").unwrap();
-    assert_eq!(robot.status, "fail", "{robot:?}");
-    assert!(
-        robot.message.contains("the next one is tried at"),
-        "{robot:?}"
-    );
+    find(&said, "robot").says("fail", &["the next one is tried at"]);
     assert_eq!(world.sandbox.robot().logins(), before);
 }
 
@@ -280,22 +229,14 @@ fn in_a_shell_the_login_is_the_shell_s_own() {
         world.set(name, "");
     }
     let state = |world: &World| {
-        let listed = ccm(&world.env, &["node", "list"]);
-        assert_eq!(listed.code, 0, "{listed:?}");
+        let listed = ccm(&world.env, &["node", "list"]).with_code(0);
         let row = listed.stdout.lines().find(|row| row.starts_with("metal-1"));
         row.unwrap().split_whitespace().nth(3).unwrap().to_owned()
     };
     assert_eq!(state(&world), "unknown");
-    let value = |name: &str| {
-        login
-            .iter()
-            .find(|(other, _)| other == name)
-            .unwrap()
-            .1
-            .clone()
-    };
-    world.set("ROBOT_USER", &value("ROBOT_USER"));
-    world.set("ROBOT_PASSWORD", &value("ROBOT_PASSWORD"));
+    for name in ["ROBOT_USER", "ROBOT_PASSWORD"] {
+        world.set(name, variable(&login, name));
+    }
     assert_eq!(state(&world), "ready");
 }
 
@@ -315,6 +256,5 @@ fn a_screen_that_is_watched_repeats_no_refused_login() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(last.is_some());
-    let after = world.sandbox.robot().logins();
-    assert_eq!((after.failed, after.blocked), (before.failed + 1, 0));
+    one_failed(&world, &before);
 }

@@ -1,12 +1,11 @@
 //! Broken routes of the Network, and nodes that say that their pods can't be reached.
 
-use crate::common::node;
-use crate::doctor::world::{CIDR, World, checks, each};
-use sandbox::Sandbox;
+use crate::common::Cluster;
+use crate::common::cluster::text;
+use crate::doctor::world::{CIDR, World, checks, each, find};
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
-use sandbox::kubelet::NodeSpec;
 use serde_json::json;
 
 const PROBE: &str = "/v1/load_balancers/9007199254740991";
@@ -15,13 +14,7 @@ const PROBE: &str = "/v1/load_balancers/9007199254740991";
 const NOBODY: &str = "10.0.0.250";
 
 fn pods(world: &World, name: &str) -> String {
-    let node = node(&world.sandbox, name);
-    node["spec"]["podCIDR"].as_str().unwrap().to_owned()
-}
-
-fn set_route(world: &World, destination: &str, gateway: &str) {
-    let cloud = world.sandbox.cloud();
-    cloud.set_route(world.network(), destination, gateway);
+    text(&world.node(name)["spec"]["podCIDR"])
 }
 
 fn says(world: &World, name: &str, status: &str) {
@@ -34,32 +27,16 @@ fn says(world: &World, name: &str, status: &str) {
     });
 }
 
-/// A server of the project with an address in the Network, if it is to be there; and that address.
-fn server(sandbox: &Sandbox, name: &str, is_attached: bool) -> (u64, String) {
-    let network = is_attached.then(|| (sandbox.network().unwrap(), None));
+/// A server of the project with an address in the Network; that address.
+fn attached(world: &World, name: &str) -> (u64, String) {
     let spec = ServerSpec {
-        name: name.into(),
-        networks: network.into_iter().collect(),
+        networks: vec![(world.network_id(), None)],
         ..ServerSpec::default()
     };
-    let (cloud, project) = (sandbox.cloud(), sandbox.project());
-    let id = cloud.create_server(project, spec);
-    let servers = cloud.servers(project);
+    let id = world.create_server_with(name, spec);
+    let servers = world.servers();
     let server = servers.iter().find(|server| server["id"] == id).unwrap();
-    let ip = server["private_net"][0]["ip"].as_str().unwrap_or_default();
-    (id, ip.to_owned())
-}
-
-/// A node that is initialised, on this server.
-fn register(world: &World, name: &str, server: u64, pods: &[&str]) {
-    world.sandbox.register_node(NodeSpec {
-        name: name.into(),
-        server: Some(server),
-        provider_id: Some(format!("ccm-from-scratch://{server}")),
-        pod_cidrs: pods.iter().map(|&net| net.to_owned()).collect(),
-        ..NodeSpec::default()
-    });
-    world.edit_node(name, |node| node["spec"]["taints"] = json!([]));
+    (id, text(&server["private_net"][0]["ip"]))
 }
 
 #[test]
@@ -69,35 +46,30 @@ fn what_the_next_pass_mends() {
             "one is missing",
             |world| {
                 let destination = pods(world, "worker-2");
-                let cloud = world.sandbox.cloud();
-                cloud.delete_route(world.network(), &destination);
+                world.delete_route(&destination);
             },
-            "routes",
-            "warn",
+            "routes: warn",
             &["route/10.244.", "/24: missing, of worker-2"],
             "ccm route sync does it now",
         ),
         (
             "a blackhole",
-            |world| set_route(world, "10.244.9.0/24", NOBODY),
-            "routes",
-            "warn",
+            |world| world.set_route("10.244.9.0/24", NOBODY),
+            "routes: warn",
             &["route/10.244.9.0/24: blackhole, via 10.0.0.250"],
             "the daemon does that",
         ),
         (
             "another node's gateway",
-            |world| set_route(world, &pods(world, "worker-2"), NOBODY),
-            "routes",
-            "warn",
+            |world| world.set_route(&pods(world, "worker-2"), NOBODY),
+            "routes: warn",
             &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"],
             "see lease",
         ),
         (
             "a condition of yesterday",
             |world| says(world, "worker-2", "True"),
-            "pod-network",
-            "warn",
+            "pod-network: warn",
             &["node/worker-2: NetworkUnavailable=True, so that nothing new is scheduled there"],
             "ccm route sync does it now",
         ),
@@ -110,11 +82,10 @@ fn what_somebody_has_to_mend() {
         (
             "to a server that is no node's",
             |world| {
-                let (_, ip) = server(&world.sandbox, "old", true);
-                set_route(world, "10.244.9.0/24", &ip);
+                let (_, ip) = attached(world, "old");
+                world.set_route("10.244.9.0/24", &ip);
             },
-            "routes",
-            "warn",
+            "routes: warn",
             &[
                 "network/sandbox: the route 10.244.9.0/24 via",
                 "leads to server old, which is no node's",
@@ -124,11 +95,10 @@ fn what_somebody_has_to_mend() {
         (
             "a node outside of the Network",
             |world| {
-                let (id, _) = server(&world.sandbox, "alone", false);
-                register(world, "alone", id, &["10.244.7.0/24"]);
+                let id = world.create_server("alone");
+                world.register("alone", Some(id), "10.244.7.0/24");
             },
-            "routes",
-            "fail",
+            "routes: fail",
             &[
                 "alone: no route: server 1",
                 "is not attached to network sandbox",
@@ -138,34 +108,31 @@ fn what_somebody_has_to_mend() {
         (
             "and what it says itself",
             |world| {
-                let (id, _) = server(&world.sandbox, "alone", true);
-                register(world, "alone", id, &[]);
+                let (id, _) = attached(world, "alone");
+                world.register("alone", Some(id), "");
                 says(world, "alone", "True");
             },
-            "pod-network",
-            "warn",
+            "pod-network: warn",
             &["node/alone: NetworkUnavailable=True"],
             "fix what the check routes reports",
         ),
         (
             "a node without addresses for pods",
             |world| {
-                let (id, _) = server(&world.sandbox, "bare", true);
-                register(world, "bare", id, &[]);
+                let (id, _) = attached(world, "bare");
+                world.register("bare", Some(id), "");
             },
-            "routes",
-            "warn",
+            "routes: warn",
             &["node/bare: without spec.podCIDR, so that no route leads to its pods"],
             "--allocate-node-cidrs",
         ),
         (
             "pods outside of --cluster-cidr",
             |world| {
-                let (id, _) = server(&world.sandbox, "far", true);
-                register(world, "far", id, &["10.99.0.0/24"]);
+                let (id, _) = attached(world, "far");
+                world.register("far", Some(id), "10.99.0.0/24");
             },
-            "routes",
-            "warn",
+            "routes: warn",
             &["far: its pods' 10.99.0.0/24 is not within --cluster-cidr=10.244.0.0/16"],
             "kube-controller-manager",
         ),
@@ -173,31 +140,28 @@ fn what_somebody_has_to_mend() {
             "few are left",
             |world| {
                 for number in 0..90 {
-                    set_route(world, &format!("172.16.{number}.0/24"), NOBODY);
+                    world.set_route(&format!("172.16.{number}.0/24"), NOBODY);
                 }
             },
-            "routes",
-            "warn",
+            "routes: warn",
             &["network/sandbox: 90 or more of the 100 routes"],
             "overlay",
         ),
         (
             "pods beside the Network's range",
             |world| world.flags = vec![CIDR, "--cluster-cidr=192.168.0.0/16"],
-            "routes",
-            "warn",
+            "routes: warn",
             &["--cluster-cidr=192.168.0.0/16 is not within its range"],
             "a range within the Network's",
         ),
         (
             "two at once",
             |world| {
-                set_route(world, "10.244.9.0/24", NOBODY);
-                let (id, _) = server(&world.sandbox, "alone", false);
-                register(world, "alone", id, &["10.244.7.0/24"]);
+                world.set_route("10.244.9.0/24", NOBODY);
+                let id = world.create_server("alone");
+                world.register("alone", Some(id), "10.244.7.0/24");
             },
-            "routes",
-            "fail",
+            "routes: fail",
             &["node/alone: no route", "; route/10.244.9.0/24: blackhole"],
             "hcloud server attach-to-network",
         ),
@@ -210,8 +174,7 @@ fn where_nobody_looks_nothing_is_said() {
         (
             "without --cluster-cidr",
             |world| world.flags = Vec::new(),
-            "routes",
-            "skipped",
+            "routes: skipped",
             &[
                 "--cluster-cidr does not say where pods have their addresses",
                 "--settings-from",
@@ -222,26 +185,23 @@ fn where_nobody_looks_nothing_is_said() {
             "turned off",
             |world| {
                 world.set("HCLOUD_NETWORK_ROUTES_ENABLED", "false");
-                set_route(world, "10.244.9.0/24", NOBODY);
+                world.set_route("10.244.9.0/24", NOBODY);
             },
-            "routes",
-            "skipped",
+            "routes: skipped",
             &["HCLOUD_NETWORK_ROUTES_ENABLED is false"],
             "",
         ),
         (
             "without a Network",
             |world| world.set("HCLOUD_NETWORK", ""),
-            "routes",
-            "skipped",
+            "routes: skipped",
             &["HCLOUD_NETWORK does not name a private Network"],
             "",
         ),
         (
             "left out",
             |world| world.flags.push("--controllers=*,-route"),
-            "routes",
-            "skipped",
+            "routes: skipped",
             &["--controllers leaves routes out"],
             "",
         ),
@@ -251,8 +211,7 @@ fn where_nobody_looks_nothing_is_said() {
                 world.flags = Vec::new();
                 says(world, "worker-2", "True");
             },
-            "pod-network",
-            "warn",
+            "pod-network: warn",
             &["worker-2"],
             "ccm does not set it",
         ),
@@ -262,10 +221,9 @@ fn where_nobody_looks_nothing_is_said() {
                 world.leads("hcloud-cloud-controller-manager-7d_4711", -600);
                 let cluster = world.sandbox.cluster();
                 cluster.delete("deployments", Some("kube-system"), "ccm-from-scratch");
-                set_route(world, "10.244.9.0/24", NOBODY);
+                world.set_route("10.244.9.0/24", NOBODY);
             },
-            "routes",
-            "skipped",
+            "routes: skipped",
             &["see other-ccm"],
             "",
         ),
@@ -279,7 +237,7 @@ fn a_node_that_came_meanwhile_is_not_without_its_server() {
     let rule = {
         let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
         let (network, cluster) = (world.network(), world.sandbox.cluster().clone());
-        let mut late = node(&world.sandbox, "worker-2");
+        let mut late = world.node("worker-2");
         late["metadata"] = json!({ "name": "late" });
         let make = move |_: &Request| {
             let spec = ServerSpec {
@@ -302,11 +260,11 @@ fn a_node_that_came_meanwhile_is_not_without_its_server() {
         };
         Rule::new(Effect::before(make)).path(PROBE).times(1)
     };
-    let rule = world.sandbox.faults().add(rule);
+    let rule = world.fault(rule);
     let ran = world.doctor(&["-o", "json"]);
     assert_eq!(world.sandbox.faults().hits(rule), 1);
     let checks = checks(&ran);
-    let (_, check) = checks.iter().find(|(name, _)| name == "routes").unwrap();
+    let check = find(&checks, "routes");
     assert_eq!(check.status, "ok", "{check:?}");
     assert_eq!(check.message, "3 routes, each as it should be");
 }

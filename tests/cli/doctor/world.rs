@@ -1,16 +1,13 @@
 //! A world in which all is well, and how it is broken.
 
-use crate::common::services::{LoadBalancerService, create};
-use crate::common::{Env, Ran, ccm, command, env, with};
+pub use crate::common::cluster::{KUBE_SYSTEM, LEASE};
+use crate::common::{Cluster, Env, Ran, ccm, command, documents, env, variable, with};
 use sandbox::Sandbox;
 use sandbox::kubernetes::PolicyRule;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
 
-pub const KUBE_SYSTEM: Option<&str> = Some("kube-system");
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
-pub const LEASE: &str = "cloud-controller-manager";
 
 /// The daemon's account, and somebody who may list Deployments and events as well.
 const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
@@ -25,20 +22,28 @@ pub struct World {
 }
 
 /// One check of a report.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Check {
     pub status: String,
     pub message: String,
     pub remedy: String,
 }
 
+impl Check {
+    /// # Panics
+    /// Its status is another one, or its message has not all of these parts.
+    #[track_caller]
+    pub fn says(&self, status: &str, parts: &[&str]) {
+        assert_eq!(self.status, status, "{self:?}");
+        for part in parts {
+            assert!(self.message.contains(part), "{part:?} in {self:?}");
+        }
+    }
+}
+
 pub fn manifests(file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("manifests/base")
-        .join(file);
-    serde_yaml::Deserializer::from_str(&std::fs::read_to_string(path).unwrap())
-        .map(|document| Value::deserialize(document).unwrap())
-        .collect()
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base");
+    documents(&std::fs::read_to_string(folder.join(file)).unwrap())
 }
 
 pub fn rules(file: &str) -> Vec<PolicyRule> {
@@ -64,13 +69,10 @@ impl World {
             .scale(0.01)
             .heartbeats(false)
             .start();
-        let network = sandbox.network().unwrap();
+        let network = sandbox.network_id();
         sandbox.cloud().set_expose_routes_to_vswitch(network, true);
         let first = ("location", "fsn1");
-        create(
-            &sandbox,
-            LoadBalancerService::new("web", &[80]).with(&[first]),
-        );
+        sandbox.create("web", &[first], &[80]);
         let mut world = World {
             env: env(&sandbox),
             sandbox,
@@ -82,8 +84,7 @@ impl World {
             &["route", "sync", CIDR],
         ];
         for words in syncs {
-            let synced = ccm(&world.env, words);
-            assert_eq!(synced.code, 0, "{synced:?}");
+            ccm(&world.env, words).with_code(0);
         }
         // By a clock that is ahead, so that it is young however long a test takes.
         world.leads("worker-1_4711", -600);
@@ -127,8 +128,7 @@ impl World {
         let cluster = self.sandbox.cluster();
         cluster.grant_in_namespace(name, "kube-system", in_namespace);
         let account = self.sandbox.env_of(name);
-        let found = account.into_iter().find(|(name, _)| name == "KUBECONFIG");
-        self.set("KUBECONFIG", &found.unwrap().1);
+        self.set("KUBECONFIG", variable(&account, "KUBECONFIG"));
     }
 
     /// The same person, with another cluster-wide role.
@@ -185,14 +185,16 @@ impl World {
             .create("deployments", KUBE_SYSTEM, deployment);
     }
 
-    pub fn edit_node(&self, name: &str, edit: impl FnMut(&mut Value)) {
-        assert!(self.sandbox.cluster().edit("nodes", None, name, edit));
-    }
-
     /// In the folder of its kubeconfig, so that no path is shown.
     /// With the settings of the environment alone, unless the words say otherwise.
     pub fn doctor(&self, words: &[&str]) -> Ran {
         self.runs(&[&["doctor"], &self.flags[..], words].concat())
+    }
+
+    /// One check of the report.
+    pub fn check(&self, name: &str) -> Check {
+        let checks = checks(&self.doctor(&["-o", "json"]));
+        find(&checks, name).clone()
     }
 
     /// Any command.
@@ -204,33 +206,35 @@ impl World {
             .current_dir(self.sandbox.folder())
             .output()
             .unwrap();
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+        Ran::from(output)
     }
 
     /// Of the private Network.
     pub fn network(&self) -> u64 {
-        self.sandbox.network().unwrap()
+        self.sandbox.network_id()
     }
 
     /// Everything that a write could change. Health is left out: it comes by itself.
     pub fn everything(&self) -> Vec<Value> {
         let (cloud, project) = (self.sandbox.cloud(), self.sandbox.project());
-        let mut all = cloud.load_balancers(project);
+        let mut all = self.sandbox.balancers();
         for balancer in &mut all {
             for target in balancer["targets"].as_array_mut().into_iter().flatten() {
                 target["health_status"] = Value::Null;
             }
         }
-        all.extend(cloud.servers(project));
+        all.extend(self.sandbox.servers());
         all.extend(cloud.networks(project));
         for resource in ["nodes", "services", "leases", "events", "deployments"] {
             all.extend(self.sandbox.cluster().list(resource, None));
         }
         all
+    }
+}
+
+impl Cluster for World {
+    fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 }
 
@@ -278,12 +282,18 @@ pub fn checks(ran: &Ran) -> Vec<(String, Check)> {
     checks
 }
 
-/// What is broken, how, the check that must say so, how bad that is, and what it must say: parts
-/// of the cause, then one of the remedy.
+/// # Panics
+/// There is no such check.
+pub fn find<'a>(checks: &'a [(String, Check)], name: &str) -> &'a Check {
+    let found = checks.iter().find(|(other, _)| other == name);
+    &found.unwrap_or_else(|| panic!("no check {name}")).1
+}
+
+/// What is broken, how, the check that must say so with its status, and what it must say: parts of the cause, then one of
+/// the remedy.
 pub type Broken = (
     &'static str,
     fn(&mut World),
-    &'static str,
     &'static str,
     &'static [&'static str],
     &'static str,
@@ -296,7 +306,8 @@ pub fn each(broken: &[Broken]) {
 
 /// The same of other worlds, with so many checks.
 pub fn each_in(healthy: fn() -> World, count: usize, broken: &[Broken]) {
-    for (what, break_it, name, status, causes, remedy) in broken {
+    for (what, break_it, expected, causes, remedy) in broken {
+        let (name, status) = expected.split_once(": ").unwrap();
         let mut world = healthy();
         break_it(&mut world);
         let before = world.everything();
@@ -305,17 +316,17 @@ pub fn each_in(healthy: fn() -> World, count: usize, broken: &[Broken]) {
         unchanged(&before, &world.everything());
         let checks = checks(&ran);
         assert_eq!(checks.len(), count, "{told}");
-        let (_, check) = checks.iter().find(|(other, _)| other == name).expect(name);
-        assert_eq!(&check.status, status, "{told}");
+        let check = find(&checks, name);
+        assert_eq!(check.status, status, "{told}");
         for cause in *causes {
             assert!(check.message.contains(cause), "{cause}: {told}");
         }
         assert!(check.remedy.contains(remedy), "{remedy}: {told}");
         let failed = checks.iter().filter(|(_, check)| check.status == "fail");
         let failed: Vec<&str> = failed.map(|(name, _)| name.as_str()).collect();
-        let expected: &[&str] = if *status == "fail" { &[name] } else { &[] };
+        let expected: &[&str] = if status == "fail" { &[name] } else { &[] };
         assert_eq!(failed, expected, "{told}");
-        assert_eq!(ran.code, i32::from(*status == "fail"), "{told}");
+        assert_eq!(ran.code, i32::from(status == "fail"), "{told}");
         for (other, check) in &checks {
             let is_bad = ["fail", "warn"].contains(&check.status.as_str());
             assert!(is_bad || check.remedy.is_empty(), "{other}: {told}");

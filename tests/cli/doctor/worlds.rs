@@ -1,12 +1,10 @@
 //! Twelve broken worlds, as an operator meets them: `status`, `doctor` and the lists name cause and fix on the first screen.
 
-use crate::common::services::{LoadBalancerService, balancer_of, create};
-use crate::common::{Ran, ccm, snapshot, wait_until};
-use crate::doctor::world::{CIDR, KUBE_SYSTEM, World, unchanged};
+use crate::common::{Cluster, Ran, ccm, snapshot, wait_until};
+use crate::doctor::world::{CIDR, KUBE_SYSTEM, World, checks, find, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::{Health, Machine};
-use sandbox::kubelet::NodeSpec;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -34,34 +32,21 @@ pub fn broken(what: &str) -> World {
 const NODES: &[&str] = &["node", "list"];
 const SERVICES: &[&str] = &["lb", "list"];
 
-pub fn server(world: &World, name: &str) -> u64 {
-    let servers = world.sandbox.cloud().servers(world.sandbox.project());
-    let server = servers.iter().find(|server| server["name"] == name);
-    server.unwrap()["id"].as_u64().unwrap()
-}
-
 pub fn not_ready(world: &World, name: &str) {
-    world.edit_node(name, |node| {
-        for one in node["status"]["conditions"].as_array_mut().unwrap() {
-            if one["type"] == "Ready" {
-                one["status"] = json!("Unknown");
-            }
-        }
-    });
+    world.set_ready(name, "Unknown");
 }
 
 /// Not just made.
 pub fn grown_up(world: &World, name: &str) {
-    let cluster = world.sandbox.cluster();
-    cluster.edit("services", Some("default"), name, |service| {
+    world.edit(name, |service| {
         service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
     });
 }
 
 fn unhealthy(world: &World, node: &str, health: Health) {
     grown_up(world, "web");
-    let balancer = balancer_of(&world.sandbox, "web");
-    let machine = Machine::Server(server(world, node));
+    let balancer = world.balancer_id("web");
+    let machine = Machine::Server(world.server_id(node));
     world
         .sandbox
         .cloud()
@@ -72,7 +57,7 @@ fn unhealthy(world: &World, node: &str, health: Health) {
 const WORLDS: &[Broken] = &[
     Broken { what: "all servers are off", break_it: |world| {
         for name in ["worker-1", "worker-2"] {
-            world.sandbox.cloud().set_power(server(world, name), false);
+            world.set_power(name, false);
             not_ready(world, name);
         }
         unhealthy(world, "worker-1", Health::unhealthy("layer4_timeout"));
@@ -90,7 +75,7 @@ const WORLDS: &[Broken] = &[
     }, cause: "(unauthorized", fix: "copy the token anew",
         lists: &[(NODES, "worker-1 Ready"), (NODES, " ? "), (NODES, "(unauthorized"), (&["status"], "CLOUD API fails, see below; "), (SERVICES, "default/web ?"), (SERVICES, "(unauthorized")] },
     Broken { what: "the budget is used up", break_it: |world| {
-        world.sandbox.faults().add(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
+        world.fault(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
     }, cause: "one call comes back each second", fix: "Fix: wait:",
         lists: &[(NODES, "worker-1 Ready"), (NODES, "one call comes back each second"), (SERVICES, "one call comes back each second")] },
     Broken { what: "the cluster is unreachable", break_it: |world| world.sandbox.stop(Half::Kubernetes),
@@ -107,12 +92,12 @@ const WORLDS: &[Broken] = &[
         cause: "there is no Network 4711", fix: "set HCLOUD_NETWORK to the ID or the name",
         lists: &[(NODES, "there is no Network 4711"), (SERVICES, "there is no Network 4711"), (SERVICES, "default/web ?")] },
     Broken { what: "a node has no server", break_it: |world| {
-        world.sandbox.register_node(NodeSpec { name: "stray".into(), ..NodeSpec::default() });
+        world.register("stray", None, "");
     }, cause: "node/stray: no server is named \"stray\"", fix: "rename its server to the node's name",
         lists: &[(NODES, "stray"), (NODES, "!ServerNotFound")] },
     Broken { what: "a Service has a bad annotation", break_it: |world| {
         let wrong = [("location", "fsn1"), ("algorithm-type", "fastest")];
-        create(&world.sandbox, LoadBalancerService::new("odd", &[80]).with(&wrong));
+        world.create("odd", &wrong, &[80]);
     }, cause: "service/default/odd: annotation load-balancer.hetzner.cloud/algorithm-type", fix: "algorithm-type",
         lists: &[(SERVICES, "!SyncLoadBalancerFailed")] },
     Broken { what: "a certificate failed", break_it: |world| {
@@ -122,17 +107,16 @@ const WORLDS: &[Broken] = &[
         ];
         let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
         cloud.set_dns_zones(project, &["example.com"]);
-        create(&world.sandbox, LoadBalancerService::new("tls", &[80, 443]).with(&managed));
+        world.create("tls", &managed, &[80, 443]);
         ccm(&world.env, &["lb", "sync", "--settings-from=none", "--yes"]);
         wait_until("a failed certificate", || {
-            cloud.certificates(project).iter().any(|one| one["status"]["issuance"] == "failed")
+            world.certificates().iter().any(|one| one["status"]["issuance"] == "failed")
         });
     }, cause: "DNS zone of failed.example.org not found", fix: "hcloud certificate retry",
         lists: &[(SERVICES, "CertificateFailed")] },
     Broken { what: "a load balancer is an orphan", break_it: |world| {
-        let cluster = world.sandbox.cluster();
-        cluster.edit("services", Some("default"), "web", |service| service["metadata"]["finalizers"] = json!([]));
-        assert!(cluster.delete("services", Some("default"), "web"));
+                world.remove_finalizers("web");
+        world.delete("web");
     }, cause: "of Service default/web, which does not exist, costs money", fix: "ccm lb sync --delete-orphans",
         lists: &[(SERVICES, "orphan")] },
 ];
@@ -189,14 +173,13 @@ fn each_broken_world_is_explained_on_the_first_screen() {
 fn servers_that_are_off_hide_no_other_cause() {
     let world = World::with_machines(3, 0);
     for name in ["worker-1", "worker-2"] {
-        world.sandbox.cloud().set_power(server(&world, name), false);
+        world.set_power(name, false);
     }
     let failed = Health::unhealthy("layer4_timeout");
     for name in ["worker-1", "worker-2", "worker-3"] {
         unhealthy(&world, name, failed.clone());
     }
-    let checks = crate::doctor::world::checks(&world.doctor(&["-o", "json"]));
-    let (_, check) = checks.iter().find(|(name, _)| name == "targets").unwrap();
+    let check = world.check("targets");
     for part in [
         "worker-1, worker-2: its server is off",
         "worker-3: no answer: firewall?",
@@ -213,10 +196,7 @@ fn status_names_the_service_beside_many_servers_that_are_off() {
     let world = World::with_machines(9, 0);
     for number in 1..=9 {
         let name = format!("worker-{number}");
-        world
-            .sandbox
-            .cloud()
-            .set_power(server(&world, &name), false);
+        world.set_power(&name, false);
         not_ready(&world, &name);
         unhealthy(&world, &name, Health::unhealthy("layer4_timeout"));
     }
@@ -280,20 +260,15 @@ fn causes_of_unhealthy_targets() {
         ),
     ] {
         let world = World::healthy();
-        let cluster = world.sandbox.cluster();
         for (name, health) in ["worker-1", "worker-2"].iter().zip(health) {
             if let Some(health) = health {
                 unhealthy(&world, name, health);
             }
         }
-        cluster.edit("services", Some("default"), "web", |service| {
+        world.edit("web", |service| {
             service["spec"]["externalTrafficPolicy"] = json!(policy);
         });
-        let ran = world.doctor(&["-o", "json"]);
-        let checks = crate::doctor::world::checks(&ran);
-        let (_, check) = checks.iter().find(|(name, _)| name == "targets").unwrap();
-        assert_eq!(check.status, status, "{says}: {check:?}");
-        assert!(check.message.contains(says), "{says}: {check:?}");
+        world.check("targets").says(status, &[says]);
     }
 }
 
@@ -323,16 +298,12 @@ fn a_kube_proxy_that_does_not_answer_is_named_with_its_likely_causes() {
         for name in ["worker-1", "worker-2"] {
             unhealthy(&world, name, health.clone());
         }
-        let balancer = balancer_of(&world.sandbox, "web");
-        let cloud = world.sandbox.cloud();
-        cloud.edit_load_balancer(balancer, |one| {
+        let balancer = world.balancer_id("web");
+        world.edit_balancer(balancer, |one| {
             one["services"][0]["health_check"]["port"] = json!(10256);
         });
-        let ran = world.doctor(&["-o", "json"]);
-        let checks = crate::doctor::world::checks(&ran);
-        let (_, check) = checks.iter().find(|(name, _)| name == "targets").unwrap();
-        assert_eq!(check.status, "fail", "{check:?}");
-        assert!(check.message.contains(message), "{check:?}");
+        let check = world.check("targets");
+        check.says("fail", &[message]);
         let remedy = format!("{:?}", check.remedy);
         assert!(
             remedies.iter().all(|part| remedy.contains(part)),
@@ -346,19 +317,18 @@ fn a_kube_proxy_that_does_not_answer_is_named_with_its_likely_causes() {
 #[test]
 fn targets_of_a_new_service_are_given_time() {
     let world = World::healthy();
-    let balancer = balancer_of(&world.sandbox, "web");
+    let balancer = world.balancer_id("web");
     for name in ["worker-1", "worker-2"] {
-        let machine = Machine::Server(server(&world, name));
+        let machine = Machine::Server(world.server_id(name));
         let health = Some(Health::unhealthy("layer4_timeout"));
         world
             .sandbox
             .cloud()
             .set_health(balancer, machine, None, health);
     }
-    let ran = world.doctor(&["-o", "json"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let checks = crate::doctor::world::checks(&ran);
-    let (_, check) = checks.iter().find(|(name, _)| name == "targets").unwrap();
+    let ran = world.doctor(&["-o", "json"]).with_code(0);
+    let checks = checks(&ran);
+    let check = find(&checks, "targets");
     assert_eq!(check.status, "warn", "{check:?}");
     let says = "0 of 2 targets healthy; worker-1, worker-2: no answer: firewall? (layer4_timeout); the Service is \
                 younger than 3 minutes";
@@ -382,8 +352,7 @@ fn for_programs_one_half_never_hides_the_other() {
             (&["lb", "inspect", "web"], "web"),
             (ROUTES, ""),
         ] {
-            let ran = world.runs(&[words, &["-o", "json"]].concat());
-            assert_eq!(ran.code, 1, "{ran:?}");
+            let ran = world.runs(&[words, &["-o", "json"]].concat()).with_code(1);
             assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
             let item = &ran.json()["items"][0];
             if words == ROUTES {
@@ -414,14 +383,11 @@ fn for_programs_one_half_never_hides_the_other() {
 #[test]
 fn one_half_never_hides_the_other() {
     let world = World::healthy();
-    let id = server(&world, "worker-1").to_string();
-    let balancer = balancer_of(&world.sandbox, "web").to_string();
-    world
-        .sandbox
-        .cluster()
-        .edit("services", Some("default"), "web", |service| {
-            service["metadata"]["annotations"]["load-balancer.hetzner.cloud/typ"] = json!("lb11");
-        });
+    let id = world.server_id("worker-1").to_string();
+    let balancer = world.balancer_id("web").to_string();
+    world.edit("web", |service| {
+        service["metadata"]["annotations"]["load-balancer.hetzner.cloud/typ"] = json!("lb11");
+    });
     let route = &["route", "list", CIDR, "-o", "wide"][..];
     let (node, service) = (
         &["node", "inspect", &id][..],
@@ -472,10 +438,7 @@ fn of_many_objects_ten_are_shown() {
     let world = World::healthy();
     for number in 0..15 {
         let name = format!("stray-{number}");
-        world.sandbox.register_node(NodeSpec {
-            name,
-            ..NodeSpec::default()
-        });
+        world.register(&name, None, "");
     }
     let shown = |words: &[&str]| world.doctor(words).stdout.matches("node/stray-").count();
     assert_eq!(shown(&[]), 10);
@@ -522,7 +485,7 @@ fn status_of_a_healthy_world() {
 #[test]
 fn status_watches() {
     let world = World::healthy();
-    let mark = world.sandbox.calls().mark();
+    let mark = world.mark();
     let mut command = crate::common::command(&world.env, &["status", "--watch"]);
     let mut child = command
         .stdout(std::process::Stdio::piped())
@@ -605,18 +568,18 @@ fn status_of_a_thousand_nodes_and_two_hundred_services() {
         .cloud()
         .set_load_balancer_limit(sandbox.project(), 300);
     for number in 0..200 {
-        let service = LoadBalancerService::new(&format!("lb-{number}"), &[80]);
         let one_node = ("node-selector", "kubernetes.io/hostname=worker-1");
-        create(&sandbox, service.with(&[("location", "fsn1"), one_node]));
+        let annotations = [("location", "fsn1"), one_node];
+        sandbox.create(&format!("lb-{number}"), &annotations, &[80]);
     }
     for words in [["node", "sync"], ["lb", "sync"]] {
-        let synced = ccm(
+        ccm(
             &env,
             &[words[0], words[1], "--yes"][..if words[0] == "lb" { 3 } else { 2 }],
-        );
-        assert_eq!(synced.code, 0, "{synced:?}");
+        )
+        .with_code(0);
     }
-    let mark = sandbox.calls().mark();
+    let mark = sandbox.mark();
     let ran = ccm(&env, &["status", "-o", "json"]);
     let screen = ran.json();
     assert_eq!(

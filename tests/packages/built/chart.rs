@@ -1,8 +1,7 @@
 //! The chart, as helm renders it.
 
 use crate::built::rendered::{base, documents, folder, one, pod, read, understood};
-use crate::common::{self, ccm, env};
-use sandbox::Sandbox;
+use crate::common::{self, ccm};
 use sandbox::kubernetes::PolicyRule;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -201,8 +200,7 @@ fn what_it_renders_may_do_what_it_is_told_to() {
     let words = container["args"].as_array().unwrap().iter();
     let mut words: Vec<&str> = words.map(|word| word.as_str().unwrap()).collect();
     words.push("--once");
-    let ran = ccm(&as_account(&sandbox), &words);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let ran = ccm(&common::env_as(&sandbox, ACCOUNT), &words).with_code(0);
     assert!(common::all_initialised(&sandbox), "{}", ran.stderr);
     assert!(
         cluster.get("leases", Some("default"), "mine").is_some(),
@@ -211,10 +209,4 @@ fn what_it_renders_may_do_what_it_is_told_to() {
     );
     let refused = sandbox.calls().count(|call| call.status == Some(403));
     assert_eq!(refused, 0, "{}", ran.stderr);
-}
-
-fn as_account(sandbox: &Sandbox) -> common::Env {
-    let account = sandbox.env_of(ACCOUNT);
-    let kubeconfig = account.iter().find(|(name, _)| name == "KUBECONFIG");
-    common::with(env(sandbox), &[("KUBECONFIG", &kubeconfig.unwrap().1)])
 }

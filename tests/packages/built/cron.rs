@@ -1,6 +1,6 @@
 //! `run --once`, as a CronJob and as cron run it: the last line says what came of it.
 
-use crate::common::{self, Daemon, LIMIT, ccm, env, quiet, wait_until};
+use crate::common::{self, Cluster, Daemon, LIMIT, ccm, env, quiet, wait_until};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use std::time::Instant;
@@ -31,14 +31,11 @@ fn the_last_line_says_what_came_of_it() {
     );
     says(0, &["pass done after ", " 0 changed, ", " 0 failed; "]);
     // A node without a server.
-    sandbox.register_node(sandbox::kubelet::NodeSpec {
-        name: "stray".into(),
-        ..Default::default()
-    });
+    sandbox.register("stray", None, "");
     says(1, &["pass failed after ", " 0 changed, ", " 1 failed; "]);
     // No cluster at all: nothing was reached, and that is said too.
     let cluster = Rule::new(Effect::gateway_timeout()).half(Half::Kubernetes);
-    sandbox.faults().add(cluster.path("/api/v1/nodes"));
+    sandbox.fault(cluster.path("/api/v1/nodes"));
     says(1, &["pass failed after ", ": 0 changed, "]);
 }
 
@@ -49,7 +46,7 @@ fn its_time_limit_ends_it_cleanly() {
     let env = env(&sandbox);
     // An API that does not answer.
     let slow = Rule::new(Effect::Slow(LIMIT)).half(Half::Hetzner);
-    sandbox.faults().add(slow.path("/v1/servers"));
+    sandbox.fault(slow.path("/v1/servers"));
     let daemon = Daemon::start(&env, &["--once"]);
     wait_until("its question", || common::hetzner_calls(&sandbox) > 0);
     let begun = Instant::now();
@@ -57,7 +54,5 @@ fn its_time_limit_ends_it_cleanly() {
     assert_eq!(daemon.ended().code(), Some(1), "{}", daemon.log());
     assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
     daemon.logs("pass ended early after ");
-    let cluster = sandbox.cluster();
-    let lease = cluster.get("leases", Some("kube-system"), "cloud-controller-manager");
-    assert_eq!(lease.unwrap()["spec"]["holderIdentity"], "");
+    assert_eq!(sandbox.lease()["spec"]["holderIdentity"], "");
 }

@@ -2,7 +2,7 @@
 //! of a stand-in, because what is asked here is what else is in it.
 
 use crate::built::rendered::{base, folder, one, pod};
-use crate::common::{self, all_initialised, env, node};
+use crate::common::{self, Cluster, all_initialised, env};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -208,7 +208,7 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
     tar(&["-xzf", image.layer.to_str().unwrap()], &root);
     let sandbox = common::quiet(1);
     let given = env(&sandbox);
-    let (_, kubeconfig) = given.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
+    let kubeconfig = common::variable(&given, "KUBECONFIG");
     std::fs::write(root.join("kube/config"), std::fs::read(kubeconfig).unwrap()).unwrap();
     let script = r#"mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" &&
         chroot --userspec="$1" "$0" /bin/hcloud-cloud-controller-manager --allow-untagged-cloud --once &&
@@ -225,6 +225,6 @@ fn it_runs_as_nobody_on_a_root_that_cannot_be_written() {
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{said}");
     assert!(all_initialised(&sandbox), "{said}");
-    let id = node(&sandbox, "worker-1")["spec"]["providerID"].clone();
+    let id = sandbox.node("worker-1")["spec"]["providerID"].clone();
     assert!(id.as_str().unwrap().starts_with("hcloud://"), "{id}");
 }

@@ -1,7 +1,7 @@
 //! Manifests as a cluster would get them, and what `ccm` makes of its container's arguments and variables.
 
+pub use crate::common::documents;
 use ccm::settings::{Command as Settings, Environment, Parsed};
-use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,6 @@ use std::process::Command;
 
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests")
-}
-
-pub fn documents(text: &str) -> Vec<Value> {
-    let documents =
-        serde_yaml::Deserializer::from_str(text).map(|one| Value::deserialize(one).unwrap());
-    documents.filter(|one| !one.is_null()).collect()
 }
 
 pub fn read(file: &str) -> Vec<Value> {

@@ -1,7 +1,8 @@
 //! Who may do what, and how a denial reads.
 
 use crate::common;
-use crate::kubectl::person::{Person, service, simulated};
+use crate::kubectl::person::{Person, simulated};
+use common::Cluster;
 use sandbox::Sandbox;
 
 #[test]
@@ -57,7 +58,7 @@ fn denials_read_like_the_real_ones() {
         let told = ccm.is_refused(line);
         assert_eq!(told, format!("Error from server (Forbidden): {why}\n"));
     }
-    assert!(service(&sandbox, "web-1").is_some());
+    assert!(sandbox.service("web-1").is_some());
 }
 
 #[test]

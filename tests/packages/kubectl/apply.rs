@@ -1,6 +1,8 @@
 //! Services as kubectl creates and applies them.
 
-use crate::kubectl::person::{Person, service, shop, simulated};
+use crate::common::Cluster;
+use crate::common::contains;
+use crate::kubectl::person::{Person, shop, simulated};
 use serde_json::json;
 
 /// Three ways: what was applied last, what is there, what is wanted now.
@@ -14,9 +16,9 @@ fn apply_creates_leaves_alone_and_changes_what_differs() {
     let apply = |file: &str| admin.gets(&["apply", "-f", file]);
     assert_eq!(apply(&file), "service/shop created\n");
     admin.does("label svc shop somebody=else");
-    let before = service(&sandbox, "shop").unwrap();
+    let before = sandbox.service("shop").unwrap();
     assert_eq!(apply(&file), "service/shop unchanged\n");
-    assert_eq!(service(&sandbox, "shop").unwrap(), before);
+    assert_eq!(sandbox.service("shop").unwrap(), before);
 
     let mut changed = shop();
     changed["metadata"]["labels"] = json!({ "kept": "3" });
@@ -26,9 +28,9 @@ fn apply_creates_leaves_alone_and_changes_what_differs() {
         admin.gets(&["apply", "--dry-run=server", "-f", &file]),
         "service/shop configured (server dry run)\n"
     );
-    assert_eq!(service(&sandbox, "shop").unwrap(), before);
+    assert_eq!(sandbox.service("shop").unwrap(), before);
     assert_eq!(apply(&file), "service/shop configured\n");
-    let after = service(&sandbox, "shop").unwrap();
+    let after = sandbox.service("shop").unwrap();
     assert_eq!(
         after["metadata"]["labels"],
         json!({ "kept": "3", "somebody": "else" })
@@ -44,9 +46,9 @@ fn apply_creates_leaves_alone_and_changes_what_differs() {
     wrong["spec"]["ports"][0]["colour"] = json!("red");
     let file = admin.file("wrong.json", &wrong);
     let why = admin.is_refused(&format!("apply -f {file}"));
-    assert!(
-        why.contains("strict decoding error: unknown field \"spec.ports[0].colour\""),
-        "{why}"
+    contains(
+        &why,
+        "strict decoding error: unknown field \"spec.ports[0].colour\"",
     );
 }
 
@@ -63,7 +65,7 @@ fn a_kustomization_is_applied_and_deleted_as_one() {
     admin.file("namespace.json", &namespace);
     admin.file("kustomization.yaml", &all);
     let folder = sandbox.folder().display();
-    let there = || sandbox.cluster().get("services", Some("market"), "shop");
+    let there = || sandbox.service("market/shop");
     let apply = format!("apply -k {folder}");
     admin.does(&apply);
     assert!(there().is_some());
@@ -84,7 +86,7 @@ fn namespaces_and_services_are_created_from_words() {
     };
     admin.does("create namespace market");
     admin.does("create service loadbalancer web --tcp=80:8080 -n market");
-    let web = sandbox.cluster().get("services", Some("market"), "web");
+    let web = sandbox.service("market/web");
     let spec = &web.unwrap()["spec"];
     assert_eq!(
         (&spec["type"], &spec["selector"]),
@@ -96,8 +98,8 @@ fn namespaces_and_services_are_created_from_words() {
         (&json!(80), &json!(8080))
     );
     let why = admin.is_refused("create namespace market");
-    assert!(
-        why.contains("(AlreadyExists): namespaces \"market\" already exists"),
-        "{why}"
+    contains(
+        &why,
+        "(AlreadyExists): namespaces \"market\" already exists",
     );
 }

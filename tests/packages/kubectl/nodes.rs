@@ -1,6 +1,6 @@
 //! Nodes as kubectl shows and changes them, before and after ccm.
 
-use crate::common::{self, UNINITIALIZED, ccm, env, node};
+use crate::common::{self, Cluster, UNINITIALIZED, contains};
 use crate::kubectl::person::{Person, simulated};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn kubectl_sees_what_ccm_did() {
         row.unwrap().split_whitespace().nth(6).unwrap().to_owned()
     };
     assert_eq!(external_ip(), "<none>");
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    sandbox.settle();
     assert_eq!(external_ip(), "203.0.113.2");
     let described = admin.does("describe node worker-2");
     for text in [
@@ -31,10 +31,7 @@ fn kubectl_sees_what_ccm_did() {
         "Synced",
         "cloud-node-controller",
     ] {
-        assert!(
-            described.contains(text),
-            "{text} is missing in\n{described}"
-        );
+        contains(&described, text);
     }
     let events = admin
         .does("get events --field-selector involvedObject.kind=Node,involvedObject.name=worker-2");
@@ -50,10 +47,10 @@ fn what_a_person_changes_with_kubectl_is_followed() {
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };
-    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    sandbox.settle();
     admin.does("label node worker-1 --overwrite failure-domain.beta.kubernetes.io/zone=rack-7");
     admin.does("cordon worker-1");
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync", "worker-1"]).code, 0);
+    sandbox.ccm(&["node", "sync", "worker-1"]).with_code(0);
     let shown = "jsonpath={.metadata.labels.topology\\.kubernetes\\.io/zone}:{.spec.unschedulable}";
     assert_eq!(
         admin.does(&format!("get node worker-1 -o {shown}")),
@@ -71,23 +68,19 @@ fn objects_are_shown_in_every_form() {
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };
-    for (line, shown) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("get nodes -o name", "node/worker-1\nnode/worker-2\n"),
-        (
-            "get nodes --field-selector metadata.name=worker-2 -o name",
-            "node/worker-2\n",
-        ),
+        ("get nodes --field-selector metadata.name=worker-2 -o name", "node/worker-2\n"),
         ("get no,svc -l app=web-1 -o name", "service/web-1\n"),
-        (
-            "get svc web-1 --no-headers -o custom-columns=:spec.type",
-            "LoadBalancer\n",
-        ),
+        ("get svc web-1 --no-headers -o custom-columns=:spec.type", "LoadBalancer\n"),
         ("get --raw /readyz", "ok"),
-    ] {
+    ];
+    for (line, shown) in cases {
         assert_eq!(admin.does(line), shown, "{line}");
     }
     let shown: Value = serde_json::from_str(&admin.does("get node worker-1 -o json")).unwrap();
-    assert_eq!(shown, node(&sandbox, "worker-1"));
+    assert_eq!(shown, sandbox.node("worker-1"));
     for (line, texts) in [
         ("get node worker-1 -o yaml", [UNINITIALIZED, "kind: Node"]),
         ("describe svc web-1", ["LoadBalancer", "app=web-1"]),
@@ -122,7 +115,7 @@ fn a_node_is_changed_by_every_verb() {
     ] {
         admin.does(line);
     }
-    let worker = node(&sandbox, "worker-1");
+    let worker = sandbox.node("worker-1");
     let labels = &worker["metadata"]["labels"];
     assert_eq!(
         (&labels["role"], &labels["json"], &labels["merge"]),
@@ -145,7 +138,7 @@ fn what_was_changed_is_taken_back() {
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };
-    let before = node(&sandbox, "worker-1");
+    let before = sandbox.node("worker-1");
     for line in [
         "label node worker-1 role=web",
         "label node worker-1 role-",
@@ -158,7 +151,7 @@ fn what_was_changed_is_taken_back() {
     ] {
         admin.does(line);
     }
-    let mut after = node(&sandbox, "worker-1");
+    let mut after = sandbox.node("worker-1");
     assert_ne!(after, before);
     after["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
     assert_eq!(after, before);
@@ -166,5 +159,5 @@ fn what_was_changed_is_taken_back() {
     let invalid = "The Node \"worker-1\" is invalid: metadata.labels: Invalid value: \"a_\": ";
     assert!(why.starts_with(invalid), "{why}");
     admin.does("delete node worker-1");
-    assert_eq!(sandbox.cluster().get("nodes", None, "worker-1"), None);
+    assert!(!sandbox.has_node("worker-1"));
 }

@@ -39,11 +39,7 @@ impl Person<'_> {
 
     pub fn run(&self, words: &[&str]) -> Ran {
         let output = self.command(words).output().unwrap();
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+        Ran::from(output)
     }
 
     /// What it printed; it must succeed.
@@ -91,8 +87,4 @@ pub fn shop() -> Value {
             "ports": [{ "name": "http", "port": 80 }, { "name": "https", "port": 443 }],
         },
     })
-}
-
-pub fn service(sandbox: &Sandbox, name: &str) -> Option<Value> {
-    sandbox.cluster().get("services", Some("default"), name)
 }

@@ -1,7 +1,8 @@
 //! What kubectl does where it cannot watch: it lists again and again, so what it waits for it sees all the same.
 
-use crate::common::{LIMIT, wait_until};
-use crate::kubectl::person::{Person, service, shop, simulated};
+use crate::common::Cluster;
+use crate::common::{LIMIT, contains, wait_until};
+use crate::kubectl::person::{Person, shop, simulated};
 use serde_json::{Value, json};
 use std::process::Stdio;
 
@@ -11,11 +12,10 @@ fn watches_are_refused_and_the_list_before_is_shown() {
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };
-    let watched = admin.run(&["get", "nodes", "--watch"]);
-    assert_eq!(watched.code, 1);
-    assert!(watched.stdout.contains("worker-1"), "{watched:?}");
+    let watched = admin.run(&["get", "nodes", "--watch"]).with_code(1);
+    watched.prints("worker-1");
     let refused = "(MethodNotAllowed): watch is not supported on resources of kind \"nodes\"";
-    assert!(watched.stderr.contains(refused), "{watched:?}");
+    watched.warns(refused);
 }
 
 #[test]
@@ -30,12 +30,9 @@ fn what_is_waited_for_is_seen() {
     admin.gets(&["create", "-f", &admin.file("held.json", &held)]);
     admin.does("delete svc shop --wait=false");
     let is_marked = |service: &Value| !service["metadata"]["deletionTimestamp"].is_null();
-    assert!(service(&sandbox, "shop").as_ref().is_some_and(is_marked));
+    assert!(sandbox.service("shop").as_ref().is_some_and(is_marked));
     let in_vain = admin.is_refused("wait --for=delete svc/shop --timeout=1s");
-    assert!(
-        in_vain.contains("timed out waiting for the condition"),
-        "{in_vain}"
-    );
+    contains(&in_vain, "timed out waiting for the condition");
 
     let limit = format!("--timeout={}s", LIMIT.as_secs());
     let mut waiting = admin
@@ -53,5 +50,5 @@ fn what_is_waited_for_is_seen() {
     wait_until("kubectl to wait", || watches() > before);
     admin.does(r#"patch svc shop --type merge -p {"metadata":{"finalizers":null}}"#);
     assert!(waiting.wait().unwrap().success());
-    assert_eq!(service(&sandbox, "shop"), None);
+    assert_eq!(sandbox.service("shop"), None);
 }

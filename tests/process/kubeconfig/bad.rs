@@ -67,6 +67,12 @@ pub(super) fn mismatch(world: &World, text: &str, flags: &[&str], message: &str)
     })
 }
 
+/// `ccm node list` with this kubeconfig fails with this message.
+#[track_caller]
+pub(super) fn says(world: &World, config: &Value, message: &str) {
+    assert_eq!(mismatch(world, &yaml(config), &[], message), None);
+}
+
 /// What stays the same from run to run.
 fn masked(world: &World, ran: &Ran) -> String {
     let text = ran
@@ -214,15 +220,7 @@ fn lists_and_contexts() {
     for (field, value, why) in cases {
         let mut config = good.clone();
         config[field] = value;
-        assert_eq!(
-            mismatch(
-                &world,
-                &yaml(&config),
-                &[],
-                &format!("kubeconfig DIR/bad: {why}")
-            ),
-            None
-        );
+        says(&world, &config, &format!("kubeconfig DIR/bad: {why}"));
     }
 }
 
@@ -265,14 +263,10 @@ fn clusters() {
     check(&world, &world.config(), "/clusters/0/cluster", cases);
     let mut config = world.config();
     config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = true.into();
-    assert_eq!(
-        mismatch(
-            &world,
-            &yaml(&config),
-            &[],
-            "kubeconfig DIR/bad: cluster \"there\": certificate-authority-data: can't be given together with insecure-skip-tls-verify; remove one of them"
-        ),
-        None
+    says(
+        &world,
+        &config,
+        "kubeconfig DIR/bad: cluster \"there\": certificate-authority-data: can't be given together with insecure-skip-tls-verify; remove one of them",
     );
 }
 
@@ -324,17 +318,13 @@ fn users_with_a_token() {
     ];
     for (user, message) in basic {
         config["users"][0]["user"] = user;
-        assert_eq!(mismatch(&world, &yaml(&config), &[], message), None);
+        says(&world, &config, message);
     }
     config["users"][0]["user"] = json!({});
-    assert_eq!(
-        mismatch(
-            &world,
-            &yaml(&config),
-            &[],
-            "GET URL/api/v1/nodes: nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role that allows it (kubeconfig DIR/bad, context here, which has no credentials)"
-        ),
-        None
+    says(
+        &world,
+        &config,
+        "GET URL/api/v1/nodes: nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role that allows it (kubeconfig DIR/bad, context here, which has no credentials)",
     );
 }
 
@@ -389,7 +379,7 @@ fn users_with_a_certificate() {
             .unwrap()
             .remove(&format!("{missing}-data"));
         let message = format!("kubeconfig DIR/bad: user \"me\": {missing}: {why}");
-        assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
+        says(&world, &config, &message);
     }
     let stranger = Authority::new("stranger")
         .unwrap()
@@ -410,9 +400,6 @@ fn users_with_a_certificate() {
         ),
     ];
     for (identity, message) in identities {
-        assert_eq!(
-            mismatch(&world, &yaml(&world.certified(&identity)), &[], message),
-            None
-        );
+        says(&world, &world.certified(&identity), message);
     }
 }

@@ -31,39 +31,19 @@ fn good_ones_work() {
     let password = " päss: word\" ";
     world.sandbox.cluster().add_password("ccm", password);
     world.write("sec1.key", sec1(&world.identity.key_pem));
+    #[rustfmt::skip] // A case is a line.
     let mut cases = vec![
         ("token", world.config()),
         ("certificate", world.certified(&world.identity)),
         ("authority in a file", authority_in_file("ca.crt")),
-        (
-            "authority, absolute",
-            authority_in_file(&absolute("ca.crt")),
-        ),
+        ("authority, absolute", authority_in_file(&absolute("ca.crt"))),
         ("token in a file", user(json!({"tokenFile": "token"}))),
-        (
-            "the token's file wins",
-            user(json!({"tokenFile": absolute("token"), "token": "old"})),
-        ),
-        (
-            "certificate in files",
-            user(json!({"client-certificate": "client.crt", "client-key": "client.key"})),
-        ),
-        (
-            "both in one file",
-            user(json!({"client-certificate": "both.pem", "client-key": "both.pem"})),
-        ),
-        (
-            "key as SEC1",
-            user(json!({"client-certificate": "client.crt", "client-key": "sec1.key"})),
-        ),
-        (
-            "a name with a password",
-            user(json!({"username": "ccm", "password": password})),
-        ),
-        (
-            "empty fields",
-            user(json!({"token": world.token, "client-key": "", "exec": null})),
-        ),
+        ("the token's file wins", user(json!({"tokenFile": absolute("token"), "token": "old"}))),
+        ("certificate in files", user(json!({"client-certificate": "client.crt", "client-key": "client.key"}))),
+        ("both in one file", user(json!({"client-certificate": "both.pem", "client-key": "both.pem"}))),
+        ("key as SEC1", user(json!({"client-certificate": "client.crt", "client-key": "sec1.key"}))),
+        ("a name with a password", user(json!({"username": "ccm", "password": password}))),
+        ("empty fields", user(json!({"token": world.token, "client-key": "", "exec": null}))),
     ];
     match pkcs1(world.folder()) {
         true => cases.push((
@@ -150,40 +130,16 @@ fn several_files_are_merged_and_the_first_wins() {
     let home = world.folder().display().to_string();
     let empty = world.write("empty", "");
     let comment = world.write("comment", "# nothing yet\n");
+    #[rustfmt::skip] // A case is a line.
     let cases: [(&str, String, &[&str], i32); 10] = [
         ("parts", format!("{clusters}:{users}"), &[], 0),
-        (
-            "some are empty",
-            format!("{empty}:{right}:{comment}"),
-            &[],
-            0,
-        ),
+        ("some are empty", format!("{empty}:{right}:{comment}"), &[], 0),
         ("all are empty", format!("{empty}:{comment}"), &[], 1),
-        (
-            "parts, in the other order",
-            format!("{users}:{clusters}"),
-            &[],
-            0,
-        ),
-        (
-            "one is missing",
-            format!("/nowhere:{clusters}::{users}"),
-            &[],
-            0,
-        ),
+        ("parts, in the other order", format!("{users}:{clusters}"), &[], 0),
+        ("one is missing", format!("/nowhere:{clusters}::{users}"), &[], 0),
         ("the first wins", format!("{right}:{wrong}"), &[], 0),
-        (
-            "the first wins, also when it is wrong",
-            format!("{wrong}:{right}"),
-            &["--context", "here"],
-            1,
-        ),
-        (
-            "another context",
-            format!("{right}:{other}"),
-            &["--context=other"],
-            0,
-        ),
+        ("the first wins, also when it is wrong", format!("{wrong}:{right}"), &["--context", "here"], 1),
+        ("another context", format!("{right}:{other}"), &["--context=other"], 0),
         ("the flag wins", wrong, &["--kubeconfig", &right], 0),
         ("where kubectl looks", String::new(), &[], 0),
     ];

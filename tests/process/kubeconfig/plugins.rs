@@ -1,11 +1,14 @@
 //! Credential plugins (`exec`): those that work, what they are told, how often they are run; and for each that does
 //! not work the line that says so.
 
-use super::bad::mismatch;
+use super::bad::{mismatch, says};
 use super::common::{ccm, with};
 use super::{World, yaml};
+use crate::common::Cluster;
+use crate::common::contains;
+use crate::common::on;
 use sandbox::credentials::{Subject, Validity};
-use sandbox::faults::{Effect, Rule};
+use sandbox::faults::Effect;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 
@@ -144,8 +147,9 @@ fn it_is_not_run_when_there_is_something_better() {
     ] {
         let mut config = world.config();
         config["users"][0]["user"] = user;
-        let ran = world.list(&world.write("better", yaml(&config)), &[]);
-        assert_eq!(ran.code, 0, "{ran:?}");
+        world
+            .list(&world.write("better", yaml(&config)), &[])
+            .with_code(0);
     }
     assert_eq!(world.runs("plugin"), 0);
 }
@@ -170,8 +174,9 @@ fn what_it_is_told() {
         {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a", "n": [1, null]}},
     ]);
     let told = |config: &Value| -> Value {
-        let ran = world.list(&world.write("told", yaml(config)), &[]);
-        assert_eq!(ran.code, 0, "{ran:?}");
+        world
+            .list(&world.write("told", yaml(config)), &[])
+            .with_code(0);
         let info = std::fs::read_to_string(world.folder().join("info")).unwrap();
         serde_json::from_str(&info).unwrap()
     };
@@ -218,18 +223,15 @@ fn it_is_given_nothing_of_the_cloud() {
             ("OTHERS", "stay"),
         ],
     );
-    let ran = ccm(&env, &["node", "list"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    ccm(&env, &["node", "list"]).with_code(0);
     let given = std::fs::read_to_string(world.folder().join("env")).unwrap();
     let of_cloud: Vec<&str> = given
         .lines()
         .filter(|line| line.contains("HCLOUD_") || line.contains("ROBOT_"))
         .collect();
     assert_eq!(of_cloud, ["HCLOUD_CONTEXT=given"]);
-    assert!(
-        given.contains("OTHERS=stay") && given.contains("KUBECONFIG="),
-        "{given}"
-    );
+    contains(&given, "OTHERS=stay");
+    contains(&given, "KUBECONFIG=");
 }
 
 #[test]
@@ -239,8 +241,8 @@ fn it_is_run_once_and_once_more_after_a_401() {
     let config = world.write("config", yaml(&world.with_exec(exec("./plugin"))));
     let refuse = |times: u64| {
         let effect = Effect::kubernetes_status(401, "Unauthorized", "Unauthorized");
-        let rule = Rule::new(effect).path("/api/**").times(times);
-        world.sandbox.faults().add(rule)
+        let rule = on("/api/**", effect).times(times);
+        world.sandbox.fault(rule)
     };
     let second = "another-token-that-is-known-as-well";
     world.sandbox.cluster().add_token("ccm", second);
@@ -309,15 +311,11 @@ fn wrong_fields() {
     for (field, value, why) in cases {
         let config = world.with_exec(with_field(field, value.clone()));
         let message = format!("{place}.{field}{why}");
-        assert_eq!(
-            mismatch(&world, &yaml(&config), &[], &message),
-            None,
-            "{field} {value}"
-        );
+        says(&world, &config, &message);
     }
     let config = world.with_exec(json!("./plugin"));
     let message = format!("{place}: must be a YAML mapping");
-    assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
+    says(&world, &config, &message);
     // A hint that may hold a secret is not shown.
     for (key, shown) in [
         ("", "; Get it: https://example.com/install?key="),
@@ -329,10 +327,7 @@ fn wrong_fields() {
         let message = format!(
             "{place}.command: there is no program \"aws-iam\" in PATH; install it or write its path{shown}"
         );
-        assert_eq!(
-            mismatch(&world, &yaml(&world.with_exec(hinted)), &[], &message),
-            None
-        );
+        says(&world, &world.with_exec(hinted), &message);
     }
     assert_eq!(world.runs("plugin"), 0, "a wrong one is not run");
 }

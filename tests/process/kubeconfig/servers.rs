@@ -1,6 +1,6 @@
 //! Servers whose TLS is not right: what is told, and that nothing is sent to them.
 
-use super::bad::mismatch;
+use super::bad::says;
 use super::common::{ccm, with};
 use super::proxy::{Answers, Proxy, Speaks};
 use super::{World, yaml};
@@ -35,7 +35,7 @@ fn a_server_that_is_not_to_be_trusted_is_told_and_gets_no_call() {
         cluster["server"] = url.as_str().into();
         cluster["certificate-authority-data"] = STANDARD.encode(authority.certificate_pem()).into();
         let message = format!("GET {url}/api/v1/nodes: TLS: {why} {COMPARE}");
-        assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
+        says(&world, &config, &message);
     }
     assert_eq!(calls.calls().len(), 0);
 }
@@ -81,17 +81,13 @@ fn a_server_behind_a_proxy() {
     let names = [("api.internal", here)];
     for (scheme, speaks) in [("http", Speaks::Connect), ("socks5", Speaks::Socks5)] {
         let proxy = Proxy::start(speaks, Answers::ByConnecting, Some(LOGIN), &names);
-        for (name, why) in [
+        #[rustfmt::skip] // A case is a line.
+        let cases = [
             (Some("localhost"), None),
-            (
-                None,
-                Some("is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for api.internal"),
-            ),
-            (
-                Some("other"),
-                Some("is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for other"),
-            ),
-        ] {
+            (None, Some("is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for api.internal")),
+            (Some("other"), Some("is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for other")),
+        ];
+        for (name, why) in cases {
             let mut config = world.config();
             let cluster = &mut config["clusters"][0]["cluster"];
             cluster["server"] = format!("https://api.internal:{}", here.port()).into();
@@ -146,7 +142,7 @@ fn a_server_without_tls_is_told() {
     config["clusters"][0]["cluster"]["server"] = url.as_str().into();
     let why = "the server does not speak TLS (is it http:// instead of https://?)";
     let message = format!("GET {url}/api/v1/nodes: TLS: {why}; {COMPARE}");
-    assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
+    says(&world, &config, &message);
 }
 
 /// Where a server and a proxy are, and what else is set: is the server refused, and is there a line about it?

@@ -10,7 +10,7 @@ mod story;
 mod worlds;
 
 use ccm::metrics::{Kind, TABLE};
-use common::{Daemon, all_initialised, ccm, env, quiet, wait_until, with};
+use common::{Cluster, Daemon, env, quiet, wait_until, with};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -86,7 +86,7 @@ fn family(series: &str) -> &str {
 fn the_exposition_is_one_that_prometheus_reads() {
     let sandbox = quiet(1);
     let watched = Watched::start(&env(&sandbox), &[]);
-    wait_until("initialised nodes", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     let (head, body) = watched.get("/metrics");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     let content_type = "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
@@ -155,7 +155,7 @@ fn a_standby_is_measured_too() {
 #[test]
 fn one_pass_serves_nothing() {
     let sandbox = quiet(1);
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    let ran = sandbox.ccm(&["run", "--once"]);
     assert!(!ran.stderr.contains("listening"), "{ran:?}");
 }
 

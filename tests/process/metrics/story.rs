@@ -1,7 +1,6 @@
 //! Causes and what moves. A daemon lives through one after the other.
 
-use crate::common::services::{self, LoadBalancerService};
-use crate::common::{all_initialised, env, side_by_side, wait_until};
+use crate::common::{Cluster, env, side_by_side, wait_until};
 use crate::metrics::{Scrape, Watched, family};
 use ccm::metrics::TABLE;
 use sandbox::credentials::Validity;
@@ -26,12 +25,6 @@ use Move::{Falls, Grows, Is, Rises};
 pub type Cause = fn(&Sandbox);
 pub type Chapter = (&'static str, Cause, &'static [(&'static str, Move)]);
 
-pub fn server(sandbox: &Sandbox, name: &str) -> u64 {
-    let servers = sandbox.cloud().servers(sandbox.project());
-    let server = servers.iter().find(|server| server["name"] == name);
-    server.unwrap()["id"].as_u64().unwrap()
-}
-
 pub fn node(sandbox: &Sandbox, name: &str, provider_id: Option<&str>) {
     sandbox.register_node(NodeSpec {
         name: name.into(),
@@ -42,7 +35,7 @@ pub fn node(sandbox: &Sandbox, name: &str, provider_id: Option<&str>) {
 
 pub fn fails(sandbox: &Sandbox, half: Half, method: &str, path: &str, effect: Effect) {
     let rule = Rule::new(effect).half(half).method(method).path(path);
-    sandbox.faults().add(rule);
+    sandbox.fault(rule);
 }
 
 /// On port 443 of a new Service.
@@ -51,8 +44,7 @@ pub fn shows_certificate(sandbox: &Sandbox, validity: Validity) {
         .authority()
         .server(&["a.example"], validity)
         .unwrap();
-    sandbox.cloud().create_certificate(
-        sandbox.project(),
+    sandbox.create_certificate(
         json!({"name": "one", "certificate": one.certificate_pem, "private_key": one.key_pem}),
     );
     let shows = [
@@ -60,11 +52,8 @@ pub fn shows_certificate(sandbox: &Sandbox, validity: Validity) {
         ("http-certificates", "one"),
         ("location", "fsn1"),
     ];
-    let service = LoadBalancerService::new("tls", &[443]).with(&shows);
-    services::create(sandbox, service);
-    wait_until("its address", || {
-        services::has_address(&services::service(sandbox, "tls"))
-    });
+    sandbox.create("tls", &shows, &[443]);
+    wait_until("its address", || sandbox.has_address("tls"));
 }
 
 /// Each is lived through by a daemon of its own. Robot is asked seldom, so its chapters are stories of their own: then
@@ -110,7 +99,7 @@ const STORY: &[Chapter] = &[
         ("ccm_changes_total{controller=\"node-route-controller\",kind=\"condition\",result=\"ok\"}", Is(2.0)),
     ]),
     ("a Service gets its load balancer", |sandbox| {
-        services::create(sandbox, LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]));
+        sandbox.create("web", &[("location", "fsn1")], &[80]);
     }, &[
         ("ccm_load_balancers{state=\"managed\"}", Is(1.0)),
         ("ccm_changes_total{controller=\"service-lb-controller\",kind=\"add_finalizer\",result=\"ok\"}", Is(1.0)),
@@ -124,7 +113,7 @@ const STORY: &[Chapter] = &[
         ("ccm_certificate_expiry_timestamp_seconds", Rises),
     ]),
     ("a server is turned off", |sandbox| {
-        sandbox.cloud().set_power(server(sandbox, "worker-1"), false);
+        sandbox.set_power("worker-1", false);
         sandbox.kubelets().expire();
     }, &[
         ("ccm_nodes{state=\"shutdown\"}", Is(1.0)),
@@ -132,7 +121,7 @@ const STORY: &[Chapter] = &[
         ("ccm_ticks_total{controller=\"cloud-node-lifecycle-controller\",result=\"ok\"}", Grows),
     ]),
     ("a server is deleted", |sandbox| {
-        sandbox.cloud().delete_server(server(sandbox, "worker-2"));
+        sandbox.delete_server("worker-2");
         sandbox.kubelets().expire();
     }, &[
         ("ccm_changes_total{controller=\"cloud-node-lifecycle-controller\",kind=\"delete_node\",result=\"ok\"}", Is(1.0)),
@@ -150,10 +139,10 @@ const STORY: &[Chapter] = &[
         ("ccm_findings_total{controller=\"cloud-node-controller\",reason=\"UnknownProviderIDPrefix\"}", Rises),
     ]),
     ("a Service goes without its load balancer", |sandbox| {
-        services::create(sandbox, LoadBalancerService::new("lost", &[80]).with(&[("location", "fsn1")]));
-        wait_until("an address", || services::has_address(&services::service(sandbox, "lost")));
-        services::edit(sandbox, "lost", |service| service["metadata"]["finalizers"] = serde_json::json!([]));
-        sandbox.cluster().delete("services", Some("default"), "lost");
+        sandbox.create("lost", &[("location", "fsn1")], &[80]);
+        wait_until("an address", || sandbox.has_address("lost"));
+        sandbox.remove_finalizers("lost");
+        sandbox.delete("lost");
     }, &[
         ("ccm_load_balancers{state=\"orphaned\"}", Is(1.0)),
         ("ccm_load_balancers_health{state=\"none\"}", Rises),
@@ -163,7 +152,7 @@ const STORY: &[Chapter] = &[
     ]),
     ("a load balancer is refused", |sandbox| {
         fails(sandbox, Half::Hetzner, "POST", "/v1/load_balancers", Effect::hetzner_error(403, "forbidden", "no"));
-        services::create(sandbox, LoadBalancerService::new("api", &[80]).with(&[("location", "fsn1")]));
+        sandbox.create("api", &[("location", "fsn1")], &[80]);
     }, &[
         ("ccm_load_balancers{state=\"pending\"}", Is(1.0)),
         ("ccm_changes_total{controller=\"service-lb-controller\",kind=\"create\",result=\"failed\"}", Rises),
@@ -173,7 +162,7 @@ const STORY: &[Chapter] = &[
     ]),
     ("it is not wanted any more, and can't go", |sandbox| {
         fails(sandbox, Half::Hetzner, "DELETE", "/v1/load_balancers/*", Effect::hetzner_error(423, "locked", "busy"));
-        sandbox.cluster().delete("services", Some("default"), "web");
+        sandbox.delete("web");
     }, &[
         ("ccm_load_balancers{state=\"leaving\"}", Is(1.0)),
         ("ccm_changes_total{controller=\"service-lb-controller\",kind=\"delete\",result=\"conflict\"}", Rises),
@@ -194,7 +183,7 @@ const STORY: &[Chapter] = &[
 #[rustfmt::skip] // A series is a line.
 const ROBOT: &[Chapter] = &[
     ("Robot takes no more calls", |sandbox| {
-        sandbox.faults().add(Rule::new(Effect::robot_rate_limit(200, 60)).half(Half::Robot));
+        sandbox.fault(Rule::new(Effect::robot_rate_limit(200, 60)).half(Half::Robot));
     }, &[
         ("robot_api_requests_total{method=\"get\",api_endpoint=\"/server\",code=\"403\"}", Rises),
         ("ccm_robot_blocked_until_timestamp_seconds{reason=\"rate_limit\"}", Rises),
@@ -223,14 +212,14 @@ fn happens(story: &[Chapter]) {
     let builder = crate::common::builder().nodes(2).robot(1).heartbeats(false);
     let sandbox = builder.network("10.0.0.0/8").scale(0.1).start();
     // Its address would be a healthy target.
-    sandbox.cluster().edit("nodes", None, "metal-1", |node| {
+    sandbox.edit_node("metal-1", |node| {
         node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] =
             "".into();
     });
     let resync = "--load-balancer-resync-period=20s";
     let pods = "--cluster-cidr=10.244.0.0/16";
     let watched = Watched::start(&env(&sandbox), &[resync, pods]);
-    wait_until("initialised nodes", || all_initialised(&sandbox));
+    sandbox.wait_for_nodes();
     for (chapter, cause, moves) in story {
         let before = watched.scrape();
         cause(&sandbox);

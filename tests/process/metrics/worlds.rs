@@ -1,13 +1,12 @@
 //! Worlds in which what an alert is for has happened, and which alerts fire there.
 
-use crate::common::services::{self, LoadBalancerService};
-use crate::common::{SCALE, builder, quiet, wait_until, with};
+use crate::common::{Cluster, SCALE, builder, networked, quiet, wait_until, with};
 use crate::metrics::Watched;
 use crate::metrics::film::Film;
-use crate::metrics::story::{fails, node, server, shows_certificate};
+use crate::metrics::story::{fails, node, shows_certificate};
 use sandbox::credentials::Validity;
 use sandbox::faults::Effect;
-use sandbox::hetzner::{Health, Machine, ServerSpec};
+use sandbox::hetzner::{Health, Machine};
 use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
 use std::time::Duration;
@@ -68,9 +67,9 @@ pub const WORLDS: &[World] = &[
         ("Controllers: Tick duration", &[("controller", "service-lb-controller")]),
     ] },
     World { name: "all is well", film: || {
-        let sandbox = builder().nodes(3).heartbeats(false).network("10.0.0.0/8").start();
+        let sandbox = networked(3).start();
         let mut film = Film::of(sandbox, &["--cluster-cidr=10.244.0.0/16"]);
-        services::create(&film.sandbox, LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]));
+        film.sandbox.create("web", &[("location", "fsn1")], &[80]);
         film.roll(LONG);
         film
     }, fires: &[], may: &[], moves: &[
@@ -149,7 +148,7 @@ pub const WORLDS: &[World] = &[
         let mut film = Film::of(quiet(2), &[]);
         film.roll(BEFORE);
         film.cause();
-        film.sandbox.faults().add(sandbox::faults::Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
+        film.sandbox.fault(sandbox::faults::Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
         film.sandbox.kubelets().expire();
         film.roll(LONG);
         film
@@ -162,7 +161,7 @@ pub const WORLDS: &[World] = &[
         film.sandbox.robot().set_power(metal, false);
         film.sandbox.kubelets().expire();
         film.roll(SHORT);
-        film.sandbox.faults().add(sandbox::faults::Rule::new(Effect::robot_rate_limit(200, 3_600)).half(Half::Robot));
+        film.sandbox.fault(sandbox::faults::Rule::new(Effect::robot_rate_limit(200, 3_600)).half(Half::Robot));
         film.roll(LONG);
         film
     }, fires: &["CcmRobotRateLimited"], may: &["CcmTicksFail"], moves: &[
@@ -216,13 +215,13 @@ pub const WORLDS: &[World] = &[
         film
     }, fires: &["CcmTicksStopped"], may: &[], moves: &[] },
     World { name: "many servers are deleted", film: || {
-        let sandbox = builder().nodes(8).heartbeats(false).network("10.0.0.0/8").start();
+        let sandbox = networked(8).start();
         let mut film = Film::of(sandbox, &["--cluster-cidr=10.244.0.0/16"]);
         is(&film, "ccm_routes{state=\"ok\"}", 8.0);
         film.roll(BEFORE);
         film.cause();
         for number in 1..=6 {
-            film.sandbox.cloud().delete_server(server(&film.sandbox, &format!("worker-{number}")));
+            film.sandbox.delete_server(&format!("worker-{number}"));
         }
         film.sandbox.kubelets().expire();
         is(&film, "ccm_routes{state=\"ok\"}", 2.0);
@@ -236,21 +235,20 @@ pub const WORLDS: &[World] = &[
     ] },
     World { name: "objects are in trouble", film: || {
         let mut film = Film::of(quiet(2), &[RESYNC]);
-        let fsn1 = |name| LoadBalancerService::new(name, &[80]).with(&[("location", "fsn1")]);
         for name in ["web", "lost"] {
-            services::create(&film.sandbox, fsn1(name));
-            wait_until("an address", || services::has_address(&services::service(&film.sandbox, name)));
+            film.sandbox.create(name, &[("location", "fsn1")], &[80]);
+            wait_until("an address", || film.sandbox.has_address(name));
         }
         film.roll(BEFORE);
         film.cause();
         node(&film.sandbox, "stray", None);
         node(&film.sandbox, "cuckoo", Some("aws:///i-7"));
-        services::edit(&film.sandbox, "lost", |service| service["metadata"]["finalizers"] = serde_json::json!([]));
-        film.sandbox.cluster().delete("services", Some("default"), "lost");
+        film.sandbox.remove_finalizers("lost");
+        film.sandbox.delete("lost");
         fails(&film.sandbox, Half::Hetzner, "POST", "/v1/load_balancers", Effect::hetzner_error(403, "forbidden", "no"));
-        services::create(&film.sandbox, fsn1("api"));
+        film.sandbox.create("api", &[("location", "fsn1")], &[80]);
         fails(&film.sandbox, Half::Hetzner, "DELETE", "/v1/load_balancers/*", Effect::hetzner_error(423, "locked", "busy"));
-        film.sandbox.cluster().delete("services", Some("default"), "web");
+        film.sandbox.delete("web");
         is(&film, "ccm_load_balancers{state=\"orphaned\"}", 1.0);
         film.roll(LONG);
         film
@@ -277,28 +275,23 @@ pub const WORLDS: &[World] = &[
         film
     }, fires: &["CcmCertificateExpires"], may: &[], moves: &[("State: Certificate ends in", &[])] },
     World { name: "no target is reached, and a route can't be made", film: || {
-        let sandbox = builder().nodes(2).heartbeats(false).network("10.0.0.0/8").start();
+        let sandbox = networked(2).start();
         let mut film = Film::of(sandbox, &["--cluster-cidr=10.244.0.0/16", RESYNC]);
-        services::create(&film.sandbox, LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]));
+        film.sandbox.create("web", &[("location", "fsn1")], &[80]);
         is(&film, "ccm_load_balancers_health{state=\"all\"}", 1.0);
         film.roll(BEFORE);
         film.cause();
-        let (cloud, project) = (film.sandbox.cloud(), film.sandbox.project());
-        let alone = ServerSpec { name: "alone".into(), ..ServerSpec::default() };
-        let alone = cloud.create_server(project, alone);
-        let balancer = services::balancer_of(&film.sandbox, "web");
+        let cloud = film.sandbox.cloud();
+        let alone = film.sandbox.create_server("alone");
+        let balancer = film.sandbox.balancer_id("web");
         let unhealthy = Some(Health::unhealthy("layer4_timeout"));
-        for id in [server(&film.sandbox, "worker-1"), server(&film.sandbox, "worker-2"), alone] {
+        for id in [film.sandbox.server_id("worker-1"), film.sandbox.server_id("worker-2"), alone] {
             cloud.set_health(balancer, Machine::Server(id), None, unhealthy.clone());
         }
         film.sandbox.register_node(NodeSpec {
-            name: "alone".into(),
-            server: Some(alone),
-            pod_cidrs: vec!["10.244.77.0/24".into()],
-            ..NodeSpec::default()
+            name: "alone".into(), server: Some(alone), pod_cidrs: vec!["10.244.77.0/24".into()], ..NodeSpec::default()
         });
-        let shared = LoadBalancerService::new("edge", &[443]).with(&[("location", "fsn1"), ("share", "edge")]);
-        services::create(&film.sandbox, shared);
+        film.sandbox.create("edge", &[("location", "fsn1"), ("share", "edge")], &[443]);
         is(&film, "ccm_load_balancers_health{state=\"none\"}", 1.0);
         is(&film, "ccm_load_balancers_use{use=\"shared\"}", 1.0);
         is(&film, "ccm_routes{state=\"missing\"}", 1.0);
@@ -314,7 +307,7 @@ pub const WORLDS: &[World] = &[
         film.roll(BEFORE);
         film.cause();
         for name in ["worker-1", "worker-2", "worker-3"] {
-            film.sandbox.cloud().set_power(server(&film.sandbox, name), false);
+            film.sandbox.set_power(name, false);
         }
         film.sandbox.kubelets().expire();
         let env = with(film.env.clone(), &[("HCLOUD_TOKEN", &film.sandbox.projects().foreign_token)]);

@@ -7,15 +7,14 @@ mod refusals;
 mod roots;
 use crate::common::secrets;
 
-use ccm::http::{self, Proxies, SecretSource, Timing, Tls};
-use ccm::provider::OpenGate;
-use common::{Daemon, Env, all_initialised, ccm, env, is_lease, wait_until, with};
+use ccm::http::{self, Proxies, SecretSource, Tls};
+use common::library::http_settings;
+use common::{Cluster, Daemon, Env, ccm, env, is_lease, with};
 use proxy::{Answers, Proxy, Speaks};
 use sandbox::{Half, Sandbox};
 use secrets::Secrets;
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const USER: &str = "somebody";
@@ -75,7 +74,7 @@ impl World {
 
 /// The one that an environment names.
 fn kubeconfig(env: &Env) -> Value {
-    let (_, path) = env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
+    let path = common::variable(env, "KUBECONFIG");
     serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -111,10 +110,9 @@ fn a_whole_pass_goes_through_them() {
             ],
         );
         let daemon = Daemon::start(&env, &["-v=10"]);
-        wait_until("initialised nodes", || all_initialised(&world.sandbox));
+        world.sandbox.wait_for_nodes();
         daemon.logs("the metadata service at http://metadata.test/v1 can't be asked");
-        daemon.signal("-TERM");
-        assert!(daemon.ended().success(), "{}", daemon.log());
+        daemon.stop();
 
         for (proxy, half) in [(&http, Half::Hetzner), (&https, Half::Kubernetes)] {
             let (targets, expected) = (proxy.targets(), world.target(half));
@@ -149,10 +147,8 @@ fn no_proxy_goes_around_them() {
     );
     let straight = env(&world.sandbox);
     let around = |no_proxy: &str| {
-        ccm(
-            &with(proxied.clone(), &[("NO_PROXY", no_proxy)]),
-            &["node", "list"],
-        )
+        let env = with(proxied.clone(), &[("NO_PROXY", no_proxy)]);
+        ccm(&env, &["node", "list"])
     };
 
     assert_eq!(around("").code, 0);
@@ -164,74 +160,47 @@ fn no_proxy_goes_around_them() {
         "kubernetes.test,hetzner.test",
         "*",
     ] {
-        let ran = around(no_proxy);
-        assert_eq!(ran.code, 1, "{no_proxy}: {ran:?}");
-        assert!(
-            ran.stderr.contains("failed to lookup address"),
-            "{no_proxy}: {ran:?}"
-        );
+        let ran = around(no_proxy).with_code(1);
+        ran.warns("failed to lookup address");
     }
     // 127.0.0.1 is never proxied, whatever the variables say.
     let local = with(straight, &[("HTTP_PROXY", &url), ("HTTPS_PROXY", &url)]);
-    assert_eq!(ccm(&local, &["node", "list"]).code, 0);
+    ccm(&local, &["node", "list"]).with_code(0);
     assert_eq!(proxy.connections(), used);
 }
 
 fn client(base: String, tls: Tls, proxies: Proxies, token: SecretSource) -> http::Client {
     http::Client::new(http::Settings {
-        base,
         tls: tls.into(),
         proxies,
-        login: std::sync::Arc::new(token),
         connect_timeout: Duration::from_millis(500),
-        timing: Timing {
-            read_timeout: Duration::from_secs(5),
-            write_timeout: Duration::from_secs(5),
-            retry_wait: Duration::from_millis(1),
-        },
-        retry: http::Retry::NotRateLimited,
-        body_limit_bytes: 1 << 20,
-        log_bodies: false,
-        gate: Arc::new(OpenGate),
-        watch: |_, _, _| {},
+        ..http_settings(base, token, Duration::from_secs(5))
     })
 }
 
 #[test]
 fn a_variable_that_names_no_proxy_ends_everything_at_once() {
     let world = World::new();
-    for (variable, value, expected) in [
-        (
-            "HTTPS_PROXY",
-            "ftp://u:correct-horse@p",
-            "HTTPS_PROXY: its scheme is none of http, https, socks5 and socks5h; write it like",
-        ),
-        (
-            "http_proxy",
-            "http://u:correct-horse@p:0",
-            "http_proxy: the port is a number from 1 to 65535; write it like",
-        ),
-        (
-            "SSL_CERT_FILE",
-            "/proc/no-such-file",
-            "SSL_CERT_FILE: /proc/no-such-file: the file does not exist; correct the path",
-        ),
+    let scheme = "its scheme is none of http, https, socks5 and socks5h; write it like";
+    let port = "the port is a number from 1 to 65535; write it like";
+    let missing = "/proc/no-such-file: the file does not exist; correct the path";
+    let endless = "/dev/zero: the file is longer than 4 MiB";
+    for (variable, value, why) in [
+        ("HTTPS_PROXY", "ftp://u:correct-horse@p", scheme),
+        ("http_proxy", "http://u:correct-horse@p:0", port),
+        ("SSL_CERT_FILE", "/proc/no-such-file", missing),
         (
             "SSL_CERT_FILE",
             "/dev/null",
-            "SSL_CERT_FILE: /dev/null: holds no PEM certificate",
+            "/dev/null: holds no PEM certificate",
         ),
-        (
-            "SSL_CERT_FILE",
-            "/dev/zero",
-            "SSL_CERT_FILE: /dev/zero: the file is longer than 4 MiB",
-        ),
+        ("SSL_CERT_FILE", "/dev/zero", endless),
     ] {
+        let expected = format!("{variable}: {why}");
         for words in [&["run"][..], &["node", "list"], &["run", "--once"]] {
             let begun = Instant::now();
-            let ran = ccm(&with(world.env.clone(), &[(variable, value)]), words);
-            assert_eq!(ran.code, 1, "{ran:?}");
-            assert!(ran.stderr.contains(expected), "{variable}: {ran:?}");
+            let ran = ccm(&with(world.env.clone(), &[(variable, value)]), words).with_code(1);
+            ran.warns(&expected);
             assert!(!ran.stderr.contains("correct-horse"), "{ran:?}");
             assert!(begun.elapsed() < Duration::from_secs(5), "no call was made");
         }

@@ -6,7 +6,8 @@ use super::{ESCAPED, PASSWORD, USER, client};
 use ccm::http::{Environment, Kind, Proxies, SecretSource, Tls};
 use serde_json::Value;
 
-/// What the proxy does, and what is said of it; `<>` stands for its address.
+/// How the proxy is called, what it speaks and does, its login, the login in the variable, whether the request was sent, and
+/// what is said of the proxy.
 #[test]
 fn it_is_said_that_it_was_the_proxy() {
     use Answers::*;
@@ -16,149 +17,33 @@ fn it_is_said_that_it_was_the_proxy() {
         format!("{USER}:wrong-{ESCAPED}@"),
     );
     let (http, socks) = (Speaks::Connect, Speaks::Socks5);
+    #[rustfmt::skip] // A case is a line.
     let cases = [
-        (
-            "http",
-            http,
-            ByConnecting,
-            login,
-            "",
-            "not sent: the proxy http://<> (HTTP_PROXY): it wants a login (HTTP status 407); write it before the host in HTTP_PROXY: http://user:password@host:port",
-        ),
-        (
-            "http",
-            http,
-            ByConnecting,
-            login,
-            &wrong,
-            "not sent: the proxy http://<> (HTTP_PROXY): it does not accept the login in HTTP_PROXY (HTTP status 407); is it right?",
-        ),
-        (
-            "http",
-            http,
-            With(403),
-            login,
-            &right,
-            "not sent: the proxy http://<> (HTTP_PROXY): it does not let us through to api.test:80 (HTTP status 403); its rules have to allow it, or NO_PROXY to name the host",
-        ),
-        (
-            "http",
-            http,
-            With(503),
-            None,
-            "",
-            "the proxy http://<> (HTTP_PROXY): it could not connect to api.test:80 (HTTP status 503); does it reach that host?",
-        ),
-        (
-            "http",
-            http,
-            ByConnecting,
-            None,
-            "",
-            "the proxy http://<> (HTTP_PROXY): it could not connect to api.test:80 (HTTP status 502); does it reach that host?",
-        ),
-        (
-            "http",
-            http,
-            NotAtAll,
-            None,
-            &right,
-            "the proxy http://<> (HTTP_PROXY): ",
-        ),
-        (
-            "http",
-            http,
-            Never,
-            None,
-            &right,
-            "the proxy http://<> (HTTP_PROXY): no answer in time; is it a proxy, and is it of this kind?",
-        ),
-        (
-            "http",
-            http,
-            Nonsense,
-            None,
-            "",
-            "not sent: the proxy http://<> (HTTP_PROXY): what answers there does not speak HTTP; is it a SOCKS proxy (socks5://)?",
-        ),
-        (
-            "https",
-            http,
-            Nonsense,
-            None,
-            &right,
-            "the proxy https://<> (HTTP_PROXY): TLS: the server does not speak TLS (is it http:// instead of https://?)",
-        ),
-        (
-            "http",
-            socks,
-            ByConnecting,
-            None,
-            &right,
-            "the proxy http://<> (HTTP_PROXY): ",
-        ),
-        (
-            "socks5",
-            socks,
-            ByConnecting,
-            login,
-            "",
-            "not sent: the proxy socks5://<> (HTTP_PROXY): it wants a login; write it before the host in HTTP_PROXY: socks5://user:password@host:port",
-        ),
-        (
-            "socks5h",
-            socks,
-            ByConnecting,
-            login,
-            &wrong,
-            "not sent: the proxy socks5://<> (HTTP_PROXY): it does not accept the login in HTTP_PROXY; is it right?",
-        ),
-        (
-            "socks5",
-            socks,
-            With(2),
-            None,
-            "",
-            "not sent: the proxy socks5://<> (HTTP_PROXY): it does not let us through to api.test port 80; its rules have to allow it, or NO_PROXY to name the host",
-        ),
-        (
-            "socks5",
-            socks,
-            With(5),
-            None,
-            "",
-            "the proxy socks5://<> (HTTP_PROXY): it could not connect to api.test port 80 (connection refused); does it reach that host?",
-        ),
-        (
-            "socks5",
-            socks,
-            ByConnecting,
-            login,
-            &right,
-            "the proxy socks5://<> (HTTP_PROXY): it could not connect to api.test port 80 (host unreachable); does it reach that host?",
-        ),
-        (
-            "socks5",
-            socks,
-            Never,
-            None,
-            "",
-            "the proxy socks5://<> (HTTP_PROXY): no answer in time; is it a proxy, and is it of this kind?",
-        ),
-        (
-            "socks5",
-            socks,
-            Nonsense,
-            None,
-            "",
-            "not sent: the proxy socks5://<> (HTTP_PROXY): what answers there does not speak SOCKS 5; is it an HTTP proxy (http://)?",
-        ),
+        ("http", http, ByConnecting, login, "", false, "it wants a login (HTTP status 407); write it before the host in HTTP_PROXY: http://user:password@host:port"),
+        ("http", http, ByConnecting, login, &wrong, false, "it does not accept the login in HTTP_PROXY (HTTP status 407); is it right?"),
+        ("http", http, With(403), login, &right, false, "it does not let us through to api.test:80 (HTTP status 403); its rules have to allow it, or NO_PROXY to name the host"),
+        ("http", http, With(503), None, "", true, "it could not connect to api.test:80 (HTTP status 503); does it reach that host?"),
+        ("http", http, ByConnecting, None, "", true, "it could not connect to api.test:80 (HTTP status 502); does it reach that host?"),
+        ("http", http, NotAtAll, None, &right, true, ""),
+        ("http", http, Never, None, &right, true, "no answer in time; is it a proxy, and is it of this kind?"),
+        ("http", http, Nonsense, None, "", false, "what answers there does not speak HTTP; is it a SOCKS proxy (socks5://)?"),
+        ("https", http, Nonsense, None, &right, true, "TLS: the server does not speak TLS (is it http:// instead of https://?)"),
+        ("http", socks, ByConnecting, None, &right, true, ""),
+        ("socks5", socks, ByConnecting, login, "", false, "it wants a login; write it before the host in HTTP_PROXY: socks5://user:password@host:port"),
+        ("socks5h", socks, ByConnecting, login, &wrong, false, "it does not accept the login in HTTP_PROXY; is it right?"),
+        ("socks5", socks, With(2), None, "", false, "it does not let us through to api.test port 80; its rules have to allow it, or NO_PROXY to name the host"),
+        ("socks5", socks, With(5), None, "", true, "it could not connect to api.test port 80 (connection refused); does it reach that host?"),
+        ("socks5", socks, ByConnecting, login, &right, true, "it could not connect to api.test port 80 (host unreachable); does it reach that host?"),
+        ("socks5", socks, Never, None, "", true, "no answer in time; is it a proxy, and is it of this kind?"),
+        ("socks5", socks, Nonsense, None, "", false, "what answers there does not speak SOCKS 5; is it an HTTP proxy (http://)?"),
     ];
-    for (scheme, speaks, answers, login, shown, expected) in cases {
+    for (scheme, speaks, answers, login, shown, is_sent, why) in cases {
         let proxy = Proxy::start(speaks, answers, login, &[]);
         let url = format!("{scheme}://{shown}{}", proxy.address());
-        let expected = expected.replace("<>", &proxy.address().to_string());
-        check(&url, &expected, answers);
+        let not_sent = if is_sent { "" } else { "not sent: " };
+        let scheme = scheme.replace("5h", "5");
+        let proxy = format!("the proxy {scheme}://{} (HTTP_PROXY): ", proxy.address());
+        check(&url, &format!("{not_sent}{proxy}{why}"), answers);
     }
     check(
         "http://u:hunter2hunter2hunter2@127.0.0.1:1",

@@ -63,11 +63,7 @@ fn ssl_cert_file_adds_to_the_built_in_roots() {
         &[("KUBECONFIG", &path.display().to_string())],
     );
     let ran = ccm(&env, &["node", "list"]);
-    assert!(
-        ran.stderr
-            .contains("signed by an authority that is not trusted here"),
-        "{ran:?}"
-    );
+    ran.warns("signed by an authority that is not trusted here");
 
     let bundle = sandbox.folder().join("bundle.pem");
     let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
@@ -77,13 +73,9 @@ fn ssl_cert_file_adds_to_the_built_in_roots() {
     )
     .unwrap();
     let bundle = bundle.display().to_string();
-    let ran = ccm(&with(env, &[("SSL_CERT_FILE", &bundle)]), &["node", "list"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(
-        ran.stderr
-            .contains("SSL_CERT_FILE: 1 of its certificates are damaged"),
-        "{ran:?}"
-    );
+    ccm(&with(env, &[("SSL_CERT_FILE", &bundle)]), &["node", "list"])
+        .with_code(0)
+        .warns("SSL_CERT_FILE: 1 of its certificates are damaged");
 
     // Where a kubeconfig names its authority, no other is trusted.
     let other = sandbox::credentials::Authority::new("somebody-else").unwrap();
@@ -101,9 +93,5 @@ fn ssl_cert_file_adds_to_the_built_in_roots() {
         ],
     );
     let ran = ccm(&env, &["node", "list"]);
-    assert!(
-        ran.stderr
-            .contains("signed by an authority that is not trusted here"),
-        "{ran:?}"
-    );
+    ran.warns("signed by an authority that is not trusted here");
 }

@@ -6,10 +6,9 @@ use crate::common;
 
 mod plugins;
 
-use common::{Daemon, all_initialised, env, is_initialised, node, wait_until, with};
+use common::{Cluster, Daemon, env, is_initialised, with};
 use sandbox::Sandbox;
 use sandbox::credentials::{Authority, Identity, Subject, Validity};
-use sandbox::hetzner::ServerSpec;
 use sandbox::kubeconfig::{Login, Material};
 use serde_json::{Value, json};
 use std::fs;
@@ -82,7 +81,7 @@ impl World {
         let path = self.path("rotating").display().to_string();
         let env = with(env(&self.sandbox), &[("KUBECONFIG", &path), SCALE]);
         self.daemon = Some(Daemon::start(&env, flags));
-        wait_until("an initialised node", || all_initialised(&self.sandbox));
+        self.sandbox.wait_for_nodes();
     }
 
     fn log(&self) -> String {
@@ -97,13 +96,10 @@ impl World {
     }
 
     fn does_work(&self, node_name: &str) {
-        self.sandbox.join(ServerSpec {
-            name: node_name.into(),
-            ..ServerSpec::default()
-        });
+        self.sandbox.join_node(node_name);
         let state = || format!("{node_name}: {}", self.log());
         common::wait_or(common::LIMIT, state, || {
-            is_initialised(&node(&self.sandbox, node_name))
+            is_initialised(&self.sandbox.node(node_name))
         });
     }
 
@@ -231,7 +227,7 @@ fn a_token_file() {
     let rule = sandbox::faults::Rule::new(effect)
         .half(sandbox::Half::Kubernetes)
         .times(1);
-    world.sandbox.faults().add(rule);
+    world.sandbox.fault(rule);
     world.uses("third");
     world.works("three");
     let is_refused = |call: &sandbox::calls::Call| call.status == Some(401);
@@ -246,13 +242,13 @@ fn the_token_file_of_the_cloud() {
     let path = world.path("hcloud").display().to_string();
     let from_file = [("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", &path), SCALE];
     world.daemon = Some(Daemon::start(&with(env(&world.sandbox), &from_file), &[]));
-    wait_until("an initialised node", || all_initialised(&world.sandbox));
+    world.sandbox.wait_for_nodes();
     for round in ["a", "b", "c"] {
         let rotated = round.repeat(64);
         let cloud = world.sandbox.cloud();
         cloud.add_token(world.sandbox.project(), &rotated, false);
         world.sandbox.calls().name_caller(rotated.as_str(), round);
-        let mark = world.sandbox.calls().mark();
+        let mark = world.sandbox.mark();
         world.swap(&format!("of-{round}"), &[("hcloud", &rotated)]);
         cloud.remove_token(&world.sandbox.projects().token);
         world.works(&format!("node-{round}"));
@@ -310,7 +306,7 @@ fn a_client_certificate_in_files() {
     world.write("tls.crt", &third.certificate_pem);
     world.daemon.as_ref().unwrap().logs("stays in use");
     world.does_work("half");
-    let mark = world.sandbox.calls().mark();
+    let mark = world.sandbox.mark();
     world.write("tls.key", &third.key_pem);
     world.uses("third");
     world.does_work("three");
