@@ -72,6 +72,22 @@ pub trait Cluster {
         cloud.create_server(project, ServerSpec { name, ..spec })
     }
 
+    /// A server in the Network, with this address or any, and without a node; its ID.
+    fn attach_server(&self, name: &str, ip: Option<&str>) -> u64 {
+        let ip = ip.map(|ip| ip.parse().unwrap());
+        let networks = vec![(self.network_id(), ip)];
+        let spec = ServerSpec::default();
+        self.create_server_with(name, ServerSpec { networks, ..spec })
+    }
+
+    /// The only address of this server in the Network.
+    fn ip(&self, name: &str) -> String {
+        let servers = self.servers();
+        let mut servers = servers.iter();
+        let server = servers.find(|server| server["name"] == name).unwrap();
+        text(&server["private_net"][0]["ip"])
+    }
+
     /// A server and its node, of this name; the server's ID.
     fn join_node(&self, name: &str) -> u64 {
         let name = name.to_owned();
@@ -149,10 +165,52 @@ pub trait Cluster {
         });
     }
 
+    /// Changes the type of a Service.
+    fn set_type(&self, name: &str, kind: &str) {
+        self.edit(name, |service| service["spec"]["type"] = json!(kind));
+    }
+
+    /// Changes the number of the first port of a Service.
+    fn set_port(&self, name: &str, port: u16) {
+        self.edit(name, |service| {
+            service["spec"]["ports"][0]["port"] = json!(port);
+        });
+    }
+
+    fn finalizers(&self, name: &str) -> Value {
+        self.service(name).unwrap()["metadata"]["finalizers"].clone()
+    }
+
+    /// Whether the finalizer of a Service that has a load balancer is its only one.
+    fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizers(name) == json!([FINALIZER])
+    }
+
+    /// Removes all finalizers by force.
+    fn remove_finalizers(&self, name: &str) {
+        self.edit(name, |service| {
+            service["metadata"]["finalizers"] = json!([]);
+        });
+    }
+
     fn delete(&self, name: &str) {
         let (namespace, name) = of_namespace(name);
         let cluster = self.sandbox().cluster();
         assert!(cluster.delete("services", Some(namespace), name));
+    }
+
+    /// Deletes a Service and waits until it is gone.
+    fn delete_and_wait(&self, name: &str) {
+        self.delete(name);
+        super::wait_until(&format!("the end of {name}"), || {
+            self.service(name).is_none()
+        });
+    }
+
+    fn create_namespace(&self, name: &str) {
+        let namespace = json!({"metadata": {"name": name}});
+        let cluster = self.sandbox().cluster();
+        cluster.create("namespaces", None, namespace);
     }
 
     /// The addresses in the Service's status.
@@ -186,6 +244,38 @@ pub trait Cluster {
         all.retain(|one| one["labels"][SERVICE_UID] == uid);
         assert!(all.len() <= 1, "{all:?}");
         all.pop()
+    }
+
+    /// The load balancer whose label has the UID of this Service.
+    fn balancer(&self, name: &str) -> Value {
+        self.of_uid(&self.uid(name))
+            .unwrap_or_else(|| panic!("{name} has no load balancer"))
+    }
+
+    /// Creates a load balancer as somebody else does: an lb11 in fsn1, with these other fields; returns its ID.
+    fn create_balancer(&self, name: &str, more: &Value) -> u64 {
+        let mut spec = json!({"name": name, "load_balancer_type": "lb11", "location": "fsn1"});
+        for (field, value) in more.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let (cloud, project) = (self.sandbox().cloud(), self.sandbox().project());
+        cloud.create_load_balancer(project, spec)
+    }
+
+    fn edit_balancer(&self, id: u64, edit: impl FnOnce(&mut Value)) {
+        self.sandbox().cloud().edit_load_balancer(id, edit);
+    }
+
+    fn certificates(&self) -> Vec<Value> {
+        self.sandbox()
+            .cloud()
+            .certificates(self.sandbox().project())
+    }
+
+    /// Creates a certificate as somebody else does; returns its ID.
+    fn create_certificate(&self, certificate: Value) -> u64 {
+        let (cloud, project) = (self.sandbox().cloud(), self.sandbox().project());
+        cloud.create_certificate(project, certificate)
     }
 
     // Networks.
@@ -301,8 +391,10 @@ fn of_namespace(name: &str) -> (&str, &str) {
     name.split_once('/').unwrap_or(("default", name))
 }
 
-/// A Service of type LoadBalancer in the namespace `default`, with these of our annotations and TCP ports.
+/// A Service of type LoadBalancer in the namespace `default`, or `NAMESPACE/NAME`, with these of our annotations and TCP
+/// ports.
 pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value {
+    let (namespace, name) = of_namespace(name);
     let annotations: Map<String, Value> = annotations
         .iter()
         .map(|(name, value)| (key(name), json!(value)))
@@ -314,7 +406,7 @@ pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value
     json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
         "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports},
     })
 }
@@ -322,6 +414,11 @@ pub fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Value
 /// The whole key of an annotation of a Service.
 pub fn key(annotation: &str) -> String {
     format!("load-balancer.hetzner.cloud/{annotation}")
+}
+
+/// The ID of what the cloud has.
+pub fn id(value: &Value) -> u64 {
+    value["id"].as_u64().unwrap()
 }
 
 /// The text of a value; empty where it is none.

@@ -16,13 +16,15 @@ pub mod services;
 pub mod simulated;
 
 pub use cluster::is_initialised;
+use sandbox::exchange::Request;
+use sandbox::faults::{Effect, Rule, RuleId};
 use sandbox::{Builder, Half, Sandbox};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -46,6 +48,28 @@ pub struct Ran {
 impl Ran {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// # Panics
+    /// It ended with another exit code.
+    #[track_caller]
+    pub fn with_code(self, code: i32) -> Ran {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    /// # Panics
+    /// This is not a part of stdout.
+    #[track_caller]
+    pub fn prints(&self, part: &str) {
+        assert!(self.stdout.contains(part), "{part:?} in {self:?}");
+    }
+
+    /// # Panics
+    /// This is not a part of stderr.
+    #[track_caller]
+    pub fn warns(&self, part: &str) {
+        assert!(self.stderr.contains(part), "{part:?} in {self:?}");
     }
 }
 
@@ -208,6 +232,27 @@ impl Daemon {
         }
     }
 
+    /// Starts a process that is killed by SIGKILL at the calls of a rule: just before they are handled, or just after.
+    pub fn killed_at(
+        sandbox: &Sandbox,
+        env: &Env,
+        flags: &[&str],
+        is_before: bool,
+        calls: impl FnOnce(Rule) -> Rule,
+    ) -> (Daemon, RuleId) {
+        let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
+        let kill = Arc::clone(&killer);
+        let hook = move |_: &Request| kill.wait()();
+        let effect = match is_before {
+            true => Effect::before(hook),
+            false => Effect::after(hook),
+        };
+        let rule = sandbox.faults().add(calls(Rule::new(effect)));
+        let daemon = Daemon::start(env, flags);
+        assert!(killer.set(Box::new(daemon.killer())).is_ok());
+        (daemon, rule)
+    }
+
     pub fn log(&self) -> String {
         match &self.kind {
             Kind::Process { log, .. } => log.lock().unwrap().clone(),
@@ -319,6 +364,21 @@ pub fn side_by_side<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
             });
         }
     });
+}
+
+/// A rule for calls such as `POST /v1/certificates`. A path alone is that of any method.
+pub fn on(calls: &str, effect: Effect) -> Rule {
+    let rule = Rule::new(effect);
+    match calls.split_once(' ') {
+        Some((method, path)) => rule.method(method).path(path),
+        None => rule.path(calls),
+    }
+}
+
+/// What a person does just before the APIs handle a call, as the effect of a rule.
+pub fn before(sandbox: &Arc<Sandbox>, hand: impl Fn(&Sandbox) + Send + Sync + 'static) -> Effect {
+    let sandbox = Arc::downgrade(sandbox);
+    Effect::before(move |_| sandbox.upgrade().iter().for_each(|sandbox| hand(sandbox)))
 }
 
 /// Is it about the Lease? That is written all the time, whatever the controllers do.
