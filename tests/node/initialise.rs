@@ -15,7 +15,7 @@ use std::time::Instant;
 
 #[test]
 fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
-    let sandbox = common::builder().nodes(3).network("10.0.0.0/8").simulated();
+    let sandbox = common::builder().nodes(3).network("10.0.0.0/8").start();
     let daemon = sandbox.daemon(&[]);
     sandbox.wait_for_nodes();
     let worker = sandbox.node("worker-1");
@@ -223,7 +223,7 @@ fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
 
 #[test]
 fn rotated_tokens_are_picked_up_without_a_restart() {
-    let sandbox = calm(1);
+    let sandbox = quiet(1);
     let token_file = sandbox.folder().join("hcloud-token");
     std::fs::write(&token_file, &sandbox.projects().token).unwrap();
     let from_file = [
@@ -268,7 +268,7 @@ fn a_token_from_a_pipe_is_read_once_and_kept() {
 
 #[test]
 fn it_takes_the_place_of_the_other_one_by_its_arguments() {
-    let sandbox = calm(1);
+    let sandbox = quiet(1);
     let words = [
         "--cloud-provider=hcloud",
         "--leader-elect=false",

@@ -217,7 +217,7 @@ fn a_node_that_changes_under_the_patch_is_read_again() {
 #[test]
 fn one_pass_of_cron_does_it_all() {
     for profile in PROFILES {
-        let world = World::new(3);
+        let world = World::over_sockets(3);
         world.once(&[CIDR, profile]).with_code(0);
         assert_eq!(world.routes(), world.wanted());
         assert_eq!(world.routes().len(), 3);

@@ -211,7 +211,7 @@ fn killed_at_any_write_it_ends_the_same() {
 /// Without a Lease an old and a new pod work at the same time.
 #[test]
 fn two_at_once_end_the_same() {
-    let world = World::new(6);
+    let world = World::over_sockets(6);
     world.set_route("10.244.1.0/24", NOBODY);
     world.set_route("10.244.77.0/24", NOBODY);
     let both = [(); 2].map(|()| world.daemon(&["--leader-elect=false"]));

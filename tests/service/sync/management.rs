@@ -1,6 +1,7 @@
 //! `ccm lb adopt` and `ccm lb release`: what they ask for, what they write, and that the daemon leaves alone what was
 //! released.
 
+use crate::common;
 use crate::common::{Ran, wait_until};
 use crate::sync::external::{allow, as_it_is, terraforms};
 use crate::sync::shared::{EDGE, owned, ports};
@@ -42,7 +43,7 @@ fn the_daemon_leaves_it(world: &World, name: &str) {
 
 #[test]
 fn what_is_wrong_is_said_and_nothing_is_written() {
-    let world = World::new(1);
+    let world = World::over_sockets(common::builder().nodes(1));
     world.create("web", &[], &[80]);
     world.create("plain", &[], &[80]);
     world.settle(&[]);
@@ -80,7 +81,7 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
 
 #[test]
 fn what_is_released_stays_as_it_is_until_it_is_adopted() {
-    let world = World::with_network(2);
+    let world = World::over_sockets(common::builder().nodes(2).network("10.0.0.0/8"));
     let uid = world.create("web", &[], &[80, 443]);
     world.settle(&[]);
     let balancer = id(&world.only());
@@ -132,7 +133,7 @@ fn what_is_released_stays_as_it_is_until_it_is_adopted() {
 
 #[test]
 fn deleted_while_it_is_released_it_leaves_everything() {
-    let world = World::new(1);
+    let world = World::over_sockets(common::builder().nodes(1));
     world.create("web", &[], &[80]);
     world.settle(&[]);
     release(&world, "default/web");
@@ -148,7 +149,7 @@ fn deleted_while_it_is_released_it_leaves_everything() {
 
 #[test]
 fn one_that_terraform_made_is_adopted_with_its_address() {
-    let world = World::new(1);
+    let world = World::over_sockets(common::builder().nodes(1));
     world.settle(&[]);
     let edge = terraforms(&world, "edge-lb");
     let before = as_it_is(&world, edge);
@@ -184,7 +185,7 @@ fn one_that_terraform_made_is_adopted_with_its_address() {
 /// Its port stays beside those of the others, whatever becomes of them.
 #[test]
 fn of_a_group_one_is_released_and_the_others_go_on_and_leave_it() {
-    let world = World::new(1);
+    let world = World::over_sockets(common::builder().nodes(1));
     world.settle(&[]);
     let [a, b, c] = [("a", 80), ("b", 443), ("c", 8080)]
         .map(|(name, port)| world.create(name, &[EDGE], &[port]));
@@ -232,7 +233,7 @@ fn of_a_group_one_is_released_and_the_others_go_on_and_leave_it() {
 
 #[test]
 fn one_of_others_is_released_with_our_ports_on_it() {
-    let world = World::new(1);
+    let world = World::over_sockets(common::builder().nodes(1));
     world.settle(&[]);
     let edge = terraforms(&world, "edge-lb");
     allow(&world, edge, Some("default"));

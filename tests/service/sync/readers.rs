@@ -1,11 +1,12 @@
 //! Commands that only read.
 
+use crate::common;
 use crate::sync::world::{Cluster, World, service};
 /// A cluster in which every kind of thing would be done: created, changed, deleted, cleaned up, refused.
 use serde_json::json;
 
 fn untidy() -> World {
-    let world = World::new(2);
+    let world = World::over_sockets(common::builder().nodes(2));
     world.settle(&[]);
     world.create("changed", &[], &[80]);
     world.create("gone", &[], &[80]);
@@ -80,7 +81,7 @@ fn what_a_dry_run_says_is_what_sync_does() {
 
 #[test]
 fn a_controller_that_is_turned_off_is_said_and_nothing_is_done() {
-    let mut world = World::new(1);
+    let mut world = World::over_sockets(common::builder().nodes(1));
     world.create("web", &[], &[80]);
     world.set(&[("HCLOUD_LOAD_BALANCERS_ENABLED", "false")]);
     let mark = world.mark();
