@@ -27,7 +27,8 @@
 //! `daemon` reads and writes the Lease with `kube`. All but `text` and `metrics` may use `provider`: the gate that
 //! every
 //! write passes, the heartbeat of a thread, and the clock are part of the contract. What counts uses `metrics`. Who needs the
-//! time, a wait or randomness asks `provider::clock`: in a story (`tests/storm`) they are simulated.
+//! time, a wait or randomness asks `provider::clock`, and who needs a variable or prints asks `provider::process`: on the
+//! simulated machine (`tests/common/machine.rs`) they are the simulation's.
 //!
 //! Where to look when it is not obvious:
 //!
@@ -47,6 +48,7 @@
 //! | how old a list may be that a plan rests on | `controllers/node/mod.rs`, `lifecycle/observe.rs`, `service/sync.rs`, `route/sync.rs` |
 //! | an interval is passed on | `cli/wire.rs` |
 //! | how long a second lasts in a test over sockets | `provider/clock.rs` |
+//! | a daemon without a process, for tests | `cli/simulated.rs`; its threads: `daemon/stop.rs` (`repeat`) |
 //! | several nodes are written at the same time | `controllers/parallel.rs` |
 //! | a conflict (409) | `kube::retry_on_conflict`; a Service that changed meanwhile is planned again (`controllers/service/sync.rs`) |
 //!

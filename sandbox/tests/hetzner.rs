@@ -26,6 +26,8 @@ mod metadata;
 mod networks;
 #[path = "hetzner/primary_ips.rs"]
 mod primary_ips;
+#[path = "hetzner/put.rs"]
+mod put;
 #[path = "hetzner/requests.rs"]
 mod requests;
 #[path = "hetzner/servers.rs"]

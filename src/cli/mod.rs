@@ -19,6 +19,7 @@ mod objects;
 mod output;
 mod route;
 mod run;
+mod simulated;
 mod startup;
 mod status;
 mod table;
@@ -31,7 +32,7 @@ use crate::settings::{Command, one_of};
 use crate::text::shell_command;
 use commands::{Entry, Kind};
 use output::{Exit, Printer, usage};
-pub use run::Simulated as SimulatedDaemon;
+pub use simulated::Simulated;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
@@ -54,15 +55,9 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
 }
 
 /// Runs a command to its end in the calling thread, which is in a simulation; returns its exit code. The first word is the
-/// name that the program is called by. The daemon is [`daemon_in_simulation`].
+/// name that the program is called by. A daemon does not end: see [`Simulated`].
 pub fn in_simulation(words: Vec<OsString>) -> u8 {
     dispatch(without_program(words)) as u8
-}
-
-/// Starts a daemon in the calling thread, which is in a simulation. The words are those behind `ccm run`. The error: it
-/// ended at once, with this exit code.
-pub fn daemon_in_simulation(words: Vec<OsString>) -> Result<SimulatedDaemon, u8> {
-    SimulatedDaemon::start(words).map_err(|exit| exit as u8)
 }
 
 /// The words without the program's name, and with the profile that this name asks for. It stands before all flags,

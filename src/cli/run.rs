@@ -8,27 +8,26 @@ use crate::controllers::node::NodeController;
 use crate::controllers::route::RouteController;
 use crate::controllers::service::ServiceController;
 use crate::controllers::{Controller, Report, Selection};
-use crate::daemon::lease::{Lease, WaitPolicy};
-use crate::daemon::{self, Ended, Running, Stop, StopGate};
+use crate::daemon::lease::Lease;
+use crate::daemon::{self, Ended, Stop, StopGate};
 use crate::metrics;
 use crate::provider::{Gate, Urgency, clock};
 use crate::settings::{Command, Controller as Enabled, Settings};
 use log::Level;
 use std::ffi::OsString;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// What the daemon consists of.
-struct Parts {
+pub(super) struct Parts {
     settings: Settings,
-    stop: &'static Stop,
-    lease: Option<Arc<Lease>>,
-    apis: &'static Apis,
-    controllers: Vec<Box<dyn Controller>>,
+    pub(super) stop: &'static Stop,
+    pub(super) lease: Option<Arc<Lease>>,
+    pub(super) apis: &'static Apis,
+    pub(super) controllers: Vec<Box<dyn Controller>>,
 }
 
 /// The daemon as its words say.
-fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
+pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     let failed = |why: String| Printer::failure(&why);
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
@@ -110,78 +109,6 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     }
     Ok(exit)
 }
-
-/// A daemon whose threads a simulation runs. It has no health server, and signals are calls.
-pub struct Simulated {
-    stop: &'static Stop,
-    lease: Option<Arc<Lease>>,
-    apis: &'static Apis,
-    running: Arc<OnceLock<Running>>,
-}
-
-impl Simulated {
-    /// Starts the daemon as its words say: what it does from now on is done when the simulation runs its threads.
-    pub(super) fn start(words: Vec<OsString>) -> Result<Simulated, Exit> {
-        let parts = assemble(words)?;
-        let Parts { stop, apis, .. } = parts;
-        let daemon = Simulated {
-            stop,
-            lease: parts.lease,
-            apis,
-            running: Arc::default(),
-        };
-        let (running, lease) = (Arc::clone(&daemon.running), daemon.lease.clone());
-        let mut controllers = Some(parts.controllers);
-        if let Some(lease) = &lease {
-            lease.begin(WaitPolicy::Forever);
-        }
-        stop.repeat(true, move || {
-            let leads = lease.as_ref().is_none_or(|lease| lease.leads());
-            if let Some(controllers) = controllers.take_if(|_| leads) {
-                let begun = daemon::begin(apis, controllers, stop, |_| Arc::default());
-                let _ = running.set(begun);
-            }
-            controllers.as_ref().map(|_| LOOKS_WHO_LEADS)
-        });
-        Ok(daemon)
-    }
-
-    /// Asks it to end, as a signal does.
-    pub fn stop(&self) {
-        self.stop.set();
-    }
-
-    /// Whether it was asked to end, or ends by itself.
-    pub fn is_stopped(&self) -> bool {
-        self.stop.is_set()
-    }
-
-    /// What a daemon does at its end: the last events, and its Lease. Returns its exit code.
-    pub fn end(&self) -> u8 {
-        let ended = self.running.get().map(Running::end_in_simulation);
-        if let Some(lease) = &self.lease {
-            lease.release();
-        }
-        let is_lost = self.lease.as_ref().is_some_and(|lease| lease.is_lost());
-        let exit = match ended {
-            _ if is_lost => Exit::Failed,
-            Some(Ended::Blocked) => Exit::Failed,
-            Some(Ended::Stopped) | None => Exit::Done,
-        };
-        if exit == Exit::Done {
-            log::info!("ended");
-        }
-        exit as u8
-    }
-
-    /// Both APIs as the daemon has them.
-    pub fn apis(&self) -> &'static Apis {
-        self.apis
-    }
-}
-
-/// A simulated daemon begins its work so long after it leads, at most.
-const LOOKS_WHO_LEADS: Duration = Duration::from_millis(10);
 
 /// Those that `--controllers` leaves, and that have what they need.
 fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// A simulation looks for new events so often.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// How long events wait at most for work that is ahead of them.
+/// How long events wait at most for work that is ahead of them, by the machine's time: the API server has its own speed.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
 /// And no more than these: far from a number that would be dropped.
@@ -132,7 +132,7 @@ impl Recorder {
     /// Does work that has many writes first: events wait for its end, ten seconds at most, and a thousand of them at most.
     /// They would take a third of what the API server can do.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
-        lock(&self.queue).work_until = Some(clock::now() + WAITS_FOR_WORK);
+        lock(&self.queue).work_until = Some(clock::now() + clock::from_machine(WAITS_FOR_WORK));
         let done = work();
         lock(&self.queue).work_until = None;
         self.changed.notify_all();

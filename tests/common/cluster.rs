@@ -234,6 +234,13 @@ pub trait Cluster {
         self.edit(name, |service| service["spec"]["type"] = json!(kind));
     }
 
+    /// Changes the number of the first port of a Service.
+    fn set_port(&self, name: &str, port: u16) {
+        self.edit(name, |service| {
+            service["spec"]["ports"][0]["port"] = json!(port);
+        });
+    }
+
     fn finalizers(&self, name: &str) -> Value {
         self.service(name).unwrap()["metadata"]["finalizers"].clone()
     }

@@ -459,6 +459,9 @@ pub fn is_lease(path: &str) -> bool {
 /// Names a kubeconfig: a real API server, with all rights there, takes the place of the simulated one.
 pub const REAL_CLUSTER: &str = "CCM_TEST_KUBECONFIG";
 
+/// Where it is set, programs are processes also in tests that would run on the simulated machine.
+const PROCESSES: &str = "CCM_TEST_PROCESSES";
+
 /// A sandbox to be, whose Kubernetes half may be a real one.
 pub fn builder() -> Builder {
     match std::env::var_os(REAL_CLUSTER) {
@@ -504,9 +507,10 @@ pub trait Simulate {
 
 impl Simulate for Builder {
     fn simulated(self) -> Arc<Sandbox> {
-        match std::env::var_os(REAL_CLUSTER) {
-            Some(_) => Arc::new(self.scale(SCALE.parse().unwrap()).start()),
-            None => simulated::start(self),
+        let is_set = |name: &&str| std::env::var_os(name).is_some();
+        match [REAL_CLUSTER, PROCESSES].iter().any(is_set) {
+            true => Arc::new(self.scale(SCALE.parse().unwrap()).start()),
+            false => simulated::start(self),
         }
     }
 }

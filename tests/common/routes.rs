@@ -4,8 +4,7 @@ pub use crate::common::cluster::Cluster;
 use crate::common::{self, Daemon, Env, Ran, Simulate, wait_until};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
-use sandbox::hetzner::ServerSpec;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -49,8 +48,7 @@ impl World {
     pub fn settled(nodes: usize) -> World {
         let world = World::new(nodes);
         // Routes are looked at after the nodes were initialised.
-        let ran = world.once(&[CIDR]);
-        assert_eq!(ran.code, 0, "{ran:?}");
+        world.once(&[CIDR]).with_code(0);
         assert_eq!(world.routes(), world.wanted());
         world
     }
@@ -59,12 +57,17 @@ impl World {
         Daemon::start(&self.env, &[&[CIDR], flags].concat())
     }
 
+    /// Runs a command to its end.
+    pub fn ccm(&self, words: &[&str]) -> Ran {
+        common::ccm(&self.env, words)
+    }
+
     pub fn once(&self, flags: &[&str]) -> Ran {
-        common::ccm(&self.env, &[&["run", "--once"], flags].concat())
+        self.ccm(&[&["run", "--once"], flags].concat())
     }
 
     pub fn sync(&self, flags: &[&str]) -> Ran {
-        common::ccm(&self.env, &[&["route", "sync", CIDR], flags].concat())
+        self.ccm(&[&["route", "sync", CIDR], flags].concat())
     }
 
     /// Those of all nodes whose server is in the Network, worked out from what both APIs hold.
@@ -78,11 +81,8 @@ impl World {
             let Some(ip) = ip.and_then(Value::as_str) else {
                 continue;
             };
-            let pods = node["spec"]["podCIDRs"]
-                .as_array()
-                .cloned()
-                .unwrap_or_default();
-            let pods = pods.iter().filter_map(Value::as_str);
+            let pods = node["spec"]["podCIDRs"].as_array().into_iter().flatten();
+            let pods = pods.filter_map(Value::as_str);
             let ours = pods.filter(|cidr| cidr.starts_with("10.244."));
             wanted.extend(ours.map(|cidr| format!("{cidr} {ip}")));
         }
@@ -92,11 +92,9 @@ impl World {
     /// Waits until the routes are those of the nodes, and these.
     pub fn comes_right(&self, others: &[&str]) {
         let right = || {
-            let others = others.iter().map(|&other| other.to_owned());
-            self.wanted()
-                .into_iter()
-                .chain(others)
-                .collect::<BTreeSet<String>>()
+            let mut right = self.wanted();
+            right.extend(others.iter().map(|&other| other.to_owned()));
+            right
         };
         let state = || format!("{:#?}\nand not {:#?}", self.routes(), right());
         common::wait_or(common::LIMIT, state, || self.routes() == right());
@@ -116,6 +114,23 @@ impl World {
         Some(condition["status"].as_str().unwrap().to_owned())
     }
 
+    /// Waits until the condition `NetworkUnavailable` of this node has this status.
+    pub fn becomes(&self, name: &str, status: &str) {
+        let what = format!("NetworkUnavailable of {name}: {status}");
+        wait_until(&what, || self.status(name).as_deref() == Some(status));
+    }
+
+    /// Says of this node that its pods can't be reached.
+    pub fn mark_unavailable(&self, name: &str) {
+        self.edit_node(name, |node| {
+            for condition in node["status"]["conditions"].as_array_mut().unwrap() {
+                if condition["type"] == "NetworkUnavailable" {
+                    condition["status"] = json!("True");
+                }
+            }
+        });
+    }
+
     pub fn all_are_reached(&self) -> bool {
         let nodes = self.nodes();
         let mut names = nodes
@@ -124,23 +139,17 @@ impl World {
         names.all(|name| self.status(name).as_deref() == Some("False"))
     }
 
-    /// A node with its server in the Network, initialised already.
-    pub fn join(&self, name: &str, pods: &str) -> u64 {
-        let networks = vec![(self.network_id(), None)];
-        let spec = ServerSpec::default();
-        let id = self.create_server_with(name, ServerSpec { networks, ..spec });
-        self.register(name, Some(id), pods);
-        id
+    /// Waits until all nodes are reached, and the routes are those of the nodes, and these.
+    pub fn ends_right(&self, others: &[&str]) {
+        wait_until("nodes that can be reached", || self.all_are_reached());
+        self.comes_right(others);
     }
 
-    /// Its only address in the Network.
-    pub fn ip(&self, name: &str) -> String {
-        let servers = self.sandbox.cloud().servers(self.sandbox.project());
-        let server = servers
-            .iter()
-            .find(|server| server["name"] == name)
-            .unwrap();
-        server["private_net"][0]["ip"].as_str().unwrap().to_owned()
+    /// A node with its server in the Network, initialised already.
+    pub fn join(&self, name: &str, pods: &str) -> u64 {
+        let id = self.attach_server(name, None);
+        self.register(name, Some(id), pods);
+        id
     }
 
     /// Changes of the Network that ccm sent since a mark: `add_route 10.244.1.0/24 10.0.0.2`.

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 #[test]
 fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
-    let sandbox = common::builder().nodes(3).network("10.0.0.0/8").simulated();
+    let sandbox = common::builder().nodes(3).network("10.0.0.0/8").start();
     let daemon = sandbox.daemon(&[]);
     sandbox.wait_for_nodes();
     let worker = sandbox.node("worker-1");

@@ -3,13 +3,12 @@
 
 use crate::common;
 
-use common::services::{LoadBalancerService, balancer_of, create, edit, has_address, service};
-use common::{Daemon, Simulate, ccm, env, wait_at_most, wait_until, with};
+use common::cluster::{Cluster, id};
+use common::{Daemon, Simulate, ccm, env, on, wait_at_most, wait_until, with};
 use sandbox::calls::Call;
-use sandbox::faults::{Effect, Rule};
-use sandbox::{Builder, Half, Sandbox};
+use sandbox::faults::Effect;
+use sandbox::{Builder, Sandbox};
 use serde_json::json;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,9 +21,8 @@ fn builder(nodes: usize) -> Builder {
 }
 
 fn with_service(sandbox: Arc<Sandbox>) -> Arc<Sandbox> {
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
-    let service = LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]);
-    create(&sandbox, service);
+    ccm(&env(&sandbox), &["node", "sync"]).with_code(0);
+    sandbox.create("web", &[("location", "fsn1")], &[80]);
     sandbox
 }
 
@@ -33,17 +31,13 @@ fn with_service(sandbox: Arc<Sandbox>) -> Arc<Sandbox> {
 fn many_actions_may_take_long_together() {
     let sandbox = world(20);
     let env = env(&sandbox);
-    assert_eq!(ccm(&env, &["lb", "sync"]).code, 0);
-    let id = balancer_of(&sandbox, "web");
-    sandbox
-        .cloud()
-        .edit_load_balancer(id, |one| one["targets"] = json!([]));
+    ccm(&env, &["lb", "sync"]).with_code(0);
+    sandbox.edit_balancer(id(&sandbox.only()), |one| one["targets"] = json!([]));
     // 200 ms each, 4 s in all; a lonely one may take 2.4 s.
     let takes = Some(Duration::from_secs(20));
     sandbox.cloud().set_action_duration("add_target", takes);
     let synced = ccm(&env, &["lb", "sync"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
-    assert!(synced.stdout.contains("1 changed"), "{synced:?}");
+    synced.with_code(0).prints("1 changed");
 }
 
 /// The resync finds a difference, and the API is away when it should be mended: the next tick mends it.
@@ -52,22 +46,17 @@ fn an_outage_during_a_resync_does_not_cost_a_whole_period() {
     let sandbox = world(2);
     // 6 s here.
     let daemon = Daemon::start(&env(&sandbox), &["--load-balancer-resync-period=5m"]);
-    wait_until("an address", || has_address(&service(&sandbox, "web")));
-    let id = balancer_of(&sandbox, "web");
+    wait_until("an address", || sandbox.has_address("web"));
     // A list of load balancers proposes the change; then the Service is read by itself. A read is tried again by
     // itself, so that the look fails as a whole.
-    let read = Rule::new(Effect::Reset)
-        .half(Half::Kubernetes)
-        .method("GET")
-        .path("/api/v1/namespaces/default/services")
-        .times(4);
+    let read = on("GET /api/v1/namespaces/default/services", Effect::Reset).times(4);
     let rule = sandbox.faults().add(read);
-    sandbox.cloud().edit_load_balancer(id, |one| {
+    sandbox.edit_balancer(id(&sandbox.only()), |one| {
         one["algorithm"]["type"] = json!("least_connections")
     });
     wait_until("the resync to fail", || sandbox.faults().hits(rule) >= 4);
     wait_at_most(Duration::from_secs(4), "the algorithm", || {
-        sandbox.cloud().load_balancer(id)["algorithm"]["type"] == "round_robin"
+        sandbox.only()["algorithm"]["type"] == "round_robin"
     });
     daemon.logs("algorithm: changed, least_connections → round_robin");
 }
@@ -78,25 +67,13 @@ fn at_a_terminal_each_change_is_shown_as_it_is_made() {
     let env = env(&sandbox);
     let plain = ccm(&env, &["lb", "sync", "--dry-run"]);
     assert_eq!((plain.code, plain.stderr.as_str()), (0, ""), "{plain:?}");
-    // util-linux: the command sees a terminal on all three.
-    let words = format!("{} lb sync >/dev/null", common::binary().display());
-    let seen = Command::new("script")
-        .args(["--quiet", "--return", "--command", &words, "/dev/null"])
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
-        .envs(env.iter().cloned())
-        .output();
-    let Ok(seen) = seen else {
-        sandbox::skipped::skip(
-            "progress at a terminal",
-            "script",
-            "there is no `script` here",
-        );
+    let Some(seen) = common::at_terminal(&env, &["lb", "sync"]) else {
         return;
     };
-    let text = String::from_utf8_lossy(&seen.stdout);
     let line = "… service/default/web: load balancer kubernetes-default-web: created";
-    assert!(seen.status.success() && text.contains(line), "{seen:?}");
+    for part in [line, "1 changed, 0 unchanged, 0 failed"] {
+        assert!(seen.contains(part), "{seen}");
+    }
     let again = ccm(&env, &["lb", "sync"]);
     assert_eq!((again.code, again.stderr.as_str()), (0, ""), "{again:?}");
 }
@@ -108,19 +85,13 @@ const SCALE: f64 = 0.3;
 /// Service waits for neither, and a Service that is deleted meanwhile waits for its own running actions only.
 #[test]
 fn a_service_waits_for_no_other_services_changes() {
-    let sandbox = Sandbox::builder()
-        .nodes(150)
-        .heartbeats(false)
-        .scale(SCALE)
-        .start();
-    let env = with(
-        env(&sandbox),
-        &[("CCM_TEST_TIME_SCALE", &SCALE.to_string())],
-    );
-    assert_eq!(ccm(&env, &["node", "sync"]).code, 0);
+    let sandbox = builder(150).scale(SCALE).start();
+    let scale = ("CCM_TEST_TIME_SCALE", &*SCALE.to_string());
+    let env = with(env(&sandbox), &[scale]);
+    ccm(&env, &["node", "sync"]).with_code(0);
     let new = |name: &str, more: &[(&str, &str)]| {
         let all = [&[("location", "fsn1"), ("type", "lb31")], more].concat();
-        create(&sandbox, LoadBalancerService::new(name, &[80]).with(&all));
+        sandbox.create(name, &all, &[80]);
     };
     let cloud = sandbox.cloud();
     for command in ["create_load_balancer", "add_target"] {
@@ -129,20 +100,11 @@ fn a_service_waits_for_no_other_services_changes() {
     new("endless", &[]);
     new("many", &[("node-selector", "role=edge")]);
     new("plain", &[]);
-    assert_eq!(ccm(&env, &["lb", "sync"]).code, 0);
+    ccm(&env, &["lb", "sync"]).with_code(0);
     let for_ever = Some(Duration::from_secs(1_000_000));
     cloud.set_action_duration("change_algorithm", for_ever);
-    let set = |name: &str, key: &str, value: Option<&str>| {
-        edit(&sandbox, name, |service| {
-            let annotations = &mut service["metadata"]["annotations"];
-            annotations[format!("load-balancer.hetzner.cloud/{key}")] = json!(value);
-        });
-    };
-    set("endless", "algorithm-type", Some("least_connections"));
-    edit(&sandbox, "many", |service| {
-        let annotations = service["metadata"]["annotations"].as_object_mut().unwrap();
-        annotations.remove("load-balancer.hetzner.cloud/node-selector");
-    });
+    sandbox.annotate("endless", "algorithm-type", Some("least_connections"));
+    sandbox.annotate("many", "node-selector", None);
     let daemon = Daemon::start(&env, &[]);
     let sent = |end: &str| {
         let is_sent = |call: &Call| call.is_write() && call.path.ends_with(end);
@@ -157,31 +119,21 @@ fn a_service_waits_for_no_other_services_changes() {
     let begun = Instant::now();
     new("late", &[]);
     wait_at_most(limit, "the address of the new Service", || {
-        has_address(&service(&sandbox, "late"))
+        sandbox.has_address("late")
     });
     println!("an address after {:?} of {limit:?}", begun.elapsed());
-    set("plain", "health-check-interval", Some("20s"));
+    sandbox.annotate("plain", "health-check-interval", Some("20s"));
     wait_at_most(limit, "a change of another Service", || {
         sent("/update_service") > 0
     });
     assert!(sent("/add_target") < 150, "the case shows nothing");
 
     // Its other targets are not added any more.
-    assert!(
-        sandbox
-            .cluster()
-            .delete("services", Some("default"), "many")
-    );
+    sandbox.delete("many");
     wait_at_most(limit, "the end of the deleted Service", || {
-        sandbox
-            .cluster()
-            .get("services", Some("default"), "many")
-            .is_none()
+        sandbox.service("many").is_none()
     });
-    assert!(sent("/add_target") < 100, "{}", daemon.log());
-    assert!(
-        !daemon.log().contains("endless: algorithm"),
-        "{}",
-        daemon.log()
-    );
+    let log = daemon.log();
+    assert!(sent("/add_target") < 100, "{log}");
+    assert!(!log.contains("endless: algorithm"), "{log}");
 }

@@ -8,10 +8,11 @@ use ccm::controllers::node::{NodePlan, UNINITIALIZED, plan};
 use ccm::kube::Node;
 use ccm::provider::Reason;
 use ccm::provider::clock;
-use common::{Daemon, Simulate, env, events, node, wait_until};
+use common::cluster::Cluster;
+use common::{Daemon, Simulate, env, events, wait_until};
 use jiff::Timestamp;
 use memory::Memory;
-use sandbox::kubelet::NodeSpec;
+use sandbox::calls::Call;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 
@@ -28,6 +29,10 @@ fn plan_of(created: Value, ready: Value, taints: Value) -> NodePlan {
     let nodes: [Node; 1] = [serde_json::from_value(object).unwrap()];
     let overdue = OVERDUE.parse().unwrap();
     plan(&nodes, &[], &Memory::default(), overdue).remove(0)
+}
+
+fn found(plan: &NodePlan) -> Vec<Reason> {
+    plan.all_findings().map(|finding| finding.reason).collect()
 }
 
 #[test]
@@ -50,27 +55,18 @@ fn it_is_told_when_the_node_s_own_times_say_so() {
     ];
     for (created, ready, is_told) in cases {
         let case = format!("created {created}, {ready}");
-        let plan = plan_of(
-            created,
-            ready,
-            json!([{ "key": UNINITIALIZED, "effect": "NoSchedule" }]),
-        );
+        let new = json!([{ "key": UNINITIALIZED, "effect": "NoSchedule" }]);
+        let plan = plan_of(created, ready, new);
         let expected = match is_told {
             true => Reason::PossibleNodeDeletion,
             false => Reason::ServerNotFound,
         };
         // One of the two, never both.
-        let reasons: Vec<Reason> = plan.all_findings().map(|finding| finding.reason).collect();
-        assert_eq!(reasons, [expected], "{case}");
+        assert_eq!(found(&plan), [expected], "{case}");
         assert_eq!(plan.changes, [], "{case}");
-        assert_eq!(
-            plan.obstacle
-                .unwrap()
-                .message
-                .contains("kubectl delete node w"),
-            is_told,
-            "{case}"
-        );
+        let message = plan.obstacle.unwrap().message;
+        let has_command = message.contains("kubectl delete node w");
+        assert_eq!(has_command, is_told, "{case}: {message}");
     }
 }
 
@@ -78,8 +74,7 @@ fn it_is_told_when_the_node_s_own_times_say_so() {
 fn an_initialised_node_is_no_such_node() {
     let ready = json!({ "type": "Ready", "status": "False", "lastTransitionTime": BEFORE });
     let plan = plan_of(json!(BEFORE), ready, json!([]));
-    let reasons: Vec<Reason> = plan.all_findings().map(|finding| finding.reason).collect();
-    assert_eq!(reasons, [Reason::NotExternal, Reason::ServerNotFound]);
+    assert_eq!(found(&plan), [Reason::NotExternal, Reason::ServerNotFound]);
 }
 
 fn not_ready_since(sandbox: &Sandbox, name: &str, since: Timestamp) {
@@ -88,17 +83,15 @@ fn not_ready_since(sandbox: &Sandbox, name: &str, since: Timestamp) {
         "type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "no network",
         "lastHeartbeatTime": since, "lastTransitionTime": since,
     });
-    sandbox.cluster().edit("nodes", None, name, |node| {
+    sandbox.edit_node(name, |node| {
         node["status"]["conditions"] = json!([condition]);
     });
 }
 
 /// In the order of the alphabet: events of one second have no other.
 fn reasons(sandbox: &Sandbox, name: &str) -> Vec<String> {
-    let mut reasons: Vec<String> = events(sandbox, name)
-        .into_iter()
-        .map(|(reason, _)| reason)
-        .collect();
+    let events = events(sandbox, name).into_iter();
+    let mut reasons: Vec<String> = events.map(|(reason, _)| reason).collect();
     reasons.sort();
     reasons
 }
@@ -106,19 +99,13 @@ fn reasons(sandbox: &Sandbox, name: &str) -> Vec<String> {
 #[test]
 fn ten_minutes_later_it_is_told_what_to_do_once_and_the_node_stays() {
     let sandbox = Sandbox::builder().nodes(1).heartbeats(false).simulated();
-    let spec = |name: &str| NodeSpec {
-        name: name.into(),
-        ..NodeSpec::default()
-    };
-    sandbox.register_node(spec("fresh"));
-    sandbox.register_node(spec("stale"));
-    not_ready_since(&sandbox, "fresh", clock::timestamp());
+    let now = clock::timestamp();
     // What Kubernetes wrote down lasts longer than any process.
-    not_ready_since(
-        &sandbox,
-        "stale",
-        clock::timestamp() - jiff::SignedDuration::from_hours(1),
-    );
+    let an_hour_ago = now - jiff::SignedDuration::from_hours(1);
+    for (name, since) in [("fresh", now), ("stale", an_hour_ago)] {
+        sandbox.register(name, None, "");
+        not_ready_since(&sandbox, name, since);
+    }
     let daemon = Daemon::start(&env(&sandbox), &[]);
     daemon.logs("node/stale: not ready since ");
     wait_until("its event", || {
@@ -131,18 +118,11 @@ fn ten_minutes_later_it_is_told_what_to_do_once_and_the_node_stays() {
     drop(daemon);
     let again = Daemon::start(&env(&sandbox), &[]);
     again.logs("node/fresh: not ready since ");
-    assert!(
-        !again.log().contains("node/fresh: no server"),
-        "{}",
-        again.log()
-    );
-    assert_eq!(
-        reasons(&sandbox, "stale"),
-        ["PossibleNodeDeletion"],
-        "the same event is found again"
-    );
-    let is_delete =
-        |call: &sandbox::calls::Call| call.half == Half::Kubernetes && call.method == "DELETE";
+    let log = again.log();
+    assert!(!log.contains("node/fresh: no server"), "{log}");
+    // The same event is found again.
+    assert_eq!(reasons(&sandbox, "stale"), ["PossibleNodeDeletion"]);
+    let is_delete = |call: &Call| call.half == Half::Kubernetes && call.method == "DELETE";
     assert_eq!(sandbox.calls().count(is_delete), 0);
-    assert_eq!(node(&sandbox, "fresh")["spec"]["providerID"], Value::Null);
+    assert!(sandbox.node("fresh")["spec"]["providerID"].is_null());
 }

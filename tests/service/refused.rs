@@ -4,10 +4,10 @@
 
 use crate::common;
 
-use common::services::{LoadBalancerService, balancer_of, create, edit};
-use common::{Env, ccm, env, snapshot, with};
+use common::cluster::{CLUSTER_UID, Cluster, SERVICE_UID, id, service};
+use common::{Env, ccm, env, snapshot};
 use sandbox::Sandbox;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 const ONE_BY_ONE: &str = "--concurrent-service-syncs=1";
@@ -50,14 +50,34 @@ const THERE: &[(&str, Annotations)] = &[
     ("gone", &[]),
 ];
 
+/// A cluster in whose project certificates for `example.com` are issued, and others fail at once.
+fn empty() -> Sandbox {
+    let builder = Sandbox::builder().nodes(1).network("10.0.0.0/16");
+    let sandbox = builder.scale(0.01).heartbeats(false).start();
+    ccm(&env(&sandbox), &["node", "sync"]).with_code(0);
+    let cloud = sandbox.cloud();
+    cloud.set_dns_zones(sandbox.project(), &["example.com"]);
+    cloud.set_action_duration("create_certificate", Some(Duration::ZERO));
+    sandbox
+}
+
+/// Creates a Service with ports 80 and 443 that has a location and a type.
+fn create(sandbox: &Sandbox, name: &str, annotations: &[(&str, &str)]) {
+    let all = [&[FSN1, LB11], annotations].concat();
+    sandbox.create(name, &all, &[80, 443]);
+}
+
+/// Creates a Service with other fields of its `spec`.
+fn create_with(sandbox: &Sandbox, name: &str, fields: &Value) {
+    let mut service = service(name, &[FSN1, LB11], &[80]);
+    for (field, value) in fields.as_object().unwrap() {
+        service["spec"][field] = value.clone();
+    }
+    sandbox.create_as(service);
+}
+
 fn cluster() -> Sandbox {
-    let sandbox = Sandbox::builder()
-        .nodes(1)
-        .network("10.0.0.0/16")
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let sandbox = empty();
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
     let primary_ip = |name: &str, kind: &str, location: &str| {
         let body = json!({"name": name, "type": kind, "location": location, "auto_delete": name == "free"});
@@ -68,55 +88,38 @@ fn cluster() -> Sandbox {
     primary_ip("far", "ipv4", "nbg1");
     cloud.block_primary_ip(primary_ip("blocked", "ipv4", "fsn1"), true);
     let taken = primary_ip("taken", "ipv4", "fsn1");
-    cloud.create_load_balancer(
-        project,
-        json!({"name": "other", "load_balancer_type": "lb11", "location": "fsn1", "public_net": {"ipv4": taken}}),
-    );
-    cloud.create_certificate(
-        project,
-        json!({"name": "theirs", "type": "managed", "domain_names": ["a.example.com"],
-               "labels": {"ccm-from-scratch/cluster-uid": "another"}}),
-    );
-    cloud.create_certificate(
-        project,
-        json!({"name": "uploaded", "type": "managed", "domain_names": ["a.example.com"]}),
-    );
-    cloud.set_dns_zones(project, &["example.com"]);
-    // What fails, fails at once, and what is issued takes for ever.
-    cloud.set_action_duration("create_certificate", Some(Duration::ZERO));
+    sandbox.create_balancer("other", &json!({"public_net": {"ipv4": taken}}));
+    let theirs = json!({CLUSTER_UID: "another"});
+    for (name, labels) in [("theirs", theirs), ("uploaded", json!({}))] {
+        let domains = ["a.example.com"];
+        sandbox.create_certificate(
+            json!({"name": name, "type": "managed", "domain_names": domains, "labels": labels}),
+        );
+    }
     for (name, annotations) in THERE {
         if *name == "certificate-pending" {
-            cloud.set_action_duration("create_certificate", Some(Duration::from_secs(1_000_000)));
+            let for_ever = Some(Duration::from_secs(1_000_000));
+            cloud.set_action_duration("create_certificate", for_ever);
         }
-        let service = LoadBalancerService::new(name, &[80, 443]).with(&[FSN1, LB11]);
-        create(&sandbox, service.with(annotations));
-        let synced = ccm(&env(&sandbox), &["lb", "sync", "--yes", ONE_BY_ONE]);
-        assert_eq!(synced.code, 0, "{synced:?}");
+        create(&sandbox, name, annotations);
+        let words = ["lb", "sync", "--yes", ONE_BY_ONE];
+        ccm(&env(&sandbox), &words).with_code(0);
     }
     let set = |service: &str, annotation: &str, value: &str| {
-        let key = format!("load-balancer.hetzner.cloud/{annotation}");
-        edit(&sandbox, service, |service| {
-            service["metadata"]["annotations"][&key] = json!(value);
-        });
+        sandbox.annotate(service, annotation, Some(value));
     };
     set("address-asked-for-later", "public-net-ipv4", "free");
-    set(
-        "certificate-for-other-domains",
-        "http-managed-certificate-domains",
-        "after.example.com",
-    );
+    let (service, domains) = ("certificate-for-other-domains", "after.example.com");
+    set(service, "http-managed-certificate-domains", domains);
     for (name, annotations) in NEW {
-        let service = LoadBalancerService::new(name, &[80, 443]).with(&[FSN1, LB11]);
-        create(&sandbox, service.with(annotations));
+        create(&sandbox, name, annotations);
     }
-    let service = LoadBalancerService::new("without-tcp", &[53]).with(&[FSN1, LB11]);
     let udp = json!({"ports": [{"port": 53, "protocol": "UDP"}]});
-    create(&sandbox, service.spec(udp));
-    let service = LoadBalancerService::new("of-ipv6-alone", &[80]).with(&[FSN1, LB11]);
-    create(&sandbox, service.spec(json!({"ipFamilies": ["IPv6"]})));
+    create_with(&sandbox, "without-tcp", &udp);
+    let ipv6 = json!({"ipFamilies": ["IPv6"]});
+    create_with(&sandbox, "of-ipv6-alone", &ipv6);
     let wants = json!({"loadBalancerIP": "192.0.2.1"});
-    let service = LoadBalancerService::new("address-that-nobody-has", &[80]);
-    create(&sandbox, service.with(&[FSN1, LB11]).spec(wants));
+    create_with(&sandbox, "address-that-nobody-has", &wants);
     sandbox
 }
 
@@ -142,9 +145,9 @@ fn the_first_lines_name_the_trouble() {
     let sandbox = cluster();
     // They have load balancers, certificates or not.
     for (name, _) in THERE {
-        balancer_of(&sandbox, name);
+        sandbox.balancer(name);
     }
-    let gone = balancer_of(&sandbox, "gone");
+    let gone = id(&sandbox.balancer("gone"));
     sandbox.cloud().delete_load_balancer(gone);
     let names = NEW.iter().chain(THERE).map(|(name, _)| *name);
     let names = names.chain(["address-that-nobody-has", "without-tcp", "of-ipv6-alone"]);
@@ -154,8 +157,12 @@ fn the_first_lines_name_the_trouble() {
     }
     snapshot("lb-trouble.txt", &texts.join("\n"));
     // Nothing of it was written.
-    let balancers = sandbox.cloud().load_balancers(sandbox.project());
-    assert_eq!(balancers.len(), THERE.len());
+    assert_eq!(sandbox.balancers().len(), THERE.len());
+}
+
+/// A text on one line.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What the API said when it was tried, for who may list events; the others see what there is without.
@@ -164,31 +171,22 @@ fn what_was_refused_is_told() {
     let sandbox = Sandbox::builder().nodes(1).scale(0.01).start();
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
     cloud.set_load_balancer_limit(project, 0);
-    create(
-        &sandbox,
-        LoadBalancerService::new("refused", &[80]).with(&[FSN1, LB11]),
-    );
-    let inspect = |env: &Env| {
-        let lines = first_lines_of(&sandbox, env, "refused");
-        lines.split_whitespace().collect::<Vec<_>>().join(" ")
-    };
-    let person = with(sandbox.env(), &[]);
+    sandbox.create("refused", &[FSN1, LB11], &[80]);
+    let inspect = |env: &Env| words(&first_lines_of(&sandbox, env, "refused"));
+    let person = sandbox.env();
     assert!(!inspect(&person).contains("the last try"));
-    let synced = ccm(&env(&sandbox), &["lb", "sync", "--yes", "default/refused"]);
-    assert_eq!(synced.code, 1, "{synced:?}");
+    let sync = || ccm(&env(&sandbox), &["lb", "sync", "--yes", "default/refused"]);
+    sync().with_code(1);
     let told = inspect(&person);
     let failed = "! SyncLoadBalancerFailed the last try failed ";
-    assert!(
-        told.contains(failed) && told.contains("(resource_limit_exceeded)"),
-        "{told}"
-    );
+    for part in [failed, "(resource_limit_exceeded)"] {
+        assert!(told.contains(part), "{told}");
+    }
     assert!(!inspect(&env(&sandbox)).contains("the last try"));
     // What was made since is what counts.
     cloud.set_load_balancer_limit(project, 1);
-    let synced = ccm(&env(&sandbox), &["lb", "sync", "--yes", "default/refused"]);
-    assert_eq!(synced.code, 0, "{synced:?}");
-    let id = balancer_of(&sandbox, "refused");
-    cloud.delete_load_balancer(id);
+    sync().with_code(0);
+    cloud.delete_load_balancer(id(&sandbox.only()));
     let told = inspect(&person);
     assert!(!told.contains("the last try"), "{told}");
 }
@@ -197,62 +195,31 @@ fn what_was_refused_is_told() {
 #[test]
 fn a_printed_command_holds_no_name_that_a_tenant_chose() {
     const EVIL: &str = "web; touch ran";
-    let sandbox = Sandbox::builder()
-        .nodes(1)
-        .network("10.0.0.0/16")
-        .scale(0.01)
-        .heartbeats(false)
-        .start();
-    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
-    let (cloud, project) = (sandbox.cloud(), sandbox.project());
-    cloud.set_dns_zones(project, &["example.com"]);
-    cloud.set_action_duration("create_certificate", Some(Duration::ZERO));
+    let sandbox = empty();
     let domains = ("http-managed-certificate-domains", "failed.example.org");
-    let services: [(&str, Annotations); 3] = [
-        (
-            "certificate",
-            &[
-                ("http-managed-certificate-name", EVIL),
-                MANAGED[0],
-                MANAGED[1],
-                FSN1,
-            ],
-        ),
-        ("address", &[("public-net-ipv4", EVIL), FSN1]),
-        ("adopts", &[("name", EVIL), FSN1]),
-    ];
-    for (name, annotations) in services {
-        let service = LoadBalancerService::new(name, &[80, 443]).with(&[LB11, domains]);
-        create(&sandbox, service.with(annotations));
-    }
-    let labels = json!({"hcloud-ccm/service-uid": "of-another"});
-    let foreign = json!({
-        "name": EVIL, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
-    });
-    let foreign = cloud.create_load_balancer(project, foreign);
+    let named = ("http-managed-certificate-name", EVIL);
+    let certificate = [named, MANAGED[0], MANAGED[1], domains];
+    create(&sandbox, "certificate", &certificate);
+    create(&sandbox, "address", &[("public-net-ipv4", EVIL), domains]);
+    create(&sandbox, "adopts", &[("name", EVIL), domains]);
+    let labels = json!({"labels": {SERVICE_UID: "of-another"}});
+    let foreign = sandbox.create_balancer(EVIL, &labels);
     let address = json!({"name": EVIL, "type": "ipv4", "location": "fsn1", "auto_delete": true});
-    let address = cloud.create_primary_ip(project, address);
+    let address = sandbox
+        .cloud()
+        .create_primary_ip(sandbox.project(), address);
     ccm(&env(&sandbox), &["lb", "sync", "--yes", ONE_BY_ONE]);
-    let certificates = cloud.certificates(project);
-    let certificate = certificates[0]["id"].as_u64().unwrap();
+    let certificate = id(&sandbox.certificates()[0]);
+    let retry = format!("hcloud certificate retry {certificate}");
+    let update = format!("hcloud primary-ip update --auto-delete=false {address}");
+    let label = "ccm-from-scratch/adopt=default.adopts";
+    let add_label = format!("hcloud load-balancer add-label {foreign} {label}");
     for (name, command) in [
-        (
-            "certificate",
-            format!("hcloud certificate retry {certificate}"),
-        ),
-        (
-            "address",
-            format!("hcloud primary-ip update --auto-delete=false {address}"),
-        ),
-        (
-            "adopts",
-            format!(
-                "hcloud load-balancer add-label {foreign} ccm-from-scratch/adopt=default.adopts"
-            ),
-        ),
+        ("certificate", retry),
+        ("address", update),
+        ("adopts", add_label),
     ] {
-        let told = first_lines(&sandbox, name);
-        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        let told = words(&first_lines(&sandbox, name));
         assert!(told.contains(&command), "{told}");
     }
 }

@@ -1,14 +1,16 @@
-//! Deliberate faults in guards of `src/`: `make mutants`. The stories must find those of `table`, and unit tests those of
-//! `rows`.
+//! Deliberate faults in guards of `src/`: `make mutants`. The stories must find those of `table`, unit tests those of `rows`,
+//! and tests of whole programs those of `programs`.
 //!
 //! The source that ships has none of this. A copy of the checkout gets all of the faults, each behind a switch, and is
 //! built once; then stories are run with one fault after the other.
 
+mod programs;
 mod rows;
 mod table;
 
 use crate::common::seeds::chosen;
 use crate::story::OVER_SOCKETS;
+use programs::PROGRAMS;
 use rows::ROWS;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -53,7 +55,8 @@ pub fn on(number: usize) -> bool {
 
 /// All faults. The number of a fault is its place here, from 1.
 fn all() -> impl Iterator<Item = &'static Mutant> {
-    MUTANTS.iter().chain(ROWS)
+    let of_programs = PROGRAMS.iter().map(|one| &one.mutant);
+    MUTANTS.iter().chain(ROWS).chain(of_programs)
 }
 
 /// Returns the name of each row of the tables in the judge's documentation, for example `stake 3`.
@@ -119,13 +122,17 @@ fn mutants() {
         if !numbers.contains(&number) {
             continue;
         }
-        let found = match number > MUTANTS.len() {
-            true => stories
-                .find_by_unit_tests(number)
-                .map(|why| ("–".to_owned(), why)),
-            false => stories
+        let without_seed = |why| ("–".to_owned(), why);
+        let found = match place.checked_sub(MUTANTS.len()) {
+            None => stories
                 .find(number)
                 .map(|(seed, why)| (seed.to_string(), why)),
+            Some(place) => match place.checked_sub(ROWS.len()) {
+                None => stories.find_by_unit_tests(number).map(without_seed),
+                Some(place) => stories
+                    .find_by_program(number, PROGRAMS[place].test)
+                    .map(without_seed),
+            },
         };
         match found {
             Some((seed, why)) => println!("| {name} | {seed} | {why} |"),
@@ -172,7 +179,12 @@ struct Stories {
     program: PathBuf,
     /// The unit tests.
     unit_tests: PathBuf,
+    /// The tests of whole programs, by the name of their crate.
+    programs: BTreeMap<&'static str, PathBuf>,
 }
+
+/// The crates with tests of whole programs on the simulated machine.
+const CRATES: [&str; 3] = ["node", "route", "service"];
 
 impl Stories {
     fn build() -> Stories {
@@ -183,6 +195,7 @@ impl Stories {
         let mut build = Command::new(cargo);
         build.args(["test", "--locked", "--profile", "storm"]);
         build.args(["--test", "storm", "--lib"]);
+        build.args(CRATES.iter().flat_map(|name| ["--test", name]));
         build.args(["--no-run", "--message-format", "json-render-diagnostics"]);
         build.current_dir(&tree);
         build.env("CARGO_TARGET_DIR", folder.join("target"));
@@ -204,6 +217,7 @@ impl Stories {
             tree,
             program: executable("storm"),
             unit_tests: executable("ccm"),
+            programs: CRATES.map(|name| (name, executable(name))).into(),
         }
     }
 
@@ -224,6 +238,22 @@ impl Stories {
         let row = rows.next().unwrap_or("a test fails");
         let why = row.replace('|', "/").chars().take(110).collect();
         (!ran.status.success()).then_some(why)
+    }
+
+    /// What the test says of this fault, which passes without it. `None`: it passes.
+    fn find_by_program(&self, mutant: usize, (name, test): (&str, &str)) -> Option<String> {
+        let passes = |mutant: usize| {
+            let mut program = Command::new(&self.programs[name]);
+            program.args([test, "--exact"]).current_dir(&self.tree);
+            program.env("CCM_MUTANT", mutant.to_string());
+            program.env("RUST_BACKTRACE", "0");
+            let ran = program.output().unwrap();
+            let text = String::from_utf8_lossy(&ran.stdout);
+            assert!(!text.contains("running 0 tests"), "there is no test {test}");
+            ran.status.success()
+        };
+        assert!(passes(0), "{test} fails without any fault");
+        (!passes(mutant)).then(|| format!("{name} {test} fails"))
     }
 
     /// The first story that this fault breaks, and that passes without it.

@@ -1,6 +1,7 @@
 //! Public addresses for servers, from ranges that are reserved for documentation and benchmarks.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
@@ -17,11 +18,37 @@ const IPV4_RANGES: [(Ipv4Addr, u8); 4] = [
 pub struct Pool {
     ipv4_used: u32,
     ipv6_used: u32,
+    /// Addresses, and the first ones of ranges, that a test has given away.
+    taken: HashSet<IpAddr>,
 }
 
 impl Pool {
+    /// From now on the address, or the range that begins with it, is not handed out.
+    pub fn take(&mut self, address: IpAddr) {
+        self.taken.insert(address);
+    }
+
     /// None when all ranges are used up.
     pub fn ipv4(&mut self) -> Option<Ipv4Addr> {
+        loop {
+            let next = self.next_ipv4()?;
+            if !self.taken.contains(&next.into()) {
+                return Some(next);
+            }
+        }
+    }
+
+    /// A /64 of 2001:db8::/32 (RFC 3849).
+    pub fn ipv6(&mut self) -> Option<Ipv6Net> {
+        loop {
+            let next = self.next_ipv6()?;
+            if !self.taken.contains(&next.network().into()) {
+                return Some(next);
+            }
+        }
+    }
+
+    fn next_ipv4(&mut self) -> Option<Ipv4Addr> {
         let mut index = self.ipv4_used;
         for (network, prefix) in IPV4_RANGES {
             let range = Ipv4Net::new(network, prefix).ok()?;
@@ -35,8 +62,7 @@ impl Pool {
         None
     }
 
-    /// A /64 of 2001:db8::/32 (RFC 3849).
-    pub fn ipv6(&mut self) -> Option<Ipv6Net> {
+    fn next_ipv6(&mut self) -> Option<Ipv6Net> {
         self.ipv6_used = self.ipv6_used.checked_add(1)?;
         let [a, b] = [(self.ipv6_used >> 16) as u16, self.ipv6_used as u16];
         Ipv6Net::new(Ipv6Addr::new(0x2001, 0xdb8, a, b, 0, 0, 0, 0), 64).ok()

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `mod` | who asks, whether they may, which resource answers; a test's hands in the world |
 //! | `world` | what there is |
-//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips`, `ssh_keys`, `firewalls` | each its routes, rules and JSON |
-//! | `catalog` | what the provider offers: locations, types of servers and load balancers, images |
+//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | each its routes, rules and JSON |
+//! | `others` | the same for what only clients other than ccm use: SSH keys, firewalls |
+//! | `catalog` | what the provider offers: locations, types of servers and load balancers, images; as data in `catalog.json` |
 //! | `actions` | work that takes time: locks, progress, failure |
 //! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |
+//! | `put` | a project as an API showed it |
 //! | `owned`, `input`, `listing`, `labels`, `text`, `error` | what all resources share: requests, pages, selectors, answers, refusals |
 //! | `metadata` | the service a server asks about itself |
 //!
@@ -21,7 +23,6 @@ mod certificates;
 mod circumstances;
 mod clock;
 mod error;
-mod firewalls;
 mod hands;
 mod input;
 mod labels;
@@ -29,12 +30,13 @@ mod listing;
 mod load_balancers;
 mod metadata;
 mod networks;
+mod others;
 mod overlay;
 mod owned;
 mod primary_ips;
+mod put;
 mod rate_limit;
 mod servers;
-mod ssh_keys;
 mod text;
 mod world;
 
@@ -48,11 +50,16 @@ use ipnet::Ipv4Net;
 use serde_json::Value;
 
 use self::actions::{Outcome, Resource, Start};
+use self::catalog::images::Image;
+use self::catalog::load_balancer_types::LoadBalancerType;
+use self::catalog::locations::Location;
+use self::catalog::server_types::ServerType;
 use self::clock::Clock;
 use self::error::ApiError;
 use self::input::Query;
 pub use self::load_balancers::{Health, Machine};
 use self::networks::{Network, Subnet};
+use self::others::{firewalls, ssh_keys};
 use self::rate_limit::Budget;
 pub use self::servers::ServerSpec;
 use self::servers::{Server, Status};
@@ -60,7 +67,8 @@ use self::text::Text;
 use self::world::{Token, World};
 use crate::exchange::{Handler, Request, Response};
 
-/// The network zone of subnets that tests create; the locations `fsn1`, `nbg1` and `hel1` are in it.
+/// The network zone of subnets that tests create, and the only one where a vSwitch can be coupled. The locations `fsn1`,
+/// `nbg1` and `hel1` are in it.
 const ZONE: &str = "eu-central";
 
 /// So many documents are kept as trees. Large projects are asked for less often.
@@ -495,10 +503,10 @@ fn dispatch(mut call: Call, path: &str) -> Result<Reply, ApiError> {
         ["ssh_keys", rest @ ..] => ssh_keys::route(&mut call, rest),
         ["firewalls", rest @ ..] => firewalls::route(&mut call, rest),
         ["actions", rest @ ..] => actions::route(&call, rest),
-        ["locations", rest @ ..] => catalog::locations::route(&call, rest),
-        ["server_types", rest @ ..] => catalog::server_types::route(&call, rest),
-        ["images", rest @ ..] => catalog::images::route(&call, rest),
-        ["load_balancer_types", rest @ ..] => catalog::load_balancer_types::route(&call, rest),
+        ["locations", rest @ ..] => catalog::route::<Location>(&call, rest),
+        ["server_types", rest @ ..] => catalog::route::<ServerType>(&call, rest),
+        ["images", rest @ ..] => catalog::route::<Image>(&call, rest),
+        ["load_balancer_types", rest @ ..] => catalog::route::<LoadBalancerType>(&call, rest),
         ["datacenters", ..] => Err(ApiError::removed("2026-06-02-datacenters-deprecated")),
         _ => Err(ApiError::no_such_path()),
     }

@@ -8,14 +8,14 @@ use super::addresses::Pool;
 use super::certificates::Certificate;
 use super::circumstances::Circumstances;
 use super::clock::Clock;
-use super::firewalls::Firewall;
 use super::load_balancers::LoadBalancer;
 use super::networks::Network;
+use super::others::firewalls::Firewall;
+use super::others::ssh_keys::SshKey;
 use super::owned;
 use super::primary_ips::PrimaryIp;
 use super::rate_limit::Budget;
 use super::servers::Server;
-use super::ssh_keys::SshKey;
 
 /// The first ID of everything in projects; projects count from 1.
 const FIRST_ID: u64 = 1_000_001;
@@ -38,6 +38,7 @@ pub struct World {
     /// Whose metadata the metadata service shows.
     pub metadata_server: Option<u64>,
     next_id: u64,
+    chosen_id: Option<u64>,
     next_correlation: u64,
 }
 
@@ -66,14 +67,26 @@ impl World {
             circumstances: Circumstances::default(),
             metadata_server: None,
             next_id: FIRST_ID,
+            chosen_id: None,
             next_correlation: 0,
         }
     }
 
     /// An ID that nothing else has; they count up.
     pub fn new_id(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id - 1
+        self.chosen_id.take().unwrap_or_else(|| {
+            self.next_id += 1;
+            self.next_id - 1
+        })
+    }
+
+    /// The first new ID of `make` is this one, and no later one is.
+    pub fn with_id<T>(&mut self, id: u64, make: impl FnOnce(&mut World) -> T) -> T {
+        self.next_id = self.next_id.max(id.saturating_add(1));
+        self.chosen_id = Some(id);
+        let made = make(self);
+        self.chosen_id = None;
+        made
     }
 
     /// 32 hexadecimal digits, different for every answer of this cloud.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::protobuf;
+use super::others::protobuf;
 use super::resource::{RESOURCES, Resource, VERSION};
 use super::schema;
 use super::status::{FieldError, Refusal};

@@ -6,9 +6,9 @@
 //! | `request_info`, `access`, `status` | what a path asks for; users and RBAC; `Status` errors |
 //! | `resource`, `schema`, `rules` | the kinds, one row each: fields, defaults, allocation, validation |
 //! | `store` | objects and the revision that counts every write |
-//! | `read`, `view`, `table`, `selector` | GET and LIST: pages, selectors, whole objects, tables, metadata |
-//! | `body`, `protobuf`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
-//! | `discovery`, `openapi` | what clients ask for before they ask for anything |
+//! | `read`, `view`, `selector` | GET and LIST: pages, selectors, whole objects, metadata |
+//! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
+//! | `others` | what only clients other than ccm ask for: tables, discovery, OpenAPI, protobuf, JSON patches |
 //! | `real` | instead of all of it: a corner of a real cluster |
 //!
 //! Two things of a real cluster are not here: watches (refused with 405 as by a server whose storage cannot watch:
@@ -17,14 +17,11 @@
 //! what is in a namespace goes with it.
 
 mod access;
-mod age;
 mod api;
 mod body;
 mod delete;
-mod discovery;
-mod openapi;
+mod others;
 mod patch;
-mod protobuf;
 mod random;
 mod read;
 mod real;
@@ -35,7 +32,6 @@ mod schema;
 mod selector;
 mod status;
 mod store;
-mod table;
 mod view;
 mod write;
 

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::others::table;
 use super::resource::Resource;
 use super::status::Refusal;
 use super::store::Object;
-use super::table;
 use crate::exchange::{Request, Response};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

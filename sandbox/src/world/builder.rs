@@ -30,7 +30,6 @@ pub struct Builder {
     heartbeats: bool,
     real_cluster: Option<PathBuf>,
     in_memory: bool,
-    seed: u64,
     ports: Ports,
 }
 
@@ -48,7 +47,6 @@ impl Default for Builder {
             heartbeats: true,
             real_cluster: None,
             in_memory: false,
-            seed: 0,
             ports: Ports {
                 address: Ipv4Addr::LOCALHOST.into(),
                 hetzner: 0,
@@ -122,15 +120,10 @@ impl Builder {
 
     /// Nothing listens: [`Sandbox::exchange`] answers in the caller's thread. No threads, no TLS and no client
     /// certificates, no files unless asked for. Kubelets do what is due when a request comes. Tokens, UIDs and names
-    /// follow from the calls alone, so that with simulated time the same calls get the same answers.
+    /// follow from the calls and the last number of the [`address`](Builder::address) alone, so that with simulated time the
+    /// same calls get the same answers.
     pub fn in_memory(mut self) -> Builder {
         self.in_memory = true;
-        self
-    }
-
-    /// In memory: tokens, UIDs and names differ from those of a sandbox with another seed.
-    pub fn seed(mut self, seed: u64) -> Builder {
-        self.seed = seed;
         self
     }
 
@@ -222,7 +215,10 @@ impl Builder {
             .then(Tls::new)
             .transpose()
             .map_err(io::Error::other)?;
-        let seed = if self.in_memory { self.seed } else { unique() };
+        let seed = match (self.in_memory, self.ports.address) {
+            (true, IpAddr::V4(address)) => u64::from(address.octets()[3].max(1) - 1),
+            _ => unique(),
+        };
         let tokens = Tokens::new(seed);
         let cloud = Cloud::new(self.scale);
         let cluster = match &self.real_cluster {
@@ -231,19 +227,16 @@ impl Builder {
         };
         let projects = Projects::new(&cloud, &tokens);
         let calls = projects.calls();
-        let network = self
-            .network
-            .as_ref()
-            .map(|range| cloud.create_network(projects.own, "sandbox", range));
+        let network = self.network.as_ref();
+        let network = network.map(|range| cloud.create_network(projects.own, "sandbox", range));
         let robot = Robot::new(self.scale);
         robot.set_login("#ws+sandbox", &tokens.next(), Sees::Account(OWN_ACCOUNT));
         if self.serves_robot() {
             cloud.set_robot(projects.own, robot.clone());
         }
-        let vswitch = network
-            .filter(|_| self.serves_robot())
-            .map(|network| cloud.add_vswitch(network))
-            .transpose()?;
+        let vswitch = network.filter(|_| self.serves_robot());
+        let vswitch = vswitch.map(|network| cloud.add_vswitch(network));
+        let vswitch = vswitch.transpose()?;
         let kubelets = Kubelets::new(
             cloud.clone(),
             projects.own,
@@ -251,16 +244,11 @@ impl Builder {
             cluster.clone(),
             self.scale,
         );
-        let ports = match self.in_memory {
+        let mut ports = self.ports;
+        if self.in_memory {
             // Nothing listens there: a client that would connect is refused.
-            true => Ports {
-                hetzner: 1,
-                kubernetes: 2,
-                robot: 3,
-                ..self.ports
-            },
-            false => self.ports,
-        };
+            (ports.hetzner, ports.kubernetes, ports.robot) = (1, 2, 3);
+        }
         Ok(Sandbox {
             kubelets,
             served: Default::default(),

@@ -193,10 +193,16 @@ fn the_catalogs_are_listed_and_found() {
     );
     assert_eq!(api.get("/locations/1").at("/location/name"), "fsn1");
     assert_eq!(api.get("/locations/99").code(), "not_found");
-    assert_eq!(
-        api.get("/locations?sort=name:desc").names("locations")[0],
-        "sin"
-    );
+    // `hcloud` sorts all of them.
+    for (list, last) in [
+        ("locations", "sin"),
+        ("server_types", "cx43"),
+        ("load_balancer_types", "lb31"),
+        ("images", "ubuntu-24.04"),
+    ] {
+        let sorted = api.get(&format!("/{list}?sort=name:desc")).names(list);
+        assert_eq!(sorted[0], last);
+    }
     assert_eq!(
         api.get("/server_types?name=cax11")
             .at("/server_types/0/architecture"),

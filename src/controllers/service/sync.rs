@@ -30,7 +30,8 @@ use std::time::{Duration, Instant};
 /// when nothing came of them.
 const PLANS_AT_MOST: u32 = kube::CONFLICT_TRIES;
 
-/// A list of load balancers that is older is no ground for a write.
+/// A list of load balancers that is older is no ground for a write. By the machine's time: a plan and its reads take as
+/// long in a test.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// What is kept from one tick to the next.
@@ -302,7 +303,7 @@ impl Sync<'_> {
         let nodes = self.apis.nodes.whole(clock::since(begun), ReadFrom::Latest);
         let nodes = nodes?.value;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
-        let max_age = clock::since(listed_since).min(LIST_MAX_AGE);
+        let max_age = clock::since(listed_since).min(clock::from_machine(LIST_MAX_AGE));
         let urgency = match self.for_people {
             true => Urgency::Needed,
             false => Urgency::Changed,

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 /// So long before their end credentials are renewed, or a tenth of their life, whichever is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// A program that has just failed is not asked again by every thread; soon enough for a Lease to be renewed.
+/// A program that has just failed is not asked again by every thread; soon enough for a Lease to be renewed. By the
+/// machine's time.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// A program, and what it gave us last.
@@ -123,7 +124,7 @@ impl Held {
     /// The failure of a moment ago.
     fn fresh_failure(&self) -> Option<&str> {
         let (at, why) = self.failure.as_ref()?;
-        (clock::since(*at) < PAUSE_AFTER_FAILURE).then_some(why)
+        (clock::took(*at) < PAUSE_AFTER_FAILURE).then_some(why)
     }
 }
 

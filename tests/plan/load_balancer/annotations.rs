@@ -52,7 +52,7 @@ fn field(world: &World, field: PortField) -> String {
 
 fn statuses(world: &World) -> String {
     let shown = world.ingress().into_iter().map(|one| {
-        let name = one.ip.or(one.hostname).unwrap();
+        let name = world.named_address(&one.ip.or(one.hostname).unwrap());
         format!(
             "{name}{}",
             one.ip_mode
@@ -81,8 +81,8 @@ fn labels(world: &World) -> String {
     shown.join(" ")
 }
 
-const VIP: &str = "203.0.113.1 VIP, 2001:db8::1 VIP";
-const PRIVATE_TOO: &str = "203.0.113.1 VIP, 2001:db8::1 VIP, 10.0.0.200 VIP";
+const VIP: &str = "IPv4 VIP, IPv6 VIP";
+const PRIVATE_TOO: &str = "IPv4 VIP, IPv6 VIP, 10.0.0.2 VIP";
 
 #[rustfmt::skip] // A case is a paragraph.
 const CASES: &[Case] = &[
@@ -122,7 +122,7 @@ const CASES: &[Case] = &[
     Case { name: "private-subnet-ip-range", network: true, of: |w| w.balancer().private_net.len().to_string(),
         first: ("10.0.0.0/24", "1"), second: ("10.0.9.0/24", "1"), removed: ("1", "1"), bad: ("10.0.0.0", "use an IP range"),
         writes: &[], ..BASE },
-    Case { name: "ipv6-disabled", of: statuses, first: ("true", "203.0.113.1 VIP"), second: ("false", VIP), removed: (VIP, VIP),
+    Case { name: "ipv6-disabled", of: statuses, first: ("true", "IPv4 VIP"), second: ("false", VIP), removed: (VIP, VIP),
         bad: BOOLEAN, writes: &[], ..BASE },
     Case { name: "hostname", of: statuses, first: ("a.example", "a.example"), second: ("b.example", "b.example"), removed: (VIP, VIP),
         bad: ("Foo_Bar.example", "use a host name of lower case letters"), writes: &[], ..BASE },
@@ -225,7 +225,6 @@ fn every_annotation_is_set_changed_and_removed() {
         let mut world = world(case, profile);
         world.set(&[(case.name, case.first.0)]);
         world.settle();
-        // IDs of the model begin at 1000: 203.0.113.1.
         assert_eq!((case.of)(&world), case.first.1, "{about}: at creation");
         world.set(&[(case.name, case.second.0)]);
         let made = world.settle();

@@ -7,7 +7,7 @@
 //! Without these, some seeds show that the same world leads to the same text, whatever order its Services have, and that
 //! the worlds reach each kind of outcome.
 
-use crate::load_balancer::model::fresh;
+use crate::load_balancer::project::fresh;
 use crate::load_balancer::random::Random;
 use crate::load_balancer::support::{PROFILES, World, environment};
 use ccm::hetzner::load_balancers::annotations::PREFIX;

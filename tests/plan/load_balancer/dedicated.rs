@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 const VSWITCH: &str = "10.0.1.0/24";
 
 fn public(number: u8) -> Ipv4Addr {
-    Ipv4Addr::new(203, 0, 113, number)
+    Ipv4Addr::new(198, 19, 0, number)
 }
 
 fn private(number: u8) -> Ipv4Addr {
@@ -94,7 +94,7 @@ fn a_new_load_balancer_has_them_by_their_public_addresses() {
         let made = world.settle();
         assert_eq!(made.len(), 1, "{:?}", lines(&made));
         assert_eq!(count(&creation(&made)["targets"]), 3);
-        assert_eq!(addresses(&world), ["203.0.113.1", "203.0.113.2"]);
+        assert_eq!(addresses(&world), ["198.19.0.1", "198.19.0.2"]);
         assert_eq!(world.balancer().server_targets().count(), 1);
         assert_eq!(world.findings(), []);
     }
@@ -109,8 +109,8 @@ fn with_use_private_ip_by_their_address_behind_the_vswitch() {
     let expected = [
         "target metal-01 (10.0.1.1): added",
         "target metal-02 (10.0.1.2): added",
-        "target metal-01 (203.0.113.1): removed",
-        "target metal-02 (203.0.113.2): removed",
+        "target metal-01 (198.19.0.1): removed",
+        "target metal-02 (198.19.0.2): removed",
     ];
     let of_metal: Vec<&String> = made.iter().filter(|line| line.contains("metal")).collect();
     assert_eq!(of_metal, expected, "make before break");
@@ -124,7 +124,7 @@ fn without_an_address_there_the_public_one_and_a_word_about_it() {
     let elsewhere = NodeAddress::new(AddressKind::InternalIP, Ipv4Addr::new(192, 168, 0, 2));
     world.nodes[2].addresses = vec![elsewhere];
     world.settle();
-    assert_eq!(addresses(&world), ["10.0.1.1", "203.0.113.2"]);
+    assert_eq!(addresses(&world), ["10.0.1.1", "198.19.0.2"]);
     assert_eq!(world.findings(), [Reason::InternalIPNotConfigured]);
     // What was read for this plan alone has no subnets: an existing target is not turned for that.
     world.state.subnets = None;
@@ -139,15 +139,15 @@ fn a_node_that_is_not_offered_any_more_is_removed_and_nobody_else_s_address() {
         add_address(&mut world, Ipv4Addr::new(198, 51, 100, 7));
         world.nodes.remove(2);
         let made = lines(&world.settle());
-        assert_eq!(made, ["target metal-02 (203.0.113.2): removed"]);
-        assert_eq!(addresses(&world), ["198.51.100.7", "203.0.113.1"]);
+        assert_eq!(made, ["target metal-02 (198.19.0.2): removed"]);
+        assert_eq!(addresses(&world), ["198.19.0.1", "198.51.100.7"]);
         assert_eq!(world.findings(), [Reason::TargetIgnored]);
         // Its node is gone: nothing says whose the address is.
         world.nodes.remove(1);
         world.cluster.dedicated.clear();
         world.cluster.proven.clear();
         assert_eq!(world.settle().len(), 0);
-        assert_eq!(addresses(&world), ["198.51.100.7", "203.0.113.1"]);
+        assert_eq!(addresses(&world), ["198.19.0.1", "198.51.100.7"]);
     }
 }
 
@@ -239,8 +239,8 @@ fn a_release_leaves_the_addresses_of_others() {
     let is_target = |line: &&String| line.starts_with("target ");
     let targets: Vec<&String> = made.iter().filter(is_target).collect();
     let expected = [
-        "target metal-01 (203.0.113.1): removed",
-        "target metal-02 (203.0.113.2): removed",
+        "target metal-01 (198.19.0.1): removed",
+        "target metal-02 (198.19.0.2): removed",
         "target worker-01: removed",
     ];
     assert_eq!(targets, expected, "{made:?}");

@@ -1,6 +1,6 @@
 //! Which load balancer is a Service's, with two clusters in one project; and which is removed.
 
-use crate::load_balancer::model::fresh;
+use crate::load_balancer::project::fresh;
 use crate::load_balancer::support::{PROFILES, UID, World, changes, lines, node, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
@@ -502,10 +502,10 @@ fn a_release_takes_away_what_is_the_services_and_the_labels_last() {
         let all = changes(world.removal());
         assert_eq!(lines(&all), expected);
         for change in &all[..stops_after] {
-            crate::load_balancer::model::apply(&mut world.state, &**change);
+            world.apply(&**change);
         }
         for change in changes(world.removal()) {
-            crate::load_balancer::model::apply(&mut world.state, &*change);
+            world.apply(&*change);
         }
         let one = &world.state.balancers[0];
         let labels: Vec<&str> = one.labels.keys().map(String::as_str).collect();
@@ -533,10 +533,10 @@ fn what_is_kept_says_for_whom() {
         let all = changes(world.removal());
         assert_eq!(all.len(), 5, "{:?}", lines(&all));
         for change in &all[..stops_after] {
-            crate::load_balancer::model::apply(&mut world.state, &**change);
+            world.apply(&**change);
         }
         for change in changes(world.removal()) {
-            crate::load_balancer::model::apply(&mut world.state, &*change);
+            world.apply(&*change);
         }
         let one = &world.state.balancers[0];
         let kept = [OURS, (KEEP, "default.web"), TEAM];

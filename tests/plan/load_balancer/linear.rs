@@ -1,6 +1,6 @@
 //! What the plan of one Service costs does not depend on how many groups and load balancers there are.
 
-use crate::load_balancer::model::fresh;
+use crate::load_balancer::project::fresh;
 use crate::load_balancer::support::{World, port};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;

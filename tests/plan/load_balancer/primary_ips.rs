@@ -107,7 +107,7 @@ fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
         (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),
             &["kept (41, 198.51.100.41)", "is assigned to server 9", "free it there, or choose another"]),
         (&[("public-net-ipv4", "kept")], |w| {
-            w.state.balancers = vec![crate::load_balancer::model::fresh(9, "other", "lb11")];
+            w.state.balancers = vec![crate::load_balancer::project::fresh(9, "other", "lb11")];
             edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "load_balancer".into()));
         }, &["is assigned to load balancer other (9)"]),
         (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| one.blocked = true), &["is blocked by Hetzner"]),

@@ -7,9 +7,10 @@ use ccm::hetzner::load_balancers::{
 };
 use ccm::provider::{Balancer, BalancerHealth, Health, PortOwner, Reason};
 
-const V4: &str = "203.0.113.1";
-const V6: &str = "2001:db8::1";
-const PRIVATE: &str = "10.0.0.200";
+const V4: &str = "IPv4";
+const V6: &str = "IPv6";
+/// The first address of the Network that is free.
+const PRIVATE: &str = "10.0.0.2";
 
 /// Annotations, whether there is a Network, the addresses and their mode.
 type Case<'a> = (&'a [(&'a str, &'a str)], bool, &'a [&'a str], &'a str);
@@ -46,10 +47,8 @@ fn addresses_in_their_order_and_mode() {
         assert_eq!(world.plan().status, None, "nothing is there yet");
         world.settle();
         let status = world.ingress();
-        let ips: Vec<&str> = status
-            .iter()
-            .map(|one| one.ip.as_deref().unwrap())
-            .collect();
+        let ips = status.iter().map(|one| one.ip.as_deref().unwrap());
+        let ips: Vec<String> = ips.map(|ip| world.named_address(ip)).collect();
         assert_eq!(ips, *addresses, "{annotations:?}");
         assert!(
             status
@@ -259,7 +258,7 @@ fn the_status_is_that_of_the_address_it_will_be_attached_at() {
         ingress.filter_map(|entry| entry.ip).collect()
     };
     let before = ips(&world);
-    assert_eq!(before.last().map(String::as_str), Some("10.0.0.200"));
+    assert_eq!(before.last().map(String::as_str), Some(PRIVATE));
     world.set(&[("private-ipv4", "10.0.0.77")]);
     let told = ips(&world);
     assert_eq!(told.last().map(String::as_str), Some("10.0.0.77"));

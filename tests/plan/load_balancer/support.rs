@@ -1,10 +1,11 @@
 //! A small world: one Service, some nodes, a project; and the way from a plan to its end.
 
-use crate::load_balancer::model;
+use crate::load_balancer::project::{self, Project as Simulated};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    Certificate, Defaults, Listener, LoadBalancer, Observed, Project, SERVICE_UID, Snapshot,
+    Certificate, Defaults, Listener, LoadBalancer, Observed, Project, PublicIp, SERVICE_UID,
+    Snapshot,
 };
 use ccm::hetzner::{AddressFamily, Hetzner, Settings};
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
@@ -74,7 +75,7 @@ impl World {
             name: name.into(),
             ..Certificate::default()
         };
-        let mut state = model::state(Vec::new());
+        let mut state = project::state(Vec::new());
         state.certificates = Some(vec![certificate(7, "one"), certificate(8, "two")]);
         World {
             profile,
@@ -216,6 +217,7 @@ impl World {
     /// Plans and makes changes until none is left; all of them.
     pub fn settle(&mut self) -> Vec<Box<dyn Change>> {
         let mut made = Vec::new();
+        let project = self.project();
         for _ in 0..5 {
             let mut plan = self.plan();
             if let Some(obstacle) = plan.outcome.obstacle() {
@@ -225,14 +227,28 @@ impl World {
                 return made;
             }
             for change in plan.outcome.take_changes() {
-                let anew = model::apply(&mut self.state, &*change);
+                let anew = project.apply(&*change);
                 made.push(change);
                 if anew {
                     break;
                 }
             }
+            project.read(&mut self.state);
         }
         panic!("no end of changes: {:?}", lines(&made));
+    }
+
+    /// A simulated project with all of it.
+    pub fn project(&self) -> Simulated {
+        Simulated::of(self)
+    }
+
+    /// Makes one change. True: the plan has to be made anew.
+    pub fn apply(&mut self, change: &dyn Change) -> bool {
+        let project = self.project();
+        let anew = project.apply(change);
+        project.read(&mut self.state);
+        anew
     }
 
     /// The Service's own.
@@ -257,6 +273,17 @@ impl World {
 
     pub fn ingress(&self) -> Vec<Ingress> {
         self.plan().status.expect("a status")
+    }
+
+    /// `IPv4` or `IPv6` for a public address of the Service's load balancer; else the address.
+    pub fn named_address(&self, address: &str) -> String {
+        let public = &self.balancer().public_net;
+        let is = |public: &PublicIp| public.ip.is_some_and(|ip| ip.to_string() == address);
+        match (is(&public.ipv4), is(&public.ipv6)) {
+            (true, _) => "IPv4".to_owned(),
+            (_, true) => "IPv6".to_owned(),
+            _ => address.to_owned(),
+        }
     }
 
     /// What stands in the way.

@@ -1,123 +1,69 @@
 //! What is not known beyond doubt deletes no route.
 
-use crate::common::{self, Daemon, Simulate, wait_until, with};
-use crate::sync::world::{CIDR, Cluster, NOBODY, World, is_read};
+/// Everything that could be taken for a reason to delete is there, and one list or another can't be had whole.
+use crate::common::{self, Daemon, Env, Simulate, on, wait_until, with};
+use crate::sync::world::{CIDR, Cluster, NOBODY, World};
+use sandbox::Sandbox;
 use sandbox::exchange::{Request, Response};
 use sandbox::faults::{Effect, Rule};
-use sandbox::hetzner::ServerSpec;
-use sandbox::{Half, Sandbox};
+use sandbox::kubelet::NodeSpec;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
-/// Everything that could be taken for a reason to delete is there, and one list or another can't be had whole.
 #[test]
 fn a_list_that_is_not_whole_deletes_nothing() {
+    const SERVERS: &str = "/v1/servers";
+    const NODES: &str = "/api/v1/nodes";
+    const NETWORK: &str = "/v1/networks/*";
     let second_page = |request: &Request| request.query.contains(&("page".into(), "2".into()));
+    let failed = Effect::hetzner_error(500, "server_error", "try again");
+    let refused = Effect::kubernetes_status(500, "InternalError", "try again");
     let cases: Vec<(&str, Rule)> = vec![
-        ("no second page of servers", {
-            let error = Effect::hetzner_error(500, "server_error", "try again");
-            Rule::new(error)
-                .half(Half::Hetzner)
-                .path("/v1/servers")
-                .when(second_page)
-        }),
-        (
-            "servers cut off",
-            Rule::new(Effect::cut_off())
-                .half(Half::Hetzner)
-                .path("/v1/servers"),
-        ),
-        (
-            "servers of a proxy",
-            Rule::new(Effect::html())
-                .half(Half::Hetzner)
-                .path("/v1/servers"),
-        ),
-        (
-            "other JSON",
-            Rule::new(Effect::other_json())
-                .half(Half::Hetzner)
-                .path("/v1/servers"),
-        ),
-        (
-            "a page too few",
-            Rule::new(Effect::Instead(half_a_page()))
-                .half(Half::Hetzner)
-                .path("/v1/servers"),
-        ),
-        ("no nodes", {
-            let error = Effect::kubernetes_status(500, "InternalError", "try again");
-            Rule::new(error)
-                .half(Half::Kubernetes)
-                .path("/api/v1/nodes")
-        }),
-        (
-            "nodes cut off",
-            Rule::new(Effect::cut_off())
-                .half(Half::Kubernetes)
-                .path("/api/v1/nodes"),
-        ),
-        (
-            "nodes of a proxy",
-            Rule::new(Effect::html())
-                .half(Half::Kubernetes)
-                .path("/api/v1/nodes"),
-        ),
-        (
-            "the Network cut off",
-            Rule::new(Effect::cut_off())
-                .half(Half::Hetzner)
-                .path("/v1/networks/*"),
-        ),
-        (
-            "another Network",
-            Rule::new(Effect::Instead(network(4711)))
-                .half(Half::Hetzner)
-                .path("/v1/networks/*"),
-        ),
+        ("no second page", on(SERVERS, failed).when(second_page)),
+        ("servers cut off", on(SERVERS, Effect::cut_off())),
+        ("servers of a proxy", on(SERVERS, Effect::html())),
+        ("other JSON", on(SERVERS, Effect::other_json())),
+        ("a page too few", on(SERVERS, half_a_page())),
+        ("no nodes", on(NODES, refused)),
+        ("nodes cut off", on(NODES, Effect::cut_off())),
+        ("nodes of a proxy", on(NODES, Effect::html())),
+        ("the Network cut off", on(NETWORK, Effect::cut_off())),
+        ("another Network", on(NETWORK, network(4711))),
     ];
     common::side_by_side(cases, |(what, rule)| {
         let world = World::settled(2);
         for n in 0..60 {
-            let spec = ServerSpec {
-                name: format!("other-{n}"),
-                ..ServerSpec::default()
-            };
-            world
-                .sandbox
-                .cloud()
-                .create_server(world.sandbox.project(), spec);
+            world.create_server(&format!("other-{n}"));
         }
-        let cloud = world.sandbox.cloud();
-        cloud.set_route(world.network_id(), "10.244.9.0/24", NOBODY);
+        world.set_route("10.244.9.0/24", NOBODY);
         let before = world.routes();
-        world.sandbox.faults().add(rule);
+        world.faults().add(rule);
         let ran = world.sync(&[]);
         assert_eq!(ran.code, 1, "{what}: {ran:?}");
         let daemon = world.daemon(&["--controllers=route"]);
         common::wait_at_most(common::LIMIT, what, || {
-            world.sandbox.calls().count(|call| call.fault.is_some()) >= 3
+            world.calls().count(|call| call.fault.is_some()) >= 3
         });
         assert_eq!(world.routes(), before, "{what}\n{}", daemon.log());
         assert_eq!(world.changes(0).len(), 2, "{what}: those of the beginning");
         // And when the list is there again, it goes.
-        world.sandbox.faults().clear();
+        world.faults().clear();
         world.comes_right(&[]);
     });
 }
 
 /// One page that says there are more servers than it shows.
-fn half_a_page() -> Response {
+fn half_a_page() -> Effect {
     let body = json!({ "servers": [], "meta": { "pagination": {
         "page": 1, "per_page": 50, "previous_page": null, "next_page": null, "last_page": 1, "total_entries": 62,
     } } });
-    Response::json(200, &body)
+    Effect::Instead(Response::json(200, &body))
 }
 
-fn network(id: u64) -> Response {
-    Response::json(
-        200,
-        &json!({ "network": { "id": id, "name": "x", "ip_range": "10.0.0.0/8", "subnets": [], "routes": [] } }),
-    )
+fn network(id: u64) -> Effect {
+    let network =
+        json!({ "id": id, "name": "x", "ip_range": "10.0.0.0/8", "subnets": [], "routes": [] });
+    Effect::Instead(Response::json(200, &json!({ "network": network })))
 }
 
 /// The API server's cache is a moment – or an hour – behind.
@@ -127,7 +73,7 @@ fn an_old_list_of_nodes_changes_nothing() {
     if common::needs_simulation(&world.sandbox, common::LAGS) {
         return;
     }
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     let servers = ["worker-1", "worker-2"].map(|name| world.server_id(name));
     cluster.freeze_cache(true);
     // Made anew, each with the other's pods: by the cache both routes lead astray.
@@ -137,16 +83,10 @@ fn an_old_list_of_nodes_changes_nothing() {
     ] {
         cluster.delete("nodes", None, name);
         world.register(name, Some(server), pods);
-        world
-            .sandbox
-            .cloud()
-            .set_route(world.network_id(), pods, &world.ip(name));
+        world.set_route(pods, &world.ip(name));
     }
     // And this one is a reason to look closer.
-    world
-        .sandbox
-        .cloud()
-        .set_route(world.network_id(), "10.244.9.0/24", NOBODY);
+    world.set_route("10.244.9.0/24", NOBODY);
     let mark = world.mark();
     let daemon = world.daemon(&["--controllers=route"]);
     wait_until("the blackhole to go", || world.routes().len() == 2);
@@ -156,28 +96,23 @@ fn an_old_list_of_nodes_changes_nothing() {
     assert_eq!(world.routes(), world.wanted());
 }
 
+/// Another cluster without nodes, and the environment of a shell whose kubeconfig names it.
+fn other_cluster(world: &World) -> (Arc<Sandbox>, Env) {
+    let other = Sandbox::builder().nodes(0).heartbeats(false).simulated();
+    let mut theirs = common::env(&other).into_iter();
+    let kubeconfig = theirs.find(|(name, _)| name == "KUBECONFIG").unwrap().1;
+    let env = with(world.env.clone(), &[("KUBECONFIG", &kubeconfig)]);
+    (other, env)
+}
+
 /// The kubeconfig of a shell names another cluster than the token and the Network.
 #[test]
 fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
     let world = World::settled(3);
-    world
-        .sandbox
-        .cloud()
-        .set_route(world.network_id(), "10.244.9.0/24", NOBODY);
+    world.set_route("10.244.9.0/24", NOBODY);
     let before = world.routes();
-    let other = Sandbox::builder().nodes(0).heartbeats(false).simulated();
-    let kubeconfig = common::env(&other)
-        .into_iter()
-        .find(|(name, _)| name == "KUBECONFIG");
-    let env = with(world.env.clone(), &[("KUBECONFIG", &kubeconfig.unwrap().1)]);
-    let outside = ServerSpec {
-        name: "outside".into(),
-        ..ServerSpec::default()
-    };
-    let outside = world
-        .sandbox
-        .cloud()
-        .create_server(world.sandbox.project(), outside);
+    let (other, env) = other_cluster(&world);
+    let outside = world.create_server("outside");
     for (name, id) in [
         // Of another project, and of this one but in no Network.
         ("elsewhere", "ccm-from-scratch://99999999".to_owned()),
@@ -185,30 +120,24 @@ fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
         ("foreign", "aws:///i-1".to_owned()),
         ("odd", "ccm-from-scratch://odd".to_owned()),
     ] {
-        other.register_node(sandbox::kubelet::NodeSpec {
+        other.register_node(NodeSpec {
             name: name.into(),
             provider_id: Some(id),
             pod_cidrs: vec!["10.244.1.0/24".into()],
-            ..Default::default()
+            ..NodeSpec::default()
         });
     }
-    let ran = common::ccm(&env, &["route", "sync", CIDR]);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(
-        ran.stdout.contains("it holds the server of no node"),
-        "{ran:?}"
-    );
+    let ran = common::ccm(&env, &["route", "sync", CIDR]).with_code(1);
+    ran.prints("it holds the server of no node");
     let daemon = Daemon::start(&env, &[CIDR, "--node-sync-interval=5s"]);
-    let reads = || world.sandbox.calls().count(is_read);
-    let enough = reads() + 3;
-    wait_until("looks at the Network", || reads() >= enough);
+    world.comparisons(3);
     assert_eq!(world.routes(), before, "{}", daemon.log());
     nobody_is_marked(&other);
 }
 
 /// No node of it was told that it has a network, or has none.
 fn nobody_is_marked(cluster: &Sandbox) {
-    for node in cluster.cluster().list("nodes", None) {
+    for node in cluster.nodes() {
         let conditions = node["status"]["conditions"].as_array().unwrap();
         let is_it = |one: &Value| one["type"] == "NetworkUnavailable";
         assert!(!conditions.iter().any(is_it), "{node}");
@@ -220,34 +149,16 @@ fn nobody_is_marked(cluster: &Sandbox) {
 fn another_cluster_in_the_same_network_takes_no_routes_over() {
     let world = World::settled(3);
     let before = world.routes();
-    let other = Sandbox::builder().nodes(0).heartbeats(false).simulated();
-    let kubeconfig = common::env(&other)
-        .into_iter()
-        .find(|(name, _)| name == "KUBECONFIG");
-    let env = with(world.env.clone(), &[("KUBECONFIG", &kubeconfig.unwrap().1)]);
+    let (other, env) = other_cluster(&world);
     for n in 1..=4 {
-        let spec = ServerSpec {
-            name: format!("theirs-{n}"),
-            networks: vec![(world.network_id(), None)],
-            ..ServerSpec::default()
-        };
-        let cloud = world.sandbox.cloud();
-        let id = cloud.create_server(world.sandbox.project(), spec);
-        other.register_node(sandbox::kubelet::NodeSpec {
-            name: format!("theirs-{n}"),
-            provider_id: Some(format!("ccm-from-scratch://{id}")),
-            pod_cidrs: vec![format!("10.244.{n}.0/24")],
-            ..Default::default()
-        });
+        let name = format!("theirs-{n}");
+        let id = world.attach_server(&name, None);
+        other.register(&name, Some(id), &format!("10.244.{n}.0/24"));
     }
     // Twice: nothing that the first did makes the second bolder.
     for _ in 1..=2 {
-        let ran = common::ccm(&env, &["route", "sync", CIDR]);
-        assert_eq!(ran.code, 1, "{ran:?}");
-        assert!(
-            ran.stdout.contains("is the kubeconfig another cluster's?"),
-            "{ran:?}"
-        );
+        let ran = common::ccm(&env, &["route", "sync", CIDR]).with_code(1);
+        ran.prints("is the kubeconfig another cluster's?");
         // What is free takes nothing from anybody.
         let free = format!("10.244.4.0/24 {}", world.ip("theirs-4"));
         let with_free = before.iter().cloned().chain([free]);
@@ -260,24 +171,20 @@ fn another_cluster_in_the_same_network_takes_no_routes_over() {
 #[test]
 fn one_route_that_was_left_gives_way_when_the_others_are_there() {
     let world = World::settled(3);
-    let cloud = world.sandbox.cloud();
     for n in 1..=3 {
-        cloud.delete_route(world.network_id(), &format!("10.244.{n}.0/24"));
+        world.delete_route(&format!("10.244.{n}.0/24"));
     }
     bystander(&world, "old-1", "10.244.2.0/24");
-    let listed = common::ccm(&world.env, &["route", "list", CIDR]);
-    let lines: Vec<&str> = listed.stdout.lines().collect();
+    let listed = world.ccm(&["route", "list", CIDR]);
     let has = |node: &str, state: &str| {
-        lines
-            .iter()
-            .any(|line| line.contains(node) && line.ends_with(state))
+        let mut lines = listed.stdout.lines();
+        lines.any(|line| line.contains(node) && line.ends_with(state))
     };
     assert!(has("worker-1", "missing → add"), "{listed:?}");
     assert!(has("worker-2", "missing !"), "{listed:?}");
     assert!(has(" - ", "stale"), "{listed:?}");
-    assert!(listed.stderr.contains("gives way as soon as"), "{listed:?}");
-    let ran = world.sync(&[]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    listed.warns("gives way as soon as");
+    world.sync(&[]).with_code(0);
     assert_eq!(world.routes(), world.wanted());
     assert!(world.all_are_reached());
 }
@@ -291,54 +198,40 @@ fn several_routes_that_were_left_hold_up_and_mark_only_their_own_nodes() {
     }
     let before = world.routes();
     let daemon = world.daemon(&[]);
-    let status = |name: &str| world.status(name);
-    wait_until("both to be marked", || {
-        [1, 2]
-            .iter()
-            .all(|n| status(&format!("worker-{n}")).as_deref() == Some("True"))
-    });
+    for name in ["worker-1", "worker-2"] {
+        world.becomes(name, "True");
+    }
     let third = format!("10.244.3.0/24 {}", world.ip("worker-3"));
     let with_third = before.iter().cloned().chain([third]);
     assert_eq!(world.routes(), with_third.collect(), "{}", daemon.log());
-    assert_eq!(status("worker-3"), None);
-    world.tells(
-        "worker-1",
-        "FailedToCreateRoute",
-        &["delete that route by hand"],
-    );
+    assert_eq!(world.status("worker-3"), None);
+    let says = ["delete that route by hand"];
+    world.tells("worker-1", "FailedToCreateRoute", &says);
     // The person does so.
-    let cloud = world.sandbox.cloud();
     for n in 1..=2 {
-        cloud.delete_route(world.network_id(), &format!("10.244.{n}.0/24"));
+        world.delete_route(&format!("10.244.{n}.0/24"));
     }
-    world.comes_right(&[]);
-    wait_until("all to be reached", || world.all_are_reached());
+    world.ends_right(&[]);
 }
 
 /// A server in the Network that no node runs on, and a route to it.
 fn bystander(world: &World, name: &str, destination: &str) {
-    let spec = ServerSpec {
-        name: name.into(),
-        networks: vec![(world.network_id(), None)],
-        ..ServerSpec::default()
-    };
-    let cloud = world.sandbox.cloud();
-    cloud.create_server(world.sandbox.project(), spec);
-    cloud.set_route(world.network_id(), destination, &world.ip(name));
+    world.attach_server(name, None);
+    world.set_route(destination, &world.ip(name));
 }
 
 /// Who starts anew has not seen a node go: the server may be somebody's router.
 #[test]
 fn a_route_to_a_server_that_no_node_runs_on_is_told_and_left() {
     let world = World::settled(2);
-    world.sandbox.cluster().delete("nodes", None, "worker-2");
+    world.delete_node("worker-2");
     let stale = format!("10.244.2.0/24 {}", world.ip("worker-2"));
     let daemon = world.daemon(&[]);
     daemon.logs("StaleRoute");
     world.comparisons(1);
     world.comes_right(&[&stale]);
-    let list = common::ccm(&world.env, &["route", "list", CIDR]);
-    assert!(list.stdout.contains("stale"), "{list:?}");
+    let list = world.ccm(&["route", "list", CIDR]);
+    list.prints("stale");
     // Until another node has these pods.
     world.join("worker-3", "10.244.2.0/24");
     world.comes_right(&[]);
@@ -349,16 +242,10 @@ fn a_route_to_a_server_that_no_node_runs_on_is_told_and_left() {
 fn a_node_without_a_provider_id_is_left_alone() {
     let world = World::settled(1);
     world.register("stray", None, "10.244.7.0/24");
-    world
-        .sandbox
-        .cluster()
-        .edit("nodes", None, "stray", |node| {
-            node["spec"]["providerID"] = json!("aws:///i-1");
-        });
-    world
-        .sandbox
-        .cloud()
-        .set_route(world.network_id(), "10.244.7.0/24", NOBODY);
+    world.edit_node("stray", |node| {
+        node["spec"]["providerID"] = json!("aws:///i-1");
+    });
+    world.set_route("10.244.7.0/24", NOBODY);
     let _daemon = world.daemon(&["--controllers=route"]);
     world.comparisons(2);
     assert_eq!(world.condition("stray"), None);

@@ -1,11 +1,11 @@
 //! Routes come, are mended, and go.
 
-use crate::common::{self, node, wait_until};
+/// None of ours to touch, whatever they are good for.
+use crate::common::{self, on, wait_until};
 use crate::sync::world::{CIDR, Cluster, NOBODY, PROFILES, World};
-use sandbox::faults::{Effect, Rule};
+use sandbox::faults::Effect;
 use serde_json::json;
 
-/// None of ours to touch, whatever they are good for.
 const THEIRS: [&str; 4] = [
     "0.0.0.0/0 10.0.0.250",
     "10.245.1.0/24 10.0.0.250",
@@ -16,7 +16,7 @@ const THEIRS: [&str; 4] = [
 fn add_theirs(world: &World) {
     for route in THEIRS {
         let (to, via) = route.split_once(' ').unwrap();
-        world.sandbox.cloud().set_route(world.network_id(), to, via);
+        world.set_route(to, via);
     }
 }
 
@@ -26,21 +26,15 @@ fn each_node_gets_its_route_and_says_so() {
         let world = World::new(3);
         add_theirs(&world);
         let daemon = world.daemon(&[profile]);
-        wait_until("three nodes that can be reached", || {
-            world.all_are_reached()
-        });
-        world.comes_right(&THEIRS);
+        world.ends_right(&THEIRS);
         assert_eq!(world.routes().len(), 3 + THEIRS.len());
         for name in ["worker-1", "worker-2", "worker-3"] {
             let condition = world.condition(name).unwrap();
             assert_eq!(condition["reason"], "RouteCreated");
             assert_eq!(condition["message"], "RouteController created a route");
-            let node = node(&world.sandbox, name);
-            let conditions = node["status"]["conditions"].as_array().unwrap();
-            let ready = conditions
-                .iter()
-                .find(|one| one["type"] == "Ready")
-                .unwrap();
+            let node = world.node(name);
+            let mut conditions = node["status"]["conditions"].as_array().unwrap().iter();
+            let ready = conditions.find(|one| one["type"] == "Ready").unwrap();
             assert_eq!(ready["status"], "True", "the kubelet's own stays");
         }
         // And that is all: one write for each route, one for each condition.
@@ -59,13 +53,10 @@ fn each_node_gets_its_route_and_says_so() {
 fn what_somebody_breaks_is_mended() {
     // In one cluster each they need not wait for each other: a comparison comes every five minutes.
     let cases: [fn(&World); 4] = [
-        |world| {
-            let cloud = world.sandbox.cloud();
-            cloud.delete_route(world.network_id(), "10.244.1.0/24");
-        },
-        |world| set_route(world, "10.244.1.0/24", &world.ip("worker-2")),
-        |world| set_route(world, "10.244.200.0/24", NOBODY),
-        |world| set_route(world, "10.244.201.0/24", &world.ip("worker-2")),
+        |world| world.delete_route("10.244.1.0/24"),
+        |world| world.set_route("10.244.1.0/24", &world.ip("worker-2")),
+        |world| world.set_route("10.244.200.0/24", NOBODY),
+        |world| world.set_route("10.244.201.0/24", &world.ip("worker-2")),
     ];
     common::side_by_side(cases.to_vec(), |breaks| {
         let world = World::settled(3);
@@ -79,33 +70,16 @@ fn what_somebody_breaks_is_mended() {
     });
 }
 
-fn set_route(world: &World, destination: &str, gateway: &str) {
-    let cloud = world.sandbox.cloud();
-    cloud.set_route(world.network_id(), destination, gateway);
-}
-
 #[test]
 fn a_condition_that_somebody_changes_is_set_again() {
     let world = World::settled(3);
     let _daemon = world.daemon(&[]);
     world.comparisons(1);
-    world
-        .sandbox
-        .cluster()
-        .edit("nodes", None, "worker-3", |node| {
-            for condition in node["status"]["conditions"].as_array_mut().unwrap() {
-                if condition["type"] == "NetworkUnavailable" {
-                    condition["status"] = json!("True");
-                }
-            }
-        });
+    world.mark_unavailable("worker-3");
     // Seen when whole nodes are read again, or when something rings.
-    world
-        .sandbox
-        .cluster()
-        .edit("nodes", None, "worker-3", |node| {
-            node["metadata"]["labels"]["rings"] = json!("yes");
-        });
+    world.edit_node("worker-3", |node| {
+        node["metadata"]["labels"]["rings"] = json!("yes");
+    });
     wait_until("the condition", || world.all_are_reached());
 }
 
@@ -114,24 +88,20 @@ fn a_route_goes_with_its_node() {
     let world = World::settled(3);
     let daemon = world.daemon(&[]);
     world.comparisons(1);
-    let cluster = world.sandbox.cluster();
     // The server stays: the daemon saw the node go.
-    cluster.delete("nodes", None, "worker-3");
+    world.delete_node("worker-3");
     world.comes_right(&[]);
     assert_eq!(world.routes().len(), 2, "{}", daemon.log());
     // With its server.
-    world
-        .sandbox
-        .cloud()
-        .delete_server(world.server_id("worker-2"));
-    cluster.delete("nodes", None, "worker-2");
+    world.delete_server("worker-2");
+    world.delete_node("worker-2");
     world.comes_right(&[]);
     assert_eq!(world.routes().len(), 1);
     // A server that is gone while its node stays is a blackhole.
-    let id = world.join("worker-4", "10.244.4.0/24");
+    world.join("worker-4", "10.244.4.0/24");
     world.comes_right(&[]);
     assert_eq!(world.routes().len(), 2);
-    world.sandbox.cloud().delete_server(id);
+    world.delete_server("worker-4");
     world.comes_right(&[]);
     assert_eq!(world.routes().len(), 1);
 }
@@ -142,14 +112,12 @@ fn a_node_made_anew_with_the_same_pods_gets_the_route() {
     let world = World::settled(3);
     let daemon = world.daemon(&[]);
     world.comparisons(1);
-    world.sandbox.cluster().delete("nodes", None, "worker-3");
+    world.delete_node("worker-3");
     let old = world.ip("worker-3");
     world.join("worker-9", "10.244.3.0/24");
     let mark = world.mark();
     world.comes_right(&[]);
-    wait_until("its condition", || {
-        world.status("worker-9").as_deref() == Some("False")
-    });
+    world.becomes("worker-9", "False");
     let new = world.ip("worker-9");
     let changes = world.changes(mark);
     let replaced = [
@@ -164,33 +132,24 @@ fn a_node_that_is_not_attached_is_told_and_the_others_go_on() {
     let world = World::new(1);
     world.join("worker-2", "10.244.2.0/24");
     let id = world.server_id("worker-2");
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     let mut attachment = json!(null);
     cloud.edit_server(id, |server| {
         attachment = server["private_net"].take();
         server["private_net"] = json!([]);
     });
     let daemon = world.daemon(&[]);
-    wait_until("the others", || {
-        world.status("worker-1").as_deref() == Some("False")
-    });
-    wait_until("its condition", || {
-        world.status("worker-2").as_deref() == Some("True")
-    });
-    world.tells(
-        "worker-2",
-        "FailedToCreateRoute",
-        &["is not attached to network sandbox"],
-    );
+    world.becomes("worker-1", "False");
+    world.becomes("worker-2", "True");
+    let says = ["is not attached to network sandbox"];
+    world.tells("worker-2", "FailedToCreateRoute", &says);
     let condition = world.condition("worker-2").unwrap();
     assert_eq!(condition["reason"], "NoRouteCreated");
-    let ran = world.once(&[CIDR, "--leader-elect=false"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    world.once(&[CIDR, "--leader-elect=false"]).with_code(1);
     let told = daemon.log().matches("FailedToCreateRoute").count();
     assert_eq!(told, 1, "{}", daemon.log());
     cloud.edit_server(id, |server| server["private_net"] = attachment.take());
-    wait_until("its route", || world.all_are_reached());
-    world.comes_right(&[]);
+    world.ends_right(&[]);
 }
 
 #[test]
@@ -200,8 +159,7 @@ fn pods_of_both_families_get_the_route_that_there_is() {
     world.join("worker-3", "fd00:10:244:3::/64,10.244.3.0/24");
     let both = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
     let daemon = common::Daemon::start(&world.env, &[both]);
-    wait_until("all of them", || world.all_are_reached());
-    world.comes_right(&[]);
+    world.ends_right(&[]);
     assert_eq!(world.routes().len(), 3);
     daemon.logs("IPv6 addresses of pods get no routes");
 }
@@ -212,19 +170,16 @@ fn addresses_of_pods_that_come_late_are_seen() {
     let world = World::settled(1);
     world.join("worker-2", "");
     // Nobody else reads nodes: no table shows it.
-    let daemon = world.daemon(&["--controllers=route"]);
+    let _daemon = world.daemon(&["--controllers=route"]);
     world.looks(3);
     assert_eq!(world.routes().len(), 1);
     let mark = world.mark();
-    world
-        .sandbox
-        .cluster()
-        .edit("nodes", None, "worker-2", |node| {
-            node["spec"]["podCIDR"] = json!("10.244.2.0/24");
-            node["spec"]["podCIDRs"] = json!(["10.244.2.0/24"]);
-        });
+    world.edit_node("worker-2", |node| {
+        node["spec"]["podCIDR"] = json!("10.244.2.0/24");
+        node["spec"]["podCIDRs"] = json!(["10.244.2.0/24"]);
+    });
     wait_until("its route", || world.routes().len() == 2);
-    let calls = world.sandbox.calls().calls_since(mark);
+    let calls = world.calls().calls_since(mark);
     let lists = calls.iter().filter(|call| {
         let is_table = call
             .header("accept")
@@ -234,14 +189,13 @@ fn addresses_of_pods_that_come_late_are_seen() {
     });
     assert_eq!(lists.count(), 0, "it was not the slow look at all nodes");
     wait_until("its condition", || world.all_are_reached());
-    drop(daemon);
 }
 
 /// The kubelet writes to the same status all the time.
 #[test]
 fn a_node_that_changes_under_the_patch_is_read_again() {
     let world = World::settled(1);
-    let cluster = std::sync::Arc::clone(world.sandbox.cluster());
+    let cluster = std::sync::Arc::clone(world.cluster());
     world.join("worker-2", "10.244.2.0/24");
     let change = move |_: &sandbox::exchange::Request| {
         cluster.edit("nodes", None, "worker-2", |node| {
@@ -249,15 +203,13 @@ fn a_node_that_changes_under_the_patch_is_read_again() {
             *mine = json!(if mine.is_null() { "new" } else { "kept" });
         });
     };
-    let rule = Rule::new(Effect::before(change)).path("/api/v1/nodes/worker-2/status");
-    let rule = world.sandbox.faults().add(rule.writes().times(2));
-    let ran = world.sync(&[]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let rule = on("/api/v1/nodes/worker-2/status", Effect::before(change));
+    let rule = world.faults().add(rule.writes().times(2));
+    world.sync(&[]).with_code(0);
     assert!(world.all_are_reached());
-    assert_eq!(world.sandbox.faults().hits(rule), 2);
-    let node = node(&world.sandbox, "worker-2");
-    assert_eq!(node["metadata"]["labels"]["mine"], "kept");
-    let calls = world.sandbox.calls().calls();
+    assert_eq!(world.faults().hits(rule), 2);
+    assert_eq!(world.node("worker-2")["metadata"]["labels"]["mine"], "kept");
+    let calls = world.calls().calls();
     let conflicts = calls.iter().filter(|call| call.status == Some(409));
     assert_eq!(conflicts.count(), 2);
 }
@@ -265,17 +217,15 @@ fn a_node_that_changes_under_the_patch_is_read_again() {
 #[test]
 fn one_pass_of_cron_does_it_all() {
     for profile in PROFILES {
-        let world = World::new(3);
-        let ran = world.once(&[CIDR, profile]);
-        assert_eq!(ran.code, 0, "{ran:?}");
+        let world = World::over_sockets(3);
+        world.once(&[CIDR, profile]).with_code(0);
         assert_eq!(world.routes(), world.wanted());
         assert_eq!(world.routes().len(), 3);
         assert!(world.all_are_reached());
         let mark = world.mark();
-        assert_eq!(world.once(&[CIDR, profile]).code, 0);
+        world.once(&[CIDR, profile]).with_code(0);
         assert_eq!(world.changes(mark), Vec::<String>::new());
         assert_eq!(world.patches(mark), Vec::<String>::new());
-        let dry = common::ccm(&world.env, &["run", "--dry-run", CIDR, profile]);
-        assert_eq!(dry.code, 0, "{dry:?}");
+        world.ccm(&["run", "--dry-run", CIDR, profile]).with_code(0);
     }
 }

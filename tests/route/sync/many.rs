@@ -1,9 +1,8 @@
 //! A hundred nodes at once, and one more.
 
 use crate::common::in_flight::InFlight;
-use crate::common::{wait_at_most, wait_until};
+use crate::common::wait_at_most;
 use crate::sync::world::{CIDR, Cluster, NOBODY, World};
-use serde_json::json;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,31 +17,20 @@ fn a_hundred_nodes_that_register_together_get_their_routes() {
     let calls = world.cloud_calls(0);
     let writes = calls.iter().filter(|call| call.is_write()).count();
     assert_eq!(writes, 100, "{}", daemon.log());
-    let waits = calls
-        .iter()
-        .filter(|call| call.path == "/v1/actions")
-        .count();
-    assert!(waits <= 50, "{waits} questions");
+    let waits = calls.iter().filter(|call| call.path == "/v1/actions");
+    assert!(waits.count() <= 50, "{calls:#?}");
     daemon.logs("RouteLimitNear");
 }
 
 #[test]
 fn conditions_that_differ_are_set_at_the_same_time() {
     let world = World::over_sockets(12);
-    assert_eq!(world.once(&[CIDR]).code, 0);
+    world.once(&[CIDR]).with_code(0);
     for n in 1..=12 {
-        let name = format!("worker-{n}");
-        world.sandbox.cluster().edit("nodes", None, &name, |node| {
-            for condition in node["status"]["conditions"].as_array_mut().unwrap() {
-                if condition["type"] == "NetworkUnavailable" {
-                    condition["status"] = json!("True");
-                }
-            }
-        });
+        world.mark_unavailable(&format!("worker-{n}"));
     }
     let in_flight = InFlight::of(&world.sandbox, "PATCH", 5, 5);
-    let ran = world.once(&[CIDR]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    world.once(&[CIDR]).with_code(0);
     assert!(world.all_are_reached());
     assert_eq!(in_flight.at_most(), 5);
 }
@@ -51,36 +39,19 @@ fn conditions_that_differ_are_set_at_the_same_time() {
 fn the_route_that_is_one_too_many_is_told_and_all_others_stay() {
     let world = World::new(90);
     for n in 0..10 {
-        let to = format!("10.99.{n}.0/24");
-        world
-            .sandbox
-            .cloud()
-            .set_route(world.network_id(), &to, NOBODY);
+        world.set_route(&format!("10.99.{n}.0/24"), NOBODY);
     }
-    assert_eq!(world.once(&[CIDR]).code, 0);
+    world.once(&[CIDR]).with_code(0);
     world.join("worker-91", "10.244.91.0/24");
     let mark = world.mark();
-    let ran = world.sync(&[]);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(
-        ran.stdout
-            .contains("has all of the 100 routes that it takes"),
-        "{ran:?}"
-    );
+    let ran = world.sync(&[]).with_code(1);
+    ran.prints("has all of the 100 routes that it takes");
     assert_eq!(world.changes(mark), Vec::<String>::new());
     assert_eq!(world.status("worker-91").as_deref(), Some("True"));
     // A place becomes free.
     let _daemon = world.daemon(&[]);
-    world.tells(
-        "worker-91",
-        "FailedToCreateRoute",
-        &["all of the 100 routes"],
-    );
-    world
-        .sandbox
-        .cloud()
-        .delete_route(world.network_id(), "10.99.0.0/24");
-    wait_until("its route", || {
-        world.status("worker-91").as_deref() == Some("False")
-    });
+    let says = ["all of the 100 routes"];
+    world.tells("worker-91", "FailedToCreateRoute", &says);
+    world.delete_route("10.99.0.0/24");
+    world.becomes("worker-91", "False");
 }

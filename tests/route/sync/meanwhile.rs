@@ -1,29 +1,27 @@
 //! The world goes on between a look and what is done about it.
 
 use crate::LIBRARY_SCALE;
-use crate::common;
+use crate::common::{self, on};
 use crate::sync::library::{LONG, Place};
-use crate::sync::world::{CIDR, Cluster, NOBODY, World};
+use crate::sync::world::{Cluster, NOBODY, World};
+use ccm::cache::Apis;
 use ccm::controllers::route::{RouteController, Settings};
 use ccm::controllers::{Controller, Selection};
 use ccm::provider::Urgency;
-use sandbox::Half;
 use sandbox::exchange::Request;
-use sandbox::faults::{Effect, Rule};
-use sandbox::hetzner::ServerSpec;
+use sandbox::faults::{Effect, RuleId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const READ: &str = "/v1/networks/*";
+const READ: &str = "GET /v1/networks/*";
 const ADD: &str = "/v1/networks/*/actions/add_route";
 const DELETE: &str = "/v1/networks/*/actions/delete_route";
 
-fn hetzner(effect: Effect, path: &str) -> Rule {
-    Rule::new(effect).half(Half::Hetzner).path(path)
-}
-
-fn controller(server_cache_max_age: Duration, reconciliation_period: Duration) -> RouteController {
+pub fn controller(
+    server_cache_max_age: Duration,
+    reconciliation_period: Duration,
+) -> RouteController {
     RouteController::new(Settings {
         cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
         reconciliation_period,
@@ -31,24 +29,24 @@ fn controller(server_cache_max_age: Duration, reconciliation_period: Duration) -
     })
 }
 
-/// Somebody makes a router, and a route to it, just before ccm reads the Network for the n-th time.
-fn router_comes_at_read(world: &World, n: u64) -> sandbox::faults::RuleId {
-    let cloud = Arc::clone(world.sandbox.cloud());
-    let (project, network) = (world.sandbox.project(), world.network_id());
-    let hand = move |_: &Request| {
-        let spec = ServerSpec {
-            name: "router".into(),
-            networks: vec![(network, None)],
-            ..ServerSpec::default()
-        };
-        let id = cloud.create_server(project, spec);
-        let servers = cloud.servers(project);
-        let router = servers.iter().find(|server| server["id"] == id).unwrap();
-        let ip = router["private_net"][0]["ip"].as_str().unwrap();
-        cloud.set_route(network, "10.244.200.0/24", ip);
-    };
-    let rule = hetzner(Effect::before(hand), READ).method("GET").nth(n);
-    world.sandbox.faults().add(rule)
+/// How the library reaches the APIs of this world.
+pub fn apis(world: &World) -> Apis {
+    let place = Place::at(&world.sandbox, LIBRARY_SCALE);
+    place.world(&place.token(), None)
+}
+
+/// Somebody makes a router, and a route to it, just before ccm reads the Network for the second time.
+fn router_comes_at_read(world: &World) -> RuleId {
+    let hand = common::before(&world.sandbox, |world| {
+        world.attach_server("router", None);
+        world.set_route("10.244.200.0/24", &world.ip("router"));
+    });
+    world.faults().add(on(READ, hand).nth(2))
+}
+
+/// The API is away.
+fn away() -> Effect {
+    Effect::hetzner_error(503, "maintenance", "try again")
 }
 
 /// The pass that finds the router has something to write, and a list of servers from before.
@@ -56,14 +54,13 @@ fn router_comes_at_read(world: &World, n: u64) -> sandbox::faults::RuleId {
 fn a_route_to_a_server_that_was_made_meanwhile_stays() {
     let world = World::settled(2);
     world.join("worker-3", "10.244.3.0/24");
-    let place = Place::at(&world.sandbox, LIBRARY_SCALE);
-    let apis = place.world(&place.token(), None);
+    let apis = apis(&world);
     apis.instances(Duration::ZERO, Urgency::Needed).unwrap();
     // Once to see that a route is missing, once to add it.
-    let rule = router_comes_at_read(&world, 2);
+    let rule = router_comes_at_read(&world);
     let mut routes = controller(LONG, Duration::ZERO);
     routes.tick(&apis, &Selection::Due);
-    assert_eq!(world.sandbox.faults().hits(rule), 1);
+    assert_eq!(world.faults().hits(rule), 1);
     assert_eq!(world.routes().len(), 4, "{:#?}", world.routes());
     assert!(world.wanted().is_subset(&world.routes()));
 }
@@ -73,21 +70,14 @@ fn a_route_to_a_server_that_was_made_meanwhile_stays() {
 fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
     let world = World::settled(2);
     for n in 100..106 {
-        let to = format!("10.244.{n}.0/24");
-        world
-            .sandbox
-            .cloud()
-            .set_route(world.network_id(), &to, NOBODY);
+        world.set_route(&format!("10.244.{n}.0/24"), NOBODY);
     }
     // The first six of them take longer than a look may be old.
     let slow = Effect::Slow(common::lasting(&world.sandbox, Duration::from_secs(2)));
-    world.sandbox.faults().add(hetzner(slow, DELETE));
-    let rule = router_comes_at_read(&world, 2);
-    let place = Place::at(&world.sandbox, LIBRARY_SCALE);
-    let apis = place.world(&place.token(), None);
-    let mut routes = controller(LONG, Duration::ZERO);
-    routes.sync(&apis);
-    assert_eq!(world.sandbox.faults().hits(rule), 1, "no second look");
+    world.faults().add(on(DELETE, slow));
+    let rule = router_comes_at_read(&world);
+    controller(LONG, Duration::ZERO).sync(&apis(&world));
+    assert_eq!(world.faults().hits(rule), 1, "no second look");
     assert_eq!(world.routes().len(), 3, "{:#?}", world.routes());
     assert!(world.wanted().is_subset(&world.routes()));
 }
@@ -96,42 +86,29 @@ fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
 #[test]
 fn a_route_that_is_gone_before_it_is_replaced_is_added() {
     let world = World::settled(2);
-    let cloud = Arc::clone(world.sandbox.cloud());
-    let network = world.network_id();
-    cloud.set_route(network, "10.244.1.0/24", NOBODY);
-    let hand = move |_: &Request| cloud.delete_route(network, "10.244.1.0/24");
-    world
-        .sandbox
-        .faults()
-        .add(hetzner(Effect::before(hand), DELETE).times(1));
+    world.set_route("10.244.1.0/24", NOBODY);
+    let hand = common::before(&world.sandbox, |world| world.delete_route("10.244.1.0/24"));
     let busy = Effect::hetzner_error(409, "conflict", "another change is being made");
-    world.sandbox.faults().add(hetzner(busy, DELETE).times(1));
-    let ran = world.sync(&[]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    for effect in [hand, busy] {
+        world.faults().add(on(DELETE, effect).times(1));
+    }
+    let ran = world.sync(&[]).with_code(0);
     assert_eq!(world.routes(), world.wanted());
-    assert!(
-        ran.stdout.contains("1 changed, 1 unchanged, 0 failed"),
-        "{ran:?}"
-    );
+    ran.prints("1 changed, 1 unchanged, 0 failed");
 }
 
 /// The look after a refusal shows more to do.
 #[test]
 fn what_went_missing_during_the_pass_is_added_by_it() {
     let world = World::settled(2);
-    let cloud = Arc::clone(world.sandbox.cloud());
-    let network = world.network_id();
-    cloud.delete_route(network, "10.244.1.0/24");
-    let hand = move |_: &Request| cloud.delete_route(network, "10.244.2.0/24");
-    world
-        .sandbox
-        .faults()
-        .add(hetzner(Effect::before(hand), ADD).times(1));
+    world.delete_route("10.244.1.0/24");
+    let hand = common::before(&world.sandbox, |world| world.delete_route("10.244.2.0/24"));
     let no = Effect::hetzner_error(422, "invalid_input", "invalid gateway");
-    world.sandbox.faults().add(hetzner(no, ADD).times(1));
-    let ran = world.sync(&[]);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stdout.contains("invalid gateway"), "{ran:?}");
+    for effect in [hand, no] {
+        world.faults().add(on(ADD, effect).times(1));
+    }
+    let ran = world.sync(&[]).with_code(1);
+    ran.prints("invalid gateway");
     let second = format!("10.244.2.0/24 {}", world.ip("worker-2"));
     assert_eq!(world.routes().into_iter().collect::<Vec<_>>(), [second]);
     assert_eq!(world.status("worker-1").as_deref(), Some("True"));
@@ -142,38 +119,23 @@ fn what_went_missing_during_the_pass_is_added_by_it() {
 #[test]
 fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
     let world = World::settled(2);
-    world
-        .sandbox
-        .cloud()
-        .delete_route(world.network_id(), "10.244.1.0/24");
+    world.delete_route("10.244.1.0/24");
     let is_refused = Arc::new(AtomicBool::new(false));
     let refused = Arc::clone(&is_refused);
     let hand = move |_: &Request| refused.store(true, Ordering::SeqCst);
-    world
-        .sandbox
-        .faults()
-        .add(hetzner(Effect::before(hand), ADD));
+    world.faults().add(on(ADD, Effect::before(hand)));
     let taken = Effect::hetzner_error(422, "invalid_input", "the destination overlaps");
     let Effect::Instead(taken) = taken else {
         unreachable!()
     };
-    world
-        .sandbox
-        .faults()
-        .add(hetzner(Effect::AfterAll(taken), ADD));
-    let away = Effect::hetzner_error(503, "maintenance", "try again");
-    let after = hetzner(away, READ).method("GET");
-    let after = after.when(move |_| is_refused.load(Ordering::SeqCst));
-    world.sandbox.faults().add(after);
+    world.faults().add(on(ADD, Effect::AfterAll(taken)));
+    let is_after = move |_: &Request| is_refused.load(Ordering::SeqCst);
+    world.faults().add(on(READ, away()).when(is_after));
     let mark = world.mark();
-    let ran = world.sync(&[]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    world.sync(&[]).with_code(1);
     world.comes_right(&[]);
     assert_eq!(world.patches(mark), Vec::<String>::new());
-    assert_eq!(
-        world.told("worker-1", "FailedToCreateRoute"),
-        Vec::<String>::new()
-    );
+    assert_eq!(world.told("worker-1", "FailedToCreateRoute"), [""; 0]);
 }
 
 /// Whatever of it was made.
@@ -181,16 +143,10 @@ fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
 fn a_replacement_that_was_cut_in_two_is_ended_by_the_next_sync() {
     for path in [ADD, DELETE] {
         let world = World::settled(2);
-        world
-            .sandbox
-            .cloud()
-            .set_route(world.network_id(), "10.244.1.0/24", NOBODY);
-        let away = Effect::hetzner_error(503, "maintenance", "try again");
-        world.sandbox.faults().add(hetzner(away, path).times(1));
-        let ran = common::ccm(&world.env, &["route", "sync", CIDR]);
-        assert_eq!(ran.code, 1, "{path}: {ran:?}");
-        let ran = common::ccm(&world.env, &["route", "sync", CIDR]);
-        assert_eq!(ran.code, 0, "{path}: {ran:?}");
+        world.set_route("10.244.1.0/24", NOBODY);
+        world.faults().add(on(path, away()).times(1));
+        world.sync(&[]).with_code(1);
+        world.sync(&[]).with_code(0);
         assert_eq!(world.routes(), world.wanted());
     }
 }
@@ -199,18 +155,13 @@ fn a_replacement_that_was_cut_in_two_is_ended_by_the_next_sync() {
 #[test]
 fn a_replacement_that_was_cut_in_two_does_not_wait_for_its_period() {
     let world = World::settled(2);
-    let place = Place::at(&world.sandbox, LIBRARY_SCALE);
-    let apis = place.world(&place.token(), None);
+    let apis = apis(&world);
     let mut routes = controller(Duration::from_secs(10), LONG);
-    world
-        .sandbox
-        .cloud()
-        .set_route(world.network_id(), "10.244.1.0/24", NOBODY);
-    let away = Effect::hetzner_error(503, "maintenance", "try again");
-    world.sandbox.faults().add(hetzner(away, ADD));
+    world.set_route("10.244.1.0/24", NOBODY);
+    world.faults().add(on(ADD, away()));
     let report = routes.tick(&apis, &Selection::Due);
     assert!(report.outage.is_some());
-    world.sandbox.faults().clear();
+    world.faults().clear();
     common::wait_until("the whole replacement", || {
         routes.tick(&apis, &Selection::Due);
         world.routes() == world.wanted()

@@ -1,14 +1,13 @@
 //! Servers are replaced, and their addresses change hands; calls are made only where a list of servers is there anyway.
 
-use crate::LIBRARY_SCALE;
-use crate::sync::library::{LONG, Place};
+use crate::sync::library::LONG;
+use crate::sync::meanwhile::{apis, controller};
 use crate::sync::world::{Cluster, World};
-use ccm::controllers::route::{RouteController, Settings};
+use ccm::controllers::route::RouteController;
 use ccm::controllers::{Controller, Report, Selection};
 use ccm::provider::{Reason, Urgency};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
-use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -25,14 +24,9 @@ struct Compared {
 impl Compared {
     fn new() -> Compared {
         let world = World::settled(2);
-        let place = Place::at(&world.sandbox, LIBRARY_SCALE);
         let mut compared = Compared {
-            ccm: place.world(&place.token(), None),
-            controller: RouteController::new(Settings {
-                cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
-                reconciliation_period: Duration::ZERO,
-                server_cache_max_age: LONG,
-            }),
+            ccm: apis(&world),
+            controller: controller(LONG, Duration::ZERO),
             world,
         };
         let mark = compared.world.mark();
@@ -58,34 +52,21 @@ impl Compared {
 
     fn edit(&self, change: impl FnOnce(&mut Value)) {
         let id = self.world.server_id("worker-2");
-        self.world.sandbox.cloud().edit_server(id, change);
+        self.world.cloud().edit_server(id, change);
     }
 
-    /// Of the plan that a tick would be made of.
-    fn findings(&self) -> Vec<Reason> {
+    /// Whether the plan that a tick would be made of finds a stale route.
+    fn is_stale(&self) -> bool {
         let plan = self.controller.evaluate(&self.ccm, Duration::ZERO);
-        let plan = plan.unwrap();
-        plan.findings.iter().map(|one| one.reason).collect()
+        let mut findings = plan.unwrap().findings.into_iter();
+        findings.any(|finding| finding.reason == Reason::StaleRoute)
     }
 
     /// Another machine, with the address of `worker-2`'s, which is deleted.
     fn replace_server(&self) {
         let ip = self.world.ip("worker-2");
-        let cloud = self.world.sandbox.cloud();
-        let servers = cloud.servers(self.world.sandbox.project());
-        let old = servers.iter().find(|server| server["name"] == "worker-2");
-        cloud.delete_server(old.unwrap()["id"].as_u64().unwrap());
-        let spec = ServerSpec {
-            name: "worker-2".into(),
-            networks: vec![(self.world.network_id(), Some(ip.parse().unwrap()))],
-            ..ServerSpec::default()
-        };
-        cloud.create_server(self.world.sandbox.project(), spec);
-    }
-
-    fn delete_node(&self) {
-        let cluster = self.world.sandbox.cluster();
-        cluster.delete("nodes", None, "worker-2");
+        self.world.delete_server("worker-2");
+        self.world.attach_server("worker-2", Some(&ip));
     }
 
     fn route(&self, change: &str) -> String {
@@ -100,10 +81,7 @@ fn a_private_address_that_changes_is_compared_with_the_next_list_of_servers() {
     compared.edit(|server| server["private_net"][0]["ip"] = json!("10.0.0.99"));
     let mark = compared.world.mark();
     compared.tick();
-    assert!(
-        compared.world.cloud_calls(mark).is_empty(),
-        "no list, no call"
-    );
+    assert_eq!(compared.world.cloud_calls(mark).len(), 0);
     compared.list();
     compared.tick();
     let new = compared.route("add_route");
@@ -146,19 +124,17 @@ fn a_replaced_node_s_route_is_deleted_though_another_server_has_its_address() {
     let cases: [(&str, Steps); 3] = [
         ("server and node, then a look", |compared| {
             compared.replace_server();
-            compared.delete_node();
+            compared.world.delete_node("worker-2");
         }),
-        ("the node stays", |compared| {
-            compared.replace_server();
-        }),
+        ("the node stays", |compared| compared.replace_server()),
         ("the first try fails", |compared| {
             let error = Effect::hetzner_error(422, "invalid_input", "not now");
             let rule = Rule::new(error).half(Half::Hetzner).writes();
-            compared.delete_node();
-            compared.world.sandbox.faults().add(rule);
+            compared.world.delete_node("worker-2");
+            compared.world.faults().add(rule);
             compared.read_nodes();
             assert_eq!(compared.tick().failures.len(), 1);
-            compared.world.sandbox.faults().clear();
+            compared.world.faults().clear();
             compared.replace_server();
         }),
     ];
@@ -169,22 +145,14 @@ fn a_replaced_node_s_route_is_deleted_though_another_server_has_its_address() {
         let mark = compared.world.mark();
         compared.list();
         compared.read_nodes();
-        let findings = compared.findings();
-        assert!(
-            !findings.contains(&Reason::StaleRoute),
-            "{case}: {findings:?}"
-        );
+        assert!(!compared.is_stale(), "{case}");
         // Until the back-off is over.
         crate::common::wait_until(case, || {
             compared.tick();
             !compared.world.changes(mark).is_empty()
         });
         assert_eq!(compared.world.changes(mark), [deleted], "{case}");
-        let findings = compared.findings();
-        assert!(
-            !findings.contains(&Reason::StaleRoute),
-            "{case}: {findings:?}"
-        );
+        assert!(!compared.is_stale(), "{case}");
     }
 }
 
@@ -193,20 +161,19 @@ fn a_replaced_node_s_route_is_deleted_though_another_server_has_its_address() {
 fn a_route_that_was_deleted_is_not_remembered() {
     let mut compared = Compared::new();
     compared.replace_server();
-    compared.delete_node();
+    compared.world.delete_node("worker-2");
     compared.list();
     compared.read_nodes();
     compared.tick();
     let ip = compared.world.ip("worker-2");
     let theirs = format!("{PODS} {ip}");
     assert!(!compared.world.routes().contains(&theirs));
-    let cloud = compared.world.sandbox.cloud();
-    cloud.set_route(compared.world.network_id(), PODS, &ip);
+    compared.world.set_route(PODS, &ip);
     let mark = compared.world.mark();
     let passed = compared.controller.sync(&compared.ccm);
     assert!(passed.report.failures.is_empty(), "{passed:?}");
     assert_eq!(compared.world.changes(mark), Vec::<String>::new());
-    assert!(compared.findings().contains(&Reason::StaleRoute));
+    assert!(compared.is_stale());
 }
 
 /// By an old list of servers a router seems to be a node's: what it is for is not the node's for that.
@@ -215,14 +182,8 @@ fn a_router_with_the_address_that_a_node_had_keeps_its_routes() {
     let mut compared = Compared::new();
     let ip = compared.world.ip("worker-2");
     compared.edit(|server| server["private_net"][0]["ip"] = json!("10.0.0.99"));
-    let spec = ServerSpec {
-        name: "router".into(),
-        networks: vec![(compared.world.network_id(), Some(ip.parse().unwrap()))],
-        ..ServerSpec::default()
-    };
-    let cloud = compared.world.sandbox.cloud();
-    cloud.create_server(compared.world.sandbox.project(), spec);
-    cloud.set_route(compared.world.network_id(), "10.244.200.0/24", &ip);
+    compared.world.attach_server("router", Some(&ip));
+    compared.world.set_route("10.244.200.0/24", &ip);
     // Something is to be done, so that the Network is read before the servers are.
     compared.world.join("worker-3", "10.244.3.0/24");
     compared.read_nodes();

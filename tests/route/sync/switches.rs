@@ -1,8 +1,9 @@
 //! What turns routes off leaves the rest as it is.
 
-use crate::common::{self, Daemon, addresses, all_initialised, node, wait_until, with};
+use crate::common::{self, Daemon, addresses, all_initialised, wait_until, with};
 use crate::sync::world::{CIDR, Cluster, HCLOUD, World, is_read};
 
+const ENABLED: &str = "HCLOUD_NETWORK_ROUTES_ENABLED";
 const BOTH: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
 
 #[test]
@@ -19,25 +20,19 @@ fn without_routes_the_network_is_left_alone_and_the_nodes_are_not() {
     ];
     common::side_by_side(cases, |(enabled, flags, warnings)| {
         let world = World::new(2);
-        let env = with(
-            world.env.clone(),
-            &[("HCLOUD_NETWORK_ROUTES_ENABLED", enabled)],
-        );
+        let env = with(world.env.clone(), &[(ENABLED, enabled)]);
         let daemon = Daemon::start(&env, flags);
         wait_until("initialised nodes", || all_initialised(&world.sandbox));
         world.looks(10);
-        let ips = addresses(&node(&world.sandbox, "worker-1"));
+        let ips = addresses(&world.node("worker-1"));
         assert!(ips.contains(&"InternalIP 10.0.0.2".to_owned()), "{ips:?}");
         assert!(world.routes().is_empty(), "{flags:?}");
-        assert_eq!(world.sandbox.calls().count(is_read), 0, "{flags:?}");
+        assert_eq!(world.calls().count(is_read), 0, "{flags:?}");
         assert_eq!(world.condition("worker-1"), None);
         let log = daemon.log();
-        assert_eq!(
-            log.matches("no routes: ").count(),
-            warnings,
-            "{flags:?}\n{log}"
-        );
-        assert_eq!(log.matches("WARN").count(), warnings, "{flags:?}\n{log}");
+        for part in ["no routes: ", "WARN"] {
+            assert_eq!(log.matches(part).count(), warnings, "{flags:?}\n{log}");
+        }
     });
 }
 
@@ -55,48 +50,30 @@ fn without_a_network_there_is_one_warning_where_somebody_may_wait() {
 #[test]
 fn a_dual_stack_cluster_of_the_other_profile_has_routes_when_it_says_so() {
     let world = World::new(2);
-    let env = with(
-        world.env.clone(),
-        &[("HCLOUD_NETWORK_ROUTES_ENABLED", "true")],
-    );
+    let env = with(world.env.clone(), &[(ENABLED, "true")]);
     let _daemon = Daemon::start(&env, &[BOTH, HCLOUD, "--allocate-node-cidrs=true"]);
-    wait_until("routes", || world.all_are_reached());
-    world.comes_right(&[]);
+    world.ends_right(&[]);
     assert_eq!(world.routes().len(), 2);
 }
 
 #[test]
 fn commands_say_what_is_missing() {
     let world = World::new(1);
-    for (variables, flags, part) in [
-        (
-            &[][..],
-            &[][..],
-            "--cluster-cidr does not say where pods have their addresses",
-        ),
-        (
-            &[("HCLOUD_NETWORK", "")][..],
-            &[CIDR][..],
-            "HCLOUD_NETWORK does not name",
-        ),
-        (
-            &[("HCLOUD_NETWORK_ROUTES_ENABLED", "false")][..],
-            &[CIDR][..],
-            "HCLOUD_NETWORK_ROUTES_ENABLED is false",
-        ),
-        (
-            &[][..],
-            &[CIDR, "--configure-cloud-routes=false"][..],
-            "--configure-cloud-routes is false",
-        ),
-    ] {
+    // Variables, flags, a part of the error.
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], &'a str);
+    #[rustfmt::skip] // A case is a line.
+    let cases: [Case; 4] = [
+        (&[], &[], "--cluster-cidr does not say where pods have their addresses"),
+        (&[("HCLOUD_NETWORK", "")], &[CIDR], "HCLOUD_NETWORK does not name"),
+        (&[(ENABLED, "false")], &[CIDR], "HCLOUD_NETWORK_ROUTES_ENABLED is false"),
+        (&[], &[CIDR, "--configure-cloud-routes=false"], "--configure-cloud-routes is false"),
+    ];
+    for (variables, flags, part) in cases {
         let env = with(world.env.clone(), variables);
         for command in ["list", "sync"] {
             let ran = common::ccm(&env, &[&["route", command], flags].concat());
-            assert_eq!(ran.code, 1, "{ran:?}");
-            assert!(ran.stderr.contains(part), "{ran:?}");
+            ran.with_code(1).warns(part);
         }
     }
-    let word = common::ccm(&world.env, &["route", "sync", CIDR, "worker-1"]);
-    assert_eq!(word.code, 2, "{word:?}");
+    world.sync(&["worker-1"]).with_code(2);
 }

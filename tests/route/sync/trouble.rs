@@ -1,34 +1,27 @@
 //! The cloud refuses, is busy, fails, loses answers; ccm is killed, or there are two of it.
 
-use crate::common::{self, Daemon, is_lease, wait_until};
-use crate::sync::world::{Cluster, NOBODY, World, change};
+use crate::common::{self, Daemon, is_lease, on, wait_until};
+use crate::sync::world::{CIDR, Cluster, NOBODY, World, change};
 use sandbox::Half;
 use sandbox::calls::Call;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 const ADD: &str = "/v1/networks/*/actions/add_route";
 const ANY: &str = "/v1/networks/*/actions/*";
+const BUSY: &str = "another change is being made";
 
 #[test]
 fn a_network_that_is_being_changed_is_waited_for() {
     let cases = vec![(423, "locked"), (409, "conflict")];
     common::side_by_side(cases, |(status, code)| {
         let world = World::new(3);
-        let busy = Rule::new(Effect::hetzner_error(
-            status,
-            code,
-            "another change is being made",
-        ));
-        world
-            .sandbox
-            .faults()
-            .add(busy.half(Half::Hetzner).path(ADD).times(6));
-        let ran = world.once(&[crate::sync::world::CIDR]);
-        assert_eq!(ran.code, 0, "{ran:?}");
+        let busy = Effect::hetzner_error(status, code, BUSY);
+        world.faults().add(on(ADD, busy).times(6));
+        world.once(&[CIDR]).with_code(0);
         assert_eq!(world.routes(), world.wanted());
         assert!(world.all_are_reached());
         assert_eq!(world.changes(0).len(), 3 + 6);
@@ -39,41 +32,25 @@ fn a_network_that_is_being_changed_is_waited_for() {
 #[test]
 fn a_network_that_is_locked_for_long_is_tried_again() {
     let world = World::new(2);
-    let busy = Rule::new(Effect::hetzner_error(
-        423,
-        "locked",
-        "another change is being made",
-    ));
-    let busy = world
-        .sandbox
-        .faults()
-        .add(busy.half(Half::Hetzner).path(ANY));
+    let busy = Effect::hetzner_error(423, "locked", BUSY);
+    let busy = world.faults().add(on(ANY, busy));
     let daemon = world.daemon(&[]);
-    wait_until("many tries", || world.sandbox.faults().hits(busy) >= 12);
+    wait_until("many tries", || world.faults().hits(busy) >= 12);
     assert!(world.routes().is_empty());
-    world.sandbox.faults().remove(busy);
-    wait_until("routes", || world.all_are_reached());
-    world.comes_right(&[]);
-    assert!(
-        daemon.log().contains("another change is being made"),
-        "{}",
-        daemon.log()
-    );
+    world.faults().remove(busy);
+    world.ends_right(&[]);
+    daemon.logs(BUSY);
 }
 
 #[test]
 fn a_change_that_fails_is_told_and_tried_again() {
     let world = World::new(2);
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     cloud.fail_next_action("add_route", "action_failed", "it did not work out");
     let _daemon = world.daemon(&[]);
-    wait_until("routes", || world.all_are_reached());
-    world.comes_right(&[]);
-    let told: usize = ["worker-1", "worker-2"]
-        .iter()
-        .map(|name| world.told(name, "FailedToCreateRoute").len())
-        .sum();
-    assert_eq!(told, 1);
+    world.ends_right(&[]);
+    let told = ["worker-1", "worker-2"].map(|name| world.told(name, "FailedToCreateRoute"));
+    assert_eq!(told.concat().len(), 1);
     assert_eq!(world.changes(0).len(), 3);
 }
 
@@ -82,42 +59,22 @@ fn a_change_that_fails_is_told_and_tried_again() {
 fn a_route_that_is_refused_is_told_of_its_node() {
     let world = World::new(2);
     world.join("worker-3", "10.244.3.0/24");
-    let refuse = Rule::new(Effect::hetzner_error(
-        422,
-        "invalid_input",
-        "invalid gateway",
-    ));
+    let refuse = Effect::hetzner_error(422, "invalid_input", "invalid gateway");
     let is_its =
         |request: &Request| String::from_utf8_lossy(&request.body).contains("10.244.3.0/24");
-    world
-        .sandbox
-        .faults()
-        .add(refuse.half(Half::Hetzner).path(ADD).when(is_its));
+    world.faults().add(on(ADD, refuse).when(is_its));
     let daemon = world.daemon(&[]);
     world.tells("worker-3", "FailedToCreateRoute", &["invalid gateway"]);
-    wait_until("its condition", || {
-        world.status("worker-3").as_deref() == Some("True")
-    });
+    world.becomes("worker-3", "True");
     for name in ["worker-1", "worker-2"] {
-        wait_until(name, || world.status(name).as_deref() == Some("False"));
+        world.becomes(name, "False");
     }
-    let ran = world.sync(&[]);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(
-        ran.stdout.contains(
-            "node/worker-3  failed: could not add route 10.244.3.0/24 via 10.0.0.4: POST "
-        ),
-        "{ran:?}"
-    );
-    assert_eq!(
-        world.told("worker-3", "FailedToCreateRoute").len(),
-        1,
-        "{}",
-        daemon.log()
-    );
-    world.sandbox.faults().clear();
-    wait_until("its route", || world.all_are_reached());
-    world.comes_right(&[]);
+    let ran = world.sync(&[]).with_code(1);
+    ran.prints("node/worker-3  failed: could not add route 10.244.3.0/24 via 10.0.0.4: POST ");
+    let told = world.told("worker-3", "FailedToCreateRoute");
+    assert_eq!(told.len(), 1, "{}", daemon.log());
+    world.faults().clear();
+    world.ends_right(&[]);
 }
 
 #[test]
@@ -125,14 +82,9 @@ fn an_answer_that_is_lost_adds_and_deletes_nothing_twice() {
     for command in ["add_route", "delete_route"] {
         let world = World::settled(2);
         let path = format!("/v1/networks/*/actions/{command}");
-        world
-            .sandbox
-            .cloud()
-            .set_route(world.network_id(), "10.244.1.0/24", NOBODY);
-        let lost = Rule::new(Effect::AnswerLost)
-            .half(Half::Hetzner)
-            .path(&path);
-        world.sandbox.faults().add(lost.times(1));
+        world.set_route("10.244.1.0/24", NOBODY);
+        let lost = on(&path, Effect::AnswerLost);
+        world.faults().add(lost.times(1));
         let mark = world.mark();
         let daemon = world.daemon(&[]);
         world.comes_right(&[]);
@@ -149,19 +101,18 @@ fn an_answer_that_is_lost_adds_and_deletes_nothing_twice() {
 #[test]
 fn a_route_is_missing_for_no_longer_than_its_own_replacement() {
     let world = World::settled(6);
-    let cloud = world.sandbox.cloud();
     for n in 1..=6 {
         let via = world.ip(&format!("worker-{}", 1 + n % 6));
-        cloud.set_route(world.network_id(), &format!("10.244.{n}.0/24"), &via);
-        cloud.set_route(world.network_id(), &format!("10.244.10{n}.0/24"), NOBODY);
+        world.set_route(&format!("10.244.{n}.0/24"), &via);
+        world.set_route(&format!("10.244.10{n}.0/24"), NOBODY);
     }
     let mark = world.mark();
     // Old enough for a new look after each deletion.
-    let ran = common::ccm(
+    common::ccm(
         &common::with(world.env.clone(), &[("HCLOUD_SERVER_CACHE_MAX_AGE", "0")]),
-        &["route", "sync", crate::sync::world::CIDR],
-    );
-    assert_eq!(ran.code, 0, "{ran:?}");
+        &["route", "sync", CIDR],
+    )
+    .with_code(0);
     assert_eq!(world.routes(), world.wanted());
     let changes = world.changes(mark);
     assert_eq!(changes.len(), 18, "{changes:#?}");
@@ -183,21 +134,18 @@ fn a_route_is_missing_for_no_longer_than_its_own_replacement() {
 #[test]
 fn nothing_comes_between_a_deletion_and_its_replacement() {
     let world = World::settled(2);
-    let cloud = world.sandbox.cloud();
     // Its turn comes only when what was looked at is too old even for a route to be added.
     let slow = Effect::Slow(Duration::from_millis(180));
-    let busy = Effect::hetzner_error(409, "conflict", "another change is being made");
+    let busy = Effect::hetzner_error(409, "conflict", BUSY);
     for effect in [slow, busy] {
-        let rule = Rule::new(effect).half(Half::Hetzner).times(9);
-        let rule = rule.path("/v1/networks/*/actions/delete_route");
-        world.sandbox.faults().add(rule);
+        let rule = on("/v1/networks/*/actions/delete_route", effect);
+        world.faults().add(rule.times(9));
     }
     for n in 1..=2 {
-        cloud.set_route(world.network_id(), &format!("10.244.{n}.0/24"), NOBODY);
+        world.set_route(&format!("10.244.{n}.0/24"), NOBODY);
     }
     let mark = world.mark();
-    let ran = world.sync(&[]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    world.sync(&[]).with_code(0);
     assert_eq!(world.routes(), world.wanted());
     let calls = world.cloud_calls(mark);
     let mut is_missing = false;
@@ -218,7 +166,7 @@ fn nothing_comes_between_a_deletion_and_its_replacement() {
 #[test]
 fn what_somebody_else_did_meanwhile_is_done() {
     let world = World::settled(2);
-    let cloud = Arc::clone(world.sandbox.cloud());
+    let cloud = Arc::clone(world.cloud());
     let (network, ip) = (world.network_id(), world.ip("worker-1"));
     cloud.delete_route(network, "10.244.1.0/24");
     cloud.set_route(network, "10.244.77.0/24", NOBODY);
@@ -226,20 +174,14 @@ fn what_somebody_else_did_meanwhile_is_done() {
         true => cloud.set_route(network, "10.244.1.0/24", &ip),
         false => cloud.delete_route(network, "10.244.77.0/24"),
     };
-    let rule = Rule::new(Effect::before(hand))
-        .half(Half::Hetzner)
-        .path(ANY);
-    world.sandbox.faults().add(rule);
+    let rule = on(ANY, Effect::before(hand));
+    world.faults().add(rule);
     let mark = world.mark();
-    let ran = world.sync(&[]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    world.sync(&[]).with_code(0);
     assert_eq!(world.changes(mark).len(), 2);
     assert_eq!(world.routes(), world.wanted());
     assert!(world.all_are_reached());
-    assert_eq!(
-        world.told("worker-1", "FailedToCreateRoute"),
-        Vec::<String>::new()
-    );
+    assert_eq!(world.told("worker-1", "FailedToCreateRoute"), [""; 0]);
 }
 
 /// Killed by SIGKILL just before, or just after, the n-th write of any kind; another one starts and ends the same.
@@ -248,67 +190,42 @@ fn killed_at_any_write_it_ends_the_same() {
     let cases: Vec<(u64, bool)> = (1..=12).flat_map(|n| [(n, true), (n, false)]).collect();
     common::side_by_side(cases, |(n, before)| {
         let world = World::over_sockets(3);
-        let cloud = world.sandbox.cloud();
-        cloud.set_route(world.network_id(), "10.244.1.0/24", NOBODY);
-        cloud.set_route(world.network_id(), "10.244.77.0/24", NOBODY);
-        cloud.set_route(world.network_id(), "10.9.0.0/16", NOBODY);
-        let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
-        let kill = Arc::clone(&killer);
-        let hook = move |_: &Request| {
-            kill.wait()();
-        };
-        let counted = Arc::new(std::sync::atomic::AtomicU64::new(0));
-        let count = move |request: &Request| {
-            let is_write = request.method != "GET" && !is_lease(&request.path);
-            is_write && counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1 == n
-        };
-        let effect = if before {
-            Effect::before(hook)
-        } else {
-            Effect::after(hook)
-        };
-        world.sandbox.faults().add(Rule::new(effect).when(count));
-        let daemon = world.daemon(&["--leader-elect=false"]);
-        drop(killer.set(Box::new(daemon.killer())));
+        for route in ["10.244.1.0/24", "10.244.77.0/24", "10.9.0.0/16"] {
+            world.set_route(route, NOBODY);
+        }
+        let of_ours = |request: &Request| !is_lease(&request.path);
+        let calls = |rule: Rule| rule.writes().when(of_ours).nth(n);
+        let flags = [CIDR, "--leader-elect=false"];
+        let (daemon, _) = Daemon::killed_at(&world, &world.env, &flags, before, calls);
         // With more writes than there are, nobody dies.
-        let is_dead = || world.sandbox.calls().count(|call| call.fault.is_some()) > 0;
+        let is_dead = || world.calls().count(|call| call.fault.is_some()) > 0;
         let is_over = || is_dead() || world.all_are_reached();
         common::holds_within(Duration::from_secs(4), is_over);
         drop(daemon);
-        world.sandbox.faults().clear();
+        world.faults().clear();
         let _second = world.daemon(&["--leader-elect=false"]);
-        wait_until("nodes that can be reached", || world.all_are_reached());
-        world.comes_right(&[&format!("10.9.0.0/16 {NOBODY}")]);
+        world.ends_right(&[&format!("10.9.0.0/16 {NOBODY}")]);
     });
 }
 
 /// Without a Lease an old and a new pod work at the same time.
 #[test]
 fn two_at_once_end_the_same() {
-    let world = World::new(6);
-    let cloud = world.sandbox.cloud();
-    cloud.set_route(world.network_id(), "10.244.1.0/24", NOBODY);
-    cloud.set_route(world.network_id(), "10.244.77.0/24", NOBODY);
+    let world = World::over_sockets(6);
+    world.set_route("10.244.1.0/24", NOBODY);
+    world.set_route("10.244.77.0/24", NOBODY);
     let both = [(); 2].map(|()| world.daemon(&["--leader-elect=false"]));
-    wait_until("nodes that can be reached", || world.all_are_reached());
-    world.comes_right(&[]);
+    world.ends_right(&[]);
     // Nobody was told that their pods can't be reached, for it was never so for long.
     world.comparisons(4);
     assert!(world.all_are_reached());
     world.comes_right(&[]);
     let logs: String = both.iter().map(Daemon::log).collect();
     assert_eq!(world.routes().len(), 6, "{logs}");
-    let calls = world.cloud_calls(0);
-    let made = calls
-        .iter()
-        .filter(|call| call.is_write() && call.status == Some(201));
-    let made: Vec<String> = made.map(change).collect();
-    let distinct: BTreeSet<&String> = made.iter().collect();
-    assert_eq!(
-        made.len(),
-        distinct.len(),
-        "nothing was done twice: {made:#?}"
-    );
+    let mut calls = world.cloud_calls(0);
+    calls.retain(|call| call.is_write() && call.status == Some(201));
+    let made: BTreeSet<String> = calls.iter().map(change).collect();
+    assert_eq!(made.len(), calls.len(), "one was made twice: {calls:#?}");
 }
 
 /// What it began is found by the next one.
@@ -317,12 +234,10 @@ fn ctrl_c_waits_for_no_action() {
     let world = World::over_sockets(1);
     // Longer than ccm waits for one.
     let long = Some(Duration::from_secs(1000));
-    world.sandbox.cloud().set_action_duration("add_route", long);
+    world.cloud().set_action_duration("add_route", long);
     let daemon = world.daemon(&[]);
     let is_sent = |call: &Call| call.half == Half::Hetzner && call.is_write();
-    wait_until("the first route", || {
-        world.sandbox.calls().count(is_sent) >= 1
-    });
+    wait_until("the first route", || world.calls().count(is_sent) >= 1);
     daemon.signal("-TERM");
     assert!(daemon.ended().success(), "{}", daemon.log());
     daemon.logs("its end was not waited for");
@@ -334,10 +249,7 @@ fn ctrl_c_waits_for_no_action() {
 fn ctrl_c_ends_it_between_two_routes() {
     let world = World::over_sockets(20);
     let takes = Some(Duration::from_secs(10));
-    world
-        .sandbox
-        .cloud()
-        .set_action_duration("add_route", takes);
+    world.cloud().set_action_duration("add_route", takes);
     let daemon = world.daemon(&[]);
     wait_until("the first routes", || world.routes().len() >= 2);
     daemon.signal("-TERM");
@@ -345,6 +257,5 @@ fn ctrl_c_ends_it_between_two_routes() {
     let sent = world.changes(0).len();
     assert!(sent < 20, "{sent} were sent");
     let _second = world.daemon(&[]);
-    wait_until("the rest", || world.all_are_reached());
-    world.comes_right(&[]);
+    world.ends_right(&[]);
 }

@@ -1,29 +1,26 @@
 //! Load balancers over real HTTP: every kind of change, what is read for it, and what is refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common;
 mod world;
+
+use crate::common::cluster::{CLUSTER_UID, Cluster as _, id, len, text};
+use crate::common::{self, on};
 
 use ccm::hetzner::load_balancers::{Defaults, SERVICE_UID, annotations::PREFIX};
 use ccm::provider::{
     ActionId, Actions, Applied, ErrorKind, InstanceId, OfferedNode, OpenGate, Provider, ProviderId,
     Urgency,
 };
-use sandbox::Half;
 use sandbox::calls::Call;
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use world::{Closed, UID, World, hetzner, hetzner_at, port};
+use world::{Closed, UID, World, apply_first, hetzner, hetzner_at, port};
 
 fn on_create(effect: Effect) -> Rule {
-    Rule::new(effect)
-        .half(Half::Hetzner)
-        .method("POST")
-        .path("/v1/load_balancers")
-        .times(1)
+    on("POST /v1/load_balancers", effect).times(1)
 }
 
 #[test]
@@ -32,16 +29,13 @@ fn a_new_one_is_made_by_one_write_and_then_is_right() {
     world.service.ports = vec![port(80), port(81), port(82)];
     assert_eq!(world.settle().len(), 1);
     assert_eq!(world.writes(), ["POST load_balancers"]);
-    let balancer = world.balancer();
-    assert_eq!(balancer["targets"].as_array().unwrap().len(), 12);
-    assert_eq!(balancer["services"].as_array().unwrap().len(), 3);
+    let balancer = world.only();
+    assert_eq!(len(&balancer["targets"]), 12);
+    assert_eq!(len(&balancer["services"]), 3);
     let plan = world.plan();
     assert!(plan.outcome.changes().is_empty());
-    assert_eq!(
-        plan.status.unwrap().len(),
-        3,
-        "both public addresses and the private one"
-    );
+    // Both public addresses and the private one.
+    assert_eq!(plan.status.unwrap().len(), 3);
     world.check_document();
 }
 
@@ -49,7 +43,7 @@ fn a_new_one_is_made_by_one_write_and_then_is_right() {
 fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in_it() {
     let world = World::without_network();
     let plan = world.plan();
-    let applied = plan.outcome.changes()[0].apply();
+    let applied = apply_first(&plan);
     let Ok(Applied::Shown(Some(action), shown)) = applied else {
         panic!("{applied:?}");
     };
@@ -64,21 +58,16 @@ fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in
     // Its private address comes only with the end of the action.
     let world = World::new();
     let plan = world.plan();
-    let applied = plan.outcome.changes()[0].apply();
-    assert!(
-        matches!(applied, Ok(Applied::LookAgain(Some(_)))),
-        "{applied:?}"
-    );
+    let applied = apply_first(&plan);
+    let is_running = matches!(applied, Ok(Applied::LookAgain(Some(_))));
+    assert!(is_running, "{applied:?}");
 }
 
 #[test]
 fn every_kind_of_change_is_made_and_fits_the_document() {
     let mut world = World::new();
     let pem = json!({"name": "one", "type": "managed", "domain_names": ["a.example"]});
-    world
-        .sandbox
-        .cloud()
-        .create_certificate(world.sandbox.project(), pem);
+    world.create_certificate(pem);
     world.service.ports = vec![port(80), port(81), port(443)];
     world.settle();
     world.service.ports = vec![port(80), port(82), port(443)];
@@ -111,49 +100,47 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
     ]);
     let made = world.settle();
     assert!(made.iter().all(|line| !line.contains(" ! ")), "{made:#?}");
-    let balancer = world.balancer();
+    let balancer = world.only();
     assert_eq!(balancer["name"], "front");
     assert_eq!(balancer["public_net"]["enabled"], false);
     assert_eq!(balancer["private_net"][0]["ip"], "10.0.0.77");
     assert_eq!(balancer["targets"][0]["use_private_ip"], true);
-    assert_eq!(balancer["targets"].as_array().unwrap().len(), 1);
+    assert_eq!(len(&balancer["targets"]), 1);
     // Back again, to a smaller type.
     world.service.annotations.clear();
     world.set(&[("type", "lb11"), ("disable-public-network", "false")]);
     let made = world.settle();
     assert!(made.iter().all(|line| !line.contains(" ! ")), "{made:#?}");
-    assert_eq!(world.balancer()["load_balancer_type"]["name"], "lb11");
+    assert_eq!(world.only()["load_balancer_type"]["name"], "lb11");
     let writes = world.writes();
     for command in [
-        "POST load_balancers",
-        "POST change_type",
-        "POST change_algorithm",
-        "POST change_dns_ptr",
-        "POST detach_from_network",
-        "POST attach_to_network",
-        "POST enable_public_interface",
-        "POST disable_public_interface",
-        "POST delete_service",
-        "POST update_service",
-        "POST add_service",
-        "POST add_target",
-        "POST remove_target",
+        "load_balancers",
+        "change_type",
+        "change_algorithm",
+        "change_dns_ptr",
+        "detach_from_network",
+        "attach_to_network",
+        "enable_public_interface",
+        "disable_public_interface",
+        "delete_service",
+        "update_service",
+        "add_service",
+        "add_target",
+        "remove_target",
     ] {
-        assert!(
-            writes.iter().any(|write| write == command),
-            "{command} in {writes:?}"
-        );
+        let command = format!("POST {command}");
+        assert!(writes.contains(&command), "{command} in {writes:?}");
     }
     assert!(writes.iter().any(|write| write.starts_with("PUT ")));
 
     let removal = world.removal();
-    let deleted = removal.outcome.changes()[0].apply();
+    let deleted = apply_first(&removal);
     if let Applied::Running(action) = deleted.unwrap() {
         world.wait(action).unwrap();
     }
     assert!(world.balancers().is_empty());
     // It is gone already: that is what was wanted.
-    let again = removal.outcome.changes()[0].apply();
+    let again = apply_first(&removal);
     assert!(matches!(again, Ok(Applied::Done)), "{again:?}");
     world.check_document();
 }
@@ -162,9 +149,9 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
 fn a_deletion_without_a_word_is_one_too() {
     let world = World::new();
     world.settle();
-    world.sandbox.cloud().set_silent_deletes(true);
+    world.cloud().set_silent_deletes(true);
     let removal = world.removal();
-    let deleted = removal.outcome.changes()[0].apply();
+    let deleted = apply_first(&removal);
     assert!(matches!(deleted, Ok(Applied::Done)), "{deleted:?}");
     common::wait_until("its end", || world.balancers().is_empty());
 }
@@ -174,25 +161,18 @@ fn a_deletion_without_a_word_is_one_too() {
 fn a_type_that_came_since_the_types_were_read_is_found() {
     let mut world = World::new();
     world.set(&[("type", "lb21")]);
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     let announced = "2020-01-01T00:00:00Z";
     cloud.deprecate_load_balancer_type("lb21", announced, "2020-06-01T00:00:00Z");
-    assert!(
-        world
-            .plan()
-            .outcome
-            .obstacle()
-            .unwrap()
-            .message
-            .contains("lb21")
-    );
+    let plan = world.plan();
+    assert!(plan.outcome.obstacle().unwrap().message.contains("lb21"));
     cloud.deprecate_load_balancer_type("lb21", announced, "2999-06-01T00:00:00Z");
     // Ten minutes are 6 s, and a day more than the test waits.
     common::wait_at_most(Duration::from_secs(60), "the new type", || {
         world.plan().outcome.obstacle().is_none()
     });
     let reads = |call: &Call| call.path == "/v1/load_balancer_types";
-    assert_eq!(world.sandbox.calls().count(reads), 2);
+    assert_eq!(world.calls().count(reads), 2);
 }
 
 /// Some proxy's 200: the load balancer may still be there.
@@ -201,9 +181,9 @@ fn an_answer_of_somebody_else_is_no_success() {
     let world = World::new();
     world.settle();
     let removal = world.removal();
-    let other = Rule::new(Effect::other_json()).half(Half::Hetzner);
-    world.sandbox.faults().add(other.method("DELETE").times(1));
-    let deleted = removal.outcome.changes()[0].apply();
+    let other = on("DELETE /v1/load_balancers/*", Effect::other_json());
+    world.faults().add(other.times(1));
+    let deleted = apply_first(&removal);
     assert_eq!(deleted.unwrap_err().kind, ErrorKind::Unavailable);
 }
 
@@ -221,19 +201,15 @@ fn one_target_that_is_refused_does_not_keep_the_rest() {
     world.nodes.push(gone);
     let made = world.settle();
     let failed: Vec<&String> = made.iter().filter(|line| line.contains(" ! ")).collect();
-    assert!(
-        !failed.is_empty() && failed.iter().all(|line| line.starts_with("target gone")),
-        "{made:#?}"
-    );
-    let balancer = world.balancer();
-    assert_eq!(balancer["targets"].as_array().unwrap().len(), 2);
-    assert_eq!(balancer["services"].as_array().unwrap().len(), 1);
-    let creates = world
-        .writes()
-        .iter()
-        .filter(|write| *write == "POST load_balancers")
-        .count();
-    assert_eq!(creates, 2);
+    assert!(!failed.is_empty());
+    let is_gone = |line: &&String| line.starts_with("target gone");
+    assert!(failed.iter().all(is_gone), "{made:#?}");
+    let balancer = world.only();
+    assert_eq!(len(&balancer["targets"]), 2);
+    assert_eq!(len(&balancer["services"]), 1);
+    let creates = world.writes().into_iter();
+    let creates = creates.filter(|write| write == "POST load_balancers");
+    assert_eq!(creates.count(), 2);
     world.check_document();
 }
 
@@ -259,10 +235,8 @@ fn one_field_of_a_port_that_is_refused_does_not_keep_the_rest() {
         let world = World::without_network();
         let fields = json!([{"name": field, "messages": ["is wrong"]}]);
         let body = json!({"error": {"code": "invalid_input", "message": "invalid input", "details": {"fields": fields}}});
-        world
-            .sandbox
-            .faults()
-            .add(on_create(Effect::Instead(Response::json(422, &body))));
+        let refused = Effect::Instead(Response::json(422, &body));
+        world.faults().add(on_create(refused));
         let plan = world.plan();
         let change = plan.outcome.changes()[0].as_ref();
         let error = change.apply().unwrap_err();
@@ -280,52 +254,25 @@ fn one_field_of_a_port_that_is_refused_does_not_keep_the_rest() {
 /// The place may be refused by name, or as something that is not found; the places are read once, and only then.
 #[test]
 fn a_place_that_does_not_exist_is_refused_with_its_annotation() {
-    let not_found = || {
-        Some(Effect::hetzner_error(
-            404,
-            "not_found",
-            "location not found",
-        ))
-    };
-    let nowhere = ("network-zone", "mars");
-    let sold_out = || {
-        Some(Effect::hetzner_error(
-            412,
-            "resource_unavailable",
-            "sold out",
-        ))
-    };
-    type Case<'a> = ((&'a str, &'a str), Option<Effect>, &'a [&'a str]);
+    type Case<'a> = ((&'a str, &'a str), Option<(u16, &'a str)>, &'a [&'a str]);
+    let not_found = Some((404, "not_found"));
+    let sold_out = Some((412, "resource_unavailable"));
+    let (nowhere, place) = (("network-zone", "mars"), ("location", "fsn1"));
     let refused = "/network-zone: \"mars\" may not exist, see hcloud location list";
+    #[rustfmt::skip] // A case is a line.
     let cases: [Case; 5] = [
-        (nowhere, not_found(), &[refused]),
+        (nowhere, not_found, &[refused]),
         (nowhere, None, &[refused]),
-        (
-            ("location", "fsn1"),
-            not_found(),
-            &["location not found (not_found"],
-        ),
-        (
-            ("location", "fsn1"),
-            sold_out(),
-            &[
-                "type \"lb11\" can't be had there",
-                "/type",
-                "/location",
-                "(resource_unavailable",
-            ],
-        ),
-        (
-            ("location", "fsn1"),
-            Some(Effect::hetzner_error(422, "protected", "no")),
-            &["(protected"],
-        ),
+        (place, not_found, &["says the API (not_found"]),
+        (place, sold_out, &["type \"lb11\" can't be had there", "/type", "/location", "(resource_unavailable"]),
+        (place, Some((422, "protected")), &["(protected"]),
     ];
-    for (annotation, effect, says) in cases {
+    for (annotation, answer, says) in cases {
         let mut world = World::without_network();
         world.set(&[annotation]);
-        if let Some(effect) = effect {
-            world.sandbox.faults().add(on_create(effect).times(2));
+        if let Some((status, code)) = answer {
+            let effect = Effect::hetzner_error(status, code, "says the API");
+            world.faults().add(on_create(effect).times(2));
         }
         let plan = world.plan();
         let outcome = world.apply(plan.outcome.changes()[0].as_ref());
@@ -354,7 +301,7 @@ fn a_named_certificate_that_is_not_issued_yet_keeps_its_port_alone_waiting() {
     let pem = json!({"name": "one", "type": "managed", "domain_names": ["a.example"]});
     world.service.ports = vec![port(80), port(443)];
     world.set(&[("protocol.443", "https"), ("http-certificates", "one")]);
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let (cloud, project) = (world.cloud(), world.project());
     let id = cloud.create_certificate(project, pem);
     let issue = |takes| {
         cloud.set_action_duration("issue_certificate", Some(takes));
@@ -363,54 +310,45 @@ fn a_named_certificate_that_is_not_issued_yet_keeps_its_port_alone_waiting() {
     issue(Duration::from_secs(1_000_000));
     world.settle();
     assert_eq!(world.writes(), ["POST load_balancers"]);
-    assert_eq!(world.balancer()["services"].as_array().unwrap().len(), 1);
+    assert_eq!(len(&world.only()["services"]), 1);
     assert!(world.plan().outcome.is_unfinished());
     issue(Duration::ZERO);
-    assert_eq!(
-        world.settle(),
-        ["port 443: added, https to node port 30443"]
-    );
+    let made = world.settle();
+    assert_eq!(made, ["port 443: added, https to node port 30443"]);
     world.check_document();
 }
 
 #[test]
 fn a_lost_answer_is_an_error_and_the_next_look_finds_what_was_made() {
     let world = World::new();
-    world.sandbox.faults().add(on_create(Effect::AnswerLost));
+    world.faults().add(on_create(Effect::AnswerLost));
     let plan = world.plan();
-    let error = plan.outcome.changes()[0].apply().unwrap_err();
+    let error = apply_first(&plan).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert_eq!(world.writes().len(), 1, "never repeated");
     // Until it is made whole it is locked, and not attached yet.
     common::wait_until("its end", || {
-        let balancer = world.balancer();
+        let balancer = world.only();
         !balancer["private_net"].as_array().unwrap().is_empty()
     });
     assert!(world.settle().is_empty());
-    assert_eq!(world.balancer()["labels"][SERVICE_UID], UID);
+    assert_eq!(world.only()["labels"][SERVICE_UID], UID);
 }
 
 #[test]
 fn what_was_attached_meanwhile_is_looked_at_again() {
     let world = World::new();
     world.settle();
-    let id = world.balancer()["id"].as_u64().unwrap();
-    let right = world.balancer();
-    let cloud = world.sandbox.cloud();
-    cloud.edit_load_balancer(id, |one| one["private_net"] = json!([]));
+    let right = world.only();
+    let id = id(&right);
+    world.edit_balancer(id, |one| one["private_net"] = json!([]));
     let plan = world.plan();
     // Whoever made it is done only now.
-    cloud.edit_load_balancer(id, |one| *one = right);
-    assert!(
-        plan.outcome.changes()[0]
-            .description()
-            .done()
-            .join(", ")
-            .ends_with(": attached"),
-        "{:?}",
-        plan.outcome.changes()
-    );
-    let outcome = plan.outcome.changes()[0].apply();
+    world.edit_balancer(id, |one| *one = right);
+    let description = plan.outcome.changes()[0].description();
+    let line = description.done().join(", ");
+    assert!(line.ends_with(": attached"), "{line}");
+    let outcome = apply_first(&plan);
     assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
     assert!(world.settle().is_empty());
 }
@@ -419,51 +357,32 @@ fn what_was_attached_meanwhile_is_looked_at_again() {
 fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
     let world = World::new();
     let plan = world.plan();
-    let other = json!({"name": "kubernetes-default-web", "load_balancer_type": "lb11", "location": "fsn1",
-        "labels": {"ccm-from-scratch/cluster-uid": "cluster-2"}});
-    world
-        .sandbox
-        .cloud()
-        .create_load_balancer(world.sandbox.project(), other);
-    let outcome = plan.outcome.changes()[0].apply();
+    let theirs = json!({"labels": {CLUSTER_UID: "cluster-2"}});
+    world.create_balancer("kubernetes-default-web", &theirs);
+    let outcome = apply_first(&plan);
     assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
     world.settle();
-    let names: Vec<String> = world
-        .balancers()
-        .iter()
-        .map(|one| one["name"].as_str().unwrap().to_owned())
-        .collect();
-    assert_eq!(names.len(), 2);
-    assert!(names[1].starts_with("kubernetes-default-web-"), "{names:?}");
+    let all = world.balancers();
+    assert_eq!(all.len(), 2);
+    assert!(text(&all[1]["name"]).starts_with("kubernetes-default-web-"));
 }
 
 #[test]
 fn refusals_say_what_kind_they_are() {
+    let error = |status, code| Effect::hetzner_error(status, code, "no");
     let cases = [
-        (
-            Effect::hetzner_error(423, "locked", "wait"),
-            ErrorKind::Busy,
-        ),
-        (
-            Effect::hetzner_error(409, "conflict", "wait"),
-            ErrorKind::Busy,
-        ),
-        (
-            Effect::hetzner_error(403, "forbidden", "no"),
-            ErrorKind::Forbidden,
-        ),
-        (
-            Effect::hetzner_error(422, "invalid_input", "no"),
-            ErrorKind::Other,
-        ),
+        (error(423, "locked"), ErrorKind::Busy),
+        (error(409, "conflict"), ErrorKind::Busy),
+        (error(403, "forbidden"), ErrorKind::Forbidden),
+        (error(422, "invalid_input"), ErrorKind::Other),
         (Effect::gateway_timeout(), ErrorKind::Unavailable),
         (Effect::Reset, ErrorKind::Unavailable),
     ];
     for (effect, kind) in cases {
         let world = World::new();
         let plan = world.plan();
-        world.sandbox.faults().add(on_create(effect));
-        let outcome = plan.outcome.changes()[0].apply();
+        world.faults().add(on_create(effect));
+        let outcome = apply_first(&plan);
         assert_eq!(outcome.unwrap_err().kind, kind);
         assert_eq!(world.writes().len(), 1);
     }
@@ -472,14 +391,10 @@ fn refusals_say_what_kind_they_are() {
 #[test]
 fn what_the_gate_refuses_never_leaves() {
     let mut world = World::new();
-    world.hetzner = hetzner_at(
-        &world.sandbox,
-        Some(Defaults::default()),
-        Arc::new(Closed),
-        Urgency::Asked,
-    );
+    let (gate, urgency) = (Arc::new(Closed), Urgency::Asked);
+    world.hetzner = hetzner_at(&world, Some(Defaults::default()), gate, urgency);
     let plan = world.plan();
-    let outcome = plan.outcome.changes()[0].apply();
+    let outcome = apply_first(&plan);
     assert_eq!(outcome.unwrap_err().kind, ErrorKind::Refused);
     assert!(world.writes().is_empty());
 }
@@ -489,17 +404,11 @@ fn what_the_gate_refuses_never_leaves() {
 fn writes_are_paid_from_the_same_budget() {
     let world = World::new();
     let plan = world.plan();
-    world
-        .sandbox
-        .faults()
-        .add(on_create(Effect::hetzner_rate_limit()));
+    world.faults().add(on_create(Effect::hetzner_rate_limit()));
     for _ in 0..2 {
-        let outcome = plan.outcome.changes()[0].apply();
-        let kind = outcome.unwrap_err().kind;
-        assert!(
-            matches!(kind, ErrorKind::RateLimited { put_off: false, .. }),
-            "{kind:?}"
-        );
+        let kind = apply_first(&plan).unwrap_err().kind;
+        let is_limited = matches!(kind, ErrorKind::RateLimited { put_off: false, .. });
+        assert!(is_limited, "{kind:?}");
     }
     assert_eq!(world.writes().len(), 1);
 }
@@ -510,20 +419,20 @@ fn a_write_that_is_put_off_reads_nothing() {
     let mut world = World::new();
     world.settle();
     let (gate, urgency) = (Arc::new(OpenGate), Urgency::Changed);
-    world.hetzner = hetzner_at(&world.sandbox, Some(Defaults::default()), gate, urgency);
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    world.hetzner = hetzner_at(&world, Some(Defaults::default()), gate, urgency);
+    let (cloud, project) = (world.cloud(), world.project());
     // Below 5 % of the calls writes for Services wait: in two seconds so many come back.
     cloud.set_rate_limit(project, 3600, 10);
     let plan = world.removal();
-    let mark = world.sandbox.calls().mark();
-    let kind = plan.outcome.changes()[0].apply().unwrap_err().kind;
+    let mark = world.calls().mark();
+    let kind = apply_first(&plan).unwrap_err().kind;
     let is_put_off = matches!(kind, ErrorKind::RateLimited { put_off: true, .. });
     assert!(is_put_off, "{kind:?}");
-    assert_eq!(world.sandbox.calls().calls_since(mark).len(), 0);
+    assert_eq!(world.calls().calls_since(mark).len(), 0);
     // It has what it reads and writes.
     cloud.set_rate_limit(project, 3600, 182);
     let plan = world.removal();
-    assert!(plan.outcome.changes()[0].apply().is_ok());
+    assert!(apply_first(&plan).is_ok());
 }
 
 #[test]
@@ -531,33 +440,27 @@ fn actions_are_asked_for_together_and_a_failed_one_says_why() {
     let mut world = World::with_nodes(60);
     world.set(&[("type", "lb21"), ("node-selector", "none")]);
     world.settle();
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     cloud.fail_next_action("add_target", "action_failed", "the server is on fire");
-    world
-        .service
-        .annotations
-        .remove(&format!("{PREFIX}node-selector"));
+    let selector = format!("{PREFIX}node-selector");
+    world.service.annotations.remove(&selector);
     let plan = world.plan();
     assert_eq!(plan.outcome.changes().len(), 60);
-    let failing = plan.outcome.changes()[0].apply();
+    let failing = apply_first(&plan);
     let Ok(Applied::Running(action)) = failing else {
         panic!("{failing:?}");
     };
     let error = world.wait(action).unwrap_err();
     let said = error.to_string();
-    assert!(
-        said.contains("on fire (action_failed)") && said.contains("add_target"),
-        "{said}"
-    );
+    for part in ["on fire (action_failed)", "add_target"] {
+        assert!(said.contains(part), "{said}");
+    }
 
-    let begun = world.sandbox.calls().mark();
+    let begun = world.calls().mark();
     let many: Vec<ActionId> = (0..60).map(|n| ActionId(action.0 + n)).collect();
     world.hetzner.ended(&many).unwrap();
-    assert_eq!(
-        world.sandbox.calls().calls_since(begun).len(),
-        3,
-        "25 IDs a call"
-    );
+    // A call has 25 IDs.
+    assert_eq!(world.calls().calls_since(begun).len(), 3);
     world.check_document();
 }
 
@@ -566,10 +469,8 @@ fn types_are_read_once_and_certificates_only_where_named() {
     let mut world = World::new();
     let reads = |world: &World, path: &str| {
         let path = format!("/v1/{path}");
-        world
-            .sandbox
-            .calls()
-            .count(|call| call.method == "GET" && call.path == path)
+        let is_read = |call: &Call| call.method == "GET" && call.path == path;
+        world.calls().count(is_read)
     };
     world.settle();
     for _ in 0..3 {

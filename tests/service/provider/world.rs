@@ -2,6 +2,7 @@
 
 use crate::LIBRARY_SCALE;
 use crate::common;
+use crate::common::cluster::{Cluster as _, id, text};
 use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
 use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
 use ccm::http::{self, Proxies, Secret, SecretSource, Timing, Tls};
@@ -10,8 +11,9 @@ use ccm::provider::{
     LoadBalancerPlan, OfferedNode, OpenGate, Provider, ProviderId, Reach, Refused, Service,
     ServicePort, Source, Sourced, Urgency, clock,
 };
+use sandbox::calls::Call;
 use sandbox::{Half, Sandbox};
-use serde_json::Value;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,10 +51,10 @@ impl World {
 
     fn of(builder: sandbox::Builder) -> World {
         let sandbox = builder.scale(LIBRARY_SCALE).heartbeats(false).start();
-        let servers = sandbox.cloud().servers(sandbox.project());
+        let servers = sandbox.servers();
         let nodes = servers.iter().map(|server| OfferedNode {
-            name: server["name"].as_str().unwrap().to_owned(),
-            provider_id: ProviderId::Ours(InstanceId::Cloud(server["id"].as_u64().unwrap())),
+            name: text(&server["name"]),
+            provider_id: ProviderId::Ours(InstanceId::Cloud(id(server))),
             labels: [("topology.kubernetes.io/zone", "fsn1")]
                 .into_iter()
                 .collect(),
@@ -138,27 +140,23 @@ impl World {
     pub fn make(&self, plan: &LoadBalancerPlan, made: &mut Vec<String>) -> bool {
         for change in plan.outcome.changes() {
             let outcome = self.apply(change.as_ref());
+            let line = change.description().done().join(", ");
             match outcome {
-                Ok(Applied::Done) => made.push(change.description().done().join(", ")),
+                Ok(Applied::Done) => made.push(line),
                 Ok(Applied::Running(action)) => {
-                    made.push(change.description().done().join(", "));
+                    made.push(line);
                     self.wait(action).unwrap();
                 }
                 Ok(Applied::LookAgain(action) | Applied::Shown(action, _)) => {
-                    made.push(change.description().done().join(", "));
+                    made.push(line);
                     if let Some(action) = action {
                         self.wait(action).unwrap();
                     }
                     return true;
                 }
                 Ok(Applied::Overtaken) => return true,
-                Err(error) if change.may_fail_alone() => {
-                    made.push(format!(
-                        "{} ! {error}",
-                        change.description().done().join(", ")
-                    ));
-                }
-                Err(error) => panic!("{}: {error}", change.description().done().join(", ")),
+                Err(error) if change.may_fail_alone() => made.push(format!("{line} ! {error}")),
+                Err(error) => panic!("{line}: {error}"),
             }
         }
         false
@@ -173,25 +171,13 @@ impl World {
         end.unwrap()
     }
 
-    pub fn balancers(&self) -> Vec<Value> {
-        self.sandbox.cloud().load_balancers(self.sandbox.project())
-    }
-
-    pub fn balancer(&self) -> Value {
-        let all = self.balancers();
-        assert_eq!(all.len(), 1, "{all:#?}");
-        all[0].clone()
-    }
-
     /// Commands of the writes so far.
     pub fn writes(&self) -> Vec<String> {
-        let calls = self.sandbox.calls().calls();
-        let writes = calls
-            .iter()
-            .filter(|call| call.half == Half::Hetzner && call.is_write());
-        writes
-            .map(|call| format!("{} {}", call.method, call.path.rsplit('/').next().unwrap()))
-            .collect()
+        let mut calls = self.calls().calls();
+        calls.retain(|call| call.half == Half::Hetzner && call.is_write());
+        let shown =
+            |call: &Call| format!("{} {}", call.method, call.path.rsplit('/').next().unwrap());
+        calls.iter().map(shown).collect()
     }
 
     /// Every call so far, against the API's own document.
@@ -206,6 +192,19 @@ impl World {
             }
         }
     }
+}
+
+impl Deref for World {
+    type Target = Sandbox;
+
+    fn deref(&self) -> &Sandbox {
+        &self.sandbox
+    }
+}
+
+/// Makes the first change of a plan.
+pub fn apply_first(plan: &LoadBalancerPlan) -> Result<Applied, Error> {
+    plan.outcome.changes()[0].apply()
 }
 
 fn server_of(node: &OfferedNode) -> Option<(InstanceId, String)> {

@@ -1,7 +1,7 @@
 //! Annotations of all Services together: a limit for each namespace and one in total, within which the oldest Services
 //! come first. And lists that are long because of what other programs keep on Services.
 
-use crate::common::{self, Daemon, wait_at_most, wait_until};
+use crate::common::{Daemon, wait_at_most, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, World, key, len, service};
 use ccm::provider::clock;
 use sandbox::calls::Call;
@@ -20,40 +20,12 @@ fn names() -> String {
     all[..].join(",")
 }
 
-/// With 30 kB of annotations that are read, and that ask for what every Service has.
-fn large(namespace: &str, name: &str) -> Value {
+/// A Service with 30 kB of annotations that are read, and that ask for what every Service has.
+fn large(name: &str) -> Value {
     let names = names();
     let nodes = format!("pool notin ({names})");
     let annotations = [("node-selector", &*nodes), ("share-namespaces", &*names)];
-    let mut service = service(name, &annotations, &[80]);
-    service["metadata"]["namespace"] = json!(namespace);
-    service
-}
-
-fn create(world: &World, service: Value) {
-    let namespace = service["metadata"]["namespace"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let cluster = world.sandbox.cluster();
-    cluster.create("services", Some(&namespace), service);
-}
-
-fn namespace(world: &World, name: &str) {
-    let namespace = json!({ "metadata": { "name": name } });
-    world
-        .sandbox
-        .cluster()
-        .create("namespaces", None, namespace);
-}
-
-fn has_address(world: &World, namespace: &str, name: &str) -> bool {
-    let found = world
-        .sandbox
-        .cluster()
-        .get("services", Some(namespace), name);
-    let ingress = &found.unwrap()["status"]["loadBalancer"]["ingress"];
-    ingress.as_array().is_some_and(|list| !list.is_empty())
+    service(name, &annotations, &[80])
 }
 
 /// What is created from now on is younger: ages are in whole seconds.
@@ -65,12 +37,12 @@ fn next_second() {
 }
 
 fn name(n: usize) -> String {
-    format!("svc-{n:04}")
+    format!("{GREEDY}/svc-{n:04}")
 }
 
 fn reported(daemon: &Daemon, name: &str) -> bool {
     let log = daemon.log();
-    let object = format!("service/{GREEDY}/{name}:");
+    let object = format!("service/{name}:");
     let is_it = |line: &str| line.contains(&object) && line.contains("have more than 4 MiB");
     log.lines().any(is_it)
 }
@@ -80,46 +52,41 @@ fn reported(daemon: &Daemon, name: &str) -> bool {
 #[test]
 fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
     let world = World::new(1);
-    namespace(&world, GREEDY);
+    world.create_namespace(GREEDY);
     for n in 0..FIT {
-        create(&world, large(GREEDY, &name(n)));
+        world.create_as(large(&name(n)));
     }
     let daemon = world.daemon(&[NO_RESYNC]);
     wait_at_most(PATIENCE, "addresses of the oldest", || {
-        (0..FIT).all(|n| has_address(&world, GREEDY, &name(n)))
+        (0..FIT).all(|n| world.has_address(&name(n)))
     });
     next_second();
     for n in FIT..FIT + MORE {
-        create(&world, large(GREEDY, &name(n)));
+        world.create_as(large(&name(n)));
     }
     let is_above = |n: usize| reported(&daemon, &name(n));
     wait_at_most(PATIENCE, "what is said of the youngest", || {
         (FIT..FIT + MORE).filter(|n| is_above(*n)).count() >= MORE / 3
     });
-    create(&world, large("default", "honest"));
+    world.create_as(large("honest"));
     wait_at_most(PATIENCE, "an address in another namespace", || {
-        has_address(&world, "default", "honest")
+        world.has_address("honest")
     });
     world.ticks_within(PATIENCE, 3);
     assert!((0..FIT).all(|n| !is_above(n)), "{}", daemon.log());
-    let is_served = |n: usize| has_address(&world, GREEDY, &name(n));
+    let is_served = |n: usize| world.has_address(&name(n));
     wait_at_most(PATIENCE, "an address or a word for each", || {
         (FIT..FIT + MORE).all(|n| is_served(n) != is_above(n))
     });
     // The youngest are served while they are small. Later one of two that share a load balancer asks for more, and
     // nothing of it changes.
     next_second();
-    let share = |name: &str, port: u16| {
-        let mut small = service(name, &[("share", "edge")], &[port]);
-        small["metadata"]["namespace"] = json!(GREEDY);
-        create(&world, small);
-    };
-    share("small", 80);
-    share("other", 81);
+    let small = ["greedy/small", "greedy/other"];
+    for (name, port) in small.iter().zip([80, 81]) {
+        world.create(name, &[("share", "edge")], &[port]);
+    }
     wait_at_most(PATIENCE, "addresses of small ones", || {
-        ["small", "other"]
-            .iter()
-            .all(|name| has_address(&world, GREEDY, name))
+        small.iter().all(|name| world.has_address(name))
     });
     let of_both = || {
         let mut all = world.balancers();
@@ -132,37 +99,34 @@ fn a_namespace_with_more_than_its_share_keeps_its_oldest_services() {
         both
     };
     let before = of_both();
-    let cluster = world.sandbox.cluster();
-    let mut annotations = large(GREEDY, "small")["metadata"]["annotations"].clone();
+    let mut annotations = large(small[0])["metadata"]["annotations"].clone();
     annotations[key("share")] = json!("edge");
     annotations[key("health-check-interval")] = json!("20s");
-    assert!(cluster.edit("services", Some(GREEDY), "small", |one| {
+    world.edit(small[0], |one| {
         one["metadata"]["annotations"] = annotations.clone();
-    }));
+    });
     wait_at_most(PATIENCE, "what is said of the small one", || {
-        reported(&daemon, "small")
+        reported(&daemon, small[0])
     });
     world.ticks_within(PATIENCE, 3);
     assert_eq!(of_both(), before, "{}", daemon.log());
-    let orphans = common::ccm(&world.env, &["lb", "list", "-o", "json"]);
-    let all = orphans.json();
-    let items = all["items"].as_array().unwrap();
-    assert!(items.iter().all(|one| one["orphan"] != json!(true)));
+    let all = world.ccm(&["lb", "list", "-o", "json"]).json();
+    let mut items = all["items"].as_array().unwrap().iter();
+    assert!(items.all(|one| one["orphan"] != json!(true)));
     // People see what serves it.
-    let list = common::ccm(&world.env, &["lb", "list"]).stdout;
-    let mut rows = list
-        .lines()
-        .filter(|line| line.starts_with("greedy/small "));
-    let row = rows.next().expect("the Service is listed");
+    let list = world.ccm(&["lb", "list"]).stdout;
+    let mut rows = list.lines();
+    let row = rows.find(|line| line.starts_with("greedy/small "));
+    let row = row.expect("the Service is listed");
     assert!(row.contains("kubernetes-greedy-edge"), "{row}");
     // Their deletion is carried out.
     let last = (FIT..FIT + MORE).find(|n| is_above(*n)).map(name).unwrap();
-    for name in ["small", last.as_str()] {
-        assert!(cluster.delete("services", Some(GREEDY), name));
+    let ending = [small[0], last.as_str()];
+    for name in ending {
+        world.delete(name);
     }
     wait_at_most(PATIENCE, "the end of two Services", || {
-        let is_there = |name: &str| cluster.get("services", Some(GREEDY), name).is_some();
-        !is_there("small") && !is_there(&last)
+        ending.iter().all(|name| world.service(name).is_none())
     });
     let ports = of_both()["services"].clone();
     assert_eq!((len(&ports), &ports[0]["listen_port"]), (1, &json!(81)));
@@ -175,11 +139,12 @@ fn a_list_that_is_long_because_of_foreign_annotations_ends_no_sync() {
     let count = std::env::var("CCM_TEST_LARGE_SERVICES").map_or(280, |text| text.parse().unwrap());
     let world = World::new(1);
     let foreign = "x".repeat(250_000);
+    let name = |n: usize| format!("svc-{n:04}");
     for n in 0..count {
         let mut other = service(&name(n), &[], &[80]);
         other["metadata"]["annotations"] = json!({ "example.com/state": foreign });
         other["spec"]["loadBalancerClass"] = json!("example.com/other");
-        create(&world, other);
+        world.create_as(other);
     }
     let daemon = world.daemon(&[NO_RESYNC]);
     let pages = || {
@@ -188,25 +153,18 @@ fn a_list_that_is_long_because_of_foreign_annotations_ends_no_sync() {
                 && call.query("fieldSelector") == Some("spec.type=LoadBalancer")
                 && call.query("continue").is_some()
         };
-        world.sandbox.calls().count(is_page)
+        world.calls().count(is_page)
     };
     world.create("web", &[], &[80]);
-    wait_at_most(PATIENCE, "an address", || {
-        has_address(&world, "default", "web")
-    });
+    wait_at_most(PATIENCE, "an address", || world.has_address("web"));
     assert!(pages() > 0, "{}", daemon.log());
     // When the list is short again, one call reads it.
     for n in 0..count {
-        assert!(
-            world
-                .sandbox
-                .cluster()
-                .delete("services", Some("default"), &name(n))
-        );
+        world.delete(&name(n));
     }
     world.ticks_within(PATIENCE, 3);
     let before = pages();
     world.ticks_within(PATIENCE, 3);
     assert_eq!(pages(), before, "{}", daemon.log());
-    assert_eq!(common::ccm(&world.env, &["lb", "sync"]).code, 0);
+    world.ccm(&["lb", "sync"]).with_code(0);
 }

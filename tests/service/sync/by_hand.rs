@@ -1,13 +1,10 @@
 //! What somebody changes in the cloud's console is shown, and set back.
 
-use crate::common::{self, wait_until};
-use crate::sync::world::{Cluster, HCLOUD, OFTEN, PROFILES, World};
-use sandbox::exchange::Request;
-use sandbox::faults::{Effect, Rule};
-use serde_json::{Value, json};
-use std::sync::Arc;
-
 /// Fields that nobody has to set for them to be wanted: in both profiles, and by ours alone.
+use crate::common::{self, on, wait_until};
+use crate::sync::world::{Cluster, HCLOUD, OFTEN, PROFILES, World, id, len, targets};
+use serde_json::{Value, json};
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wanted {
     Always,
@@ -95,9 +92,9 @@ struct Ids {
 
 impl Hand {
     fn act(self, world: &World, id: u64, ids: &Ids) {
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         match self {
-            Hand::Field(part, field, value) => cloud.edit_load_balancer(id, |one| {
+            Hand::Field(part, field, value) => world.edit_balancer(id, |one| {
                 let service = &mut one["services"][0];
                 let part = match part {
                     "http" => &mut service["http"],
@@ -127,27 +124,18 @@ fn lb21() -> Value {
 
 /// What counts: not how healthy targets are, nor how much went through; in an order of its own.
 fn shape(balancer: &Value) -> Value {
-    let mut shape = json!({});
-    let fields = [
-        "name",
-        "labels",
-        "algorithm",
-        "protection",
-        "public_net",
-        "private_net",
-        "services",
-    ];
-    for field in fields {
-        shape[field] = balancer[field].clone();
+    let mut shape = balancer.clone();
+    for traffic in ["included_traffic", "ingoing_traffic", "outgoing_traffic"] {
+        shape[traffic].take();
     }
     let all = balancer["targets"].as_array().unwrap().iter();
     let selectors = all.map(|target| target["label_selector"].clone());
     shape["selectors"] = selectors.filter(Value::is_object).collect();
-    shape["type"] = balancer["load_balancer_type"]["name"].clone();
+    shape["load_balancer_type"] = balancer["load_balancer_type"]["name"].clone();
     if let Some(services) = shape["services"].as_array_mut() {
         services.sort_by_key(|service| service["listen_port"].as_u64());
     }
-    let mut targets = crate::sync::world::targets(balancer);
+    let mut targets = targets(balancer);
     targets.sort_unstable();
     shape["targets"] = json!(targets);
     shape
@@ -157,9 +145,9 @@ fn with_service(profile: &str) -> (World, u64) {
     let world = World::new(2);
     world.settle(&[profile]);
     let annotations = [("name", "front"), ("ipv4-rdns", "front.example")];
-    let uid = world.create("web", &annotations, &[80, 443]);
+    world.create("web", &annotations, &[80, 443]);
     world.settle(&[profile]);
-    let id = world.of_uid(&uid).unwrap()["id"].as_u64().unwrap();
+    let id = id(&world.only());
     (world, id)
 }
 
@@ -171,7 +159,7 @@ fn comes_back(
     (field, wanted): (&str, Wanted),
     edit: impl FnOnce(),
 ) {
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     let about = format!("{field}, {profile}");
     edit();
     let edited = shape(&cloud.load_balancer(id));
@@ -180,20 +168,16 @@ fn comes_back(
     let inspection = world.inspect("web", &[profile]);
     let changes = inspection["changes"].as_array().unwrap().iter();
     let cloud_changes = changes.filter(|change| change.get("loadBalancer").is_some());
-    let held_back = crate::sync::world::len(&inspection["heldBack"]);
-    assert_eq!(
-        cloud_changes.count() + held_back > 0,
-        comes_back,
-        "{about}: {inspection:#}"
-    );
-    let shown = inspection["differences"].as_array().unwrap().len();
-    assert_eq!(shown > 0, comes_back, "{about}: {inspection:#}");
-    let sync = common::ccm(&world.env, &["lb", "sync", "default/web", "--yes", profile]);
+    let planned = cloud_changes.count() + len(&inspection["heldBack"]);
+    for shown in [planned, len(&inspection["differences"])] {
+        assert_eq!(shown > 0, comes_back, "{about}: {inspection:#}");
+    }
+    let sync = world.ccm(&["lb", "sync", "default/web", "--yes", profile]);
     assert_eq!(sync.code, 0, "{about}: {sync:?}");
     let after = shape(&cloud.load_balancer(id));
     let expected = if comes_back { shape(right) } else { edited };
     assert_eq!(after, expected, "{about}");
-    cloud.edit_load_balancer(id, |one| *one = right.clone());
+    world.edit_balancer(id, |one| *one = right.clone());
 }
 
 #[test]
@@ -201,14 +185,13 @@ fn every_field_of_an_https_port_and_the_network_are_too() {
     common::side_by_side(PROFILES.to_vec(), |profile| {
         let world = World::with_network(2);
         world.settle(&[profile]);
-        let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
         let certificate = |name: &str| {
             let body = json!({"name": name, "type": "managed", "domain_names": ["a.example"]});
-            cloud.create_certificate(project, body)
+            world.create_certificate(body)
         };
         certificate("site");
         let ids = Ids {
-            network: world.sandbox.network().unwrap(),
+            network: world.network_id(),
             other: certificate("other"),
         };
         let annotations = [
@@ -217,10 +200,10 @@ fn every_field_of_an_https_port_and_the_network_are_too() {
             ("health-check-protocol", "http"),
             ("private-ipv4", "10.0.0.77"),
         ];
-        let uid = world.create("web", &annotations, &[443]);
+        world.create("web", &annotations, &[443]);
         world.settle(&[profile]);
-        let id = world.of_uid(&uid).unwrap()["id"].as_u64().unwrap();
-        let right = cloud.load_balancer(id);
+        let right = world.only();
+        let id = id(&right);
         assert_eq!(right["private_net"][0]["ip"], "10.0.0.77");
         for (field, wanted, hand) in HTTPS_CASES {
             let edit = || hand.act(&world, id, &ids);
@@ -233,10 +216,10 @@ fn every_field_of_an_https_port_and_the_network_are_too() {
 fn every_field_is_shown_before_and_brought_back() {
     common::side_by_side(PROFILES.to_vec(), |profile| {
         let (world, id) = with_service(profile);
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         let right = cloud.load_balancer(id);
         for (field, wanted, edit) in CASES {
-            let edit = || cloud.edit_load_balancer(id, edit);
+            let edit = || world.edit_balancer(id, edit);
             comes_back(&world, id, &right, profile, (field, *wanted), edit);
         }
     });
@@ -246,25 +229,21 @@ fn every_field_is_shown_before_and_brought_back() {
 fn all_at_once_are_brought_back_at_the_next_resync() {
     common::side_by_side(PROFILES.to_vec(), |profile| {
         let (world, id) = with_service(profile);
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         let right = cloud.load_balancer(id);
         let daemon = world.daemon(&[profile, OFTEN]);
         world.ticks(2);
         let mark = world.mark();
         let edits = || CASES.iter().filter(|(_, wanted, _)| *wanted == Always);
-        cloud.edit_load_balancer(id, |one| edits().for_each(|(_, _, edit)| edit(one)));
+        world.edit_balancer(id, |one| edits().for_each(|(_, _, edit)| edit(one)));
         assert_ne!(shape(&cloud.load_balancer(id)), shape(&right));
         wait_until("all as it was", || {
             shape(&cloud.load_balancer(id)) == shape(&right)
         });
         let writes = world.cloud_writes(mark);
         world.ticks(6);
-        assert_eq!(
-            world.cloud_writes(mark),
-            writes,
-            "and then nothing\n{}",
-            daemon.log()
-        );
+        // And then nothing.
+        assert_eq!(world.cloud_writes(mark), writes, "{}", daemon.log());
     });
 }
 
@@ -272,31 +251,26 @@ fn all_at_once_are_brought_back_at_the_next_resync() {
 #[test]
 fn a_port_that_somebody_else_added_meanwhile_is_no_failure() {
     let world = World::new(1);
-    let uid = world.create("web", &[], &[80]);
+    world.create("web", &[], &[80]);
     world.settle(&[]);
-    let id = world.of_uid(&uid).unwrap()["id"].as_u64().unwrap();
-    let cloud = Arc::clone(world.sandbox.cloud());
-    let added = move |request: &Request| {
-        let body: Value = serde_json::from_slice(&request.body).unwrap();
-        cloud.edit_load_balancer(id, |one| {
+    let id = id(&world.only());
+    let added = common::before(&world.sandbox, move |world| {
+        world.edit_balancer(id, |one| {
             let mut port = one["services"][0].clone();
-            port["listen_port"] = body["listen_port"].clone();
+            port["listen_port"] = json!(81);
             one["services"].as_array_mut().unwrap().push(port);
         });
-    };
-    let faster = Rule::new(Effect::before(added)).method("POST");
-    let faster = faster.path("/v1/load_balancers/*/actions/add_service");
-    world.sandbox.faults().add(faster.times(1));
+    });
+    let faster = on("POST /v1/load_balancers/*/actions/add_service", added);
+    world.faults().add(faster.times(1));
     world.edit("web", |service| {
         let mut port = service["spec"]["ports"][0].clone();
         (port["name"], port["port"]) = (json!("p81"), json!(81));
         port["nodePort"] = json!(31_081);
         service["spec"]["ports"].as_array_mut().unwrap().push(port);
     });
-    let ran = common::ccm(&world.env, &["lb", "sync"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let services = &world.of_uid(&uid).unwrap()["services"];
+    world.ccm(&["lb", "sync"]).with_code(0);
+    let services = &world.only()["services"];
     assert_eq!(services[1]["destination_port"], 31_081, "{services}");
-    let told = world.told("web", "SyncLoadBalancerFailed");
-    assert_eq!(told, Vec::<String>::new());
+    assert_eq!(world.told("web", "SyncLoadBalancerFailed"), [""; 0]);
 }

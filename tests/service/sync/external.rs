@@ -1,9 +1,10 @@
 //! Load balancers that somebody else made: used where their owner allows it, and left as they were.
 
-use crate::common::{self, wait_until};
-use crate::sync::shared::{id, owned, ports};
-use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, SERVICE_UID, World, targets, text};
-use sandbox::hetzner::{Health, Machine, ServerSpec};
+use crate::common::wait_until;
+use crate::sync::shared::{owned, ports};
+use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, SERVICE_UID, World, id, targets, text};
+use sandbox::calls::Call;
+use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};
 
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
@@ -11,25 +12,19 @@ pub const BY_NAME: (&str, &str) = ("external", "edge-lb");
 
 /// What Terraform made: the API server's port, with a server that is no node as its target.
 pub fn terraforms(world: &World, name: &str) -> u64 {
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
-    let spec = ServerSpec {
-        name: format!("behind-{name}"),
-        ..ServerSpec::default()
-    };
-    let server = cloud.create_server(project, spec);
-    let body = json!({
-        "name": name, "load_balancer_type": "lb21", "location": "fsn1",
+    let server = world.create_server(&format!("behind-{name}"));
+    let its_own = json!({
+        "load_balancer_type": "lb21",
         "algorithm": { "type": "least_connections" }, "labels": { "provisioner": "terraform" },
         "services": [{ "protocol": "tcp", "listen_port": 6443, "destination_port": 6443 }],
         "targets": [{ "type": "server", "server": { "id": server } }],
     });
-    cloud.create_load_balancer(project, body)
+    world.create_balancer(name, &its_own)
 }
 
 /// As its owner does it; none: not any more.
 pub fn allow(world: &World, id: u64, namespace: Option<&str>) {
-    let cloud = world.sandbox.cloud();
-    cloud.edit_load_balancer(id, |one| match namespace {
+    world.edit_balancer(id, |one| match namespace {
         Some(namespace) => one["labels"][EXTERNAL] = json!(namespace),
         None => drop(one["labels"].as_object_mut().unwrap().remove(EXTERNAL)),
     });
@@ -37,7 +32,7 @@ pub fn allow(world: &World, id: u64, namespace: Option<&str>) {
 
 /// Everything of it but how healthy its targets are, which changes by itself.
 pub fn as_it_is(world: &World, id: u64) -> Value {
-    let mut one = world.sandbox.cloud().load_balancer(id);
+    let mut one = world.cloud().load_balancer(id);
     for target in one["targets"].as_array_mut().unwrap() {
         target["health_status"] = Value::Null;
     }
@@ -48,13 +43,13 @@ pub fn as_it_is(world: &World, id: u64) -> Value {
 /// again that its owner has.
 pub fn only_parts_were_written(world: &World, id: u64) {
     let path = format!("/v1/load_balancers/{id}");
-    let calls = world.cloud_calls(0);
-    let mut count = 0;
-    for call in calls
-        .iter()
-        .filter(|call| call.is_write() && call.path.starts_with(&path))
-    {
-        count += 1;
+    let mut calls = world.cloud_calls(0);
+    calls.retain(Call::is_write);
+    let is_post = |call: &Call| call.method == "POST" && call.path == "/v1/load_balancers";
+    assert!(!calls.iter().any(is_post), "{calls:#?}");
+    calls.retain(|call| call.path.starts_with(&path));
+    assert!(!calls.is_empty(), "nothing was written");
+    for call in calls {
         let body = call.json().unwrap_or_default();
         let is_right = match call.path[path.len()..].strip_prefix("/actions/") {
             None => {
@@ -71,11 +66,6 @@ pub fn only_parts_were_written(world: &World, id: u64) {
         };
         assert!(is_right, "{call} {body}");
     }
-    assert!(count > 0, "nothing was written");
-    let posts = calls
-        .iter()
-        .filter(|call| call.method == "POST" && call.path == "/v1/load_balancers");
-    assert_eq!(posts.count(), 0);
 }
 
 #[test]
@@ -87,11 +77,8 @@ fn what_its_owner_does_not_allow_is_not_touched_and_the_event_has_the_command() 
     let mark = world.mark();
     world.create("web", &[BY_NAME], &[80]);
     let command = format!("hcloud load-balancer add-label --overwrite {id} {EXTERNAL}=default");
-    world.tells(
-        "web",
-        "SyncLoadBalancerFailed",
-        &["does not allow it to namespace default", &command],
-    );
+    let says = ["does not allow it to namespace default", &command];
+    world.tells("web", "SyncLoadBalancerFailed", &says);
     world.ticks(6);
     // Nor for another namespace.
     allow(&world, id, Some("shop"));
@@ -102,15 +89,11 @@ fn what_its_owner_does_not_allow_is_not_touched_and_the_event_has_the_command() 
     assert_eq!(world.told("web", "SyncLoadBalancerFailed").len(), 1);
     // One that does not exist is named, and none is made in its place.
     world.annotate("web", "external", Some("edge"));
-    world.tells(
-        "web",
-        "SyncLoadBalancerFailed",
-        &["has no load balancer \"edge\""],
-    );
+    let says = ["has no load balancer \"edge\""];
+    world.tells("web", "SyncLoadBalancerFailed", &says);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
     // Its end needs nothing.
-    world.delete("web");
-    wait_until("its end", || world.service("web").is_none());
+    world.delete_and_wait("web");
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
 }
 
@@ -125,13 +108,11 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
         let own = [("external", by.as_str()), ("use-private-ip", "false")];
         // What is about the whole load balancer has no effect.
         let whole = [
-            own[0],
-            own[1],
             ("name", "mine"),
             ("type", "lb31"),
             ("algorithm-type", "round_robin"),
         ];
-        let web = world.create("web", &whole, &[80, 443]);
+        let web = world.create("web", &[&own[..], &whole].concat(), &[80, 443]);
         let shop = world.create("shop", &own, &[8080, 80]);
         wait_until("their ports", || {
             ports(&as_it_is(&world, id)).len() == 4 && targets(&as_it_is(&world, id)).len() == 3
@@ -153,23 +134,16 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
             owned(&[(80, has), (443, &web), (6443, ""), (8080, &shop)])
         );
         world.tells(lacks, "PortConflict", &["port 80 can't be had"]);
-        let said = [
-            world.told("web", "TargetsShared"),
-            world.told("shop", "TargetsShared"),
-        ]
-        .concat();
-        assert!(
-            said.iter()
-                .any(|message| message.contains("6443 among them")),
-            "{said:?}"
-        );
+        let said = ["web", "shop"].map(|name| world.told(name, "TargetsShared"));
+        let said = said.concat().join("\n");
+        assert!(said.contains("6443 among them"), "{said}");
         assert!(now["labels"][SERVICE_UID].is_null(), "{}", now["labels"]);
         drop(daemon);
         world.is_at_rest();
 
         // Terraform removes the labels that it does not know: they are written again, and nothing else is.
         let labels = before["labels"].clone();
-        world.sandbox.cloud().edit_load_balancer(id, |one| {
+        world.edit_balancer(id, |one| {
             let all = one["labels"].as_object_mut().unwrap();
             all.retain(|label, _| !labels[label].is_null());
         });
@@ -177,27 +151,22 @@ fn two_services_use_one_of_others_and_leave_it_as_it_was() {
         world.settle(&[]);
         assert_eq!(world.writes(mark), [format!("PUT /load_balancers/{id}")]);
         let mut written = as_it_is(&world, id)["labels"].clone();
-        let (before_ours, _) = now["labels"]
-            .as_object()
-            .unwrap()
-            .iter()
-            .find(|(label, _)| label.contains("targets-before"))
-            .unwrap();
+        let mut labels = now["labels"].as_object().unwrap().keys();
+        let before_ours = labels.find(|label| label.contains("targets-before"));
+        let before_ours = before_ours.unwrap();
         assert_eq!(written[before_ours], "all", "not known any more");
         // The test goes on as if that label had been kept.
         written[before_ours] = now["labels"][before_ours].clone();
         assert_eq!(written, now["labels"]);
-        world.sandbox.cloud().edit_load_balancer(id, |one| {
+        world.edit_balancer(id, |one| {
             one["labels"] = written;
         });
 
         let daemon = world.daemon(&[NO_RESYNC]);
-        world.delete("web");
-        wait_until("its end", || world.service("web").is_none());
+        world.delete_and_wait("web");
         let left = as_it_is(&world, id);
         assert_eq!(targets(&left).len(), 3, "the other one needs them");
-        world.delete("shop");
-        wait_until("its end", || world.service("shop").is_none());
+        world.delete_and_wait("shop");
         assert_eq!(as_it_is(&world, id), before, "{}", daemon.log());
     }
     only_parts_were_written(&world, id);
@@ -227,20 +196,13 @@ fn without_targets_of_ours_and_with_those_that_were_there_before() {
     world.tells("web", "TargetsShared", &["6443"]);
     world.annotate("web", "external-targets", Some("false"));
     world.settle(&[]);
-    assert_eq!(
-        targets(&as_it_is(&world, id)),
-        targets(&before),
-        "those of others stay"
-    );
+    let now = as_it_is(&world, id);
+    assert_eq!(targets(&now), targets(&before), "those of others stay");
     world.delete("web");
     world.settle(&[]);
     assert_eq!(world.service("web"), None);
-    assert_eq!(
-        as_it_is(&world, id),
-        before,
-        "{:#?}",
-        world.cloud_writes(mark)
-    );
+    let writes = world.cloud_writes(mark);
+    assert_eq!(as_it_is(&world, id), before, "{writes:#?}");
     only_parts_were_written(&world, id);
 }
 
@@ -257,9 +219,7 @@ fn a_service_without_a_port_there_adds_no_target() {
     assert_eq!(as_it_is(&world, id), before);
     // One that keeps none of its ports takes away what came with them.
     let set_port = |number: u16| {
-        world.edit("web", |service| {
-            service["spec"]["ports"][0]["port"] = json!(number);
-        });
+        world.set_port("web", number);
         world.settle(&[]);
     };
     set_port(80);
@@ -288,7 +248,7 @@ fn from_its_own_to_one_of_others_and_back() {
     wait_until("the end of its own", || world.balancers().len() == 1);
     let ip = text(&before["public_net"]["ipv4"]["ip"]);
     assert_eq!(world.addresses("web")[0], ip);
-    assert!(world.sandbox.cloud().load_balancer(own).is_null());
+    assert!(world.cloud().load_balancer(own).is_null());
     world.annotate("web", "external", None);
     wait_until("its own again", || {
         as_it_is(&world, external) == before && world.of_uid(&uid).is_some()
@@ -296,32 +256,31 @@ fn from_its_own_to_one_of_others_and_back() {
     wait_until("its address", || world.addresses("web")[0] != ip);
     drop(daemon);
     world.is_at_rest();
-    let deletes = world.cloud_writes(0);
-    let deletes: Vec<&String> = deletes
-        .iter()
-        .filter(|write| write.starts_with("DELETE"))
-        .collect();
-    assert_eq!(deletes, [&format!("DELETE /load_balancers/{own}")]);
+    let mut deletes = world.cloud_writes(0);
+    deletes.retain(|write| write.starts_with("DELETE"));
+    assert_eq!(deletes, [format!("DELETE /load_balancers/{own}")]);
 }
 
 /// Waits until `doctor` names the port, says why it may be left over, and has the command for its owner.
 fn doctor_names(world: &World, id: u64, number: u16, why: &str) {
     let command = format!("hcloud load-balancer delete-service --listen-port {number} {id}");
-    let is_named = |text: &str| {
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        text.contains(&format!(
-            "load-balancer/edge-lb: port {number} has no label"
-        )) && text.contains(why)
-            && text.contains(&command)
-    };
+    let port = format!("load-balancer/edge-lb: port {number} has no label");
     wait_until(&format!("port {number} in doctor"), || {
-        is_named(&common::ccm(&world.env, &["doctor", "-o", "wide"]).stdout)
+        let text = doctor(world);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        [&*port, why, &*command]
+            .iter()
+            .all(|part| words.contains(part))
     });
+}
+
+fn doctor(world: &World) -> String {
+    world.ccm(&["doctor", "-o", "wide"]).stdout
 }
 
 /// Terraform removes the labels that it does not know.
 fn only_labels_of_the_owner_stay(world: &World, id: u64) {
-    world.sandbox.cloud().edit_load_balancer(id, |one| {
+    world.edit_balancer(id, |one| {
         let all = one["labels"].as_object_mut().unwrap();
         all.retain(|label, _| [EXTERNAL, "provisioner"].contains(&label.as_str()));
     });
@@ -339,14 +298,10 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
     wait_until("its ports", || ports(&as_it_is(&world, id)).len() == 4);
     world.tells("web", "EnsuredLoadBalancer", &[]);
     drop(first);
-    let cloud = world.sandbox.cloud();
+    let cloud = world.cloud();
     only_labels_of_the_owner_stay(&world, id);
-    let doctor = common::ccm(&world.env, &["doctor", "-o", "wide"]);
-    assert!(
-        !doctor.stdout.contains("has no label"),
-        "its labels are written again: {}",
-        doctor.stdout
-    );
+    // Its labels are written again.
+    assert!(!doctor(&world).contains("has no label"));
     // 443 becomes 8443 with the same node port, and 8080 ends with its node port.
     world.edit("web", |service| {
         let all = service["spec"]["ports"].as_array_mut().unwrap();
@@ -366,9 +321,10 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
         cloud.set_health(id, Machine::Server(server), Some(8080), Some(closed));
     }
     doctor_names(&world, id, 8080, "no target answers at its node port");
-    let doctor = common::ccm(&world.env, &["doctor", "-o", "wide"]);
-    assert!(!doctor.stdout.contains("port 6443"), "{}", doctor.stdout);
-    assert!(!doctor.stdout.contains("port 80 has"), "{}", doctor.stdout);
+    let doctor = doctor(&world);
+    for port in ["port 6443", "port 80 has"] {
+        assert!(!doctor.contains(port), "{doctor}");
+    }
 }
 
 /// The same where the Service leaves the load balancer before its labels are written again: nothing uses the load balancer
@@ -391,6 +347,5 @@ fn a_port_that_lost_its_label_before_the_service_left_is_named_and_stays() {
     for number in [80, 443] {
         doctor_names(&world, id, number, "of Service default/web");
     }
-    let doctor = common::ccm(&world.env, &["doctor", "-o", "wide"]);
-    assert!(!doctor.stdout.contains("port 6443"), "{}", doctor.stdout);
+    assert!(!doctor(&world).contains("port 6443"));
 }

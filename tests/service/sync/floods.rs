@@ -1,14 +1,13 @@
 //! Many findings, long ones, and ones that come back: each is reported once, bounded, and at no other Service's cost.
 
-use crate::common::{self, Daemon, wait_at_most, wait_until};
+/// What one object has reported of it at most: its findings, and how many more there are.
+use crate::common::{Daemon, on, wait_at_most, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, World, key, service, targets};
-use sandbox::Half;
 use sandbox::calls::Call;
-use sandbox::faults::{Effect, Rule};
+use sandbox::faults::Effect;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What one object has reported of it at most: its findings, and how many more there are.
 const FINDINGS_AT_MOST: usize = 11;
 
 /// Writes of events about a Service: new ones, and those that are counted up.
@@ -20,7 +19,7 @@ fn event_writes(world: &World, name: &str) -> usize {
         let is_counted = call.method == "PATCH" && call.path.contains(&path);
         is_counted || is_new && String::from_utf8_lossy(&call.body).contains(&prefix)
     };
-    world.sandbox.calls().count(is_it)
+    world.calls().count(is_it)
 }
 
 fn lines(daemon: &Daemon, parts: &[&str]) -> usize {
@@ -48,11 +47,9 @@ fn each_turn_from_bad_to_good_and_back_is_logged_and_written() {
         wait_until("one target", || targets(&world.up("web")).len() == 1);
         for turn in 1..=3 {
             world.annotate("web", "algorithm-type", Some("upside_down"));
+            let parts = ["service/default/web", "(SyncLoadBalancerFailed)"];
             wait_until(&format!("line {turn} of a failure, {good:?}"), || {
-                lines(
-                    &daemon,
-                    &["service/default/web", "(SyncLoadBalancerFailed)"],
-                ) == turn
+                lines(&daemon, &parts) == turn
             });
             wait_until("its event", || {
                 event_posts(&world, "web", "SyncLoadBalancerFailed") == turn
@@ -81,10 +78,7 @@ fn new_targets_end_no_failure_that_lasts() {
     world.annotate("web", "external", Some("nowhere"));
     world.tells("web", "SyncLoadBalancerFailed", &["nowhere"]);
     for count in 2..=3 {
-        world.sandbox.join(sandbox::hetzner::ServerSpec {
-            name: format!("joined-{count}"),
-            ..Default::default()
-        });
+        world.join_node(&format!("joined-{count}"));
         wait_until("a new target", || targets(&world.up("web")).len() == count);
         world.tells("web", "UpdatedLoadBalancer", &["new hosts"]);
     }
@@ -104,7 +98,7 @@ fn event_posts(world: &World, name: &str, reason: &str) -> usize {
         format!("\"name\":\"{name}."),
         format!("\"reason\":\"{reason}\""),
     ];
-    world.sandbox.calls().count(|call: &Call| {
+    world.calls().count(|call: &Call| {
         let body = String::from_utf8_lossy(&call.body);
         let is_post = call.method == "POST" && call.path.ends_with("/events");
         is_post && call.status.is_some() && parts.iter().all(|part| body.contains(part))
@@ -135,37 +129,32 @@ fn many_findings_of_one_service_delay_no_other() {
     for count in [400, 6000] {
         let world = World::new(1);
         let daemon = world.daemon(&[NO_RESYNC]);
-        let slow = Rule::new(Effect::Slow(Duration::from_millis(300)))
-            .half(Half::Kubernetes)
-            .method("POST")
-            .path("/api/v1/namespaces/default/events");
-        world.sandbox.faults().add(slow);
+        let slow = on(
+            "POST /api/v1/namespaces/default/events",
+            Effect::Slow(Duration::from_millis(300)),
+        );
+        world.faults().add(slow);
         world.create_as(with_unknown("bad", count));
         world.ticks(1);
         world.create("good", &[], &[80]);
         wait_at_most(Duration::from_secs(5), "an address", || {
-            !world.addresses("good").is_empty()
+            world.has_address("good")
         });
         wait_until("findings", || lines(&daemon, &["service/default/bad"]) > 0);
         world.tells("good", "EnsuredLoadBalancer", &[]);
         world.ticks(10);
-        let logged = lines(&daemon, &["WARN", "service/default/bad"]);
-        assert!(
-            logged <= FINDINGS_AT_MOST,
-            "{count}: {logged} lines: {}",
-            daemon.log()
+        let (logged, log) = (
+            lines(&daemon, &["WARN", "service/default/bad"]),
+            daemon.log(),
         );
+        assert!(logged <= FINDINGS_AT_MOST, "{count}: {logged} lines: {log}");
         // And what was done for it.
         let written = event_writes(&world, "bad");
         assert!(written <= FINDINGS_AT_MOST + 2, "{count}: {written} events");
         if count == 400 {
             let rest = format!("and {} more like the 5", count - 5);
-            assert_eq!(
-                lines(&daemon, &["service/default/bad", &rest]),
-                1,
-                "{}",
-                daemon.log()
-            );
+            let rests = lines(&daemon, &["service/default/bad", &rest]);
+            assert_eq!(rests, 1, "{log}");
         }
     }
 }
@@ -200,15 +189,12 @@ fn a_service_that_is_too_large_is_left_as_it_is() {
     let uid = world.create("web", &[("algorithm-type", "least_connections")], &[80]);
     let before = world.up("web");
     world.annotate("web", "http-certificates", Some(&"1,".repeat(40_000)));
-    world.tells(
-        "web",
-        "SyncLoadBalancerFailed",
-        &["annotations", "are read at most"],
-    );
+    let says = ["annotations", "are read at most"];
+    world.tells("web", "SyncLoadBalancerFailed", &says);
     world.ticks(3);
     assert_eq!(world.of_uid(&uid).unwrap(), before, "{}", daemon.log());
     // Its end does not need them.
     world.delete("web");
     wait_until("its end", || world.balancers().is_empty());
-    assert_eq!(common::ccm(&world.env, &["lb", "sync"]).code, 0);
+    world.ccm(&["lb", "sync"]).with_code(0);
 }

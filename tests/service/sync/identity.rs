@@ -1,11 +1,10 @@
 //! The identity of the cluster: the UID of the Service `default/kubernetes` as the Lease remembers it. Who deletes that
 //! Service stops nothing, uploads nothing anew, and makes nothing another cluster's.
 
-use crate::common::{self, wait_until};
+use crate::common::{self, on, wait_until};
 use crate::sync::tls_secrets;
-use crate::sync::world::{
-    CLUSTER_UID, Cluster, FINALIZER, OFTEN, PROFILES, World, len, targets, text,
-};
+use crate::sync::world::{CLUSTER_UID, Cluster, OFTEN, PROFILES, World, id, len, targets};
+use sandbox::faults::Effect;
 use serde_json::{Value, json};
 
 const NO_LEASE: &str = "--leader-elect=false";
@@ -14,7 +13,7 @@ const LEASE: &str = "cloud-controller-manager";
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
 fn lease(world: &World) -> Value {
-    let lease = world.sandbox.cluster().get("leases", NAMESPACE, LEASE);
+    let lease = world.cluster().get("leases", NAMESPACE, LEASE);
     lease.unwrap_or_default()
 }
 
@@ -23,10 +22,6 @@ fn noted(world: &World) -> Value {
     let lease = lease(world);
     let text = lease["metadata"]["annotations"][IDENTITY].as_str();
     text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
-}
-
-fn uid_of_kubernetes(world: &World) -> String {
-    text(&world.service("kubernetes").unwrap()["metadata"]["uid"])
 }
 
 /// As the API server makes it again, with another UID.
@@ -39,18 +34,26 @@ fn make_kubernetes(world: &World) {
     }));
 }
 
-fn ports(world: &World, uid: &str) -> usize {
-    world.of_uid(uid).map_or(0, |one| len(&one["services"]))
+/// How many ports the load balancer of the Service `web` has.
+fn ports(world: &World) -> usize {
+    let found = world.of_uid(&world.uid("web"));
+    found.map_or(0, |one| len(&one["services"]))
 }
 
-fn add_port(world: &World, name: &str, port: u16) {
-    world.edit(name, |service| {
+/// Adds a port to the Service `web`, and waits until the load balancer has this many.
+fn add_port(world: &World, port: u16, count: usize) {
+    world.edit("web", |service| {
         let ports = service["spec"]["ports"].as_array_mut().unwrap();
         let node_port = 24_000 + port;
         ports.push(json!({
             "name": format!("p{port}"), "port": port, "protocol": "TCP", "nodePort": node_port,
         }));
     });
+    has_ports(world, count);
+}
+
+fn has_ports(world: &World, count: usize) {
+    wait_until("ports", || ports(world) == count);
 }
 
 /// Commands of a person find nothing to do, and no orphan.
@@ -59,10 +62,9 @@ fn shells_agree(world: &World, profile: &str) {
         &["lb", "sync", "--dry-run"][..],
         &["lb", "sync", "--delete-orphans", "--dry-run"],
     ] {
-        let ran = common::ccm(&world.env, &[words, &[profile]].concat());
-        assert_eq!(ran.code, 0, "{ran:?}");
+        let ran = world.ccm(&[words, &[profile]].concat()).with_code(0);
         assert!(!ran.stdout.contains("orphan"), "{ran:?}");
-        assert!(ran.stdout.contains("Plan: 0 to change"), "{ran:?}");
+        ran.prints("Plan: 0 to change");
     }
 }
 
@@ -71,27 +73,22 @@ fn a_service_kubernetes_that_is_deleted_and_made_again_changes_nothing() {
     for profile in PROFILES {
         let world = tls_secrets::world();
         let daemon = world.daemon(&[profile, OFTEN]);
-        let uid = world.create("web", tls_secrets::FROM_SECRET, &[80, 443]);
-        world.up("web");
-        wait_until("its certificate", || ports(&world, &uid) == 2);
-        let first = uid_of_kubernetes(&world);
+        world.create("web", tls_secrets::FROM_SECRET, &[80, 443]);
+        has_ports(&world, 2);
+        let first = world.uid("kubernetes");
         wait_until("a note", || noted(&world)["identity"] == *first);
         assert_eq!(noted(&world)["lease"], lease(&world)["metadata"]["uid"]);
 
         // Nothing waits for it while it is not there.
         world.delete("kubernetes");
         world.ticks(8);
-        add_port(&world, "web", 8080);
-        wait_until("the new port", || ports(&world, &uid) == 3);
+        add_port(&world, 8080, 3);
         world.ticks(8);
-        assert!(
-            !daemon.log().contains("default/kubernetes"),
-            "{}",
-            daemon.log()
-        );
+        let log = daemon.log();
+        assert!(!log.contains("default/kubernetes"), "{log}");
 
         make_kubernetes(&world);
-        let second = uid_of_kubernetes(&world);
+        let second = world.uid("kubernetes");
         assert_ne!(first, second);
         let mark = world.mark();
         wait_until("a second note", || {
@@ -108,12 +105,11 @@ fn a_service_kubernetes_that_is_deleted_and_made_again_changes_nothing() {
         world.delete("kubernetes");
         drop(daemon);
         let daemon = world.daemon(&[profile, OFTEN]);
-        add_port(&world, "web", 8081);
-        wait_until("another port", || ports(&world, &uid) == 4);
+        add_port(&world, 8081, 4);
         let writes = world.cloud_writes(mark);
         let makes = |call: &&String| *call == "POST /certificates" || call.starts_with("DELETE");
         assert_eq!(writes.iter().find(makes), None, "{profile}");
-        assert_eq!(world.of_uid(&uid).unwrap()["labels"][CLUSTER_UID], *first);
+        assert_eq!(world.balancer("web")["labels"][CLUSTER_UID], *first);
         assert!(!daemon.log().contains("orphan"), "{}", daemon.log());
         world.nothing_refused();
     }
@@ -125,19 +121,17 @@ fn without_an_identity_nothing_is_made_or_deleted_and_what_is_there_is_synced() 
     let world = tls_secrets::world();
     let flags = [NO_LEASE, OFTEN];
     let first = world.daemon(&flags);
-    let uid = world.create("web", tls_secrets::FROM_SECRET, &[80, 443]);
+    world.create("web", tls_secrets::FROM_SECRET, &[80, 443]);
     world.create("old", &[], &[80]);
     world.up("old");
-    world.up("web");
-    wait_until("its certificate", || ports(&world, &uid) == 2);
+    has_ports(&world, 2);
     assert_eq!(lease(&world), Value::Null);
     world.delete("kubernetes");
     drop(first);
 
     let daemon = world.daemon(&flags);
     let mark = world.mark();
-    add_port(&world, "web", 8080);
-    wait_until("the new port", || ports(&world, &uid) == 3);
+    add_port(&world, 8080, 3);
     let added = world.cloud_writes(mark);
     world.create("new", &[], &[80]);
     world.delete("old");
@@ -148,21 +142,20 @@ fn without_an_identity_nothing_is_made_or_deleted_and_what_is_there_is_synced() 
     world.tells("web", "SyncLoadBalancerFailed", &[unknown]);
     world.ticks(8);
     assert_eq!(world.cloud_writes(mark), added, "{}", daemon.log());
-    let old = world.service("old").unwrap();
-    assert_eq!(old["metadata"]["finalizers"], json!([FINALIZER]));
-    let ran = common::ccm(&world.env, &["lb", "inspect", "default/web"]);
-    assert!(ran.stdout.contains(unknown), "{ran:?}");
+    assert!(world.has_finalizer("old"));
+    let ran = world.ccm(&["lb", "inspect", "default/web"]);
+    ran.prints(unknown);
 
     make_kubernetes(&world);
     world.up("new");
     wait_until("the end of the old one", || world.service("old").is_none());
     wait_until("the renewed certificate", || {
-        let all = tls_secrets::certificates(&world);
-        let is_new = |one: &Value| one["labels"][CLUSTER_UID] == *uid_of_kubernetes(&world);
-        all.iter().any(is_new)
+        let own = world.uid("kubernetes");
+        let is_new = |one: &Value| one["labels"][CLUSTER_UID] == *own;
+        world.certificates().iter().any(is_new)
     });
     assert_eq!(world.balancers().len(), 2);
-    assert_eq!(ports(&world, &uid), 3);
+    assert_eq!(ports(&world), 3);
 }
 
 /// Made by a shell that could not read the Lease, for example. A Lease that was restored in another cluster does not bring
@@ -172,21 +165,21 @@ fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that
     for is_same_lease in [true, false] {
         let world = tls_secrets::world();
         world.settle(&[NO_LEASE]);
-        let uid = world.create("web", tls_secrets::FROM_SECRET, &[80, 443]);
+        world.create("web", tls_secrets::FROM_SECRET, &[80, 443]);
         world.settle(&[NO_LEASE]);
-        let before = tls_secrets::certificates(&world);
-        assert_eq!((before.len(), ports(&world, &uid)), (1, 2));
+        let before = world.certificates();
+        assert_eq!((before.len(), ports(&world)), (1, 2));
         // Its targets do not show whose it is.
-        let stranger = crate::sync::adoption::server(&world, "stranger", &[]);
-        let id = world.of_uid(&uid).unwrap()["id"].as_u64().unwrap();
+        let stranger = world.create_server("stranger");
+        let id = id(&world.only());
         world.act(
             &format!("/load_balancers/{id}/actions/add_target"),
             &json!({ "type": "server", "server": { "id": stranger } }),
         );
         wait_until("the end of that action", || {
-            targets(&world.sandbox.cloud().load_balancer(id)).contains(&stranger)
+            targets(&world.cloud().load_balancer(id)).contains(&stranger)
         });
-        let cluster = world.sandbox.cluster();
+        let cluster = world.cluster();
         cluster.create(
             "leases",
             NAMESPACE,
@@ -199,7 +192,7 @@ fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that
         let note = json!({
             "lease": if is_same_lease { lease_uid } else { json!("of-another-cluster") },
             "identity": "the-first",
-            "former": [uid_of_kubernetes(&world)],
+            "former": [world.uid("kubernetes")],
         });
         cluster.edit("leases", NAMESPACE, LEASE, |lease| {
             lease["metadata"]["annotations"][IDENTITY] = json!(note.to_string());
@@ -210,30 +203,23 @@ fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that
             make_kubernetes(&world);
         }
         let daemon = world.daemon(&[OFTEN]);
-        add_port(&world, "web", 8080);
         if !is_same_lease {
+            add_port(&world, 8080, 2);
             world.tells("web", "LoadBalancerNotAdopted", &["names another cluster"]);
-            let own = uid_of_kubernetes(&world);
+            let own = world.uid("kubernetes");
             wait_until("the UID of its own", || noted(&world)["identity"] == *own);
-            assert_eq!(ports(&world, &uid), 2);
+            assert_eq!(ports(&world), 2);
             continue;
         }
-        wait_until("the new port", || ports(&world, &uid) == 3);
+        add_port(&world, 8080, 3);
         world.ticks(8);
-        assert_eq!(
-            tls_secrets::certificates(&world),
-            before,
-            "{}",
-            daemon.log()
-        );
-        let shell = common::ccm(&world.env, &["lb", "sync", "--dry-run"]);
+        assert_eq!(world.certificates(), before, "{}", daemon.log());
+        let shell = world.ccm(&["lb", "sync", "--dry-run"]);
         assert!(shell.stdout.contains("0 to change"), "{shell:?}");
         // It is deleted once nothing uses it, as one that was uploaded now.
         world.annotate("web", "http-tls-secret.p443", None);
         world.annotate("web", "protocol.p443", None);
-        wait_until("its deletion", || {
-            tls_secrets::certificates(&world).is_empty()
-        });
+        wait_until("its deletion", || world.certificates().is_empty());
     }
 }
 
@@ -241,35 +227,24 @@ fn what_was_made_under_a_former_identity_is_ours_while_the_lease_is_the_one_that
 #[test]
 fn a_shell_that_may_not_read_the_lease_counts_by_the_service_and_one_that_gets_no_answer_does_nothing()
  {
-    use sandbox::faults::{Effect, Rule};
     let world = World::new(1);
     world.settle(&[]);
     world.create("web", &[], &[80]);
     world.settle(&[]);
     assert!(noted(&world)["identity"].is_string());
     let words = ["lb", "sync", "--dry-run"];
-    let faults = world.sandbox.faults();
-    let leases = |effect| {
-        Rule::new(effect)
-            .method("GET")
-            .path("/apis/coordination.k8s.io/**")
+    let faults = world.faults();
+    let fail = |status: u16, reason: &str| {
+        let effect = Effect::kubernetes_status(status, reason, "no");
+        faults.add(on("GET /apis/coordination.k8s.io/**", effect));
     };
-    faults.add(leases(Effect::kubernetes_status(403, "Forbidden", "no")));
-    let ran = common::ccm(&world.env, &words);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stdout.contains("0 to change"), "{ran:?}");
+    fail(403, "Forbidden");
+    let ran = world.ccm(&words).with_code(0);
+    ran.prints("0 to change");
     faults.clear();
-    faults.add(leases(Effect::kubernetes_status(
-        500,
-        "InternalError",
-        "no",
-    )));
-    let ran = common::ccm(&world.env, &words);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(
-        ran.stderr.contains("leases/cloud-controller-manager"),
-        "{ran:?}"
-    );
+    fail(500, "InternalError");
+    let ran = world.ccm(&words).with_code(1);
+    ran.warns("leases/cloud-controller-manager");
     faults.clear();
     // It is read once, and only where something rests on it.
     for (words, reads) in [
@@ -277,9 +252,8 @@ fn a_shell_that_may_not_read_the_lease_counts_by_the_service_and_one_that_gets_n
         (&["node", "list"], 0),
     ] {
         let mark = world.mark();
-        let ran = common::ccm(&world.env, words);
-        assert_eq!(ran.code, 0, "{ran:?}");
-        let calls = world.sandbox.calls().calls_since(mark);
+        world.ccm(words).with_code(0);
+        let calls = world.calls().calls_since(mark);
         let leases = calls.iter().filter(|call| common::is_lease(&call.path));
         assert_eq!(leases.count(), reads, "{words:?}");
     }

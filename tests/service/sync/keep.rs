@@ -1,11 +1,10 @@
 //! `keep`: the load balancer outlasts its Services, and is had again by its name.
 
-use crate::common;
 use crate::sync::external::{allow, as_it_is, terraforms};
 use crate::sync::killed::{Scenario, killed_at_each_write};
-use crate::sync::shared::{EDGE, id};
+use crate::sync::shared::EDGE;
 use crate::sync::world::{
-    CLUSTER_UID, Cluster, HCLOUD, PROFILES, SERVICE_UID, World, len, targets, text,
+    CLUSTER_UID, Cluster, HCLOUD, PROFILES, SERVICE_UID, World, id, len, targets, text,
 };
 use serde_json::{Value, json};
 
@@ -25,8 +24,7 @@ fn is_kept(balancer: &Value, of: &str) -> bool {
 }
 
 fn list(world: &World) -> String {
-    let ran = common::ccm(&world.env, &["lb", "list"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = world.ccm(&["lb", "list"]).with_code(0);
     ran.stdout
 }
 
@@ -55,7 +53,7 @@ fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
         world.create("other", &[], &[80]);
         world.settle(flags);
         assert_eq!(as_it_is(&world, front), kept);
-        let ran = common::ccm(&world.env, &["lb", "list", "-o", "json"]);
+        let ran = world.ccm(&["lb", "list", "-o", "json"]);
         let found = &ran.json()["kept"][0];
         assert_eq!(
             (&found["kind"], &found["id"]),
@@ -63,8 +61,8 @@ fn deleted_with_keep_it_stays_and_is_had_again_by_its_name() {
         );
         let line = format!("load balancer front ({front}), at {}", addresses[0]);
         assert!(list(&world).contains(&line), "{}", list(&world));
-        let ran = common::ccm(&world.env, &["doctor", "-o", "json"]);
-        assert!(ran.stdout.contains("is kept and costs money"), "{ran:?}");
+        let ran = world.ccm(&["doctor", "-o", "json"]);
+        ran.prints("is kept and costs money");
 
         let uid = world.create("again", &[("name", "front")], &[443]);
         world.settle(flags);
@@ -84,20 +82,12 @@ fn one_of_another_namespace_does_not_get_it() {
     world.settle(&[]);
     world.delete("web");
     world.settle(&[]);
-    let kept = as_it_is(&world, id(&world.only()));
-    let cluster = world.sandbox.cluster();
-    let namespace =
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "hostile" } });
-    cluster.create("namespaces", None, namespace);
-    let mut thief = crate::sync::world::service("web", &[("name", "front")], &[80]);
-    thief["metadata"]["namespace"] = json!("hostile");
-    cluster.create("services", Some("hostile"), thief);
-    let ran = world.once(&[]);
-    assert!(
-        format!("{ran:?}").contains("of another namespace"),
-        "{ran:?}"
-    );
-    assert_eq!(as_it_is(&world, id(&kept)), kept);
+    let kept = world.only();
+    world.create_namespace("hostile");
+    world.create("hostile/web", &[("name", "front")], &[80]);
+    let ran = world.once(&[]).with_code(1);
+    ran.warns("of another namespace");
+    assert_eq!(world.only(), kept);
 }
 
 /// The label is there before the deletion, so that one which we do not see finds it.
@@ -108,7 +98,7 @@ fn deleted_by_force_it_is_no_orphan() {
     world.settle(&[]);
     world.annotate("web", "keep", Some("true"));
     world.settle(&[]);
-    world.edit("web", |one| one["metadata"]["finalizers"] = json!([]));
+    world.remove_finalizers("web");
     world.delete("web");
     let before = as_it_is(&world, id(&world.only()));
     world.settle(&[DELETE_ORPHANS]);
@@ -204,8 +194,6 @@ fn killed_at_each_write_it_is_had_again() {
             world.delete("web");
         },
         change: |world| drop(world.create("new", &[("name", "front")], &[443])),
-        is_done: |world| {
-            !world.addresses("new").is_empty() && world.only()["labels"][KEEP].is_null()
-        },
+        is_done: |world| world.has_address("new") && world.only()["labels"][KEEP].is_null(),
     });
 }

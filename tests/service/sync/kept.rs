@@ -1,15 +1,16 @@
 //! What outlives a Service: its Primary IP, its managed certificate, its name.
 
-use crate::common::{self, wait_until};
-use crate::sync::world::{Cluster, NO_RESYNC, PROFILES, World, text};
-use sandbox::Half;
+/// A free Primary IP; its ID and address.
+use crate::common::{self, on};
+use crate::sync::world::{
+    CLUSTER_UID, Cluster, NO_RESYNC, PROFILES, SERVICE_UID, World, service, text,
+};
 use sandbox::calls::Call;
-use sandbox::faults::{Effect, Rule};
+use sandbox::faults::Effect;
 use serde_json::{Value, json};
 
-/// A free Primary IP; its ID and address.
 fn primary_ip(world: &World, name: &str) -> (u64, String) {
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let (cloud, project) = (world.cloud(), world.project());
     let body =
         json!({"name": name, "type": "ipv4", "location": "fsn1", "assignee_type": "load_balancer"});
     let id = cloud.create_primary_ip(project, body);
@@ -19,15 +20,9 @@ fn primary_ip(world: &World, name: &str) -> (u64, String) {
 }
 
 fn certificate(world: &World) -> Value {
-    let mut all = world.sandbox.cloud().certificates(world.sandbox.project());
+    let mut all = world.certificates();
     assert_eq!(all.len(), 1, "{all:#?}");
     all.remove(0)
-}
-
-fn has_https(world: &World, uid: &str) -> bool {
-    let balancer = world.of_uid(uid).unwrap_or_default();
-    let services = balancer["services"].as_array().cloned().unwrap_or_default();
-    services.iter().any(|one| one["listen_port"] == 443)
 }
 
 #[test]
@@ -50,23 +45,21 @@ fn a_service_made_again_has_its_address_its_certificate_and_its_name() {
         ];
         annotations.extend(name.map(|name| ("http-managed-certificate-name", name)));
         let _daemon = world.daemon(&[profile, NO_RESYNC]);
-        let first = world.create("web", &annotations, &[80, 443]);
-        wait_until("port 443", || has_https(&world, &first));
+        world.create("web", &annotations, &[80, 443]);
+        world.has_https("web");
         world.up("web");
         assert_eq!(world.addresses("web")[0], address);
         let before = certificate(&world);
-        world.delete("web");
-        wait_until("its end", || world.service("web").is_none());
+        world.delete_and_wait("web");
         assert_eq!(world.balancers().len(), 0);
 
         let second = world.create("web", &annotations, &[80, 443]);
-        wait_until("port 443", || has_https(&world, &second));
-        world.up("web");
+        world.has_https("web");
+        assert_eq!(world.up("web")["name"], "front");
         assert_eq!(world.addresses("web")[0], address);
-        assert_eq!(world.of_uid(&second).unwrap()["name"], "front");
         let after = certificate(&world);
         assert_eq!(after["id"], before["id"], "{name:?} {profile}");
-        assert_eq!(after["labels"]["hcloud-ccm/service-uid"], json!(second));
+        assert_eq!(after["labels"][SERVICE_UID], second);
     });
 }
 
@@ -77,63 +70,28 @@ fn an_address_that_is_still_taken_is_waited_for() {
     let (_, address) = primary_ip(&world, "kept");
     let _daemon = world.daemon(&[NO_RESYNC]);
     for by_field in [false, true] {
-        let annotations: &[(&str, &str)] = if by_field {
-            &[]
-        } else {
-            &[("public-net-ipv4", "kept")]
-        };
-        world.create("old", &[("public-net-ipv4", "kept")], &[80]);
+        let kept = [("public-net-ipv4", "kept")];
+        world.create("old", &kept, &[80]);
         world.up("old");
-        let mut new = crate::sync::world::service("new", annotations, &[80]);
+        let mut new = service("new", &kept, &[80]);
         if by_field {
+            new = service("new", &[], &[80]);
             new["spec"]["loadBalancerIP"] = json!(address);
         }
         world.create_as(new);
-        world.tells(
-            "new",
-            "SyncLoadBalancerFailed",
-            &[
-                "Primary IP kept",
-                &address,
-                "is assigned to load balancer kubernetes-default-old",
-                "choose another",
-            ],
-        );
+        let says = [
+            "Primary IP kept",
+            &address,
+            "is assigned to load balancer kubernetes-default-old",
+            "choose another",
+        ];
+        world.tells("new", "SyncLoadBalancerFailed", &says);
         assert_eq!(world.balancers().len(), 1);
         world.delete("old");
         world.up("new");
         assert_eq!(world.addresses("new")[0], address);
-        world.delete("new");
-        wait_until("its end", || world.service("new").is_none());
+        world.delete_and_wait("new");
     }
-}
-
-/// Whose label selects them: the others are as if they were not there, and no message names one.
-#[test]
-fn only_selected_addresses_are_claimed() {
-    const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
-    let mut world = World::new(1);
-    world.env = common::with(world.env, &[(SELECTOR, "use=services")]);
-    let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
-    for (name, labels) in [("ours", json!({"use": "services"})), ("gateway", json!({}))] {
-        let body = json!({"name": name, "type": "ipv4", "location": "fsn1", "labels": labels});
-        cloud.create_primary_ip(project, body);
-    }
-    let all = cloud.primary_ips(project);
-    let ip_of = |name: &str| text(&all.iter().find(|one| one["name"] == name).unwrap()["ip"]);
-    let _daemon = world.daemon(&[NO_RESYNC]);
-    let reserved = ip_of("gateway");
-    for (name, asked) in [("by-name", "gateway"), ("by-ip", reserved.as_str())] {
-        world.create(name, &[("public-net-ipv4", asked)], &[80]);
-        let says = format!(
-            "the project has no Primary IP {asked:?} that Services may claim (environment {SELECTOR})"
-        );
-        world.tells(name, "SyncLoadBalancerFailed", &[&says]);
-    }
-    assert_eq!(world.balancers().len(), 0);
-    world.create("web", &[("public-net-ipv4", "ours")], &[80]);
-    world.up("web");
-    assert_eq!(world.addresses("web")[0], ip_of("ours"));
 }
 
 /// Somebody took it after it was seen to be free.
@@ -141,26 +99,19 @@ fn only_selected_addresses_are_claimed() {
 fn what_the_api_refuses_is_said_with_what_to_do() {
     let world = World::new(1);
     let (_, address) = primary_ip(&world, "kept");
-    let refused = Rule::new(Effect::hetzner_error(
-        422,
-        "primary_ip_assigned",
-        "primary IP is already assigned",
-    ))
-    .half(Half::Hetzner)
-    .method("POST")
-    .path("/v1/load_balancers")
+    let refused = on(
+        "POST /v1/load_balancers",
+        Effect::hetzner_error(422, "primary_ip_assigned", "primary IP is already assigned"),
+    )
     .times(1);
-    world.sandbox.faults().add(refused);
+    world.faults().add(refused);
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[("public-net-ipv4", "kept")], &[80]);
-    world.tells(
-        "web",
-        "SyncLoadBalancerFailed",
-        &[
-            "primary IP is already assigned (primary_ip_assigned",
-            "free the Primary IP, or choose another",
-        ],
-    );
+    let says = [
+        "primary IP is already assigned (primary_ip_assigned",
+        "free the Primary IP, or choose another",
+    ];
+    world.tells("web", "SyncLoadBalancerFailed", &says);
     world.up("web");
     assert_eq!(world.addresses("web")[0], address);
     assert_eq!(world.balancers().len(), 1);
@@ -190,12 +141,9 @@ fn primary_ips_are_read_only_to_make_a_load_balancer_that_wants_one() {
     assert_eq!(reads(0), made);
     // Who looks is told what the one that is there can't have.
     world.annotate("web", "public-net-ipv4", Some("nobody"));
-    let item = world.inspect("web", &[]);
-    let findings = item["findings"].to_string();
-    assert!(
-        findings.contains("delete the Service and make it again"),
-        "{findings}"
-    );
+    let findings = world.inspect("web", &[])["findings"].to_string();
+    let says = "delete the Service and make it again";
+    assert!(findings.contains(says), "{findings}");
     assert!(reads(0) > made);
 }
 
@@ -203,9 +151,8 @@ fn primary_ips_are_read_only_to_make_a_load_balancer_that_wants_one() {
 #[test]
 fn a_certificate_that_no_service_wants_any_more_is_listed() {
     let world = World::new(1);
-    let list = || common::ccm(&world.env, &["lb", "list"]).stdout;
-    let json =
-        |words: &[&str]| common::ccm(&world.env, &[&["lb", "list", "-o=json"], words].concat());
+    let list = || world.ccm(&["lb", "list"]).stdout;
+    let json = |words: &[&str]| world.ccm(&[&["lb", "list", "-o=json"], words].concat());
     world.settle(&[]);
     let managed = [
         ("protocol", "https"),
@@ -215,19 +162,14 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     world.create("web", &managed, &[443]);
     world.settle(&[]);
     let shown = list();
-    assert!(
-        shown.contains("default/web") && !shown.contains("Kept"),
-        "{shown}"
-    );
+    assert!(shown.contains("default/web"), "{shown}");
+    assert!(!shown.contains("Kept"), "{shown}");
     assert_eq!(json(&[]).json()["kept"], json!([]));
     let certificate = certificate(&world);
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
-    let theirs =
-        json!({"ccm-from-scratch/cluster-uid": "another", "hcloud-ccm/service-uid": "theirs"});
-    cloud.create_certificate(
-        project,
-        json!({"name": "theirs", "type": "managed", "domain_names": ["example.com"], "labels": theirs}),
-    );
+    world.create_certificate(json!({
+        "name": "theirs", "type": "managed", "domain_names": ["example.com"],
+        "labels": {CLUSTER_UID: "another", SERVICE_UID: "theirs"},
+    }));
     world.delete("web");
     world.settle(&[]);
     let shown = list();
@@ -240,28 +182,17 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     assert_eq!(words, expected);
     assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
     let shown = json(&[]).json();
-    let expected = json!([{
-        "kind": "Certificate",
-        "id": certificate["id"],
-        "name": certificate["name"],
-        "domains": ["example.com"],
-    }]);
-    assert_eq!((&shown["kept"], &shown["items"]), (&expected, &json!([])));
+    let (id, name) = (&certificate["id"], &certificate["name"]);
+    let kept = json!([{"kind": "Certificate", "id": id, "name": name, "domains": ["example.com"]}]);
+    assert_eq!((&shown["kept"], &shown["items"]), (&kept, &json!([])));
     // Of one namespace nobody asks for what has none.
     assert_eq!(json(&["-n", "default"]).json().get("kept"), None);
     let error = Effect::hetzner_error(500, "server_error", "not today");
-    let rule = Rule::new(error).path("/v1/certificates");
-    world.sandbox.faults().add(rule);
+    let rule = on("/v1/certificates", error);
+    world.faults().add(rule);
     let ran = json(&[]);
-    assert_eq!(
-        (ran.code, &ran.json()["kept"]),
-        (0, &Value::Null),
-        "{ran:?}"
-    );
-    assert!(ran.json().get("kept").is_some(), "{ran:?}");
-    let why = "what is kept could not be read: ";
-    assert!(
-        ran.stderr.contains(why) && ran.stderr.contains("not today"),
-        "{ran:?}"
-    );
+    let ran = ran.with_code(0);
+    assert_eq!(ran.json().get("kept"), Some(&Value::Null), "{ran:?}");
+    ran.warns("what is kept could not be read: ");
+    ran.warns("not today");
 }

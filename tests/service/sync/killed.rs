@@ -1,14 +1,12 @@
 //! The daemon is killed after each of its writes in turn, and started again: with Services that use load balancers
 //! together the end is the same.
 
-use crate::common::{self, Daemon, wait_until};
-use crate::sync::external::{BY_NAME, allow, as_it_is, only_parts_were_written, terraforms};
+use crate::common::{self, Daemon, is_lease, wait_until};
+use crate::sync::external::{BY_NAME, allow, only_parts_were_written, terraforms};
 use crate::sync::shared::{EDGE, owned, ports};
-use crate::sync::world::{Cluster, NO_RESYNC, World, targets, text};
+use crate::sync::world::{Cluster, NO_RESYNC, World, id, targets, text};
 use sandbox::exchange::Request;
-use sandbox::faults::{Effect, Rule};
-use serde_json::Value;
-use std::sync::{Arc, OnceLock};
+use sandbox::faults::{Rule, RuleId};
 
 const NO_LEASE: &str = "--leader-elect=false";
 
@@ -21,8 +19,12 @@ pub struct Scenario {
     pub is_done: fn(&World) -> bool,
 }
 
-pub fn is_about_services(request: &Request) -> bool {
-    !common::is_lease(&request.path) && !request.path.contains("/events")
+/// A daemon without a Lease that is killed after the n-th write about Services.
+pub fn killed_after(world: &World, flag: &str, n: u64) -> (Daemon, RuleId) {
+    let is_about_services =
+        |request: &Request| !is_lease(&request.path) && !request.path.contains("/events");
+    let calls = |rule: Rule| rule.writes().when(is_about_services).nth(n);
+    Daemon::killed_at(world, &world.env, &[flag, NO_LEASE], false, calls)
 }
 
 /// Writes of one undisturbed run.
@@ -56,45 +58,27 @@ pub fn killed_at_each_write(scenario: Scenario) {
     assert!(count > 2, "{count}");
     common::side_by_side((1..=count as u64).collect(), |n| {
         let world = begun(&scenario);
-        let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
-        let kill = Arc::clone(&killer);
-        let after = Effect::after(move |_: &Request| kill.wait()());
-        let rule = Rule::new(after).writes().when(is_about_services).nth(n);
-        let rule = world.sandbox.faults().add(rule);
-        let daemon = Daemon::start(&world.env, &[NO_RESYNC, NO_LEASE]);
-        assert!(killer.set(Box::new(daemon.killer())).is_ok());
+        let (daemon, rule) = killed_after(&world, NO_RESYNC, n);
         wait_until("the write, or the end", || {
-            world.sandbox.faults().hits(rule) > 0 || (scenario.is_done)(&world)
+            world.faults().hits(rule) > 0 || (scenario.is_done)(&world)
         });
         drop(daemon);
-        world.sandbox.faults().clear();
+        world.faults().clear();
         finish(&world, &scenario);
     });
-}
-
-fn uid(world: &World, name: &str) -> String {
-    text(&world.service(name).unwrap()["metadata"]["uid"])
 }
 
 /// Load balancers by their ports, each with the name of its Service.
 fn is(world: &World, wanted: &[&[(u64, &str)]]) -> bool {
     let mut has: Vec<_> = world.balancers().iter().map(ports).collect();
-    let uids = |ports: &&[(u64, &str)]| {
-        let ports = ports.iter();
-        ports
-            .map(|(port, name)| {
-                (
-                    *port,
-                    if name.is_empty() {
-                        String::new()
-                    } else {
-                        uid(world, name)
-                    },
-                )
-            })
-            .collect()
+    let with_uid = |(port, name): &(u64, &str)| match *name {
+        "" => (*port, String::new()),
+        name => (*port, world.uid(name)),
     };
-    let mut wanted: Vec<Vec<(u64, String)>> = wanted.iter().map(uids).collect();
+    let wanted = wanted.iter();
+    let mut wanted: Vec<Vec<(u64, String)>> = wanted
+        .map(|ports| ports.iter().map(with_uid).collect())
+        .collect();
     has.sort();
     wanted.sort();
     has == wanted
@@ -157,15 +141,12 @@ fn one_of_others_is_used_and_left() {
             world.create("new", &[BY_NAME], &[443]);
         },
         is_done: |world| {
-            let all = world.balancers();
+            let one = world.only();
+            let ip = text(&one["public_net"]["ipv4"]["ip"]);
             world.service("old").is_none()
                 && is(world, &[&[(443, "new"), (6443, "")]])
-                && targets(&all[0]).len() == 2
-                && world.addresses("new").first()
-                    == all[0]["public_net"]["ipv4"]["ip"]
-                        .as_str()
-                        .map(str::to_owned)
-                        .as_ref()
+                && targets(&one).len() == 2
+                && world.addresses("new").first() == Some(&ip)
         },
     });
 }
@@ -180,15 +161,13 @@ fn the_last_one_leaves_one_of_others_as_it_was() {
         },
         change: |world| world.delete("web"),
         is_done: |world| {
-            let one: &Value = &world.balancers()[0];
-            let id = one["id"].as_u64().unwrap();
-            let labels = one["labels"].as_object().unwrap().len();
+            let one = world.only();
             let is_it = world.service("web").is_none()
-                && ports(one) == owned(&[(6443, "")])
-                && targets(&as_it_is(world, id)).len() == 1
-                && labels == 2;
+                && ports(&one) == owned(&[(6443, "")])
+                && targets(&one).len() == 1
+                && one["labels"].as_object().unwrap().len() == 2;
             if is_it {
-                only_parts_were_written(world, id);
+                only_parts_were_written(world, id(&one));
             }
             is_it
         },

@@ -1,26 +1,25 @@
 //! Labels that users ask for, and protection against deletion.
 
+/// With the setting, one write that replaces the whole map, and what an operator added just before stays.
 use crate::common::{self, wait_until};
-use crate::sync::world::{Cluster, NO_RESYNC, World};
+use crate::sync::world::{Cluster, NO_RESYNC, World, id};
 use serde_json::json;
 
-/// With the setting, one write that replaces the whole map, and what an operator added just before stays.
 #[test]
 fn labels_are_set_beside_those_of_others_and_stay() {
     let mut world = World::new(1);
     let default = ("HCLOUD_LOAD_BALANCERS_LABELS", "team=all,cost=1");
-    world.env = common::with(world.env.clone(), &[default]);
+    world.set(&[default]);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let mark = world.mark();
     let uid = world.create("web", &[("labels", "team=web")], &[80]);
-    let id = world.up("web")["id"].as_u64().unwrap();
+    let id = id(&world.up("web"));
     world.ticks(1);
     assert_eq!(world.cloud_writes(mark), ["POST /load_balancers"]);
     let label = |name: &str| world.of_uid(&uid).unwrap()["labels"][name].clone();
     assert_eq!((label("team"), label("cost")), (json!("web"), json!("1")));
 
-    let cloud = world.sandbox.cloud();
-    cloud.edit_load_balancer(id, |one| one["labels"]["operator"] = json!("me"));
+    world.edit_balancer(id, |one| one["labels"]["operator"] = json!("me"));
     let mark = world.mark();
     world.annotate("web", "labels", Some("example.com/cost=42"));
     wait_until("the label", || label("example.com/cost") == "42");
@@ -74,7 +73,7 @@ fn labels_of_other_programs_are_neither_written_nor_changed() {
         }
         let id = made["id"].as_u64().unwrap();
         let before = |one: &mut serde_json::Value| one["labels"][key] = json!("before");
-        world.sandbox.cloud().edit_load_balancer(id, before);
+        world.edit_balancer(id, before);
         for labels in [Some(asked.as_str()), Some("team=shop"), None] {
             world.annotate("web", "labels", labels);
             world.settle(&[]);
@@ -94,7 +93,7 @@ fn protection_is_set_unset_and_not_lifted_when_the_service_is_deleted() {
     let world = World::new(1);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let uid = world.create("web", &[("deletion-protection", "true")], &[80]);
-    let id = world.up("web")["id"].as_u64().unwrap();
+    let id = id(&world.up("web"));
     let is_protected = || world.of_uid(&uid).unwrap()["protection"]["delete"] == true;
     wait_until("protection", is_protected);
     for (value, protected) in [("false", false), ("true", true)] {
@@ -109,8 +108,7 @@ fn protection_is_set_unset_and_not_lifted_when_the_service_is_deleted() {
     world.annotate("web", "deletion-protection", None);
     world.ticks(3);
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
-    world.delete("web");
-    wait_until("the Service's end", || world.service("web").is_none());
+    world.delete_and_wait("web");
     world.tells("web", "LoadBalancerProtected", &["stays", "costs money"]);
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
     assert!(is_protected());

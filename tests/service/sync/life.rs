@@ -1,12 +1,12 @@
 //! From the first `kubectl apply` to the last `kubectl delete`.
 
-use crate::common::{self, wait_until};
+use crate::common::{self, on, wait_until};
 use crate::sync::world::{
-    Cluster, FINALIZER, NO_RESYNC, PROFILES, World, len, service, targets, text,
+    Cluster, FINALIZER, NO_RESYNC, PROFILES, SERVICE_UID, World, id, len, service, targets, text,
 };
 use sandbox::calls::Call;
-use sandbox::faults::{Effect, Rule};
-use serde_json::json;
+use sandbox::faults::Effect;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 const STATUS: &str = "PATCH /api/v1/namespaces/default/services/web/status";
@@ -21,19 +21,16 @@ fn a_service_gets_its_load_balancer_with_one_post_between_finalizer_and_status()
         let balancer = world.up("web");
         world.tells("web", "EnsuredLoadBalancer", &[]);
         world.ticks(3);
-        assert_eq!(
-            world.writes(mark),
-            [STATUS, "POST /load_balancers", STATUS],
-            "{profile}"
-        );
+        let expected = [STATUS, "POST /load_balancers", STATUS];
+        assert_eq!(world.writes(mark), expected, "{profile}");
         let calls = world.cloud_calls(mark);
         let shown: Vec<String> = calls.iter().map(ToString::to_string).collect();
         // A list, the types, the servers, the POST, how it goes on, and a list that shows the private address.
         assert!(calls.len() <= 7, "{profile}: {shown:#?}");
         let first = calls.iter().find(|call| call.is_write()).unwrap();
-        let patches = world.sandbox.calls().calls_since(mark);
+        let mut patches = world.calls().calls_since(mark).into_iter();
         let mut patches = patches
-            .iter()
+            .by_ref()
             .filter(|call| call.path.ends_with("/web/status"));
         let body = patches.next().unwrap().json().unwrap();
         assert_eq!(body["metadata"]["finalizers"], json!([FINALIZER]));
@@ -69,10 +66,8 @@ fn a_service_costs_a_list_a_post_and_a_question_and_the_first_one_types_and_a_se
         assert_eq!(of("/v1/load_balancers"), 2, "{name}: {calls:#?}");
         assert_eq!(of("/v1/load_balancer_types"), first, "{name}");
         // It shows that the project is the cluster's, as the first load balancer does afterwards.
-        let servers = calls
-            .iter()
-            .filter(|call| call.path.starts_with("/v1/servers"));
-        assert_eq!(servers.count(), first, "{name}");
+        let is_server = |call: &&Call| call.path.starts_with("/v1/servers");
+        assert_eq!(calls.iter().filter(is_server).count(), first, "{name}");
         // A machine that is busy may see the first question come too early.
         assert!((1..=2).contains(&of("/v1/actions")), "{name}: {calls:#?}");
         assert!(calls.len() <= 4 + 2 * first, "{name}: {calls:#?}");
@@ -84,16 +79,15 @@ fn one_annotation_on_three_ports_is_three_writes_and_six_calls() {
     let world = World::new(2);
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.create("web", &[], &[80, 443, 8080]);
-    let id = world.up("web")["id"].as_u64().unwrap();
+    let id = id(&world.up("web"));
     world.ticks(2);
     let mark = world.mark();
     world.annotate("web", "health-check-interval", Some("20s"));
     let intervals = || {
-        let balancer = world.sandbox.cloud().load_balancer(id);
-        let services = balancer["services"].as_array().unwrap().iter();
-        services
-            .filter(|service| service["health_check"]["interval"] == 20)
-            .count()
+        let balancer = world.cloud().load_balancer(id);
+        let ports = balancer["services"].as_array().unwrap().iter();
+        let has_it = |port: &&Value| port["health_check"]["interval"] == 20;
+        ports.filter(has_it).count()
     };
     wait_until("three intervals", || intervals() == 3);
     world.ticks(3);
@@ -114,40 +108,23 @@ fn deleted_is_the_load_balancer_first_found_by_its_label_and_then_the_service() 
         let daemon = world.daemon(&[profile, NO_RESYNC]);
         world.create("web", &[], &[80]);
         let balancer = world.up("web");
-        let cloud = world.sandbox.cloud();
-        let id = balancer["id"].as_u64().unwrap();
+        let id = id(&balancer);
         // Another one has its name, which is none of ours to delete.
-        let name = text(&balancer["name"]);
-        cloud.edit_load_balancer(id, |one| one["name"] = json!("renamed"));
-        let project = world.sandbox.project();
-        let decoy = json!({"name": name, "load_balancer_type": "lb11", "location": "fsn1"});
-        let decoy = cloud.create_load_balancer(project, decoy);
+        world.edit_balancer(id, |one| one["name"] = json!("renamed"));
+        let decoy = world.create_balancer(&text(&balancer["name"]), &json!({}));
         world.ticks(1);
         let mark = world.mark();
-        world.delete("web");
-        wait_until("its end", || world.service("web").is_none());
+        world.delete_and_wait("web");
         world.tells("web", "DeletedLoadBalancer", &[]);
-        let delete = format!("DELETE /load_balancers/{id}");
-        assert_eq!(
-            world.writes(mark),
-            [delete.as_str(), STATUS],
-            "{}",
-            daemon.log()
-        );
+        let expected = [&format!("DELETE /load_balancers/{id}"), STATUS];
+        assert_eq!(world.writes(mark), expected, "{}", daemon.log());
         // As the API's own client sends it; and the load balancer was read just before.
         let calls = world.cloud_calls(mark);
-        let at = calls
-            .iter()
-            .position(|call| call.method == "DELETE")
-            .unwrap();
+        let is_delete = |call: &Call| call.method == "DELETE";
+        let at = calls.iter().position(is_delete).unwrap();
         assert!(calls[at].body.is_empty(), "{profile}");
         assert_eq!(calls[at - 1].path, format!("/v1/load_balancers/{id}"));
-        let left: Vec<_> = world
-            .balancers()
-            .iter()
-            .map(|one| one["id"].clone())
-            .collect();
-        assert_eq!(left, [json!(decoy)]);
+        assert_eq!(world.only()["id"], decoy);
         assert_eq!(world.told("web", "DeletingLoadBalancer").len(), 1);
         world.nothing_refused();
     }
@@ -161,22 +138,10 @@ fn a_service_that_goes_with_its_namespace_is_no_trouble() {
         return;
     }
     let daemon = world.daemon(&[NO_RESYNC]);
-    let cluster = world.sandbox.cluster();
-    cluster.create(
-        "namespaces",
-        None,
-        json!({ "metadata": { "name": "shop" } }),
-    );
-    cluster.create("services", Some("shop"), {
-        let mut web = service("web", &[], &[80]);
-        web["metadata"]["namespace"] = json!("shop");
-        web
-    });
-    let address = || {
-        let web = cluster.get("services", Some("shop"), "web")?;
-        web.pointer("/status/loadBalancer/ingress/0/ip").cloned()
-    };
-    wait_until("an address", || address().is_some());
+    let cluster = world.cluster();
+    world.create_namespace("shop");
+    world.create("shop/web", &[], &[80]);
+    world.up("shop/web");
     let mark = world.mark();
     cluster.delete("namespaces", None, "shop");
     wait_until("its end", || {
@@ -184,11 +149,10 @@ fn a_service_that_goes_with_its_namespace_is_no_trouble() {
     });
     // The word about the end is the last thing that is tried.
     wait_until("an event that nobody takes", || {
-        let calls = world.sandbox.calls().calls_since(mark);
-        let refused = calls
-            .iter()
-            .filter(|call| call.path == "/api/v1/namespaces/shop/events" && call.status.is_some());
-        refused.count() >= 2
+        let calls = world.calls().calls_since(mark);
+        let of_event = |call: &&Call| call.path == "/api/v1/namespaces/shop/events";
+        let refused = calls.iter().filter(of_event);
+        refused.filter(|call| call.status.is_some()).count() >= 2
     });
     world.ticks(1);
     assert_eq!(world.balancers(), Vec::<serde_json::Value>::new());
@@ -204,21 +168,15 @@ fn of_another_type_it_loses_load_balancer_address_and_finalizer() {
     world.create("web", &[], &[80]);
     let id = world.up("web")["id"].clone();
     let mark = world.mark();
-    world.edit("web", |service| {
-        service["spec"]["type"] = json!("ClusterIP")
-    });
-    wait_until("no finalizer", || {
-        world.service("web").unwrap()["metadata"]["finalizers"] != json!([FINALIZER])
-    });
+    world.set_type("web", "ClusterIP");
+    wait_until("no finalizer", || !world.has_finalizer("web"));
     assert_eq!(world.addresses("web"), Vec::<String>::new());
     assert_eq!(world.balancers(), Vec::<serde_json::Value>::new());
     world.ticks(2);
     let delete = format!("DELETE /load_balancers/{id}");
     assert_eq!(world.writes(mark), [delete.as_str(), STATUS]);
     // And back.
-    world.edit("web", |service| {
-        service["spec"]["type"] = json!("LoadBalancer")
-    });
+    world.set_type("web", "LoadBalancer");
     world.up("web");
 }
 
@@ -228,16 +186,14 @@ fn protected_at_the_last_moment_it_stays_and_the_service_goes() {
     let world = World::new(1);
     let uid = world.create("web", &[], &[80]);
     world.settle(&[]);
-    let id = world.of_uid(&uid).unwrap()["id"].as_u64().unwrap();
-    let cloud = world.sandbox.cloud().clone();
-    let protect = Effect::before(move |_| {
-        cloud.edit_load_balancer(id, |one| one["protection"]["delete"] = json!(true));
+    let id = id(&world.only());
+    let protect = common::before(&world.sandbox, move |world| {
+        world.edit_balancer(id, |one| one["protection"]["delete"] = json!(true));
     });
-    let delete = Rule::new(protect).method("DELETE").nth(1);
-    world.sandbox.faults().add(delete);
+    let delete = on("DELETE /v1/load_balancers/*", protect);
+    world.faults().add(delete.nth(1));
     world.delete("web");
-    let ran = world.once(&[]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = world.once(&[]).with_code(0);
     assert_eq!(world.service("web"), None, "{ran:?}");
     assert!(world.of_uid(&uid).is_some());
     world.tells("web", "LoadBalancerProtected", &["protected"]);
@@ -249,42 +205,25 @@ fn protected_at_the_last_moment_it_stays_and_the_service_goes() {
 /// Its load balancer is there by then, and nobody's: whoever looks at the log finds it.
 #[test]
 fn a_service_that_goes_by_force_while_its_load_balancer_is_made_leaves_a_word() {
-    let world = Arc::new(World::new(1));
+    let world = World::new(1);
     world.settle(&[]);
     world.create("web", &[], &[80]);
-    let into = Arc::downgrade(&world);
+    let sandbox = Arc::downgrade(&world.sandbox);
     let force = Effect::after(move |_| {
-        let world = into.upgrade().unwrap();
-        world.edit("web", |service| {
-            service["metadata"]["finalizers"] = json!([])
-        });
-        world.delete("web");
+        let sandbox = sandbox.upgrade().unwrap();
+        sandbox.remove_finalizers("web");
+        sandbox.delete("web");
     });
-    let create = Rule::new(force).method("POST").path("/v1/load_balancers");
-    world.sandbox.faults().add(create);
+    let create = on("POST /v1/load_balancers", force);
+    world.faults().add(create);
     let ran = world.once(&[]);
     assert_eq!(world.service("web"), None, "{ran:?}");
-    let id = world.balancers()[0]["id"].as_u64().unwrap();
     let told = ran.stderr.lines().find(|line| line.contains("WARN"));
     let told = told.unwrap_or_else(|| panic!("{ran:?}"));
-    let name = format!("kubernetes-default-web ({id})");
-    assert!(
-        told.contains("service/default/web") && told.contains(&name),
-        "{told}"
-    );
-    world.sandbox.faults().clear();
-}
-
-#[test]
-fn changed_to_another_type_while_nobody_looked_it_is_cleaned_up_all_the_same() {
-    let world = World::new(1);
-    world.create("web", &[], &[80]);
-    world.settle(&[]);
-    assert_eq!(world.balancers().len(), 1);
-    world.edit("web", |service| service["spec"]["type"] = json!("NodePort"));
-    world.settle(&[]);
-    assert_eq!(world.balancers().len(), 0);
-    assert_eq!(world.addresses("web"), Vec::<String>::new());
+    let name = format!("kubernetes-default-web ({})", id(&world.only()));
+    for part in ["service/default/web", &name] {
+        assert!(told.contains(part), "{told}");
+    }
 }
 
 #[test]
@@ -309,31 +248,10 @@ fn nothing_is_written_to_who_wants_nothing_of_us() {
     assert_eq!(world.writes(mark), Vec::<String>::new());
     for name in ["theirs", "going"] {
         let service = world.service(name).unwrap();
-        let finalizers = len(&service["metadata"]["finalizers"]);
-        assert_eq!(finalizers, 1, "{name}");
+        assert_eq!(len(&service["metadata"]["finalizers"]), 1, "{name}");
         assert_eq!(world.addresses(name), Vec::<String>::new());
     }
     assert_eq!(world.balancers().len(), 0);
-}
-
-#[test]
-fn a_protected_load_balancer_is_kept_and_said_so() {
-    let world = World::new(1);
-    let _daemon = world.daemon(&[NO_RESYNC]);
-    world.create("web", &[], &[80]);
-    let id = world.up("web")["id"].as_u64().unwrap();
-    let protect = |on| move |one: &mut serde_json::Value| one["protection"]["delete"] = json!(on);
-    world.sandbox.cloud().edit_load_balancer(id, protect(true));
-    let mark = world.mark();
-    world.delete("web");
-    wait_until("its end", || world.service("web").is_none());
-    assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
-    assert_eq!(world.balancers().len(), 1);
-    world.tells(
-        "web",
-        "LoadBalancerProtected",
-        &["protected", "costs money"],
-    );
 }
 
 #[test]
@@ -342,23 +260,18 @@ fn two_with_the_label_are_named_and_neither_is_touched() {
     let daemon = world.daemon(&[NO_RESYNC]);
     let uid = world.create("web", &[], &[80]);
     let first = world.up("web");
-    let cloud = world.sandbox.cloud();
-    let twin = json!({
-        "name": "twin", "load_balancer_type": "lb11", "location": "fsn1",
-        "labels": {"hcloud-ccm/service-uid": uid},
-    });
-    let twin = cloud.create_load_balancer(world.sandbox.project(), twin);
+    let labels = json!({"labels": {SERVICE_UID: uid}});
+    let twin = world.create_balancer("twin", &labels);
     let mark = world.mark();
     world.annotate("web", "algorithm-type", Some("least_connections"));
-    let names = [text(&first["name"]), format!("twin ({twin})")];
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let names = [&text(&first["name"]), &*format!("twin ({twin})")];
     world.tells("web", "SyncLoadBalancerFailed", &names);
     world.delete("web");
     world.tells("web", "DeleteLoadBalancerFailed", &names);
     world.ticks(2);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
     // Somebody decides which is the wrong one.
-    cloud.edit_load_balancer(twin, |one| one["labels"] = json!({}));
+    world.edit_balancer(twin, |one| one["labels"] = json!({}));
     wait_until("its end", || world.service("web").is_none());
     assert_eq!(world.balancers().len(), 1);
 }
@@ -371,19 +284,14 @@ fn one_that_serves_nothing_is_told_wherever_somebody_looks() {
     dns["spec"]["ports"][0]["protocol"] = json!("UDP");
     world.create_as(dns);
     for diff in ["create,no TCP port,", "no TCP port,"] {
-        let list = common::ccm(&world.env, &["lb", "list"]).stdout;
+        let list = world.ccm(&["lb", "list"]).stdout;
         let row = list.lines().find(|line| line.starts_with("default/dns"));
-        assert!(
-            row.is_some_and(|row| row.contains(&format!("  {diff}UnsupportedProtocolConfigured"))),
-            "{list}"
-        );
+        let says = format!("  {diff}UnsupportedProtocolConfigured");
+        assert!(row.is_some_and(|row| row.contains(&says)), "{list}");
         world.settle(&[]);
     }
     let says = ["serves nothing, and costs money"];
     world.tells("dns", "UnsupportedProtocolConfigured", &says);
-    assert!(
-        world.inspect("dns", &[])["findings"]
-            .to_string()
-            .contains(says[0])
-    );
+    let findings = world.inspect("dns", &[])["findings"].to_string();
+    assert!(findings.contains(says[0]), "{findings}");
 }

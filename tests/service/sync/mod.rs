@@ -36,6 +36,9 @@ mod wrong_project;
 
 use sandbox::faults::Effect;
 
+/// The call by which a Service is read before something is written for it.
+const SERVICES: &str = "GET /api/v1/namespaces/default/services";
+
 /// What loses the answer to a write that was made.
 const LOST_ANSWERS: [fn() -> Effect; 3] = [
     || Effect::AnswerLost,

@@ -1,8 +1,7 @@
 //! What is said to be created is created: once, and as it is said.
 
-use crate::common;
+use crate::common::on;
 use crate::sync::world::{Cluster, World, len};
-use sandbox::Half;
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};
@@ -17,11 +16,11 @@ fn created(changes: &Value) -> usize {
 fn refused(code: &str, field: Option<&str>) -> Rule {
     let fields = field.map(|field| json!({"fields": [{"name": field, "messages": ["is wrong"]}]}));
     let body = json!({"error": {"code": code, "message": "no", "details": fields}});
-    Rule::new(Effect::Instead(Response::json(422, &body)))
-        .half(Half::Hetzner)
-        .method("POST")
-        .path("/v1/load_balancers")
-        .times(1)
+    on(
+        "POST /v1/load_balancers",
+        Effect::Instead(Response::json(422, &body)),
+    )
+    .times(1)
 }
 
 #[test]
@@ -31,7 +30,7 @@ fn of_two_services_that_want_one_new_name_the_first_gets_it() {
     for name in ["first", "second"] {
         world.create(name, &[("name", "shared")], &[80]);
     }
-    let dry = common::ccm(&world.env, &["lb", "sync", "--dry-run"]);
+    let dry = world.ccm(&["lb", "sync", "--dry-run"]);
     assert_eq!(
         dry.stdout.matches("create load balancer shared").count(),
         1,
@@ -46,8 +45,7 @@ fn of_two_services_that_want_one_new_name_the_first_gets_it() {
         assert!(dry.stdout.contains(part), "{part}: {dry:?}");
     }
     let mark = world.mark();
-    let ran = common::ccm(&world.env, &["lb", "sync", "-o", "json"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    let ran = world.ccm(&["lb", "sync", "-o", "json"]).with_code(1);
     let document = ran.json();
     let items = document["items"].as_array().unwrap();
     assert_eq!(
@@ -73,12 +71,8 @@ fn a_name_that_is_taken_meanwhile_is_no_creation() {
     let world = World::new(1);
     world.settle(&[]);
     world.create("web", &[], &[80]);
-    world
-        .sandbox
-        .faults()
-        .add(refused("uniqueness_error", None));
-    let ran = common::ccm(&world.env, &["lb", "sync", "-o", "json"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    world.faults().add(refused("uniqueness_error", None));
+    let ran = world.ccm(&["lb", "sync", "-o", "json"]).with_code(0);
     let changes = &ran.json()["items"][0]["changes"];
     assert_eq!(created(changes), 1, "{changes:#}");
     assert_eq!(world.balancers().len(), 1);
@@ -90,11 +84,9 @@ fn one_that_is_made_without_what_was_refused_is_told_so() {
     world.settle(&[]);
     world.create("web", &[], &[80, 81]);
     world
-        .sandbox
         .faults()
         .add(refused("invalid_input", Some("services")).times(2));
-    let ran = common::ccm(&world.env, &["lb", "sync"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = world.ccm(&["lb", "sync"]).with_code(0);
     let lines = [
         "created, lb11 in fsn1, without ports and targets as yet",
         "port 80: added",

@@ -1,8 +1,7 @@
 //! A Service whose targets are all unhealthy: an event when that begins, and one when it ends.
 
-use crate::common::services::balancer_of;
 use crate::common::{Daemon, wait_until};
-use crate::sync::world::{Cluster, OFTEN, World, len, text};
+use crate::sync::world::{Cluster, OFTEN, World, id, len, text};
 use sandbox::calls::Call;
 use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};
@@ -11,9 +10,9 @@ const BEGINS: &str = "NoHealthyTarget";
 const ENDS: &str = "HealthyTarget";
 
 /// A world with two nodes and a Service that is old enough to be judged by its health.
-fn world() -> World {
+fn world(ports: &[u16]) -> World {
     let world = World::new(2);
-    world.create("web", &[], &[80]);
+    world.create("web", &[], ports);
     world.settle(&[]);
     world.edit("web", |service| {
         service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -34,15 +33,14 @@ fn all_are(world: &World, status: &str) {
 
 fn power(world: &World, is_on: bool) {
     for name in ["worker-1", "worker-2"] {
-        let server = world.server_id(name);
-        world.sandbox.cloud().set_power(server, is_on);
+        world.set_power(name, is_on);
     }
     all_are(world, if is_on { "healthy" } else { "unhealthy" });
 }
 
 /// Type and count of each event of this reason.
 fn events(world: &World, reason: &str) -> Vec<(String, u64)> {
-    let mut events = world.sandbox.cluster().list("events", None);
+    let mut events = world.cluster().list("events", None);
     events.retain(|event| event["reason"] == reason);
     let shown = |event: &Value| (text(&event["type"]), event["count"].as_u64().unwrap());
     events.iter().map(shown).collect()
@@ -50,12 +48,9 @@ fn events(world: &World, reason: &str) -> Vec<(String, u64)> {
 
 /// How often all load balancers were read.
 fn comparisons(world: &World) -> usize {
-    let calls = world.cloud_calls(0);
-    let is_list = |path: &str| path.ends_with("/load_balancers");
-    calls
-        .iter()
-        .filter(|call| !call.is_write() && is_list(&call.path))
-        .count()
+    let mut calls = world.cloud_calls(0);
+    calls.retain(|call| !call.is_write() && call.path.ends_with("/load_balancers"));
+    calls.len()
 }
 
 fn compares(world: &World, times: usize) {
@@ -71,34 +66,27 @@ fn daemon(world: &World) -> Daemon {
 
 #[test]
 fn an_outage_is_one_event_when_it_begins_and_one_when_it_ends() {
-    let world = world();
+    let world = world(&[80]);
     let daemon = daemon(&world);
     assert_eq!(events(&world, BEGINS), []);
     power(&world, false);
-    let command = "ccm lb inspect default/web shows the cause for each target";
-    world.tells(
-        "web",
-        BEGINS,
-        &[
-            "0 of 2 targets healthy",
-            "as seen less than a minute ago",
-            command,
-        ],
-    );
+    let says = [
+        "0 of 2 targets healthy",
+        "as seen less than a minute ago",
+        "ccm lb inspect default/web shows the cause for each target",
+    ];
+    world.tells("web", BEGINS, &says);
     compares(&world, 3);
     assert_eq!(events(&world, BEGINS), [("Warning".to_owned(), 1)]);
     assert_eq!(events(&world, ENDS), []);
     power(&world, true);
-    world.tells(
-        "web",
-        ENDS,
-        &["2 of 2 targets healthy", "as seen less than a minute ago"],
-    );
+    let says = ["2 of 2 targets healthy", "as seen less than a minute ago"];
+    world.tells("web", ENDS, &says);
     compares(&world, 3);
     assert_eq!(events(&world, ENDS), [("Normal".to_owned(), 1)]);
     // When it happens again, the event that is there is renewed.
     let renewed = || {
-        let calls = world.sandbox.calls().calls();
+        let calls = world.calls().calls();
         let is_event = |call: &&Call| call.method == "PATCH" && call.path.contains("/events/web.");
         calls.iter().filter(is_event).count()
     };
@@ -111,7 +99,7 @@ fn an_outage_is_one_event_when_it_begins_and_one_when_it_ends() {
 
 #[test]
 fn an_outage_that_a_daemon_finds_at_its_start_is_not_counted_up() {
-    let world = world();
+    let world = world(&[80]);
     power(&world, false);
     for _ in 0..3 {
         let daemon = daemon(&world);
@@ -129,10 +117,9 @@ fn an_outage_that_a_daemon_finds_at_its_start_is_not_counted_up() {
 
 #[test]
 fn one_target_that_serves_and_a_new_service_are_no_event() {
-    let world = world();
+    let world = world(&[80]);
     let _daemon = daemon(&world);
-    let server = world.server_id("worker-1");
-    world.sandbox.cloud().set_power(server, false);
+    world.set_power("worker-1", false);
     compares(&world, 3);
     assert_eq!(events(&world, BEGINS), []);
     world.edit("web", |service| {
@@ -147,10 +134,10 @@ fn one_target_that_serves_and_a_new_service_are_no_event() {
 
 /// The state of a port's health checks on both targets.
 fn port_is(world: &World, port: u16, health: Option<Health>) {
-    let balancer = balancer_of(&world.sandbox, "web");
+    let balancer = id(&world.only());
     for name in ["worker-1", "worker-2"] {
         let machine = Machine::Server(world.server_id(name));
-        let cloud = world.sandbox.cloud();
+        let cloud = world.cloud();
         cloud.set_health(balancer, machine, Some(port), health.clone());
     }
 }
@@ -158,13 +145,7 @@ fn port_is(world: &World, port: u16, health: Option<Health>) {
 /// A target is healthy where it is healthy on all ports. Traffic may still reach the others.
 #[test]
 fn an_outage_of_one_port_of_two_does_not_say_that_no_traffic_arrives() {
-    let world = World::new(2);
-    world.create("web", &[], &[80, 443]);
-    world.settle(&[]);
-    world.edit("web", |service| {
-        service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
-    });
-    all_are(&world, "healthy");
+    let world = world(&[80, 443]);
     let daemon = daemon(&world);
     let closed = || Some(Health::unhealthy("layer4_no_connection"));
     let message = |reason: &str, says: &str| {
@@ -187,7 +168,7 @@ fn an_outage_of_one_port_of_two_does_not_say_that_no_traffic_arrives() {
 /// The events come from what is read anyway.
 #[test]
 fn an_outage_costs_no_call_of_the_cloud() {
-    let world = world();
+    let world = world(&[80]);
     let calls = |is_on: bool| {
         power(&world, is_on);
         let _daemon = daemon(&world);

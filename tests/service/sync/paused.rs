@@ -7,6 +7,7 @@ use ccm::controllers::service::{ServiceController, Settings};
 use ccm::controllers::{Controller, Selection};
 use ccm::hetzner::load_balancers::Defaults;
 use ccm::provider::{Gate, Refused, Source, Sourced};
+/// Refuses the first deletion.
 use sandbox::Half;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
@@ -14,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Refuses the first deletion.
 #[derive(Default)]
 struct Pause(AtomicBool);
 

@@ -1,10 +1,9 @@
 //! Which addresses of the private Network Services may ask for.
 
-use crate::common;
 use crate::sync::world::{Cluster, World, len, targets, text};
+/// The setting.
 use serde_json::Value;
 
-/// The setting.
 const RANGES: &str = "HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES";
 /// Inside and outside of the ranges of these tests; both are in the subnet of the Network.
 const ALLOWED: &str = "10.0.0.100";
@@ -13,7 +12,7 @@ const REFUSED: &str = "10.0.0.50";
 /// From now on Services may ask for these addresses only.
 fn limit(world: &mut World) {
     let ranges = (RANGES, "10.0.0.96/28, 10.77.0.0/16");
-    world.env = common::with(world.env.clone(), &[ranges]);
+    world.set(&[ranges]);
 }
 
 fn private_ip(balancer: &Value) -> String {
@@ -99,8 +98,7 @@ fn a_shell_without_the_setting_leaves_addresses_to_the_daemon() {
     world.create("new", &[("private-ipv4", ALLOWED)], &[80]);
     let mark = world.mark();
     let words = ["lb", "sync", "--settings-from=none"];
-    let ran = common::ccm(&world.env, &words);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    let ran = world.ccm(&words).with_code(1);
     for (name, what) in [
         ("web", format!("private IPv4: {has} → {REFUSED}")),
         (
@@ -113,8 +111,9 @@ fn a_shell_without_the_setting_leaves_addresses_to_the_daemon() {
     }
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
     // Who says yes means it.
-    let ran = common::ccm(&world.env, &["lb", "sync", "--yes", "default/new"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let new = text(&world.service("new").unwrap()["metadata"]["uid"]);
+    world
+        .ccm(&["lb", "sync", "--yes", "default/new"])
+        .with_code(0);
+    let new = world.uid("new");
     assert_eq!(private_ip(&world.of_uid(&new).unwrap()), ALLOWED);
 }

@@ -1,10 +1,10 @@
 //! When nothing changes.
 
-use crate::common;
+/// A daemon's calls to the cloud in so many looks at Services, every one of which is five seconds.
+use crate::common::{self};
 use crate::sync::world::{Cluster, PROFILES, World};
 use sandbox::Half;
 
-/// A daemon's calls to the cloud in so many looks at Services, every one of which is five seconds.
 fn calls_in(world: &World, flags: &[&str], looks: usize) -> (usize, Vec<String>) {
     let _daemon = world.daemon(flags);
     world.ticks(6);
@@ -54,7 +54,7 @@ fn a_daemon_that_starts_anew_writes_nothing_to_what_is_right() {
         let mark = world.mark();
         let daemon = world.daemon(&[profile]);
         world.ticks(4);
-        let calls = world.sandbox.calls().calls_since(mark);
+        let calls = world.calls().calls_since(mark);
         let writes = calls
             .iter()
             .filter(|call| call.is_write() && !common::is_lease(&call.path));

@@ -2,11 +2,11 @@
 
 use crate::common;
 use crate::sync::world::{Cluster, World, service};
+/// A cluster in which every kind of thing would be done: created, changed, deleted, cleaned up, refused.
 use serde_json::json;
 
-/// A cluster in which every kind of thing would be done: created, changed, deleted, cleaned up, refused.
 fn untidy() -> World {
-    let world = World::new(2);
+    let world = World::over_sockets(common::builder().nodes(2));
     world.settle(&[]);
     world.create("changed", &[], &[80]);
     world.create("gone", &[], &[80]);
@@ -14,9 +14,7 @@ fn untidy() -> World {
     world.settle(&[]);
     world.annotate("changed", "algorithm-type", Some("least_connections"));
     world.delete("gone");
-    world.edit("retyped", |service| {
-        service["spec"]["type"] = json!("ClusterIP")
-    });
+    world.set_type("retyped", "ClusterIP");
     world.create("new", &[], &[80]);
     world.create("wrong", &[("type", "lb99")], &[80]);
     let mut foreign = service("foreign", &[], &[80]);
@@ -46,12 +44,12 @@ fn they_tell_and_write_nothing_at_all() {
     let world = untidy();
     for (words, says) in CASES {
         let mark = world.mark();
-        let ran = common::ccm(&world.env, words);
+        let ran = world.ccm(words);
         for part in *says {
             let text = format!("{}{}", ran.stdout, ran.stderr);
             assert!(text.contains(part), "{words:?}: {part}: {ran:?}");
         }
-        let calls = world.sandbox.calls().calls_since(mark);
+        let calls = world.calls().calls_since(mark);
         assert!(!calls.is_empty());
         let writes: Vec<_> = calls.iter().filter(|call| call.is_write()).collect();
         assert!(writes.is_empty(), "{words:?}: {writes:?}");
@@ -62,7 +60,7 @@ fn they_tell_and_write_nothing_at_all() {
 #[test]
 fn what_a_dry_run_says_is_what_sync_does() {
     let world = untidy();
-    let dry = common::ccm(&world.env, &["lb", "sync", "--dry-run", "-o", "json"]);
+    let dry = world.ccm(&["lb", "sync", "--dry-run", "-o", "json"]);
     let planned = dry.json();
     let items = planned["items"].as_array().unwrap();
     let changes = items
@@ -72,10 +70,10 @@ fn what_a_dry_run_says_is_what_sync_does() {
         .filter(|change| change.get("request").is_some())
         .count();
     let mark = world.mark();
-    let ran = common::ccm(&world.env, &["lb", "sync"]);
+    let ran = world.ccm(&["lb", "sync"]);
     assert_eq!(ran.code, 1, "one of them can't be done: {ran:?}");
     assert_eq!(world.cloud_writes(mark).len(), planned, "{ran:?}");
-    let again = common::ccm(&world.env, &["lb", "sync", "--dry-run", "-o", "json"]);
+    let again = world.ccm(&["lb", "sync", "--dry-run", "-o", "json"]);
     let again = again.json();
     let mut items = again["items"].as_array().unwrap().iter();
     assert!(items.all(|item| item["changes"] == json!([])), "{again:#}");
@@ -83,12 +81,9 @@ fn what_a_dry_run_says_is_what_sync_does() {
 
 #[test]
 fn a_controller_that_is_turned_off_is_said_and_nothing_is_done() {
-    let mut world = World::new(1);
+    let mut world = World::over_sockets(common::builder().nodes(1));
     world.create("web", &[], &[80]);
-    world.env = common::with(
-        world.env.clone(),
-        &[("HCLOUD_LOAD_BALANCERS_ENABLED", "false")],
-    );
+    world.set(&[("HCLOUD_LOAD_BALANCERS_ENABLED", "false")]);
     let mark = world.mark();
     let says = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer";
     #[rustfmt::skip] // A case is a line.
@@ -101,7 +96,7 @@ fn a_controller_that_is_turned_off_is_said_and_nothing_is_done() {
         (&["lb", "sync", "--dry-run"], 1),
     ];
     for (words, code) in cases {
-        let ran = common::ccm(&world.env, words);
+        let ran = world.ccm(words);
         assert_eq!(ran.code, code, "{words:?}: {ran:?}");
         let all = ran.stdout + &ran.stderr;
         assert!(

@@ -1,15 +1,14 @@
 //! `--load-balancer-class` and `--service-selector`: what is not ours any more stays as it is, and comes back.
 
-use crate::common::{self, Daemon, wait_until};
+use crate::common::{self, wait_until};
 use crate::sync::external::{allow, as_it_is, terraforms};
-use crate::sync::killed::is_about_services;
-use crate::sync::shared::{EDGE, id};
-use crate::sync::world::{CLUSTER_UID, Cluster, FINALIZER, NO_RESYNC, OFTEN, World, service};
+use crate::sync::killed::killed_after;
+use crate::sync::shared::EDGE;
+use crate::sync::world::{
+    CLUSTER_UID, Cluster, NO_RESYNC, OFTEN, World, id, listen_ports, service,
+};
 use sandbox::Builder;
-use sandbox::exchange::Request;
-use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};
-use std::sync::{Arc, OnceLock};
 
 const MISTYPED: &str = "--service-selector=tier=fornt";
 const DELETE_ORPHANS: &str = "--delete-orphaned-load-balancers";
@@ -25,8 +24,10 @@ fn assert_same(world: &World, before: &[Value], what: &str) {
     assert_eq!(all(world), before, "{what}");
 }
 
-fn finalizers(world: &World, name: &str) -> Value {
-    world.service(name).unwrap()["metadata"]["finalizers"].clone()
+fn set_label(world: &World, name: &str, value: &str) {
+    world.edit(name, |one| {
+        one["metadata"]["labels"] = json!({ "lb": value });
+    });
 }
 
 /// Own, shared and external ones.
@@ -55,23 +56,20 @@ fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
         let writes = world.writes(mark);
         assert_eq!(writes.len(), names.len(), "one each: {writes:#?}");
         for (name, before) in names.iter().zip(&addresses) {
-            assert_ne!(finalizers(&world, name), json!([FINALIZER]), "{name}");
+            assert!(!world.has_finalizer(name), "{name}");
             assert_eq!(world.addresses(name), *before);
-            world.tells(
-                name,
-                "LoadBalancerReleased",
-                &["ends, because its", "stay as they are"],
-            );
+            let says = ["ends, because its", "stay as they are"];
+            world.tells(name, "LoadBalancerReleased", &says);
         }
         // However long it lasts, and whatever changes.
         let mark = world.mark();
         let daemon = world.daemon(&[wrong, OFTEN, DELETE_ORPHANS]);
-        world.edit("web", |one| one["spec"]["ports"][0]["port"] = json!(8080));
+        world.set_port("web", 8080);
         world.annotate("old", "algorithm-type", Some("least_connections"));
         world.ticks(6);
         assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
         drop(daemon);
-        world.edit("web", |one| one["spec"]["ports"][0]["port"] = json!(80));
+        world.set_port("web", 80);
         world.annotate("old", "algorithm-type", None);
 
         let mark = world.mark();
@@ -80,7 +78,7 @@ fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
         let writes = world.writes(mark);
         assert_eq!(writes.len(), names.len(), "a finalizer each: {writes:#?}");
         for name in names {
-            assert_eq!(finalizers(&world, name), json!([FINALIZER]), "{name}");
+            assert!(world.has_finalizer(name), "{name}");
             world.delete(name);
         }
         world.settle(&[]);
@@ -92,11 +90,7 @@ fn a_mistyped_selector_takes_nothing_down_and_all_comes_back() {
 #[test]
 fn one_service_leaves_and_returns() {
     let world = World::new(1);
-    let label = |value: &str| {
-        world.edit("web", |one| {
-            one["metadata"]["labels"] = json!({ "lb": value })
-        });
-    };
+    let label = |value: &str| set_label(&world, "web", value);
     let daemon = world.daemon(&[NO_RESYNC, "--service-selector=lb in (a, b),lb!=c"]);
     world.create("web", &[], &[80]);
     let mark = world.mark();
@@ -104,22 +98,18 @@ fn one_service_leaves_and_returns() {
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
     label("a");
     let balancer = id(&world.up("web"));
-    wait_until("the finalizer", || {
-        finalizers(&world, "web") == json!([FINALIZER])
-    });
+    wait_until("the finalizer", || world.has_finalizer("web"));
     let before = as_it_is(&world, balancer);
     label("metallb");
-    wait_until("its end", || {
-        finalizers(&world, "web") != json!([FINALIZER])
-    });
-    world.edit("web", |one| one["spec"]["ports"][0]["port"] = json!(81));
+    wait_until("its end", || !world.has_finalizer("web"));
+    world.set_port("web", 81);
     world.ticks(3);
     assert_eq!(as_it_is(&world, balancer), before);
     label("b");
     wait_until("the new port", || {
         as_it_is(&world, balancer)["services"][0]["listen_port"] == 81
     });
-    assert_eq!(finalizers(&world, "web"), json!([FINALIZER]));
+    assert!(world.has_finalizer("web"));
     assert_eq!(world.balancers().len(), 1);
 }
 
@@ -133,33 +123,23 @@ fn one_of_a_group_is_left_alone() {
     }
     world.settle(&[]);
     let shared = id(&world.only());
-    world.edit("old", |one| {
-        one["metadata"]["labels"] = json!({ "lb": "metallb" })
-    });
+    set_label(&world, "old", "metallb");
     let daemon = world.daemon(&[NO_RESYNC, "--service-selector=lb!=metallb"]);
-    wait_until("its end", || {
-        finalizers(&world, "old") != json!([FINALIZER])
-    });
-    world.edit("young", |one| one["spec"]["ports"][0]["port"] = json!(82));
-    let numbers = || {
-        let balancer = as_it_is(&world, shared);
-        let all = balancer["services"].as_array().unwrap().clone();
-        Vec::from_iter(all.iter().map(|one| one["listen_port"].as_u64().unwrap()))
-    };
+    wait_until("its end", || !world.has_finalizer("old"));
+    world.set_port("young", 82);
+    let numbers = || listen_ports(&as_it_is(&world, shared));
     wait_until("the port beside", || numbers() == [80, 82]);
     world.ticks(3);
     let mark = world.mark();
     world.ticks(10);
     let calls = world.cloud_calls(mark);
     assert!(calls.is_empty(), "{calls:?}\n{}", daemon.log());
-    world.delete("young");
-    wait_until("its end", || world.service("young").is_none());
+    world.delete_and_wait("young");
     assert_eq!(numbers(), [80]);
-    world.delete("old");
-    wait_until("its end", || world.service("old").is_none());
+    world.delete_and_wait("old");
     drop(daemon);
-    let ran = common::ccm(&world.env, &["lb", "list"]);
-    assert!(ran.stdout.contains("orphan"), "{ran:?}");
+    let ran = world.ccm(&["lb", "list"]);
+    ran.prints("orphan");
 }
 
 /// The finalizer holds no Service that is left alone; its load balancer is an orphan then, as after any deletion that we
@@ -177,14 +157,11 @@ fn deleted_while_it_is_left_alone() {
     let is_ours = |label: &&String| label.starts_with("ccm-from-scratch/");
     assert!(labels.contains_key(CLUSTER_UID));
     for label in labels.keys().filter(is_ours) {
-        world
-            .sandbox
-            .cloud()
-            .edit_load_balancer(id(&upstream), |one| {
-                one["labels"].as_object_mut().unwrap().remove(label);
-            });
+        world.edit_balancer(id(&upstream), |one| {
+            one["labels"].as_object_mut().unwrap().remove(label);
+        });
     }
-    world.edit("retyped", |one| one["spec"]["type"] = json!("ClusterIP"));
+    world.set_type("retyped", "ClusterIP");
     for name in ["web", "upstream"] {
         world.delete(name);
     }
@@ -193,69 +170,57 @@ fn deleted_while_it_is_left_alone() {
     assert_same(&world, &before, "left alone");
     assert_eq!(world.service("web"), None, "no finalizer holds it");
     for name in ["retyped", "upstream"] {
-        assert_eq!(finalizers(&world, name), json!([FINALIZER]), "{name}");
+        assert!(world.has_finalizer(name), "{name}");
     }
-    let ran = common::ccm(&world.env, &["lb", "list", MISTYPED]);
-    assert!(ran.stdout.contains("orphan"), "{ran:?}");
+    let ran = world.ccm(&["lb", "list", MISTYPED]);
+    ran.prints("orphan");
     // A person says that the finalizer is ours.
-    let ran = common::ccm(
-        &world.env,
-        &["lb", "release", "default/upstream", "--yes", MISTYPED],
-    );
+    let ran = world.ccm(&["lb", "release", "default/upstream", "--yes", MISTYPED]);
     assert_eq!((ran.code, world.service("upstream")), (0, None), "{ran:?}");
     // Ours again, it is cleaned up.
     world.settle(&[]);
-    assert_eq!(finalizers(&world, "retyped"), Value::Null);
-    assert_eq!(
-        all(&world).len(),
-        2,
-        "the orphan, and the one that was released"
-    );
+    assert_eq!(world.finalizers("retyped"), Value::Null);
+    // The orphan, and the one that was released.
+    assert_eq!(all(&world).len(), 2);
+}
+
+/// A Service of the class, and one without a class.
+fn create_both(world: &World) {
+    let mut classed = service("classed", &[], &[80]);
+    classed["spec"]["loadBalancerClass"] = json!("example.com/hetzner");
+    world.create_as(classed);
+    world.create("plain", &[], &[80]);
 }
 
 #[test]
 fn only_services_of_the_class_are_ours() {
     let world = World::new(1);
-    let mut classed = service("classed", &[], &[80]);
-    classed["spec"]["loadBalancerClass"] = json!("example.com/hetzner");
-    world.create_as(classed);
-    world.create("plain", &[], &[80]);
+    create_both(&world);
     world.settle(&[CLASS]);
     assert_eq!(world.balancers().len(), 1);
-    assert!(world.addresses("plain").is_empty() && !world.addresses("classed").is_empty());
+    assert!(world.addresses("plain").is_empty() && world.has_address("classed"));
     let before = all(&world);
     // A shell that does not know the daemon's settings ends nothing, and makes what is asked for as ever.
     let mark = world.mark();
-    let ran = common::ccm(&world.env, &["lb", "sync", "default/classed"]);
+    let ran = world.ccm(&["lb", "sync", "default/classed"]);
     assert_eq!((ran.code, world.writes(mark)), (1, vec![]), "{ran:?}");
-    assert!(
-        ran.stderr.contains("is not that of --load-balancer-class"),
-        "{ran:?}"
-    );
-    let ran = common::ccm(&world.env, &["lb", "list"]);
-    assert!(ran.stdout.contains("left alone"), "{ran:?}");
-    let ran = common::ccm(&world.env, &["lb", "inspect", "default/classed"]);
-    assert!(
-        ran.stdout.contains("is not that of --load-balancer-class"),
-        "{ran:?}"
-    );
+    ran.warns("is not that of --load-balancer-class");
+    let ran = world.ccm(&["lb", "list"]);
+    ran.prints("left alone");
+    let ran = world.ccm(&["lb", "inspect", "default/classed"]);
+    ran.prints("is not that of --load-balancer-class");
     assert_same(&world, &before, "in a shell");
     world.delete("classed");
     world.settle(&[CLASS]);
-    assert_eq!(
-        (world.service("classed"), world.balancers().len()),
-        (None, 0)
-    );
+    assert_eq!(world.service("classed"), None);
+    assert_eq!(world.balancers().len(), 0);
 }
 
 /// Two daemons with classes of their own do not undo each other's finalizers for ever.
 #[test]
 fn two_daemons_come_to_rest() {
     let world = World::new(1);
-    let mut classed = service("classed", &[], &[80]);
-    classed["spec"]["loadBalancerClass"] = json!("example.com/hetzner");
-    world.create_as(classed);
-    world.create("plain", &[], &[80]);
+    create_both(&world);
     let flags = ["--leader-elect=false", OFTEN];
     let one = world.daemon(&[&flags[..], &[CLASS]].concat());
     let other = world.daemon(&flags);
@@ -264,7 +229,7 @@ fn two_daemons_come_to_rest() {
     }
     let is_whole = || {
         let mut names = ["classed", "plain"].iter();
-        names.all(|name| finalizers(&world, name) == json!([FINALIZER]))
+        names.all(|name| world.has_finalizer(name))
     };
     world.ticks(20);
     wait_until("both finalizers", is_whole);
@@ -280,12 +245,9 @@ fn two_daemons_come_to_rest() {
     // And each still removes what is its own.
     world.delete("classed");
     world.delete("plain");
-    wait_until("the end", || world.balancers().is_empty());
     wait_until("the end", || {
-        world
-            .service("classed")
-            .or(world.service("plain"))
-            .is_none()
+        let names = ["classed", "plain"];
+        world.balancers().is_empty() && names.iter().all(|name| world.service(name).is_none())
     });
 }
 
@@ -296,24 +258,14 @@ fn killed_at_each_write_both_ways() {
         let (world, names) = cluster(World::over_sockets);
         let before = all(&world);
         for (flag, held) in [(MISTYPED, false), (NO_RESYNC, true)] {
-            let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
-            let kill = Arc::clone(&killer);
-            let after = Effect::after(move |_: &Request| kill.wait()());
-            let rule = Rule::new(after).writes().when(is_about_services).nth(n);
-            let rule = world.sandbox.faults().add(rule);
-            let daemon = Daemon::start(&world.env, &[flag, "--leader-elect=false"]);
-            assert!(killer.set(Box::new(daemon.killer())).is_ok());
-            wait_until("the write", || world.sandbox.faults().hits(rule) > 0);
+            let (daemon, rule) = killed_after(&world, flag, n);
+            wait_until("the write", || world.faults().hits(rule) > 0);
             drop(daemon);
-            world.sandbox.faults().clear();
+            world.faults().clear();
             world.settle(&[flag]);
             assert_same(&world, &before, flag);
             for name in &names {
-                assert_eq!(
-                    finalizers(&world, name) == json!([FINALIZER]),
-                    held,
-                    "{name}"
-                );
+                assert_eq!(world.has_finalizer(name), held, "{name}");
             }
         }
     });

@@ -1,7 +1,7 @@
 //! What the cloud would refuse is seen before, where it can be: told by `inspect`, and nothing is made or detached. For
 //! the rest the error says what to do.
 
-use crate::common;
+use crate::common::{self};
 use crate::sync::world::{Cluster, World, text};
 use sandbox::Half;
 use sandbox::exchange::Response;
@@ -32,8 +32,7 @@ fn a_place_in_which_nothing_can_be_made_costs_nothing_and_is_inspected() {
     for (name, value, says) in cases {
         world.create(name, &[(name, value)], &[80]);
         let mark = world.mark();
-        let ran = world.once(&[]);
-        assert_eq!(ran.code, 1, "{ran:?}");
+        world.once(&[]).with_code(1);
         assert_eq!(world.cloud_writes(mark), Vec::<String>::new(), "{name}");
         let finding = &world.inspect(name, &[])["findings"][0];
         assert_eq!(finding["reason"], "SyncLoadBalancerFailed");
@@ -43,7 +42,7 @@ fn a_place_in_which_nothing_can_be_made_costs_nothing_and_is_inspected() {
             "{message}"
         );
         world.delete(name);
-        assert_eq!(world.once(&[]).code, 0);
+        world.once(&[]).with_code(0);
     }
 }
 
@@ -55,11 +54,7 @@ fn what_can_not_be_attached_elsewhere_is_not_detached() {
     let uid = world.create("web", &[("use-private-ip", "true")], &[80]);
     world.settle(&[]);
     let before = world.of_uid(&uid).unwrap();
-    let node = world
-        .sandbox
-        .cluster()
-        .get("nodes", None, "worker-1")
-        .unwrap();
+    let node = world.node("worker-1");
     let addresses = common::addresses(&node);
     let address = addresses
         .iter()
@@ -67,7 +62,7 @@ fn what_can_not_be_attached_elsewhere_is_not_detached() {
     for ip in ["11.9.0.1", address.unwrap()] {
         world.annotate("web", "private-ipv4", Some(ip));
         let mark = world.mark();
-        assert_eq!(common::ccm(&world.env, &["lb", "sync", "--yes"]).code, 1);
+        world.ccm(&["lb", "sync", "--yes"]).with_code(1);
         assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
         world.tells("web", "SyncLoadBalancerFailed", &["private-ipv4", ip]);
     }
@@ -93,7 +88,7 @@ fn a_subnet_that_comes_later_is_found() {
         "SyncLoadBalancerFailed",
         &["has no subnet 10.200.0.0/24"],
     );
-    let network = world.sandbox.network().unwrap();
+    let network = world.network_id();
     let subnet =
         json!({"type": "cloud", "ip_range": "10.200.0.0/24", "network_zone": "eu-central"});
     world.act(&format!("/networks/{network}/actions/add_subnet"), &subnet);
@@ -128,12 +123,8 @@ fn a_limit_is_told_with_what_to_do() {
         let refused = Rule::new(Effect::Instead(answer))
             .half(Half::Hetzner)
             .method("POST");
-        world
-            .sandbox
-            .faults()
-            .add(refused.path("/v1/load_balancers"));
-        let ran = common::ccm(&world.env, &["lb", "sync"]);
-        assert_eq!(ran.code, 1, "{ran:?}");
+        world.faults().add(refused.path("/v1/load_balancers"));
+        let ran = world.ccm(&["lb", "sync"]).with_code(1);
         assert!((ran.stdout + &ran.stderr).contains(says), "{says}");
         world.tells("web", "SyncLoadBalancerFailed", &[says]);
     }

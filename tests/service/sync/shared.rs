@@ -2,12 +2,10 @@
 //! namespaces.
 
 use crate::common::{self, Daemon, wait_until};
-use crate::sync::world::{
-    Cluster, FINALIZER, NO_RESYNC, OFTEN, SERVICE_UID, World, key, len, service, targets, text,
-};
-use sandbox::Sandbox;
-use sandbox::hetzner::ServerSpec;
+use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, SERVICE_UID, World, id, len, targets, text};
+use sandbox::calls::Call;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -33,37 +31,21 @@ pub fn owned(ports: &[(u64, &str)]) -> Vec<(u64, String)> {
         .collect()
 }
 
-pub fn id(balancer: &Value) -> u64 {
-    balancer["id"].as_u64().unwrap()
-}
-
 impl World {
-    /// The only load balancer of all.
-    pub fn only(&self) -> Value {
-        let mut all = self.balancers();
-        assert_eq!(all.len(), 1, "{all:#?}");
-        all.remove(0)
-    }
-
     /// Waits until the Services have addresses.
     fn all_up(&self, names: &[&str]) {
         wait_until("addresses", || {
-            names.iter().all(|name| !self.addresses(name).is_empty())
+            names.iter().all(|name| self.has_address(name))
         });
     }
 
-    /// After the last write of a daemon: two passes, of which the second writes nothing.
+    /// Asserts that nothing is left to do after the last write of a daemon: the second of two passes writes nothing.
     pub fn is_at_rest(&self) {
         self.settle(&[]);
         let mark = self.mark();
-        let ran = self.once(&[]);
-        assert_eq!(ran.code, 0, "{ran:?}");
+        let ran = self.once(&[]).with_code(0);
         assert_eq!(self.writes(mark), Vec::<String>::new(), "{ran:?}");
         self.nothing_refused();
-    }
-
-    fn finalizers(&self, name: &str) -> Value {
-        self.service(name).unwrap()["metadata"]["finalizers"].clone()
     }
 }
 
@@ -76,11 +58,8 @@ struct Served {
 impl Served {
     /// These ports, each of the Service of this name.
     fn watch(world: &World, ports: &[(&'static str, u64)]) -> Served {
-        let (cluster, cloud) = (
-            world.sandbox.cluster().clone(),
-            world.sandbox.cloud().clone(),
-        );
-        let (project, ports) = (world.sandbox.project(), ports.to_vec());
+        let (cluster, cloud) = (world.cluster().clone(), world.cloud().clone());
+        let (project, ports) = (world.project(), ports.to_vec());
         let is_over = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&is_over);
         let status = move |name: &str| {
@@ -140,16 +119,12 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     common::wait_or(common::LIMIT, state, || ports(&world.only()) == labelled);
     for name in ["a", "b", "c"] {
         world.tells(name, "EnsuredLoadBalancer", &[]);
-        assert_eq!(world.finalizers(name), json!([FINALIZER]), "{name}");
+        assert!(world.has_finalizer(name), "{name}");
     }
     let balancer = world.only();
     assert_eq!(balancer["name"], "kubernetes-default-edge");
     assert_eq!(balancer["labels"][GROUP], "default.edge");
-    assert!(
-        balancer["labels"][SERVICE_UID].is_null(),
-        "{}",
-        balancer["labels"]
-    );
+    assert!(balancer["labels"][SERVICE_UID].is_null(), "{balancer}");
     assert_eq!(targets(&balancer).len(), 2);
     let public = &balancer["public_net"];
     let expected = [
@@ -162,10 +137,8 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     }
     world.ticks(3);
     let writes = world.cloud_writes(mark);
-    let posts = writes
-        .iter()
-        .filter(|write| *write == "POST /load_balancers");
-    assert_eq!(posts.count(), 1, "{writes:#?}");
+    let is_post = |write: &&String| *write == "POST /load_balancers";
+    assert_eq!(writes.iter().filter(is_post).count(), 1, "{writes:#?}");
     // A label and a port each, for those that came after the first.
     assert!(writes.len() <= 1 + 2 * 2, "{writes:#?}");
     drop(daemon);
@@ -174,41 +147,29 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     // One is deleted: its port alone is removed, and that before its finalizer.
     let daemon = world.daemon(&[NO_RESYNC]);
     let mark = world.mark();
-    world.delete("b");
-    wait_until("its end", || world.service("b").is_none());
+    world.delete_and_wait("b");
     assert_eq!(ports(&world.only()), owned(&[(80, &a), (8080, &c)]));
     let id = id(&world.only());
     let removed = format!("POST /load_balancers/{id}/actions/delete_service");
     let labels = format!("PUT /load_balancers/{id}");
     let status = "PATCH /api/v1/namespaces/default/services/b/status";
     world.ticks(2);
-    assert_eq!(
-        world.writes(mark),
-        [removed.as_str(), &labels, status],
-        "{}",
-        daemon.log()
-    );
-    world.tells(
-        "b",
-        "LoadBalancerReleased",
-        &["the ports of this Service were removed"],
-    );
+    let expected = [removed.as_str(), &labels, status];
+    assert_eq!(world.writes(mark), expected, "{}", daemon.log());
+    let says = ["the ports of this Service were removed"];
+    world.tells("b", "LoadBalancerReleased", &says);
     // Alone again it is as one that was never shared: HCCM may take it over.
-    world.delete("a");
-    wait_until("its end", || world.service("a").is_none());
+    world.delete_and_wait("a");
     wait_until("the UID", || world.only()["labels"][SERVICE_UID] == c);
     drop(daemon);
     world.is_at_rest();
     // The last one.
     let _daemon = world.daemon(&[NO_RESYNC]);
     let mark = world.mark();
-    world.delete("c");
-    wait_until("its end", || world.service("c").is_none());
+    world.delete_and_wait("c");
     assert_eq!(world.balancers(), Vec::<Value>::new());
-    assert_eq!(
-        world.cloud_writes(mark),
-        [format!("DELETE /load_balancers/{id}")]
-    );
+    let deleted = format!("DELETE /load_balancers/{id}");
+    assert_eq!(world.cloud_writes(mark), [deleted]);
 }
 
 #[test]
@@ -219,8 +180,7 @@ fn one_pass_makes_the_whole_group_and_the_next_writes_nothing() {
     for (name, port) in [("a", 80), ("b", 443), ("c", 8080)] {
         world.create(name, &[EDGE], &[port]);
     }
-    let ran = world.once(&[]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = world.once(&[]).with_code(0);
     assert_eq!(ports(&world.only()).len(), 3, "{ran:?}");
     let writes = world.cloud_writes(mark);
     assert_eq!(writes.len(), 5, "{writes:#?}");
@@ -241,15 +201,12 @@ fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
     let changes = |from: &str, to: &str| {
         let moves = format!("the Service moves from load balancer {from}");
         let mark = world.mark();
-        let ran = common::ccm(&world.env, &["lb", "sync", "--dry-run"]);
-        assert!(ran.stdout.contains(&moves), "{ran:?}");
+        let ran = world.ccm(&["lb", "sync", "--dry-run"]);
+        ran.prints(&moves);
         assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
         let daemon = world.daemon(&[NO_RESYNC]);
-        world.tells(
-            "b",
-            "LoadBalancerChanges",
-            &[&moves, &format!(" to {to}"), "addresses change"],
-        );
+        let says = [&*moves, &format!(" to {to}"), "addresses change"];
+        world.tells("b", "LoadBalancerChanges", &says);
         daemon
     };
     let ip = |balancer: &Value| text(&balancer["public_net"]["ipv4"]["ip"]);
@@ -262,17 +219,14 @@ fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
     assert_eq!(world.addresses("b")[0], ip(&group));
     world.ticks(2);
     // The event is sent before what it announces is made, and the old one is deleted at last.
-    let calls = world.sandbox.calls().calls_since(mark);
-    let delete = calls
-        .iter()
-        .position(|call| call.method == "DELETE")
-        .unwrap();
+    let calls = world.calls().calls_since(mark);
+    let is_delete = |call: &Call| call.method == "DELETE";
+    let delete = calls.iter().position(is_delete).unwrap();
     let path = format!("/v1/load_balancers/{}", id(&old));
     assert_eq!(calls[delete].path, path, "{}", daemon.log());
     let status = "/api/v1/namespaces/default/services/b/status";
-    let status = calls
-        .iter()
-        .rposition(|call| call.path == status && call.is_write());
+    let is_status = |call: &Call| call.path == status && call.is_write();
+    let status = calls.iter().rposition(is_status);
     assert!(status < Some(delete), "{}", daemon.log());
     drop(daemon);
     world.is_at_rest();
@@ -282,17 +236,14 @@ fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
     let daemon = changes("kubernetes-default-edge", "a new one");
     wait_until("its port on the other one", || world.balancers().len() == 2);
     wait_until("a alone", || {
-        let group = world.sandbox.cloud().load_balancer(id(&group));
+        let group = world.cloud().load_balancer(id(&group));
         group["labels"][SERVICE_UID] == a && len(&group["services"]) == 1
     });
     world.ticks(2);
-    let own = world.of_uid(&b).unwrap();
-    assert_eq!(world.addresses("b")[0], ip(&own));
+    assert_eq!(world.addresses("b")[0], ip(&world.balancer("b")));
     let writes = world.cloud_writes(mark);
-    assert!(
-        !writes.iter().any(|write| write.starts_with("DELETE")),
-        "{writes:#?}"
-    );
+    let is_delete = |write: &String| write.starts_with("DELETE");
+    assert!(!writes.iter().any(is_delete), "{writes:#?}");
     drop(daemon);
     served.always();
     world.is_at_rest();
@@ -302,37 +253,36 @@ fn who_joins_or_leaves_a_group_is_served_at_every_moment() {
 #[test]
 fn from_one_group_to_another() {
     let mut world = World::new(1);
-    world.env = common::with(world.env, &[("HCLOUD_LOAD_BALANCERS_TYPE", "")]);
+    world.set(&[("HCLOUD_LOAD_BALANCERS_TYPE", "")]);
     world.settle(&[]);
     world.create("a", &[EDGE], &[80]);
     world.settle(&[]);
-    let b = world.create("b", &[EDGE], &[443]);
+    world.create("b", &[EDGE], &[443]);
     world.settle(&[]);
     let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
-    let own = |world: &World| {
+    let groups = || {
         let all = world.balancers();
         let groups = all.iter().map(|one| text(&one["labels"][GROUP]));
-        let mut groups: Vec<String> = groups.collect();
-        groups.sort();
-        groups
+        groups.collect::<BTreeSet<String>>()
     };
+    let of = |groups: [&str; 2]| BTreeSet::from(groups.map(str::to_owned));
     world.annotate("b", "share", Some("front"));
     world.settle(&[]);
-    assert_eq!(own(&world), ["default.edge", "default.front"]);
+    assert_eq!(groups(), of(["default.edge", "default.front"]));
     world.is_at_rest();
     // Alone in its group it goes on to the next one.
     world.annotate("b", "share", Some("back"));
     let daemon = Daemon::start(&world.env, &[NO_RESYNC]);
-    wait_until("the next one", || {
-        own(&world) == ["default.back", "default.edge"]
-    });
+    let next = of(["default.back", "default.edge"]);
+    wait_until("the next one", || groups() == next);
     drop(daemon);
     world.is_at_rest();
-    assert_eq!(world.of_uid(&b).unwrap()["labels"][GROUP], "default.back");
+    assert_eq!(world.balancer("b")["labels"][GROUP], "default.back");
     served.always();
     world.delete("b");
     world.settle(&[]);
-    assert_eq!((world.service("b"), own(&world).len()), (None, 1));
+    assert_eq!(world.service("b"), None);
+    assert_eq!(world.balancers().len(), 1);
 }
 
 /// The first try to add the port fails, and so the address stays until the next.
@@ -344,41 +294,15 @@ fn while_its_port_is_refused_it_keeps_its_old_address() {
     world.create("b", &[], &[443]);
     world.settle(&[]);
     let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
-    let cloud = world.sandbox.cloud();
-    cloud.fail_next_action("add_service", "action_failed", "it did not work out");
+    let fails = ("action_failed", "it did not work out");
+    world
+        .cloud()
+        .fail_next_action("add_service", fails.0, fails.1);
     world.annotate("b", "share", Some("edge"));
-    let ran = world.once(&[]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    let ran = world.once(&[]).with_code(1);
     assert_eq!(world.balancers().len(), 2, "{ran:?}");
     world.settle(&[]);
     assert_eq!(ports(&world.only()).len(), 2);
-    served.always();
-}
-
-/// Its certificate is still being issued.
-#[test]
-fn while_its_port_waits_for_a_certificate_it_keeps_its_old_address() {
-    let world = World::new(2);
-    world.settle(&[]);
-    world.create("a", &[EDGE], &[80]);
-    world.create("b", &[], &[443]);
-    world.settle(&[]);
-    let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
-    let cloud = world.sandbox.cloud();
-    let long = std::time::Duration::from_secs(100_000);
-    cloud.set_action_duration("create_certificate", Some(long));
-    for (name, value) in [
-        ("protocol", "https"),
-        ("certificate-type", "managed"),
-        ("http-managed-certificate-domains", "www.example.com"),
-        ("share", "edge"),
-    ] {
-        world.annotate("b", name, Some(value));
-    }
-    for _ in 0..2 {
-        let ran = world.once(&[]);
-        assert_eq!((ran.code, world.balancers().len()), (0, 2), "{ran:?}");
-    }
     served.always();
 }
 
@@ -413,11 +337,7 @@ fn a_port_that_another_has_is_named_and_the_others_are_served() {
     });
     assert_eq!(world.addresses("b"), world.addresses("a"));
     world.ticks(6);
-    assert_eq!(
-        world.addresses("c"),
-        Vec::<String>::new(),
-        "nothing of it is served"
-    );
+    assert!(!world.has_address("c"), "nothing of it is served");
     assert_eq!(world.told("c", "PortConflict").len(), 1);
     // It is free: of those that ask for it the oldest gets it.
     world.delete("a");
@@ -432,31 +352,6 @@ fn a_port_that_another_has_is_named_and_the_others_are_served() {
     world.ticks(6);
     assert_eq!(world.addresses("c").is_empty(), heir == "b");
     assert_eq!(world.balancers().len(), 1);
-}
-
-/// It would lose a port that it has: it stays where it is, and everything of it is served.
-#[test]
-fn who_can_t_have_its_port_in_the_group_stays_on_its_own() {
-    let world = World::new(1);
-    let _daemon = world.daemon(&[OFTEN]);
-    world.create("a", &[EDGE], &[80]);
-    world.up("a");
-    let b = world.create("b", &[], &[80, 81]);
-    let own = world.up("b");
-    let served = Served::watch(&world, &[("a", 80), ("b", 80), ("b", 81)]);
-    world.annotate("b", "share", Some("edge"));
-    world.tells(
-        "b",
-        "SyncLoadBalancerFailed",
-        &["port 80 can't be had", "stays on"],
-    );
-    world.ticks(6);
-    assert_eq!(
-        world.of_uid(&b).map(|one| one["id"].clone()),
-        Some(own["id"].clone())
-    );
-    assert_eq!(world.balancers().len(), 2);
-    served.always();
 }
 
 /// Meanwhile nodes come and node ports change. What is about the whole of a load balancer that others share is theirs.
@@ -486,10 +381,7 @@ fn who_stays_gets_what_its_ports_need_where_it_is() {
         world.annotate("b", "share", Some("edge"));
         let says = ["port 80 can't be had", "stays on"];
         world.tells("b", "SyncLoadBalancerFailed", &says);
-        let late = world.sandbox.join(ServerSpec {
-            name: "late".into(),
-            ..ServerSpec::default()
-        });
+        let late = world.join_node("late");
         wait_until("the late node", || targets(&at()).contains(&late));
         world.edit("b", |service| {
             service["spec"]["ports"][0]["nodePort"] = json!(32_000);
@@ -527,41 +419,16 @@ fn who_stays_gets_what_its_ports_need_where_it_is() {
     }
 }
 
-fn in_namespace(
-    sandbox: &Sandbox,
-    namespace: &str,
-    name: &str,
-    annotations: &[(&str, &str)],
-    port: u16,
-) -> String {
-    let mut one = service(name, annotations, &[port]);
-    one["metadata"]["namespace"] = json!(namespace);
-    let made = sandbox.cluster().create("services", Some(namespace), one);
-    text(&made["metadata"]["uid"])
-}
-
 #[test]
 fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     let world = World::new(1);
-    let cluster = world.sandbox.cluster();
-    for name in ["infra", "shop"] {
-        cluster.create("namespaces", None, json!({ "metadata": { "name": name } }));
-    }
+    world.create_namespace("infra");
+    world.create_namespace("shop");
     let _daemon = world.daemon(&[OFTEN]);
-    let address = |namespace: &str, name: &str| {
-        let service = cluster.get("services", Some(namespace), name).unwrap();
-        text(&service["status"]["loadBalancer"]["ingress"][0]["ip"])
-    };
-    let host = in_namespace(&world.sandbox, "infra", "host", &[EDGE], 80);
-    wait_until("an address", || !address("infra", "host").is_empty());
+    let host = world.create("infra/host", &[EDGE], &[80]);
+    world.up("infra/host");
     let mark = world.mark();
-    let guest = in_namespace(
-        &world.sandbox,
-        "shop",
-        "guest",
-        &[("share", "infra/edge")],
-        443,
-    );
+    let guest = world.create("shop/guest", &[("share", "infra/edge")], &[443]);
     let says = [
         "no Service that shares \"edge\" in namespace infra allows it",
         "\"shop\"",
@@ -570,44 +437,36 @@ fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     world.ticks(6);
     assert_eq!(world.writes(mark), Vec::<String>::new());
     // Its own list allows nothing.
-    cluster.edit("services", Some("shop"), "guest", |one| {
-        one["metadata"]["annotations"][key("share-namespaces")] = json!("*");
-    });
+    let allow = |by: &str, namespaces: &str| {
+        world.annotate(by, "share-namespaces", Some(namespaces));
+    };
+    allow("shop/guest", "*");
     world.ticks(6);
     assert_eq!(world.writes(mark), Vec::<String>::new());
 
-    let allow = |namespaces: &str| {
-        cluster.edit("services", Some("infra"), "host", |one| {
-            one["metadata"]["annotations"][key("share-namespaces")] = json!(namespaces);
-        })
-    };
-    assert!(allow("blog, shop"));
-    wait_until("an address", || !address("shop", "guest").is_empty());
-    assert_eq!(address("shop", "guest"), address("infra", "host"));
+    allow("infra/host", "blog, shop");
+    world.all_up(&["shop/guest"]);
+    assert_eq!(world.addresses("shop/guest"), world.addresses("infra/host"));
     assert_eq!(ports(&world.only()), owned(&[(80, &host), (443, &guest)]));
     // What is taken back takes no traffic away.
     let mark = world.mark();
-    assert!(allow("blog"));
+    allow("infra/host", "blog");
     world.ticks(6);
     assert_eq!(world.writes(mark), Vec::<String>::new());
     assert_eq!(ports(&world.only()), owned(&[(80, &host), (443, &guest)]));
     // What it has goes with it all the same.
-    cluster.delete("services", Some("shop"), "guest");
-    wait_until("its end", || {
-        cluster.get("services", Some("shop"), "guest").is_none()
-    });
+    world.delete_and_wait("shop/guest");
     assert_eq!(ports(&world.only()).len(), 1);
     world.nothing_refused();
 }
 
 /// For whoever reads a failure.
-pub fn calls(world: &World, mark: u64) -> String {
-    let calls = world.sandbox.calls().calls_since(mark).into_iter();
-    let calls = calls.filter(|call| {
-        !common::is_lease(&call.path)
-            && !call.path.contains("/events")
-            && !call.path.ends_with("/nodes")
-    });
-    let lines = calls.map(|call| format!("{call} {}", String::from_utf8_lossy(&call.body)));
+fn calls(world: &World, mark: u64) -> String {
+    let mut calls = world.calls().calls_since(mark);
+    let others = ["/leases", "/events", "/nodes"];
+    calls.retain(|call| !others.iter().any(|part| call.path.contains(part)));
+    let lines = calls
+        .iter()
+        .map(|call| format!("{call} {}", String::from_utf8_lossy(&call.body)));
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -1,9 +1,9 @@
 //! Certificates from Secrets, from outside: uploaded once, renewed without a gap, deleted when nothing uses them, and left
 //! as they are while a Secret can't be used.
 
-use crate::common::{self, wait_until};
+use crate::common::{self, on, wait_until};
 use crate::sync::killed::{Scenario, killed_at_each_write};
-use crate::sync::world::{CLUSTER_UID, Cluster, NO_RESYNC, PROFILES, World, text};
+use crate::sync::world::{CLUSTER_UID, Cluster, NO_RESYNC, PROFILES, World, id, len, text};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sandbox::Half;
@@ -19,6 +19,9 @@ pub const FROM_SECRET: &[(&str, &str)] = &[
     ("protocol.p443", "https"),
     ("http-tls-secret.p443", "web-tls"),
 ];
+
+const UPLOAD: &str = "POST /v1/certificates";
+const TLS: &str = "kubernetes.io/tls";
 
 static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new("test").unwrap());
 
@@ -36,15 +39,8 @@ fn put(world: &World, name: &str, kind: &str, certificate: &str, key: &str) {
 }
 
 /// Writes the Secret of that namespace, new or again.
-pub fn put_in(
-    world: &World,
-    namespace: &str,
-    name: &str,
-    kind: &str,
-    certificate: &str,
-    key: &str,
-) {
-    let cluster = world.sandbox.cluster();
+fn put_in(world: &World, namespace: &str, name: &str, kind: &str, certificate: &str, key: &str) {
+    let cluster = world.cluster();
     let data = json!({
         "tls.crt": STANDARD.encode(certificate),
         "tls.key": STANDARD.encode(key),
@@ -66,8 +62,13 @@ pub fn put_in(
 }
 
 pub fn renew(world: &World, name: &str, identity: &Identity) {
+    renew_in(world, "default", name, identity);
+}
+
+/// Writes the Secret of that namespace with this certificate and its key.
+pub fn renew_in(world: &World, namespace: &str, name: &str, identity: &Identity) {
     let (certificate, key) = (&identity.certificate_pem, &identity.key_pem);
-    put(world, name, "kubernetes.io/tls", certificate, key);
+    put_in(world, namespace, name, TLS, certificate, key);
 }
 
 /// The rules of `manifests/tls-secrets`.
@@ -84,7 +85,7 @@ fn allow(world: &World) {
 
 /// ccm may read the Secrets of that namespace.
 pub fn allow_in(world: &World, namespace: &str) {
-    let cluster = world.sandbox.cluster();
+    let cluster = world.cluster();
     cluster.grant_in_namespace("ccm", namespace, rules());
 }
 
@@ -96,29 +97,30 @@ pub fn world() -> World {
     world
 }
 
-pub fn certificates(world: &World) -> Vec<Value> {
-    world.sandbox.cloud().certificates(world.sandbox.project())
-}
-
-/// IDs that port 443 of the Service shows.
-fn shown(world: &World, uid: &str) -> Vec<u64> {
-    let balancer = world.of_uid(uid).unwrap_or_default();
-    let services = balancer["services"].as_array().cloned().unwrap_or_default();
-    let https = services.iter().find(|one| one["listen_port"] == 443);
-    let ids = https.and_then(|one| one["http"]["certificates"].as_array());
-    ids.into_iter()
-        .flatten()
-        .filter_map(Value::as_u64)
-        .collect()
-}
-
-/// PEM of the only certificate of the project, where the port shows it.
-fn only_shown(world: &World, uid: &str) -> String {
-    let all = certificates(world);
+/// PEM of the only certificate of the project, where port 443 of the Service shows it.
+fn only_shown(world: &World, name: &str) -> String {
+    let all = world.certificates();
     match all.as_slice() {
-        [one] if shown(world, uid) == [one["id"].as_u64().unwrap()] => text(&one["certificate"]),
+        [one] if world.shown(name) == Some(vec![id(one)]) => text(&one["certificate"]),
         _ => String::new(),
     }
+}
+
+/// Creates the Service `web` with ports 80 and 443, and waits until it shows the only certificate of the project.
+fn create_web(world: &World) {
+    world.create("web", FROM_SECRET, &[80, 443]);
+    shows_one(world, "web");
+}
+
+fn shows_one(world: &World, name: &str) {
+    wait_until("port 443", || !only_shown(world, name).is_empty());
+}
+
+/// Waits until the Service shows this certificate, and there is no other one.
+fn shows(world: &World, name: &str, identity: &Identity) {
+    wait_until("the new one alone", || {
+        is_of(&only_shown(world, name), identity)
+    });
 }
 
 fn is_of(pem: &str, identity: &Identity) -> bool {
@@ -126,11 +128,8 @@ fn is_of(pem: &str, identity: &Identity) -> bool {
 }
 
 fn uploads(world: &World, mark: u64) -> usize {
-    let writes = world.cloud_writes(mark);
-    writes
-        .iter()
-        .filter(|call| *call == "POST /certificates")
-        .count()
+    let writes = world.cloud_writes(mark).into_iter();
+    writes.filter(|call| call == "POST /certificates").count()
 }
 
 #[test]
@@ -138,21 +137,17 @@ fn a_renewed_secret_is_uploaded_swapped_in_and_the_old_one_deleted() {
     for profile in PROFILES {
         let world = world();
         let _daemon = world.daemon(&[profile, NO_RESYNC]);
-        let uid = world.create("web", FROM_SECRET, &[80, 443]);
-        world.up("web");
-        wait_until("port 443", || !only_shown(&world, &uid).is_empty());
-        let labels = certificates(&world)[0]["labels"].clone();
+        create_web(&world);
+        let labels = world.certificates()[0]["labels"].clone();
         assert_eq!(labels["ccm-from-scratch/secret"], "default.web-tls");
         assert!(labels[CLUSTER_UID].is_string());
         assert!(labels["hcloud-ccm/service-uid"].is_null());
         // At each write of the renewal the port shows one that exists.
         let mark = world.mark();
-        let gaps = watch_for_gaps(&world, &uid);
+        let gaps = watch_for_gaps(&world);
         let second = fresh();
         renew(&world, "web-tls", &second);
-        wait_until("the new one alone", || {
-            is_of(&only_shown(&world, &uid), &second)
-        });
+        shows(&world, "web", &second);
         world.ticks(5);
         let writes = world.cloud_writes(mark);
         let steps = [
@@ -175,35 +170,21 @@ fn a_renewed_secret_is_uploaded_swapped_in_and_the_old_one_deleted() {
     }
 }
 
-/// The moments at which port 443 of the Service showed none, or one that does not exist.
-fn watch_for_gaps(world: &World, uid: &str) -> Arc<Mutex<Vec<String>>> {
+/// The moments at which port 443 of the only load balancer showed none, or one that does not exist.
+fn watch_for_gaps(world: &World) -> Arc<Mutex<Vec<String>>> {
     let gaps: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (noted, uid) = (Arc::clone(&gaps), uid.to_owned());
-    let cloud = Arc::clone(world.sandbox.cloud());
-    let project = world.sandbox.project();
+    let noted = Arc::clone(&gaps);
+    let cloud = Arc::clone(world.cloud());
+    let project = world.project();
     let look = move |request: &Request| {
         let all = cloud.load_balancers(project);
-        let own = all
-            .iter()
-            .find(|one| one["labels"]["hcloud-ccm/service-uid"] == uid);
-        let ports = own.and_then(|one| one["services"].as_array().cloned());
-        let https = ports.unwrap_or_default().into_iter();
-        let ids = https
-            .filter(|one| one["listen_port"] == 443)
-            .map(|one| one["http"]["certificates"].clone());
-        let there: Vec<Value> = cloud
-            .certificates(project)
-            .iter()
-            .map(|one| one["id"].clone())
-            .collect();
-        let is_good = ids
-            .flat_map(|ids| ids.as_array().cloned().unwrap_or_default())
-            .any(|id| there.contains(&id));
-        if !is_good {
-            noted
-                .lock()
-                .unwrap()
-                .push(format!("{} {}", request.method, request.path));
+        let ports = all[0]["services"].as_array().unwrap().iter();
+        let https = ports.filter(|port| port["listen_port"] == 443);
+        let mut shown = https.flat_map(|port| port["http"]["certificates"].as_array().unwrap());
+        let there = cloud.certificates(project);
+        if !shown.any(|id| there.iter().any(|one| one["id"] == *id)) {
+            let call = format!("{} {}", request.method, request.path);
+            noted.lock().unwrap().push(call);
         }
     };
     let look = Arc::new(look);
@@ -212,10 +193,7 @@ fn watch_for_gaps(world: &World, uid: &str) -> Arc<Mutex<Vec<String>>> {
         Effect::before(move |request| before(request)),
         Effect::after(move |request| look(request)),
     ] {
-        world
-            .sandbox
-            .faults()
-            .add(Rule::new(effect).half(Half::Hetzner));
+        world.faults().add(Rule::new(effect).half(Half::Hetzner));
     }
     gaps
 }
@@ -223,20 +201,22 @@ fn watch_for_gaps(world: &World, uid: &str) -> Arc<Mutex<Vec<String>>> {
 #[test]
 fn ten_services_with_one_secret_upload_it_once() {
     let world = world();
-    let uids: Vec<String> = (0..10)
-        .map(|n| world.create(&format!("web-{n}"), FROM_SECRET, &[443]))
-        .collect();
+    let names: Vec<String> = (0..10).map(|n| format!("web-{n}")).collect();
+    for name in &names {
+        world.create(name, FROM_SECRET, &[443]);
+    }
     let mark = world.mark();
     let _daemon = world.daemon(&[NO_RESYNC]);
-    let all_show = |world: &World| uids.iter().all(|uid| !only_shown(world, uid).is_empty());
-    wait_until("each port", || all_show(&world));
+    for name in &names {
+        shows_one(&world, name);
+    }
     assert_eq!(uploads(&world, mark), 1);
     let mark = world.mark();
     let second = fresh();
     renew(&world, "web-tls", &second);
-    wait_until("the new one on each port", || {
-        all_show(&world) && is_of(&only_shown(&world, &uids[0]), &second)
-    });
+    for name in &names {
+        shows(&world, name, &second);
+    }
     assert_eq!(uploads(&world, mark), 1);
 }
 
@@ -251,20 +231,14 @@ fn killed_after_any_write_of_a_renewal_nothing_is_left_over() {
             }
         },
         change: |world| {
-            renew(
-                world,
-                "web-tls",
-                &identity("renewed.example", Validity::Now),
-            )
+            let renewed = identity("renewed.example", Validity::Now);
+            renew(world, "web-tls", &renewed);
         },
         is_done: |world| {
-            let all = certificates(world);
+            let all = world.certificates();
             let is_new = |one: &Value| one["domain_names"] == json!(["renewed.example"]);
-            let shows = |name: &str| {
-                let uid = text(&world.service(name).unwrap()["metadata"]["uid"]);
-                !only_shown(world, &uid).is_empty()
-            };
-            all.iter().all(is_new) && shows("one") && shows("two")
+            let mut names = ["one", "two"].iter();
+            all.iter().all(is_new) && names.all(|name| !only_shown(world, name).is_empty())
         },
     });
 }
@@ -281,7 +255,7 @@ fn killed_after_any_write_of_the_end_of_a_service_nothing_is_left_over() {
         is_done: |world| {
             world.service("web").is_none()
                 && world.balancers().is_empty()
-                && certificates(world).is_empty()
+                && world.certificates().is_empty()
         },
     });
 }
@@ -290,31 +264,27 @@ fn killed_after_any_write_of_the_end_of_a_service_nothing_is_left_over() {
 fn a_certificate_is_deleted_when_the_annotation_is_removed_and_no_port_shows_it() {
     let world = world();
     let _daemon = world.daemon(&[NO_RESYNC]);
-    let uid = world.create("web", FROM_SECRET, &[80, 443]);
-    wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+    create_web(&world);
     world.annotate("web", "protocol.p443", None);
     world.annotate("web", "http-tls-secret.p443", None);
-    wait_until("its end", || certificates(&world).is_empty());
-    assert_eq!(shown(&world, &uid), Vec::<u64>::new());
+    wait_until("its end", || world.certificates().is_empty());
+    assert_eq!(world.shown("web"), Some(vec![]));
 }
 
 /// As a CronJob runs it; a person who names a Service has only what concerns that one.
 #[test]
 fn a_pass_deletes_what_nothing_uses_and_a_sync_of_one_service_does_not() {
     let world = world();
-    let uid = world.create("web", FROM_SECRET, &[80, 443]);
-    let run = |words: &[&str]| {
-        let ran = common::ccm(&world.env, words);
-        assert_eq!(ran.code, 0, "{ran:?}");
-    };
+    world.create("web", FROM_SECRET, &[80, 443]);
+    let run = |words: &[&str]| drop(world.ccm(words).with_code(0));
     run(&["run", "--once"]);
-    let first = only_shown(&world, &uid);
+    let first = only_shown(&world, "web");
     assert!(!first.is_empty());
     renew(&world, "web-tls", &fresh());
     run(&["lb", "sync", "default/web", "--yes"]);
-    assert_eq!(certificates(&world).len(), 2);
+    assert_eq!(world.certificates().len(), 2);
     run(&["run", "--once"]);
-    let second = only_shown(&world, &uid);
+    let second = only_shown(&world, "web");
     assert!(!second.is_empty() && second != first);
 }
 
@@ -323,13 +293,9 @@ fn a_pass_deletes_what_nothing_uses_and_a_sync_of_one_service_does_not() {
 fn a_dry_run_lists_the_certificates_that_nothing_uses() {
     let world = world();
     world.create("web", FROM_SECRET, &[80, 443]);
-    let run = |words: &[&str], code: i32| {
-        let ran = common::ccm(&world.env, words);
-        assert_eq!(ran.code, code, "{ran:?}");
-        ran.stdout
-    };
+    let run = |words: &[&str], code: i32| world.ccm(words).with_code(code).stdout;
     run(&["run", "--once"], 0);
-    let old = certificates(&world)[0].clone();
+    let old = world.certificates()[0].clone();
     renew(&world, "web-tls", &fresh());
     run(&["lb", "sync", "default/web", "--yes"], 0);
     let (name, id) = (text(&old["name"]), &old["id"]);
@@ -350,12 +316,10 @@ fn a_dry_run_lists_the_certificates_that_nothing_uses() {
     assert!(!of_one.contains("certificate"), "{of_one}");
     // A sync of all does it.
     let done = run(&["lb", "sync", "--yes"], 0);
-    assert!(
-        done.contains(&format!("certificates  certificate {name} ({id}): deleted")),
-        "{done}"
-    );
+    let line = format!("certificates  certificate {name} ({id}): deleted");
+    assert!(done.contains(&line), "{done}");
     assert!(done.contains("1 changed, 1 unchanged, 0 failed"), "{done}");
-    assert_eq!(certificates(&world).len(), 1);
+    assert_eq!(world.certificates().len(), 1);
     run(&[of_all, &["--detailed-exitcode"]].concat(), 0);
 }
 
@@ -364,21 +328,21 @@ type Case = (&'static str, fn(&World), &'static str);
 
 #[rustfmt::skip] // A case is a line.
 const BROKEN: &[Case] = &[
-    ("it was deleted", |world| assert!(world.sandbox.cluster().delete("secrets", Some("default"), "web-tls")), "it does not exist"),
-    ("no PEM", |world| put(world, "web-tls", "kubernetes.io/tls", "nonsense", "nonsense"), "tls.crt: holds no PEM certificate"),
-    ("another key", |world| put(world, "web-tls", "kubernetes.io/tls", &fresh().certificate_pem, &fresh().key_pem), "tls.key: is the key of another certificate"),
+    ("it was deleted", |world| assert!(world.cluster().delete("secrets", Some("default"), "web-tls")), "it does not exist"),
+    ("no PEM", |world| put(world, "web-tls", TLS, "nonsense", "nonsense"), "tls.crt: holds no PEM certificate"),
+    ("another key", |world| put(world, "web-tls", TLS, &fresh().certificate_pem, &fresh().key_pem), "tls.key: is the key of another certificate"),
     ("expired", |world| renew(world, "web-tls", &identity("example.com", Validity::Expired)), "its certificate expired at "),
     ("not valid yet", |world| renew(world, "web-tls", &identity("example.com", Validity::NotYet)), "its certificate is not valid before "),
     ("another type", |world| put(world, "web-tls", "Opaque", &fresh().certificate_pem, "x"), "its type is not kubernetes.io/tls"),
     ("a long chain", |world| {
         let one = fresh();
-        put(world, "web-tls", "kubernetes.io/tls", &one.certificate_pem.repeat(6), &one.key_pem);
+        put(world, "web-tls", TLS, &one.certificate_pem.repeat(6), &one.key_pem);
     }, "the certificates in tls.crt are 6, and Hetzner takes 5 at most"),
     ("a long key", |world| {
         let one = fresh();
-        put(world, "web-tls", "kubernetes.io/tls", &one.certificate_pem, &format!("{}{}", "x\n".repeat(3000), one.key_pem));
+        put(world, "web-tls", TLS, &one.certificate_pem, &format!("{}{}", "x\n".repeat(3000), one.key_pem));
     }, "and Hetzner takes 5000 at most"),
-    ("far too large", |world| put(world, "web-tls", "kubernetes.io/tls", &"x".repeat(100_000), "x"), "tls.crt has more than 65536 bytes"),
+    ("far too large", |world| put(world, "web-tls", TLS, &"x".repeat(100_000), "x"), "tls.crt has more than 65536 bytes"),
 ];
 
 #[test]
@@ -386,29 +350,24 @@ fn a_secret_that_cannot_be_used_leaves_everything_as_it_was() {
     common::side_by_side(BROKEN.to_vec(), |(what, breaks, message)| {
         let world = world();
         let _daemon = world.daemon(&[NO_RESYNC]);
-        let uid = world.create("web", FROM_SECRET, &[80, 443]);
-        wait_until("port 443", || !only_shown(&world, &uid).is_empty());
-        let (before, mark) = (certificates(&world), world.mark());
+        create_web(&world);
+        let (before, mark) = (world.certificates(), world.mark());
         breaks(&world);
-        world.tells(
-            "web",
-            "CertificateFailed",
-            &["port 443: Secret default/web-tls: ", message],
-        );
+        let says = ["port 443: Secret default/web-tls: ", message];
+        world.tells("web", "CertificateFailed", &says);
         world.ticks(10);
-        assert_eq!(certificates(&world), before, "{what}");
+        assert_eq!(world.certificates(), before, "{what}");
         assert_eq!(world.cloud_writes(mark), Vec::<String>::new(), "{what}");
         // A new Service gets its other port, and what was uploaded before.
-        let second = world.create("second", FROM_SECRET, &[80, 443]);
+        world.create("second", FROM_SECRET, &[80, 443]);
         world.up("second");
-        wait_until("both ports", || {
-            shown(&world, &second) == shown(&world, &uid)
-        });
+        let shown = world.shown("web");
+        wait_until("both ports", || world.shown("second") == shown);
         // And once it is corrected all is as it should be.
         let good = fresh();
         renew(&world, "web-tls", &good);
-        for uid in [&uid, &second] {
-            wait_until("the new one", || is_of(&only_shown(&world, uid), &good));
+        for name in ["web", "second"] {
+            shows(&world, name, &good);
         }
     });
 }
@@ -418,9 +377,8 @@ fn without_the_right_the_other_ports_are_served_and_the_finding_says_what_to_app
     let world = World::new(1);
     renew(&world, "web-tls", &fresh());
     let daemon = world.daemon(&[NO_RESYNC]);
-    let uid = world.create("web", FROM_SECRET, &[80, 443]);
-    let balancer = world.up("web");
-    assert_eq!(balancer["services"].as_array().map(Vec::len), Some(1));
+    world.create("web", FROM_SECRET, &[80, 443]);
+    assert_eq!(len(&world.up("web")["services"]), 1);
     let parts = [
         "cannot get resource",
         "kubectl apply -n default -k manifests/tls-secrets",
@@ -429,34 +387,26 @@ fn without_the_right_the_other_ports_are_served_and_the_finding_says_what_to_app
     world.tells("web", "CertificateFailed", &parts);
     assert!(!daemon.log().contains("ERROR"), "{}", daemon.log());
     allow(&world);
-    wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+    shows_one(&world, "web");
 }
 
 #[test]
 fn certificates_of_others_are_never_touched() {
     let world = world();
-    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
-    let place = |name: &str, labels: Value| {
+    let theirs = json!({"ccm-from-scratch/secret": "default.web-tls", CLUSTER_UID: "another"});
+    for (name, labels) in [("bought", json!({})), ("another-clusters", theirs)] {
         let one = fresh();
-        cloud.create_certificate(
-            project,
-            json!({"name": name, "certificate": one.certificate_pem, "private_key": one.key_pem, "labels": labels}),
-        )
-    };
-    place("bought", json!({}));
-    place(
-        "another-clusters",
-        json!({"ccm-from-scratch/secret": "default.web-tls", CLUSTER_UID: "another"}),
-    );
-    let before = certificates(&world);
+        world.create_certificate(json!({
+            "name": name, "certificate": one.certificate_pem, "private_key": one.key_pem, "labels": labels,
+        }));
+    }
+    let before = world.certificates();
     let _daemon = world.daemon(&[NO_RESYNC]);
-    let uid = world.create("web", FROM_SECRET, &[443]);
-    wait_until("port 443", || !shown(&world, &uid).is_empty());
-    world.delete("web");
-    wait_until("its end", || {
-        world.service("web").is_none() && certificates(&world).len() == 2
-    });
-    assert_eq!(certificates(&world), before);
+    world.create("web", FROM_SECRET, &[443]);
+    world.has_https("web");
+    world.delete_and_wait("web");
+    wait_until("its end", || world.certificates().len() == 2);
+    assert_eq!(world.certificates(), before);
 }
 
 /// It is wanted, although it is neither read nor used just now.
@@ -464,48 +414,40 @@ fn certificates_of_others_are_never_touched() {
 fn a_certificate_of_a_secret_that_cannot_be_read_is_not_deleted() {
     let world = world();
     let _daemon = world.daemon(&[NO_RESYNC]);
-    let uid = world.create("web", FROM_SECRET, &[80, 443]);
-    wait_until("port 443", || !only_shown(&world, &uid).is_empty());
-    let before = certificates(&world)[0]["id"].clone();
-    let cluster = world.sandbox.cluster();
+    create_web(&world);
+    let before = world.certificates()[0]["id"].clone();
+    let cluster = world.cluster();
     assert!(cluster.delete("secrets", Some("default"), "web-tls"));
     world.tells("web", "CertificateFailed", &["it does not exist"]);
     // By hand; the daemon does not compare it for a day.
-    let id = world.of_uid(&uid).unwrap()["id"].clone();
+    let id = id(&world.only());
     let action = format!("/load_balancers/{id}/actions/delete_service");
     world.act(&action, &json!({ "listen_port": 443 }));
     let mark = world.mark();
     world.create("other", &[], &[80]);
     world.up("other");
     wait_until("a search", || {
-        let calls = world.cloud_calls(mark);
-        calls
-            .iter()
-            .any(|call| call.query("label_selector").is_some())
+        let mut calls = world.cloud_calls(mark).into_iter();
+        calls.any(|call| call.query("label_selector").is_some())
     });
     world.ticks(5);
-    assert_eq!(certificates(&world)[0]["id"], before);
+    assert_eq!(world.certificates()[0]["id"], before);
 }
 
 #[test]
 fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
     let world = world();
     let _daemon = world.daemon(&[NO_RESYNC]);
-    let uid = world.create("web", FROM_SECRET, &[80, 443]);
-    wait_until("port 443", || !only_shown(&world, &uid).is_empty());
+    create_web(&world);
     let limit = Effect::hetzner_error(403, "resource_limit_exceeded", "too many certificates");
-    let refused = Rule::new(limit).half(Half::Hetzner).method("POST");
-    let rule = world.sandbox.faults().add(refused.path("/v1/certificates"));
-    let (before, second) = (shown(&world, &uid), fresh());
+    let rule = world.faults().add(on(UPLOAD, limit));
+    let (before, second) = (world.shown("web"), fresh());
     renew(&world, "web-tls", &second);
     world.tells("web", "SyncLoadBalancerFailed", &["too many certificates"]);
-    world.annotate("web", "algorithm-type", Some("least_connections"));
-    wait_until("the algorithm", || {
-        world.of_uid(&uid).unwrap()["algorithm"]["type"] == "least_connections"
-    });
-    assert_eq!(shown(&world, &uid), before);
-    world.sandbox.faults().remove(rule);
-    wait_until("the new one", || is_of(&only_shown(&world, &uid), &second));
+    world.change_algorithm("web");
+    assert_eq!(world.shown("web"), before);
+    world.faults().remove(rule);
+    shows(&world, "web", &second);
 }
 
 /// An upload whose answer is lost, and one that another process made meanwhile.
@@ -513,15 +455,9 @@ fn a_refused_upload_leaves_the_old_certificate_and_the_rest_goes_on() {
 fn an_upload_is_not_made_twice() {
     common::side_by_side(crate::sync::LOST_ANSWERS.to_vec(), |fault| {
         let world = world();
-        let lost = Rule::new(fault()).half(Half::Hetzner).method("POST");
-        world
-            .sandbox
-            .faults()
-            .add(lost.path("/v1/certificates").times(1));
+        world.faults().add(on(UPLOAD, fault()).times(1));
         let _daemon = world.daemon(&[NO_RESYNC]);
-        let uid = world.create("web", FROM_SECRET, &[80, 443]);
-        wait_until("port 443", || !only_shown(&world, &uid).is_empty());
-        assert_eq!(certificates(&world).len(), 1);
+        create_web(&world);
     });
 }
 
@@ -532,22 +468,16 @@ fn inspect_shows_until_when_a_certificate_is_valid_and_its_secret() {
     world.create("web", FROM_SECRET, &[443]);
     world.settle(&[]);
     let one = world.inspect("web", &[])["cloud"]["certificates"][0].clone();
-    let stored = certificates(&world)[0].clone();
+    let stored = world.certificates()[0].clone();
     assert_eq!((&one["id"], &one["ports"]), (&stored["id"], &json!([443])));
-    assert_eq!(
-        (&one["secret"], &one["isManaged"]),
-        (&json!("default.web-tls"), &json!(false))
-    );
-    let ends = stored["not_valid_after"]
-        .as_str()
-        .unwrap()
-        .split('T')
-        .next()
-        .unwrap();
+    assert_eq!(one["secret"], "default.web-tls");
+    assert_eq!(one["isManaged"], false);
+    let ends = text(&stored["not_valid_after"]);
+    let (ends, _) = ends.split_once('T').unwrap();
     assert!(text(&one["notValidAfter"]).starts_with(ends), "{one}");
-    let ran = common::ccm(&world.env, &["lb", "inspect", "default/web"]);
+    let ran = world.ccm(&["lb", "inspect", "default/web"]);
     for part in ["EXPIRES", ends, "from Secret default/web-tls"] {
-        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+        ran.prints(part);
     }
 }
 
@@ -564,16 +494,13 @@ fn no_other_secret_is_read() {
     world.up("plain");
     world.up("https");
     world.ticks(10);
-    let reads = world.sandbox.calls().calls();
-    let reads: Vec<_> = reads
-        .iter()
-        .filter(|call| call.path.contains("/secrets"))
-        .collect();
-    let named = |path: &str| path == "/api/v1/namespaces/default/secrets/web-tls";
-    assert!(
-        !reads.is_empty() && reads.iter().all(|call| named(&call.path)),
-        "{reads:#?}"
-    );
+    let mut reads = world.calls().calls();
+    reads.retain(|call| call.path.contains("/secrets"));
+    assert!(!reads.is_empty());
+    for read in reads {
+        let named = "/api/v1/namespaces/default/secrets/web-tls";
+        assert_eq!(read.path, named);
+    }
 }
 
 #[test]
@@ -586,15 +513,12 @@ fn two_ways_to_name_certificates_of_one_port_are_an_error() {
     ] {
         let name = format!("web-{}", &more.0[..4]);
         world.create(&name, &[FROM_SECRET, &[more]].concat(), &[443]);
-        assert_eq!(world.once(&[]).code, 1);
-        world.tells(
-            &name,
-            "SyncLoadBalancerFailed",
-            &["port 443", "named twice", "http-tls-secret.p443", more.0],
-        );
+        world.once(&[]).with_code(1);
+        let says = ["port 443", "named twice", "http-tls-secret.p443", more.0];
+        world.tells(&name, "SyncLoadBalancerFailed", &says);
         world.delete(&name);
     }
-    assert_eq!(certificates(&world), Vec::<Value>::new());
+    assert_eq!(world.certificates(), Vec::<Value>::new());
 }
 
 /// As much as can be asked for, whatever fails.
@@ -605,24 +529,15 @@ fn nothing_of_the_key_is_printed() {
     renew(&world, "web-tls", &one);
     let secrets = common::secrets::Secrets::new(&[&one.key_pem, &STANDARD.encode(&one.key_pem)]);
     let mut printed = String::new();
-    let env = common::with(
-        world.env.clone(),
-        &[("HCLOUD_DEBUG", "true"), ("RUST_LOG", "trace")],
-    );
+    let all = [("HCLOUD_DEBUG", "true"), ("RUST_LOG", "trace")];
+    let env = common::with(world.env.clone(), &all);
     world.settle(&[]);
     world.create("web", FROM_SECRET, &[443]);
-    let key_lines: Vec<String> = one
-        .key_pem
-        .lines()
-        .filter(|line| line.len() > 20 && !line.starts_with('-'))
-        .map(str::to_owned)
-        .collect();
+    let is_of_key = |line: &&str| line.len() > 20 && !line.starts_with('-');
+    let key_lines: Vec<&str> = one.key_pem.lines().filter(is_of_key).collect();
     assert!(!key_lines.is_empty());
-    let refused = Rule::new(Effect::hetzner_error(422, "invalid_input", &one.key_pem))
-        .half(Half::Hetzner)
-        .method("POST")
-        .path("/v1/certificates");
-    let rule = world.sandbox.faults().add(refused);
+    let refused = Effect::hetzner_error(422, "invalid_input", &one.key_pem);
+    let rule = world.faults().add(on(UPLOAD, refused));
     for words in [
         &["lb", "sync", "default/web", "--dry-run", "-o", "json"][..],
         &["lb", "inspect", "default/web", "-o", "yaml"],
@@ -631,17 +546,16 @@ fn nothing_of_the_key_is_printed() {
         let ran = common::ccm(&env, words);
         printed += &(ran.stdout + &ran.stderr);
     }
-    world.sandbox.faults().remove(rule);
+    world.faults().remove(rule);
     let ran = common::ccm(&env, &["run", "--once", "-v=10", "--log-format=json"]);
     printed += &(ran.stdout + &ran.stderr);
-    assert!(
-        printed.contains("POST") && printed.contains("/certificates"),
-        "{printed}"
-    );
+    for part in ["POST", "/certificates"] {
+        assert!(printed.contains(part), "{printed}");
+    }
     assert_eq!(secrets.leak(&printed), None, "{printed}");
     for line in &key_lines {
-        assert!(!printed.contains(line.as_str()), "{line}\n{printed}");
+        assert!(!printed.contains(line), "{line}\n{printed}");
     }
-    let events = world.sandbox.cluster().list("events", None);
-    assert!(!json!(events).to_string().contains(&key_lines[0]));
+    let events = world.cluster().list("events", None);
+    assert!(!json!(events).to_string().contains(key_lines[0]));
 }

@@ -1,11 +1,15 @@
 //! A cluster with Services, as its admin and the cloud's console see it.
 
 pub use crate::common::cluster::{
-    CLUSTER_UID, Cluster, FINALIZER, SERVICE_UID, key, len, service, targets, text,
+    CLUSTER_UID, Cluster, FINALIZER, SERVICE_UID, id, key, len, listen_ports, service, targets,
+    text,
 };
-use crate::common::{self, Daemon, Env, Simulate, is_initialised, wait_at_most, wait_until};
+use crate::common::{
+    self, Daemon, Env, Ran, Simulate, all_initialised, is_initialised, wait_at_most, wait_until,
+};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
+
 use serde_json::Value;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -54,37 +58,72 @@ impl World {
         World { sandbox, env }
     }
 
+    /// Sets variables of the programs that start from now on.
+    pub fn set(&mut self, variables: &[(&str, &str)]) {
+        self.env = common::with(self.env.clone(), variables);
+    }
+
+    /// Runs a command to its end.
+    pub fn ccm(&self, words: &[&str]) -> Ran {
+        common::ccm(&self.env, words)
+    }
+
     /// A daemon, and its nodes initialised.
     pub fn daemon(&self, flags: &[&str]) -> Daemon {
         let daemon = Daemon::start(&self.env, flags);
-        wait_until("initialised nodes", || {
-            let nodes = self.sandbox.cluster().list("nodes", None);
-            nodes.iter().all(is_initialised)
-        });
+        wait_until("initialised nodes", || all_initialised(&self.sandbox));
         // Its first pass looks for orphans too: over, before a test begins to count.
         self.ticks(1);
         daemon
     }
 
     /// One pass of everything; the nodes first.
-    pub fn once(&self, flags: &[&str]) -> common::Ran {
-        common::ccm(&self.env, &[&["run", "--once"], flags].concat())
+    pub fn once(&self, flags: &[&str]) -> Ran {
+        self.ccm(&[&["run", "--once"], flags].concat())
     }
 
     /// As `once`, until there is nothing to do.
     pub fn settle(&self, flags: &[&str]) {
         // The first pass of a new cluster looks at Services while nodes are being initialised.
         for _ in 0..2 {
-            let ran = self.once(flags);
-            assert_eq!(ran.code, 0, "{ran:?}");
+            self.once(flags).with_code(0);
         }
     }
 
     /// Waits until the Service has an address; its load balancer.
     pub fn up(&self, name: &str) -> Value {
-        wait_until("an address", || !self.addresses(name).is_empty());
-        self.of_uid(&text(&self.service(name).unwrap()["metadata"]["uid"]))
-            .expect("an address, and no load balancer")
+        wait_until("an address", || self.has_address(name));
+        self.balancer(name)
+    }
+
+    /// Changes the algorithm of a Service, and waits until its load balancer has it.
+    pub fn change_algorithm(&self, name: &str) {
+        let algorithm = "least_connections";
+        self.annotate(name, "algorithm-type", Some(algorithm));
+        wait_until("the algorithm", || {
+            self.balancer(name)["algorithm"]["type"] == algorithm
+        });
+    }
+
+    /// IDs of the certificates that port 443 of the Service shows; `None`: there is no such port.
+    pub fn shown(&self, name: &str) -> Option<Vec<u64>> {
+        let balancer = self.of_uid(&self.uid(name))?;
+        let mut ports = balancer["services"].as_array().unwrap().iter();
+        let port = ports.find(|port| port["listen_port"] == 443)?;
+        let ids = port["http"]["certificates"].as_array();
+        let ids = ids.into_iter().flatten().filter_map(Value::as_u64);
+        Some(ids.collect())
+    }
+
+    /// Waits until the Service has port 443.
+    pub fn has_https(&self, name: &str) {
+        wait_until("port 443", || self.shown(name).is_some());
+    }
+
+    /// A new node with its server joins, and is initialised.
+    pub fn join_and_wait(&self, name: &str) {
+        self.join_node(name);
+        wait_until("a new node", || is_initialised(&self.node(name)));
     }
 
     /// Waits until ccm has looked at all Services so often more.
@@ -111,9 +150,7 @@ impl World {
     pub fn inspect(&self, name: &str, flags: &[&str]) -> Value {
         let name = format!("default/{name}");
         let words = [&["lb", "inspect", name.as_str(), "-o", "json"], flags].concat();
-        let ran = common::ccm(&self.env, &words);
-        assert_eq!(ran.code, 0, "{ran:?}");
-        ran.json()["items"][0].clone()
+        self.ccm(&words).with_code(0).json()["items"][0].clone()
     }
 }
 

@@ -2,15 +2,14 @@
 //! to forget the ones there are.
 
 use crate::common::{self, Env, with};
+/// As somebody who exported the token of another project.
 use crate::sync::external::{BY_NAME, EXTERNAL};
-use crate::sync::world::{Cluster, NO_RESYNC, World, service, targets};
+use crate::sync::world::{Cluster, NO_RESYNC, World, id, targets};
 use sandbox::Half;
-use sandbox::hetzner::ServerSpec;
 use serde_json::json;
 
-/// As somebody who exported the token of another project.
 fn with_foreign_token(world: &World) -> Env {
-    let token = &world.sandbox.projects().foreign_token;
+    let token = &world.projects().foreign_token;
     with(world.env.clone(), &[("HCLOUD_TOKEN", token)])
 }
 
@@ -58,8 +57,7 @@ fn a_service_without_a_status_is_not_let_go_by_a_token_of_another_project() {
     world.edit("goes", |service| service["status"] = json!({}));
     world.delete("goes");
     let (before, mark) = (world.service("goes"), world.mark());
-    let ran = common::ccm(&with_foreign_token(&world), &["run", "--once"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    let ran = common::ccm(&with_foreign_token(&world), &["run", "--once"]).with_code(1);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
     assert_eq!(world.service("goes"), before);
     let finding = ["it has our finalizer", "another project's"];
@@ -75,8 +73,8 @@ fn one_that_was_deleted_by_hand_in_the_right_project_comes_again_or_is_let_go() 
     let daemon = world.daemon(&[NO_RESYNC]);
     for name in ["again", "goes"] {
         world.create(name, &[], &[80]);
-        let id = world.up(name)["id"].as_u64().unwrap();
-        world.sandbox.cloud().delete_load_balancer(id);
+        let id = id(&world.up(name));
+        world.cloud().delete_load_balancer(id);
     }
     world.edit("again", |service| {
         service["metadata"]["annotations"] = json!({ "example.com/touched": "yes" })
@@ -97,7 +95,7 @@ fn one_that_was_deleted_by_hand_in_the_right_project_comes_again_or_is_let_go() 
 fn a_new_service_gets_no_load_balancer_in_another_project() {
     let world = World::new(2);
     world.settle(&[]);
-    let (cloud, foreign) = (world.sandbox.cloud(), world.sandbox.projects().foreign);
+    let (cloud, foreign) = (world.cloud(), world.projects().foreign);
     let balancer = |name: &str, labels| {
         let body = json!({
             "name": name, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
@@ -150,10 +148,9 @@ fn without_a_node_on_a_cloud_server_any_project_is_the_right_one() {
     for robot in [0, 2] {
         let world = World::of(common::builder().nodes(0).robot(robot));
         world.create("new", &[], &[80]);
-        let ran = common::ccm(&with_foreign_token(&world), &["lb", "sync", "--yes"]);
-        assert_eq!(ran.code, 0, "{ran:?}");
-        let foreign = world.sandbox.projects().foreign;
-        assert_eq!(world.sandbox.cloud().load_balancers(foreign).len(), 1);
+        common::ccm(&with_foreign_token(&world), &["lb", "sync", "--yes"]).with_code(0);
+        let foreign = world.projects().foreign;
+        assert_eq!(world.cloud().load_balancers(foreign).len(), 1);
     }
 }
 
@@ -164,17 +161,12 @@ fn that_the_project_is_the_right_one_costs_one_call_at_most() {
     for others in [0, 160] {
         let world = World::new(2);
         for n in 0..others {
-            let spec = ServerSpec {
-                name: format!("other-{n}"),
-                ..ServerSpec::default()
-            };
-            let cloud = world.sandbox.cloud();
-            cloud.create_server(world.sandbox.project(), spec);
+            world.create_server(&format!("other-{n}"));
         }
         let _daemon = world.daemon(&[NO_RESYNC, "--node-status-update-frequency=24h"]);
         for (name, most) in [("first", 1), ("second", 0), ("third", 0)] {
             let mark = world.mark();
-            world.create_as(service(name, &[], &[80]));
+            world.create(name, &[], &[80]);
             assert_eq!(targets(&world.up(name)).len(), 2);
             let mut calls = world.cloud_calls(mark);
             calls.retain(|call| call.half == Half::Hetzner && call.path.starts_with("/v1/servers"));

@@ -1,16 +1,41 @@
 //! A cluster as hcloud-cloud-controller-manager leaves it: its provider IDs, labels, finalizers, load balancers, routes.
 
-use crate::common::{self, Env, env, node, services, wait_until};
+use crate::common::cluster::{Cluster, text};
+use crate::common::{self, Env, env};
 use sandbox::credentials::Validity;
 use sandbox::robot::DedicatedServer;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
+use std::ops::Deref;
 
-pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
-pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
+pub use crate::common::cluster::{FINALIZER, SERVICE_UID};
+
 pub const LEASE: &str = "cloud-controller-manager";
 /// The node whose server is switched off.
 pub const OFF: &str = "worker-3";
+
+impl Deref for Left {
+    type Target = Sandbox;
+
+    fn deref(&self) -> &Sandbox {
+        &self.sandbox
+    }
+}
+
+/// The labels that it gives a node.
+fn set_labels(node: &mut Value, kind: &str, zone: &str, provided_by: &str) {
+    for (key, value) in [
+        ("node.kubernetes.io/instance-type", kind),
+        ("beta.kubernetes.io/instance-type", kind),
+        ("topology.kubernetes.io/region", "fsn1"),
+        ("failure-domain.beta.kubernetes.io/region", "fsn1"),
+        ("topology.kubernetes.io/zone", zone),
+        ("failure-domain.beta.kubernetes.io/zone", zone),
+        ("instance.hetzner.cloud/provided-by", provided_by),
+    ] {
+        node["metadata"]["labels"][key] = json!(value);
+    }
+}
 
 /// A cluster of three nodes, one of them switched off, with three Services, as it was when that one was stopped.
 pub struct Left {
@@ -33,56 +58,39 @@ impl Left {
             .network("10.0.0.0/8");
         let sandbox = builder.scale(0.02).heartbeats(false).start();
         common::under_its_role(&sandbox);
+        let private = &*by_private_ip.to_string();
         let variables = [
             ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
-            (
-                "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP",
-                &by_private_ip.to_string(),
-            ),
+            ("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", private),
         ];
         let left = Left {
             env: common::with(env(&sandbox), &variables),
             sandbox,
             by_private_ip,
         };
-        left.nodes();
-        left.dedicated_nodes();
-        left.routes();
-        left.services();
+        left.leave_nodes();
+        left.leave_dedicated_nodes();
+        left.leave_routes();
+        left.leave_services();
         // None of that was ccm.
         left.sandbox.calls().clear();
         left
     }
 
-    pub fn servers(&self) -> Vec<Value> {
-        self.sandbox.cloud().servers(self.sandbox.project())
-    }
-
-    fn nodes(&self) {
+    fn leave_nodes(&self) {
         for server in self.servers() {
             let name = server["name"].as_str().unwrap();
             let is_off = name == OFF;
             let mut taints = Vec::new();
             if is_off {
-                let id = server["id"].as_u64().unwrap();
-                self.sandbox.cloud().set_power(id, false);
+                self.set_power(name, false);
                 let key = "node.cloudprovider.kubernetes.io/shutdown";
                 taints.push(json!({"key": key, "effect": "NoSchedule"}));
             }
             let initialise = |node: &mut Value| {
                 node["spec"]["providerID"] = json!(format!("hcloud://{}", server["id"]));
                 node["spec"]["taints"] = json!(taints);
-                for (key, value) in [
-                    ("node.kubernetes.io/instance-type", "cx22"),
-                    ("beta.kubernetes.io/instance-type", "cx22"),
-                    ("topology.kubernetes.io/region", "fsn1"),
-                    ("failure-domain.beta.kubernetes.io/region", "fsn1"),
-                    ("topology.kubernetes.io/zone", "fsn1-dc14"),
-                    ("failure-domain.beta.kubernetes.io/zone", "fsn1-dc14"),
-                    ("instance.hetzner.cloud/provided-by", "cloud"),
-                ] {
-                    node["metadata"]["labels"][key] = json!(value);
-                }
+                set_labels(node, "cx22", "fsn1-dc14", "cloud");
                 node["status"]["addresses"] = json!([
                     {"type": "Hostname", "address": name},
                     {"type": "ExternalIP", "address": server["public_net"]["ipv4"]["ip"]},
@@ -100,12 +108,11 @@ impl Left {
                     "lastTransitionTime": "2026-01-01T00:00:00Z",
                 }));
             };
-            let cluster = self.sandbox.cluster();
-            assert!(cluster.edit("nodes", None, name, initialise));
+            self.edit_node(name, initialise);
         }
     }
 
-    fn dedicated_nodes(&self) {
+    fn leave_dedicated_nodes(&self) {
         for (index, server) in self.sandbox.robot().servers().iter().enumerate() {
             let scheme = if index == 1 {
                 "hcloud://bm-"
@@ -115,59 +122,27 @@ impl Left {
             let initialise = |node: &mut Value| {
                 node["spec"]["providerID"] = json!(format!("{scheme}{}", server.number));
                 node["spec"]["taints"] = json!([]);
-                for (key, value) in [
-                    ("node.kubernetes.io/instance-type", "AX41-NVMe"),
-                    ("beta.kubernetes.io/instance-type", "AX41-NVMe"),
-                    ("topology.kubernetes.io/region", "fsn1"),
-                    ("failure-domain.beta.kubernetes.io/region", "fsn1"),
-                    ("topology.kubernetes.io/zone", "fsn1-dc16"),
-                    ("failure-domain.beta.kubernetes.io/zone", "fsn1-dc16"),
-                    ("instance.hetzner.cloud/provided-by", "robot"),
-                ] {
-                    node["metadata"]["labels"][key] = json!(value);
-                }
+                set_labels(node, "AX41-NVMe", "fsn1-dc16", "robot");
                 node["status"]["addresses"] = json!([
                     {"type": "Hostname", "address": server.name},
                     {"type": "ExternalIP", "address": server.server_ip},
                     {"type": "InternalIP", "address": server.private_ip},
                 ]);
             };
-            let cluster = self.sandbox.cluster();
-            assert!(cluster.edit("nodes", None, &server.name, initialise));
+            self.edit_node(&server.name, initialise);
         }
     }
 
     /// To each node's Pods, in the Network.
-    fn routes(&self) {
-        let network = self.sandbox.network().unwrap();
+    fn leave_routes(&self) {
         for server in self.servers() {
-            let own = node(&self.sandbox, server["name"].as_str().unwrap());
-            let route = json!({
-                "destination": own["spec"]["podCIDR"],
-                "gateway": server["private_net"][0]["ip"],
-            });
-            let url = self.sandbox.hetzner_url();
-            let token = &self.sandbox.projects().token;
-            let routed = || {
-                ureq::post(format!("{url}/networks/{network}/actions/add_route"))
-                    .header("Authorization", format!("Bearer {token}"))
-                    .header("Content-Type", "application/json")
-                    .send(route.to_string())
-                    .is_ok()
-            };
-            // While the one before is being added, the Network is locked.
-            wait_until("a route", routed);
+            let node = self.node(&text(&server["name"]));
+            let pods = text(&node["spec"]["podCIDR"]);
+            self.set_route(&pods, &text(&server["private_net"][0]["ip"]));
         }
-        let all = self.servers().len();
-        let networks = || self.sandbox.cloud().networks(self.sandbox.project());
-        wait_until("all routes", || {
-            networks()[0]["routes"]
-                .as_array()
-                .is_some_and(|routes| routes.len() == all)
-        });
     }
 
-    fn services(&self) {
+    fn leave_services(&self) {
         let authority = self.sandbox.authority();
         let certificate = authority.server(&["shop.example.com"], Validity::Now);
         let certificate = certificate.unwrap();
@@ -175,9 +150,8 @@ impl Left {
             "name": "cert", "type": "uploaded",
             "certificate": certificate.certificate_pem, "private_key": certificate.key_pem,
         });
-        let (cloud, project) = (self.sandbox.cloud(), self.sandbox.project());
-        let certificate = cloud.create_certificate(project, certificate);
-        self.service("web", &[], &[80, 443], None, |_| {});
+        let certificate = self.create_certificate(certificate);
+        self.leave_service("web", &[], &[80, 443], None, |_| {});
         // What no annotation names somebody set by hand; that one leaves it so.
         let shop = [
             ("name", "shop"),
@@ -186,7 +160,7 @@ impl Left {
             ("http-certificates", "cert"),
             ("http-redirect-http", "true"),
         ];
-        self.service("shop", &shop, &[443], None, |balancer| {
+        self.leave_service("shop", &shop, &[443], None, |balancer| {
             balancer["name"] = json!("shop");
             balancer["load_balancer_type"] = json!("lb21");
             balancer["algorithm"] = json!({"type": "least_connections"});
@@ -204,7 +178,7 @@ impl Left {
             ("uses-proxyprotocol", "true"),
             ("health-check-interval", "20s"),
         ];
-        self.service("mail", &mail, &[25], Some("mail.example.com"), |balancer| {
+        self.leave_service("mail", &mail, &[25], Some("mail.example.com"), |balancer| {
             let port = &mut balancer["services"][0];
             port["proxyprotocol"] = json!(true);
             port["health_check"]["interval"] = json!(20);
@@ -213,7 +187,7 @@ impl Left {
 
     /// One with its load balancer, which is as that one makes it without annotations, but for a change, and with its
     /// addresses or a name in its status.
-    fn service(
+    fn leave_service(
         &self,
         name: &str,
         annotations: &[(&str, &str)],
@@ -221,9 +195,8 @@ impl Left {
         hostname: Option<&str>,
         change: impl Fn(&mut Value),
     ) {
-        let new = services::LoadBalancerService::new(name, ports).with(annotations);
-        let created = services::create(&self.sandbox, new);
-        let uid = created["metadata"]["uid"].as_str().unwrap();
+        let uid = self.create(name, annotations, ports);
+        let created = self.service(name).unwrap();
         let listeners = created["spec"]["ports"].as_array().unwrap().iter();
         let listeners: Vec<Value> = listeners
             .map(|port| {
@@ -245,17 +218,15 @@ impl Left {
             false => json!({"type": "ip", "ip": {"ip": server.server_ip}}),
         };
         let mut balancer = json!({
-            "name": format!("a{}", uid.replace('-', ""))[..32],
-            "load_balancer_type": "lb11",
-            "location": "fsn1",
-            "network": self.sandbox.network(),
+            "network": self.network_id(),
             "labels": {SERVICE_UID: uid},
             "services": listeners,
             "targets": servers.iter().map(target).chain(dedicated.iter().map(by_ip)).collect::<Vec<_>>(),
         });
         change(&mut balancer);
-        let (cloud, project) = (self.sandbox.cloud(), self.sandbox.project());
-        let made = cloud.load_balancer(cloud.create_load_balancer(project, balancer));
+        let name_of = &format!("a{}", uid.replace('-', ""))[..32];
+        let id = self.create_balancer(name_of, &balancer);
+        let made = self.sandbox.cloud().load_balancer(id);
         let ip = |pointer: &str| json!({"ip": made.pointer(pointer), "ipMode": "VIP"});
         let ingress = match hostname {
             Some(name) => json!([{"hostname": name}]),
@@ -265,7 +236,7 @@ impl Left {
                 ip("/private_net/0/ip"),
             ]),
         };
-        services::edit(&self.sandbox, name, |service| {
+        self.edit(name, |service| {
             service["metadata"]["finalizers"] = json!([FINALIZER]);
             service["status"]["loadBalancer"]["ingress"] = ingress.clone();
         });
@@ -310,11 +281,6 @@ impl Left {
         lease["spec"] = fields;
         let cluster = self.sandbox.cluster();
         cluster.create("leases", Some("kube-system"), lease);
-    }
-
-    pub fn balancer(&self, name: &str) -> Value {
-        let id = services::balancer_of(&self.sandbox, name);
-        self.sandbox.cloud().load_balancer(id)
     }
 
     /// Looks at Services that were answered, and reads of load balancers.

@@ -6,7 +6,8 @@ use crate::common;
 
 mod left;
 
-use common::{Daemon, ccm, env, node, services, wait_until, writes};
+use common::cluster::{Cluster, listen_ports, targets};
+use common::{Daemon, ccm, env, wait_until, writes};
 use left::{FINALIZER, LEASE, Left, SERVICE_UID};
 use serde_json::{Value, json};
 
@@ -55,12 +56,7 @@ fn what_it_left_is_taken_over_without_a_write() {
             |line: &str| line.starts_with("Plan: 0 to change, ") && line.ends_with(" 0 blocked");
         assert!(ran.code == 0 && is_nothing(last), "{case}: {ran:?}");
         let ran = ccm(&left.env, &[&its_words[..], &["--once"]].concat());
-        assert_eq!(ran.code, 0, "{case}: {}", ran.stderr);
-        assert!(
-            ran.stderr.contains(" 0 changed, "),
-            "{case}: {}",
-            ran.stderr
-        );
+        ran.with_code(0).warns(" 0 changed, ");
         assert_eq!(writes(&left.sandbox), Vec::<String>::new(), "{case}");
         // And the daemon, at start and at each comparison afterwards.
         let often = [
@@ -75,13 +71,9 @@ fn what_it_left_is_taken_over_without_a_write() {
         left.is_as(&before, &format!("{case}: {log}"));
         assert!(!log.contains("WARN"), "{case}: {log}");
         // It goes on: what is new is served, and only that is written.
-        services::edit(&left.sandbox, "web", |service| {
-            service["spec"]["ports"][0]["port"] = json!(81);
-        });
+        left.set_port("web", 81);
         wait_until("the other port", || {
-            let web = left.balancer("web");
-            let mut ports = web["services"].as_array().unwrap().iter();
-            ports.any(|one| one["listen_port"] == 81)
+            listen_ports(&left.balancer("web")).contains(&81)
         });
         let id = |one: &Value| one["id"].clone();
         let web = left.balancer("web");
@@ -137,47 +129,36 @@ fn with_dedicated_servers_only_the_image_is_changed() {
 fn what_is_left_for_it_is_what_it_reads() {
     let left = Left::new();
     let daemon = Daemon::start_with(&left.env, ITS_WORDS);
-    let (network, joined) = (left.sandbox.network().unwrap(), "worker-4");
-    left.sandbox.join(sandbox::hetzner::ServerSpec {
-        name: joined.into(),
-        networks: vec![(network, None)],
-        ..Default::default()
-    });
+    let joined = "worker-4";
+    let server = left.attach_server(joined, None);
+    left.register_nodes_of(&[server]);
     wait_until("the new node", || {
-        common::is_initialised(&node(&left.sandbox, joined))
+        common::is_initialised(&left.node(joined))
     });
-    let new = services::LoadBalancerService::new("new", &[80]);
-    let uid = services::create(&left.sandbox, new)["metadata"]["uid"].clone();
-    let uid = uid.as_str().unwrap();
-    let service = || services::service(&left.sandbox, "new");
-    wait_until("its address", || services::has_address(&service()));
-    let is_target = |name: &str, id: &Value| {
-        let targets = left.balancer(name)["targets"].clone();
-        let mut targets = targets.as_array().unwrap().iter();
-        targets.any(|one| one["server"]["id"] == *id && one["use_private_ip"] == true)
-    };
-    let servers = left.servers();
-    let server = servers.iter().find(|one| one["name"] == joined).unwrap();
+    let uid = left.create("new", &[], &[80]);
+    wait_until("its address", || left.has_address("new"));
     for name in ["web", "shop", "mail", "new"] {
-        wait_until("the new target", || is_target(name, &server["id"]));
+        wait_until("the new target", || {
+            targets(&left.balancer(name)).contains(&server)
+        });
+        let balancer = left.balancer(name);
+        let mut all = balancer["targets"].as_array().unwrap().iter();
+        assert!(all.all(|one| one["use_private_ip"] == true), "{balancer}");
     }
     daemon.signal("-TERM");
     assert!(daemon.ended().success(), "{}", daemon.log());
 
     // The node: its ID is the server's, with that one's labels beside Kubernetes' own.
-    let own = node(&left.sandbox, joined);
-    assert_eq!(
-        own["spec"]["providerID"],
-        json!(format!("hcloud://{}", server["id"]))
-    );
-    let old = node(&left.sandbox, "worker-1");
+    let own = left.node(joined);
+    assert_eq!(own["spec"]["providerID"], format!("hcloud://{server}"));
+    let old = left.node("worker-1");
     for (key, value) in old["metadata"]["labels"].as_object().unwrap() {
         if !key.contains("hostname") {
             assert_eq!(&own["metadata"]["labels"][key], value, "{key}");
         }
     }
     // The Service: finalizer and addresses, and nothing that only we know.
-    let service = service();
+    let service = left.service("new").unwrap();
     assert_eq!(service["metadata"]["finalizers"], json!([FINALIZER]));
     let annotations = service["metadata"]["annotations"].as_object();
     assert!(annotations.is_none_or(serde_json::Map::is_empty));
@@ -206,14 +187,14 @@ fn what_is_left_for_it_is_what_it_reads() {
     assert_eq!(lease["spec"]["holderIdentity"], "");
     assert_eq!(lease["spec"]["leaseDurationSeconds"], 1);
     // No other kind of object was written.
+    let known = [
+        "/nodes/",
+        "/services/",
+        "/events",
+        "/load_balancers",
+        "/networks/",
+    ];
     for write in writes(&left.sandbox) {
-        let known = [
-            "/nodes/",
-            "/services/",
-            "/events",
-            "/load_balancers",
-            "/networks/",
-        ];
         assert!(known.iter().any(|part| write.contains(part)), "{write}");
     }
 }
@@ -232,12 +213,11 @@ fn in_the_wrong_profile_nothing_is_taken_away() {
         by_private_ip: false,
     };
     // The nodes first: the first pass of a new cluster looks at Services while they are being initialised.
-    assert_eq!(ccm(&ours.env, &["run", "--once"]).code, 0);
+    ccm(&ours.env, &["run", "--once"]).with_code(0);
     for name in ["web", "shop", "mail"] {
-        let new = services::LoadBalancerService::new(name, &[80]);
-        services::create(&ours.sandbox, new);
+        ours.create(name, &[], &[80]);
     }
-    assert_eq!(ccm(&ours.env, &["run", "--once"]).code, 0);
+    ccm(&ours.env, &["run", "--once"]).with_code(0);
     ours.sandbox.calls().clear();
     let words = ["run", "--once", "--cloud-provider=hcloud"];
     stays(&ours, &words, "--cloud-provider=ccm-from-scratch");
@@ -249,15 +229,13 @@ fn stays(left: &Left, words: &[&str], remedy: &str) {
     let ran = ccm(&left.env, words);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     for name in ["web", "shop", "mail"] {
-        let line = ran.stderr.lines().find(|line| {
-            line.contains("SyncLoadBalancerFailed")
-                && line.contains(&format!("service/default/{name}"))
-        });
-        assert!(
-            line.is_some_and(|line| line.contains(remedy)),
-            "{name}: {}",
-            ran.stderr
-        );
+        let parts = [
+            "SyncLoadBalancerFailed",
+            &format!("service/default/{name}"),
+            remedy,
+        ];
+        let says = |line: &str| parts.iter().all(|part| line.contains(part));
+        assert!(ran.stderr.lines().any(says), "{name}: {}", ran.stderr);
     }
     let mut others = writes(&left.sandbox);
     others.retain(|write| !write.contains("/events"));

@@ -4,19 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use jiff::Timestamp;
+use serde::Deserialize;
 
-use super::super::error::ApiError;
-use super::super::input::Query;
-use super::super::listing::Page;
 use super::super::text::{Text, text};
 use super::super::world::World;
-use super::super::{Call, Reply};
-use super::locations::{LOCATIONS, Location};
-use super::server_types::price_per_time;
-use super::{find, id, read_only};
+use super::locations::Location;
+use super::{CATALOG, Entry, price_per_time};
 use crate::time;
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
 pub struct LoadBalancerType {
     pub id: u64,
     pub name: &'static str,
@@ -28,32 +25,7 @@ pub struct LoadBalancerType {
     monthly_cents: u64,
 }
 
-const fn size(id: u64, name: &'static str, max: [usize; 3], price: [u64; 2]) -> LoadBalancerType {
-    let [max_targets, max_services, max_assigned_certificates] = max;
-    let [max_connections, monthly_cents] = price;
-    LoadBalancerType {
-        id,
-        name,
-        max_targets,
-        max_services,
-        max_assigned_certificates,
-        max_connections,
-        monthly_cents,
-    }
-}
-
-pub static LOAD_BALANCER_TYPES: [LoadBalancerType; 3] = [
-    size(1, "lb11", [25, 5, 10], [10_000, 539]),
-    size(2, "lb21", [75, 15, 25], [20_000, 1_640]),
-    size(3, "lb31", [150, 30, 50], [40_000, 3_290]),
-];
-
 impl LoadBalancerType {
-    /// By ID or name, sold or not.
-    pub fn find(text: &str) -> Option<&'static LoadBalancerType> {
-        find(&LOAD_BALANCER_TYPES, text, |one| one.id, |one| one.name)
-    }
-
     /// New ones can be had.
     pub fn is_sold(&self, world: &World) -> bool {
         let until = world
@@ -71,7 +43,7 @@ impl LoadBalancerType {
         // Nothing changes them.
         static PRICES: OnceLock<BTreeMap<u64, Text>> = OnceLock::new();
         let prices = PRICES.get_or_init(|| {
-            let all = LOAD_BALANCER_TYPES.iter();
+            let all = LoadBalancerType::all().iter();
             all.map(|one| (one.id, one.prices())).collect()
         });
         text!({
@@ -86,40 +58,31 @@ impl LoadBalancerType {
 
     fn prices(&self) -> Text {
         let price = |location: &Location| price_per_time(location.name, self.monthly_cents);
-        Text::part(&LOCATIONS.iter().map(price).collect::<Vec<_>>())
+        Text::part(&Location::all().iter().map(price).collect::<Vec<_>>())
     }
 }
 
-/// Answers `/load_balancer_types` and `/load_balancer_types/{id}`.
-pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
-    match rest {
-        [] => read_only(call.method, || list(call)),
-        [segment] => read_only(call.method, || {
-            call.refuse_query()?;
-            let id = id(segment)?;
-            let found = LOAD_BALANCER_TYPES.iter().find(|one| one.id == id);
-            let found = found.ok_or_else(|| ApiError::not_found("load_balancer_type", id))?;
-            Ok(Reply::ok(
-                text!({"load_balancer_type": found.json(call.world)}),
-            ))
-        }),
-        _ => Err(ApiError::no_such_path()),
-    }
-}
+impl Entry for LoadBalancerType {
+    const KIND: &'static str = "load_balancer_type";
 
-/// Types that are no longer sold are left out, as with server types.
-fn list(call: &Call) -> Result<Reply, ApiError> {
-    let query = Query::new(call.query, &["name", "page", "per_page"])?;
-    let page = Page::of(&query)?;
-    let name = query.one("name");
-    let is_listed = |one: &&LoadBalancerType| {
-        name.is_none_or(|name| name == one.name) && one.is_sold(call.world)
-    };
-    let found: Vec<&LoadBalancerType> = LOAD_BALANCER_TYPES.iter().filter(is_listed).collect();
-    Ok(page.reply(
-        "/load_balancer_types",
-        "load_balancer_types",
-        &found,
-        |one| one.json(call.world),
-    ))
+    fn all() -> &'static [LoadBalancerType] {
+        &CATALOG.load_balancer_types
+    }
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Types that are no longer sold are left out, as with server types.
+    fn is_offered(&self, world: &World) -> bool {
+        self.is_sold(world)
+    }
+
+    fn json(&self, world: &World) -> Text {
+        self.json(world)
+    }
 }

@@ -1,29 +1,124 @@
 //! What the provider offers in every project: locations, types of servers and load balancers, images. Read-only.
+//!
+//! The entries and their prices are data, in `hetzner/catalog.json`. Each file here has one kind of entry, what can be
+//! asked about it and its JSON.
 
 pub mod images;
 pub mod load_balancer_types;
 pub mod locations;
 pub mod server_types;
 
-use super::Reply;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use self::images::Image;
+use self::load_balancer_types::LoadBalancerType;
+use self::locations::Location;
+use self::server_types::ServerType;
 use super::error::ApiError;
+use super::input::Query;
+use super::listing::{self, Page, SortKey};
+use super::text::{Text, text};
+use super::world::World;
+use super::{Call, Reply};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
+struct Catalog {
+    prices: Prices,
+    locations: Vec<Location>,
+    server_types: Vec<ServerType>,
+    load_balancer_types: Vec<LoadBalancerType>,
+    images: Vec<Image>,
+}
+
+/// What all prices have in common.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Prices {
+    /// The German VAT, which is in the gross prices.
+    vat_percent: f64,
+    /// A month is billed as so many hours: the monthly price caps the sum of hours.
+    hours_a_month: f64,
+    /// Euro without VAT, in cents, for traffic that is not included.
+    cents_per_terabyte: f64,
+}
+
+static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../catalog.json"))
+        .expect("the catalog is a part of the program")
+});
+
+/// A kind of entry.
+pub trait Entry: Sized + 'static {
+    /// The name in errors and answers; with an `s` the name of a list and its path.
+    const KIND: &'static str;
+    /// The query parameters of the list. `sort` is documented for locations and images alone, and `hcloud` sends it for all.
+    const PARAMETERS: &'static [&'static str] = &["name", "sort", "page", "per_page"];
+
+    /// All entries, in the order of lists.
+    fn all() -> &'static [Self];
+
+    fn id(&self) -> u64;
+    fn name(&self) -> &'static str;
+
+    /// Whether a list has it that was not asked for anything.
+    fn is_offered(&self, _world: &World) -> bool {
+        true
+    }
+
+    /// Whether the filters of a list select it.
+    fn is_asked_for(&self, query: &Query) -> bool {
+        query.one("name").is_none_or(|name| name == self.name())
+    }
+
+    /// The entry as the API shows it.
+    fn json(&self, world: &World) -> Text;
+
+    /// Finds an entry by the ID or the name that a request gave.
+    fn find(text: &str) -> Option<&'static Self> {
+        let number = text.parse::<u64>().ok();
+        let is_it = |entry: &&Self| Some(entry.id()) == number || entry.name() == text;
+        Self::all().iter().find(is_it)
+    }
+}
+
+/// Answers the list of a kind and the paths below it.
+pub fn route<T: Entry>(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
+    match rest {
+        [] => read_only(call.method, || list::<T>(call)),
+        [segment] => read_only(call.method, || {
+            call.refuse_query()?;
+            let id = id(segment)?;
+            let entry = T::all().iter().find(|entry| entry.id() == id);
+            let entry = entry.ok_or_else(|| ApiError::not_found(T::KIND, id))?;
+            let shown = format!(r#"{{"{}":{}}}"#, T::KIND, entry.json(call.world));
+            Ok(Reply::ok(Text::of(shown)))
+        }),
+        _ => Err(ApiError::no_such_path()),
+    }
+}
+
+fn list<T: Entry>(call: &Call) -> Result<Reply, ApiError> {
+    let query = Query::new(call.query, T::PARAMETERS)?;
+    let page = Page::of(&query)?;
+    let is_listed = |entry: &&T| entry.is_offered(call.world) && entry.is_asked_for(&query);
+    let mut found: Vec<&T> = T::all().iter().filter(is_listed).collect();
+    let keys: [SortKey<T>; 2] = [
+        ("id", |a, b| a.id().cmp(&b.id())),
+        ("name", |a, b| a.name().cmp(b.name())),
+    ];
+    listing::sort(&query, &mut found, &keys)?;
+    let plural = format!("{}s", T::KIND);
+    Ok(page.reply(&format!("/{plural}"), &plural, &found, |entry| {
+        entry.json(call.world)
+    }))
+}
 
 /// The ID of a path segment; what is not a number names nothing.
 pub fn id(segment: &str) -> Result<u64, ApiError> {
     segment.parse().map_err(|_| ApiError::no_such_path())
-}
-
-/// An entry of a catalog by the ID or the name that a request gave.
-pub fn find<'c, T>(
-    entries: &'c [T],
-    text: &str,
-    id: fn(&T) -> u64,
-    name: fn(&T) -> &str,
-) -> Option<&'c T> {
-    let number = text.parse::<u64>().ok();
-    entries
-        .iter()
-        .find(|entry| Some(id(entry)) == number || name(entry) == text)
 }
 
 /// `GET` is all that a catalog answers.
@@ -35,5 +130,23 @@ pub fn read_only(
         answer()
     } else {
         Err(ApiError::wrong_method(method))
+    }
+}
+
+/// What something costs in a location, when a month of it costs so many cents without VAT.
+fn price_per_time(location: &str, monthly_cents: u64) -> Text {
+    let (prices, monthly) = (&CATALOG.prices, monthly_cents as f64);
+    text!({
+        "location": location, "included_traffic": locations::included_traffic(location),
+        "price_hourly": prices.price(monthly / prices.hours_a_month), "price_monthly": prices.price(monthly),
+        "price_per_tb_traffic": prices.price(prices.cents_per_terabyte),
+    })
+}
+
+impl Prices {
+    /// Decimal strings in euro.
+    fn price(&self, cents: f64) -> Text {
+        let gross = cents * (100.0 + self.vat_percent) / 100.0;
+        text!({"net": format!("{:.10}", cents / 100.0), "gross": format!("{:.10}", gross / 100.0)})
     }
 }

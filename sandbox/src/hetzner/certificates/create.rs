@@ -41,6 +41,36 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     Ok(id)
 }
 
+/// Puts a certificate into the world as the API showed it. One that was issued or uploaded can be used; what is not shown of
+/// its content is empty.
+pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
+    let mut fields = Fields::of(shown);
+    let managed = Managed::shown(&shown["status"]);
+    let is_there = managed.as_ref().is_none_or(Managed::is_completed);
+    let domain_names = fields.strings("domain_names")?.unwrap_or_default();
+    let text = |name: &str| shown[name].as_str().unwrap_or_default();
+    let content = Content {
+        pem: text("certificate").to_owned(),
+        fingerprint: text("fingerprint").to_owned(),
+        not_before: text("not_valid_before").parse().unwrap_or_default(),
+        not_after: text("not_valid_after").parse().unwrap_or_default(),
+        domain_names: domain_names.clone(),
+    };
+    let id = world.new_id();
+    let certificate = Certificate {
+        id,
+        project,
+        name: text("name").to_owned(),
+        created: time::timestamp(),
+        labels: fields.labels()?.unwrap_or_default(),
+        domain_names,
+        content: is_there.then_some(content),
+        managed,
+    };
+    world.certificates.insert(id, certificate);
+    Ok(())
+}
+
 fn read(call: &mut Call) -> Result<Certificate, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let name = owned::read_name::<Certificate>(call, &mut fields)?;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::content::Content;
 use super::{Certificate, resource};
 use crate::credentials::{Authority, Validity};
@@ -33,6 +35,24 @@ enum Issuance {
 }
 
 impl Managed {
+    /// As it was shown; None for an uploaded certificate.
+    pub fn shown(status: &Value) -> Option<Managed> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let issuance = match status["issuance"].as_str()? {
+            "completed" => Issuance::Completed,
+            "failed" => Issuance::Failed {
+                code: text(&status["error"]["code"]),
+                message: text(&status["error"]["message"]),
+            },
+            _ => Issuance::Pending,
+        };
+        Some(Managed { issuance })
+    }
+
+    pub fn is_completed(&self) -> bool {
+        matches!(self.issuance, Issuance::Completed)
+    }
+
     pub fn json(&self) -> Text {
         match &self.issuance {
             Issuance::Pending => text!({"issuance": "pending", "renewal": "unavailable"}),

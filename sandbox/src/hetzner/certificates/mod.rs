@@ -7,7 +7,7 @@ mod issue;
 use jiff::Timestamp;
 
 use self::content::Content;
-pub use self::create::place;
+pub use self::create::{place, put};
 use self::issue::Managed;
 pub use self::issue::retry_by_hand;
 use super::actions::{self, Resource};

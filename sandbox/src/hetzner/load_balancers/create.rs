@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::{ALGORITHMS, LoadBalancer, PrivateNet, Service, Target, remove};
 use crate::hetzner::actions::Outcome;
+use crate::hetzner::catalog::Entry;
 use crate::hetzner::catalog::load_balancer_types::LoadBalancerType;
-use crate::hetzner::catalog::locations::{LOCATIONS, Location};
+use crate::hetzner::catalog::locations::Location;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::networks::{self, MAX_ATTACHED};
@@ -89,24 +90,11 @@ fn read(call: &Call) -> Result<Order, ApiError> {
     let size = read_size(call.world, &mut fields)?;
     let location = read_location(&mut fields)?;
     let mut planned = LoadBalancer {
-        id: 0,
-        project: call.project,
         name,
-        created: time::timestamp(),
         labels: fields.labels()?.unwrap_or_default(),
-        size,
-        location,
         algorithm: read_algorithm(&mut fields)?,
-        services: Vec::new(),
-        targets: Vec::new(),
-        private_net: None,
         public_enabled: fields.flag("public_interface")?.unwrap_or(true),
-        ipv4: 0,
-        ipv6: 0,
-        protected: false,
-        health: BTreeMap::new(),
-        metrics: BTreeMap::new(),
-        edited: Default::default(),
+        ..LoadBalancer::new(call.project, location, size)
     };
     if let Some(id) = fields.number("network")? {
         planned.private_net = Some(read_network(call, location, id)?);
@@ -137,6 +125,36 @@ fn read(call: &Call) -> Result<Order, ApiError> {
         ipv4,
         ipv6,
     })
+}
+
+impl LoadBalancer {
+    /// One without anything, and without an ID and public addresses as yet.
+    pub fn new(
+        project: u64,
+        location: &'static Location,
+        size: &'static LoadBalancerType,
+    ) -> LoadBalancer {
+        LoadBalancer {
+            id: 0,
+            project,
+            name: String::new(),
+            created: time::timestamp(),
+            labels: Default::default(),
+            size,
+            location,
+            algorithm: ALGORITHMS[0],
+            services: Vec::new(),
+            targets: Vec::new(),
+            private_net: None,
+            public_enabled: true,
+            ipv4: 0,
+            ipv6: 0,
+            protected: false,
+            health: BTreeMap::new(),
+            metrics: BTreeMap::new(),
+            edited: Default::default(),
+        }
+    }
 }
 
 /// Also what `change_type` reads.
@@ -181,7 +199,7 @@ fn read_location(fields: &mut Fields) -> Result<&'static Location, ApiError> {
         (Some(text), None) => Location::find(&text)
             .ok_or_else(|| fields.invalid("location", format!("location '{text}' not found"))),
         (None, Some(zone)) => {
-            let mut locations = LOCATIONS.iter();
+            let mut locations = Location::all().iter();
             let found = locations.find(|location| location.network_zone == zone);
             found.ok_or_else(|| {
                 fields.invalid("network_zone", format!("network zone '{zone}' not found"))

@@ -1,12 +1,17 @@
-//! A test's hand in the world: a load balancer edited as the API shows it.
+//! A test's hands in the world: a load balancer edited as the API shows it, or put there as an API showed it.
 
 use serde_json::{Value, json};
 
-use super::{ALGORITHMS, LoadBalancer, Service, Target};
+use super::create::connect;
+use super::{ALGORITHMS, LoadBalancer, PrivateNet, Service, Target, resource};
+use crate::hetzner::catalog::Entry;
 use crate::hetzner::catalog::load_balancer_types::LoadBalancerType;
+use crate::hetzner::catalog::locations::Location;
+use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::labels::Labels;
 use crate::hetzner::overlay::Overlay;
+use crate::hetzner::primary_ips::{self, Version};
 use crate::hetzner::world::World;
 
 /// Shows the load balancer to `change`, and from then on shows exactly what it left behind.
@@ -24,6 +29,49 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
     one.understand(&wanted);
     one.edited = Overlay::between(&wanted, &one.plain_json(world).value());
     world.load_balancers.insert(id, one);
+}
+
+/// Puts a load balancer into the world as the API showed it.
+pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
+    let location = shown["location"]["name"].as_str().and_then(Location::find);
+    let size = shown["load_balancer_type"]["name"].as_str();
+    let (Some(location), Some(size)) = (location, size.and_then(LoadBalancerType::find)) else {
+        return Err(ApiError::invalid("location, type", "are not known"));
+    };
+    let id = world.new_id();
+    let holder = resource(id);
+    let mut primary = |name: &str, version| match shown["public_net"][name]["id"].as_u64() {
+        Some(known) if world.primary_ips.contains_key(&known) => {
+            primary_ips::assign(world, known, holder);
+            Ok(known)
+        }
+        _ => primary_ips::allocate(world, project, version, location, holder),
+    };
+    let (ipv4, ipv6) = (primary("ipv4", Version::V4)?, primary("ipv6", Version::V6)?);
+    let mut one = LoadBalancer::new(project, location, size);
+    (one.id, one.ipv4, one.ipv6) = (id, ipv4, ipv6);
+    let created = shown["created"].as_str().and_then(|text| text.parse().ok());
+    one.created = created.unwrap_or(one.created);
+    one.understand(shown);
+    let count = |name: &str| shown[name].as_array().map_or(0, Vec::len);
+    if (one.services.len(), one.targets.len()) != (count("services"), count("targets")) {
+        return Err(ApiError::invalid(
+            "services",
+            "or targets are not understood",
+        ));
+    }
+    world.load_balancers.insert(id, one);
+    for net in shown["private_net"].as_array().into_iter().flatten() {
+        let ip = net["ip"].as_str().and_then(|ip| ip.parse().ok());
+        let (Some(network), Some(ip)) = (net["network"].as_u64(), ip) else {
+            return Err(ApiError::invalid("private_net", "is not understood"));
+        };
+        if let Some(network) = world.networks.get_mut(&network) {
+            network.addresses.insert(ip, holder);
+        }
+        connect(world, id, PrivateNet { network, ip });
+    }
+    Ok(())
 }
 
 impl LoadBalancer {

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 pub use self::create::place;
-pub use self::edit::edit;
+pub use self::edit::{edit, put};
 pub use self::health::{Health, Machine};
 pub use self::lifecycle::{forget_network, forget_server, remove};
 pub use self::metrics::is_a_series;
@@ -35,8 +35,7 @@ pub use self::target::{Kind, Target};
 use super::actions::{self, Resource};
 use super::catalog::id;
 use super::catalog::load_balancer_types::LoadBalancerType;
-use super::catalog::locations::Location;
-use super::catalog::server_types::included_traffic;
+use super::catalog::locations::{Location, included_traffic};
 use super::clock::show;
 use super::error::ApiError;
 use super::input::{Fields, Query};

@@ -11,7 +11,6 @@ pub use self::routes::Route;
 pub use self::subnets::{Subnet, SubnetType};
 use super::actions::{self, Resource};
 use super::catalog::id;
-use super::catalog::locations::NETWORK_ZONES;
 use super::clock::show;
 use super::error::ApiError;
 use super::input::{Fields, Query};
@@ -158,7 +157,7 @@ impl Network {
         let subnet = Subnet {
             kind: SubnetType::Vswitch,
             vswitch_id: Some(vswitch),
-            ..Subnet::cloud(subnets::free_range(self)?, NETWORK_ZONES[0])
+            ..Subnet::cloud(subnets::free_range(self)?, super::ZONE)
         };
         self.subnets.push(subnet.clone());
         Some(subnet.ip_range)

@@ -3,7 +3,8 @@
 use std::net::Ipv4Addr;
 
 use super::{Network, first_address, overlap};
-use crate::hetzner::catalog::locations::NETWORK_ZONES;
+use crate::hetzner::ZONE;
+use crate::hetzner::catalog::locations::network_zone;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::text::{Text, text};
@@ -43,6 +44,15 @@ impl Subnet {
         }
     }
 
+    /// A network zone that exists.
+    pub fn read_zone(fields: &mut Fields) -> Result<&'static str, ApiError> {
+        let zone = fields.string("network_zone")?;
+        let zone = fields.required("network_zone", zone)?;
+        network_zone(&zone).ok_or_else(|| {
+            fields.invalid("network_zone", format!("network zone '{zone}' not found"))
+        })
+    }
+
     /// The subnet that a request describes, checked against the network it is for.
     pub fn read(mut fields: Fields, network: &Network) -> Result<Subnet, ApiError> {
         let kind = match fields.string("type")?.as_deref() {
@@ -52,14 +62,7 @@ impl Subnet {
             Some(_) => return Err(fields.invalid("type", "must be one of cloud, server, vswitch")),
             None => return Err(fields.invalid("type", "is required")),
         };
-        let zone = fields.string("network_zone")?;
-        let zone = fields.required("network_zone", zone)?;
-        let network_zone = *NETWORK_ZONES
-            .iter()
-            .find(|known| **known == zone)
-            .ok_or_else(|| {
-                fields.invalid("network_zone", format!("network zone '{zone}' not found"))
-            })?;
+        let network_zone = Subnet::read_zone(&mut fields)?;
         let vswitch_id = fields.number("vswitch_id")?;
         // The official Go client always sends it, empty: the API has it in answers only, and ignores it here.
         fields.string("gateway")?;
@@ -112,11 +115,8 @@ impl Subnet {
                 "is required for subnets of type vswitch, and only for them",
             ));
         }
-        if is_vswitch && self.network_zone != NETWORK_ZONES[0] {
-            return Err(fields.invalid(
-                "network_zone",
-                format!("vSwitches exist in {} only", NETWORK_ZONES[0]),
-            ));
+        if is_vswitch && self.network_zone != ZONE {
+            return Err(fields.invalid("network_zone", format!("vSwitches exist in {} only", ZONE)));
         }
         if network
             .subnets

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::changes::{check_assignable, give};
 use super::{Address, PrimaryIp, Version, default_dns_ptr};
 use crate::hetzner::actions::Resource;
+use crate::hetzner::catalog::Entry;
 use crate::hetzner::catalog::locations::Location;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
@@ -56,6 +57,52 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
 }
 
 /// Returns the ID of what it made and the server that it is for.
+/// Puts a Primary IP into the world as the API showed it.
+pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
+    let mut fields = Fields::of(shown);
+    let text = fields.string("ip")?.unwrap_or_default();
+    let address = match (text.parse(), text.parse()) {
+        (Ok(ip), _) => Address::V4(ip),
+        (_, Ok(range)) => Address::V6(range),
+        _ => return Err(fields.invalid("ip", "is neither an IPv4 address nor a /64")),
+    };
+    world.pool.take(match address {
+        Address::V4(ip) => ip.into(),
+        Address::V6(range) => range.network().into(),
+    });
+    let location = Location::find(shown["location"]["name"].as_str().unwrap_or_default());
+    let location = fields.required("location", location)?;
+    let holder = |id| match shown["assignee_type"] == "load_balancer" {
+        true => Resource {
+            kind: "load_balancer",
+            id,
+        },
+        false => Resource { kind: "server", id },
+    };
+    let names = shown["dns_ptr"].as_array().into_iter().flatten();
+    let names = names.filter_map(|entry| {
+        let (ip, name) = (entry["ip"].as_str()?, entry["dns_ptr"].as_str()?);
+        Some((ip.parse().ok()?, name.to_owned()))
+    });
+    let id = world.new_id();
+    let primary = PrimaryIp {
+        id,
+        project,
+        name: fields.string("name")?.unwrap_or_default(),
+        created: time::timestamp(),
+        labels: fields.labels()?.unwrap_or_default(),
+        address,
+        location,
+        assignee: fields.number("assignee_id")?.map(holder),
+        auto_delete: fields.flag("auto_delete")?.unwrap_or_default(),
+        blocked: fields.flag("blocked")?.unwrap_or_default(),
+        protected: shown["protection"]["delete"] == true,
+        dns_ptr: names.collect(),
+    };
+    world.primary_ips.insert(id, primary);
+    Ok(())
+}
+
 fn read(call: &mut Call) -> Result<(u64, Option<u64>), ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let name = owned::read_name::<PrimaryIp>(call, &mut fields)?;

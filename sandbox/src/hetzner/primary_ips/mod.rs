@@ -6,7 +6,7 @@ mod create;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-pub use self::create::{allocate, place};
+pub use self::create::{allocate, place, put};
 use super::actions::{self, Resource};
 use super::catalog::id;
 use super::catalog::locations::Location;

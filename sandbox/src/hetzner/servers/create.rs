@@ -7,15 +7,15 @@ use std::time::Duration;
 use super::private_net::{Wish, reserve};
 use super::{Attachment, PublicIpv4, PublicIpv6, Server, Status, check_name, power, set_status};
 use crate::hetzner::actions::{Outcome, Resource, Start};
+use crate::hetzner::catalog::Entry;
 use crate::hetzner::catalog::images::Image;
-use crate::hetzner::catalog::locations::{LOCATIONS, Location};
+use crate::hetzner::catalog::locations::Location;
 use crate::hetzner::catalog::server_types::{Offer, ServerType};
 use crate::hetzner::error::ApiError;
-use crate::hetzner::firewalls;
 use crate::hetzner::input::Fields;
 use crate::hetzner::labels::Labels;
+use crate::hetzner::others::{firewalls, ssh_keys};
 use crate::hetzner::primary_ips::{self, Address, Version};
-use crate::hetzner::ssh_keys;
 use crate::hetzner::text::{Text, text};
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
@@ -91,7 +91,7 @@ pub fn place(world: &mut World, project: u64, spec: ServerSpec) -> Result<u64, A
         server_type,
         location: Location::find(&spec.location)
             .ok_or_else(|| unknown("location", &spec.location))?,
-        image: Image::find(&spec.image, server_type.architecture)
+        image: Image::find_for(&spec.image, server_type.architecture)
             .ok_or_else(|| unknown("image", &spec.image))?,
         labels: spec.labels,
         networks: Vec::new(),
@@ -244,7 +244,7 @@ fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
     let location = read_location(fields, server_type)?;
     let text = fields.id_or_name("image")?;
     let text = fields.required("image", text)?;
-    let image = Image::find(&text, server_type.architecture);
+    let image = Image::find_for(&text, server_type.architecture);
     let image =
         image.ok_or_else(|| fields.invalid("image", format!("image '{text}' not found")))?;
     if fields
@@ -333,11 +333,7 @@ fn read_location(
         ));
     }
     let sold = possible.find(|offer| offer.is_sold());
-    let sold = sold.and_then(|offer| {
-        LOCATIONS
-            .iter()
-            .find(|location| location.name == offer.location)
-    });
+    let sold = sold.and_then(|offer| Location::find(offer.location));
     sold.ok_or_else(|| {
         ApiError::new(
             422,

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use serde_json::Value;
 
 use super::{Attachment, PublicIpv4, PublicIpv6, Server, Status, private_net};
+use crate::hetzner::catalog::Entry;
 use crate::hetzner::catalog::images::Image;
 use crate::hetzner::catalog::locations::Location;
 use crate::hetzner::catalog::server_types::ServerType;
@@ -47,8 +48,8 @@ impl Server {
         if let Some(found) = text("/location/name").and_then(Location::find) {
             self.location = found;
         }
-        if let Some(found) =
-            text("/image/name").and_then(|name| Image::find(name, self.server_type.architecture))
+        if let Some(found) = text("/image/name")
+            .and_then(|name| Image::find_for(name, self.server_type.architecture))
         {
             self.image = found;
         }

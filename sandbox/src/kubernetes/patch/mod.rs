@@ -1,11 +1,11 @@
 //! The three patch formats of the API. Each takes the object as the API shows it and returns what it becomes.
 
-mod json_patch;
 mod merge;
 mod strategic;
 
 use serde_json::Value;
 
+use super::others::json_patch;
 use super::schema::Object;
 use super::status::Refusal;
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 
 use super::age;
-use super::resource::Resource;
+use crate::kubernetes::resource::Resource;
 
 /// A column; `kubectl get -o wide` shows those of priority 1 too.
 struct Column {

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::discovery;
-use super::resource::{RESOURCES, Resource, VERSION};
-use super::schema::{Field, Merge, Object, Type};
 use crate::exchange::Response;
+use crate::kubernetes::resource::{RESOURCES, Resource, VERSION};
+use crate::kubernetes::schema::{Field, Merge, Object, Type};
 
 /// `/openapi/v3` and the documents it lists.
 pub fn document(path: &str) -> Option<Response> {

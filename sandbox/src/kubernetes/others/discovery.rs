@@ -4,26 +4,8 @@
 
 use serde_json::{Value, json};
 
-use super::resource::{RESOURCES, Resource, VERSION};
 use crate::exchange::{Request, Response};
-
-pub fn version() -> Value {
-    json!({
-        "major": "1",
-        "minor": "36",
-        "emulationMajor": "1",
-        "emulationMinor": "36",
-        "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "35",
-        "gitVersion": "v1.36.2",
-        "gitCommit": "unknown",
-        "gitTreeState": "clean",
-        "buildDate": "2026-08-01T00:00:00Z",
-        "goVersion": "go1.26.8",
-        "compiler": "gc",
-        "platform": "linux/amd64",
-    })
-}
+use crate::kubernetes::resource::{RESOURCES, Resource, VERSION};
 
 /// `/api`, `/api/v1`, `/apis`, `/apis/GROUP`, `/apis/GROUP/VERSION`
 pub fn document(request: &Request, path: &str) -> Option<Response> {

@@ -6,16 +6,16 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::catalog::id;
-use super::clock::show;
-use super::error::ApiError;
-use super::input::{Fields, Query};
-use super::labels::Labels;
-use super::listing::Page;
-use super::owned;
-use super::text::{Text, text};
-use super::world::World;
-use super::{Call, Reply};
+use crate::hetzner::catalog::id;
+use crate::hetzner::clock::show;
+use crate::hetzner::error::ApiError;
+use crate::hetzner::input::{Fields, Query};
+use crate::hetzner::labels::Labels;
+use crate::hetzner::listing::Page;
+use crate::hetzner::owned;
+use crate::hetzner::text::{Text, text};
+use crate::hetzner::world::World;
+use crate::hetzner::{Call, Reply};
 use crate::time;
 
 #[derive(Clone, Debug)]

@@ -1,0 +1,18 @@
+//! What only clients other than ccm ask a Kubernetes API server for: kubectl, client libraries, Helm.
+//!
+//! | file | who needs it |
+//! |---|---|
+//! | `discovery` | kubectl and client libraries, before they ask for anything else: groups and resources |
+//! | `openapi` | kubectl, for `apply`, `explain` and the validation of manifests |
+//! | `table`, `age` | `kubectl get` and `kubectl get -o wide` |
+//! | `protobuf` | the few commands of kubectl that send no JSON |
+//! | `json_patch` | `kubectl patch --type=json` |
+//!
+//! ccm sends and reads JSON, names its resources itself, and patches by merge patches.
+
+mod age;
+pub mod discovery;
+pub mod json_patch;
+pub mod openapi;
+pub mod protobuf;
+pub mod table;

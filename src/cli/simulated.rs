@@ -1,0 +1,75 @@
+//! The daemon in a simulation, for tests: the same settings, wiring and controllers as in a process of its own.
+
+use super::output::Exit;
+use super::run;
+use crate::daemon::lease::{Lease, WaitPolicy};
+use crate::daemon::{self, Ended, Running, Stop};
+use std::ffi::OsString;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// A simulated daemon begins its work so long after it leads, at most.
+const LOOKS_WHO_LEADS: Duration = Duration::from_millis(10);
+
+/// A daemon whose threads a simulation runs. It has no health server, and a call takes the place of a signal.
+pub struct Simulated {
+    stop: &'static Stop,
+    lease: Option<Arc<Lease>>,
+    running: Arc<OnceLock<Running>>,
+}
+
+impl Simulated {
+    /// Starts a daemon in the calling thread, which is in a simulation: what it does from now on is done when the simulation
+    /// runs its threads. The words are those behind `ccm run`. The error: it ended at once, with this exit code.
+    pub fn start(words: Vec<OsString>) -> Result<Simulated, u8> {
+        let parts = run::assemble(words).map_err(|exit| exit as u8)?;
+        let (stop, apis) = (parts.stop, parts.apis);
+        let daemon = Simulated {
+            stop,
+            lease: parts.lease,
+            running: Arc::default(),
+        };
+        let (running, lease) = (Arc::clone(&daemon.running), daemon.lease.clone());
+        let mut controllers = Some(parts.controllers);
+        if let Some(lease) = &lease {
+            lease.begin(WaitPolicy::Forever);
+        }
+        stop.repeat(true, move || {
+            let leads = lease.as_ref().is_none_or(|lease| lease.leads());
+            if let Some(controllers) = controllers.take_if(|_| leads) {
+                let begun = daemon::begin(apis, controllers, stop, |_| Arc::default());
+                let _ = running.set(begun);
+            }
+            controllers.as_ref().map(|_| LOOKS_WHO_LEADS)
+        });
+        Ok(daemon)
+    }
+
+    /// Asks it to end, as a signal does.
+    pub fn stop(&self) {
+        self.stop.set();
+    }
+
+    /// Whether it was asked to end, or ends by itself.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_set()
+    }
+
+    /// What a daemon does at its end: the last events, and its Lease. Returns its exit code.
+    pub fn end(&self) -> u8 {
+        let ended = self.running.get().map(Running::end_in_simulation);
+        if let Some(lease) = &self.lease {
+            lease.release();
+        }
+        let is_lost = self.lease.as_ref().is_some_and(|lease| lease.is_lost());
+        let exit = match ended {
+            _ if is_lost => Exit::Failed,
+            Some(Ended::Blocked) => Exit::Failed,
+            Some(Ended::Stopped) | None => Exit::Done,
+        };
+        if exit == Exit::Done {
+            log::info!("ended");
+        }
+        exit as u8
+    }
+}
