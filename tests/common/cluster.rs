@@ -27,7 +27,7 @@ pub trait Cluster {
 
     // Programs.
 
-    /// Runs a command of the account of ccm to its end.
+    /// Runs a command to its end, with the account of ccm.
     fn ccm(&self, words: &[&str]) -> Ran {
         super::ccm(&super::env(self.sandbox()), words)
     }
@@ -415,7 +415,7 @@ pub trait Cluster {
 
     // Calls.
 
-    /// Calls that a rule is about have its effect from now on.
+    /// Adds a rule: from now on, the calls that it describes have its effect.
     fn fault(&self, rule: Rule) -> RuleId {
         self.sandbox().faults().add(rule)
     }

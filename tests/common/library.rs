@@ -61,7 +61,7 @@ impl Credentials {
     ];
 }
 
-/// A client of this API whose waits are those of a test: through no proxy, and every write passes.
+/// The settings of a client without TLS and without a proxy. Every write passes, and a call may take `timeout`.
 pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::Settings {
     http::Settings {
         base,

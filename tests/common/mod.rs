@@ -482,7 +482,7 @@ pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     is_real
 }
 
-/// Nodes that change only when somebody changes them, on servers in a Network.
+/// Nodes on servers in a Network; they change only when somebody changes them.
 pub fn networked(nodes: usize) -> Builder {
     let builder = builder().nodes(nodes).heartbeats(false);
     builder.network("10.0.0.0/8")

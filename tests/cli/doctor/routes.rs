@@ -27,18 +27,6 @@ fn says(world: &World, name: &str, status: &str) {
     });
 }
 
-/// A server of the project with an address in the Network; that address.
-fn attached(world: &World, name: &str) -> (u64, String) {
-    let spec = ServerSpec {
-        networks: vec![(world.network_id(), None)],
-        ..ServerSpec::default()
-    };
-    let id = world.create_server_with(name, spec);
-    let servers = world.servers();
-    let server = servers.iter().find(|server| server["id"] == id).unwrap();
-    (id, text(&server["private_net"][0]["ip"]))
-}
-
 #[test]
 fn what_the_next_pass_mends() {
     each(&[
@@ -82,7 +70,8 @@ fn what_somebody_has_to_mend() {
         (
             "to a server that is no node's",
             |world| {
-                let (_, ip) = attached(world, "old");
+                world.attach_server("old", None);
+                let ip = world.ip("old");
                 world.set_route("10.244.9.0/24", &ip);
             },
             "routes: warn",
@@ -108,7 +97,7 @@ fn what_somebody_has_to_mend() {
         (
             "and what it says itself",
             |world| {
-                let (id, _) = attached(world, "alone");
+                let id = world.attach_server("alone", None);
                 world.register("alone", Some(id), "");
                 says(world, "alone", "True");
             },
@@ -119,7 +108,7 @@ fn what_somebody_has_to_mend() {
         (
             "a node without addresses for pods",
             |world| {
-                let (id, _) = attached(world, "bare");
+                let id = world.attach_server("bare", None);
                 world.register("bare", Some(id), "");
             },
             "routes: warn",
@@ -129,7 +118,7 @@ fn what_somebody_has_to_mend() {
         (
             "pods outside of --cluster-cidr",
             |world| {
-                let (id, _) = attached(world, "far");
+                let id = world.attach_server("far", None);
                 world.register("far", Some(id), "10.99.0.0/24");
             },
             "routes: warn",
