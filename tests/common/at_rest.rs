@@ -1,9 +1,10 @@
 //! A daemon at rest, and what it reads of nodes from then on.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use crate::common::{Cluster, Daemon, SHUTDOWN, quiet, wait_until};
+use crate::common::{Cluster, Daemon, SHUTDOWN, calm, wait_until};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
+use std::sync::Arc;
 
 /// Whole nodes are read again only where something rings.
 pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
@@ -21,14 +22,14 @@ pub enum Read {
 
 /// A daemon at rest, and what it does from then on.
 pub struct AtRest {
-    pub sandbox: Sandbox,
+    pub sandbox: Arc<Sandbox>,
     pub daemon: Daemon,
     mark: u64,
 }
 
 impl AtRest {
     pub fn new(nodes: usize, frequency: &str) -> AtRest {
-        let sandbox = quiet(nodes);
+        let sandbox = calm(nodes);
         sandbox.settle();
         let daemon = sandbox.daemon(&[frequency, NODES_ALONE]);
         let mut world = AtRest {

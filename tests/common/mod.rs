@@ -15,6 +15,7 @@ pub mod seeds;
 pub mod services;
 pub mod simulated;
 
+use ccm::provider::clock;
 pub use cluster::{Cluster, is_initialised};
 use sandbox::exchange::{Request, Response};
 use sandbox::faults::{Effect, Rule, RuleId};
@@ -537,6 +538,12 @@ pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
         true => time,
         false => time.mul_f64(SCALE.parse().unwrap()),
     }
+}
+
+/// So many seconds of a program's time passed since this moment of [`clock::now`].
+pub fn seconds_since(sandbox: &Sandbox, begun: Instant) -> f64 {
+    let second = lasting(sandbox, Duration::from_secs(1));
+    clock::since(begun).div_duration_f64(second)
 }
 
 /// Waits until so much of a program's time has passed.

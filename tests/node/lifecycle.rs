@@ -3,6 +3,7 @@
 
 use crate::common;
 use crate::common::in_flight::InFlight;
+use ccm::provider::clock;
 
 use common::{
     Cluster, Daemon, SHUTDOWN, Simulate, answer, ccm, on, second_page, side_by_side, wait_until,
@@ -12,7 +13,7 @@ use sandbox::hetzner::ServerSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// So many initialised nodes that change only when somebody changes them.
 fn initialised(nodes: usize) -> Arc<Sandbox> {
@@ -476,10 +477,10 @@ fn in_a_large_project_nodes_that_are_not_ready_share_a_list_for_some_time() {
         }
         wait_until("the next look", || looks() > before);
     }
-    let (mark, begun) = (sandbox.mark(), Instant::now());
+    let (mark, begun) = (sandbox.mark(), clock::now());
     let before = looks();
     wait_until("looks", || looks() >= before + 60);
-    let seconds = begun.elapsed().as_secs_f64() / common::SCALE.parse::<f64>().unwrap();
+    let seconds = common::seconds_since(&sandbox, begun);
     let calls = sandbox.calls().calls_since(mark);
     let calls = calls.iter().filter(|call| call.half == Half::Hetzner);
     let (lists, others): (Vec<_>, Vec<_>) = calls.partition(|call| call.path == "/v1/servers");
