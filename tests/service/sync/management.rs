@@ -81,7 +81,7 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
 
 #[test]
 fn what_is_released_stays_as_it_is_until_it_is_adopted() {
-    let world = World::over_sockets(common::builder().nodes(2).network("10.0.0.0/8"));
+    let world = World::with_network(2);
     let uid = world.create("web", &[], &[80, 443]);
     world.settle(&[]);
     let balancer = id(&world.only());
