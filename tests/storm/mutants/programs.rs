@@ -17,7 +17,7 @@ pub const PROGRAMS: &[OfPrograms] = &[
     found_by(
         (
             "node",
-            "initialise::steady_state_costs_no_hetzner_call_and_no_write",
+            "change_detection::in_a_large_project_refreshes_are_less_often",
         ),
         Mutant {
             name: "all servers are read at each look at the nodes",
@@ -123,15 +123,12 @@ pub const PROGRAMS: &[OfPrograms] = &[
         },
     ),
     found_by(
-        (
-            "service",
-            "sync::quiet::twenty_services_are_no_write_and_few_calls",
-        ),
+        ("node", "large::a_new_node_costs_one_call"),
         Mutant {
-            name: "orphans are looked for after each comparison of load balancers",
-            file: "src/controllers/service/mod.rs",
-            old: "let was_quiet = self\n            .all_quiet",
-            new: "let was_quiet = !$ON && self\n            .all_quiet",
+            name: "a new node in a large project has all servers read",
+            file: "src/controllers/node/mod.rs",
+            old: "let named = match is_refresh {",
+            new: "let named = match is_refresh || $ON {",
         },
     ),
 ];
