@@ -1,4 +1,4 @@
-//! Whole programs on the simulated machine: `ccm run` and commands, in the thread of the test, with the wiring and the
+//! Whole programs on the simulated machine: `ccm run` and commands run in the thread of the test, with the wiring and the
 //! settings that they have as processes.
 //!
 //! [`start`] makes a sandbox in memory, and the thread of the test is simulated from then on. Time passes when a program
@@ -267,7 +267,7 @@ impl Processes {
         self.stack.borrow().last().cloned()
     }
 
-    /// Does the work that is due first, until this moment; false when none is.
+    /// Does the work that is due first, if it is due until this moment. Returns false when no work is due until then.
     pub fn work(&self, machine: &Machine, until: Duration) -> bool {
         let Some((process, thread)) = self.next(until) else {
             return false;

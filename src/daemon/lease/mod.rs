@@ -43,7 +43,7 @@ impl Lease {
         }
     }
 
-    /// Begins to try to get the Lease, and goes on renewing it until the wish to end, or until the Lease is lost. The last
+    /// Tries to get the Lease from now on, and then renews it until the wish to end, or until the Lease is lost. The last
     /// renewal still counts while the controllers end: every write that the gate let pass ends before the lease does.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);

@@ -265,7 +265,7 @@ const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 /// Credentials have some kilobytes.
 const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 
-/// How often it is checked whether it has ended or printed something, by the machine's time.
+/// The pause between two looks at the plugin: whether it has ended or printed something. It is the machine's time.
 const POLL: Duration = Duration::from_millis(5);
 
 /// What a pipe holds on Linux.

@@ -46,7 +46,7 @@ static TYPES: LazyLock<Vec<BalancerType>> = LazyLock::new(|| {
     serde_json::from_value(answer["load_balancer_types"].clone()).unwrap()
 });
 
-/// What is uploaded instead of the pairs of the tests, which are no certificates.
+/// A real certificate with its key. It is uploaded in the place of the pairs of the tests, which are no certificates.
 static PAIR: LazyLock<Identity> = LazyLock::new(|| {
     let authority = Authority::seeded("authority", 1).unwrap();
     authority.server(&["a.example"], Validity::Now).unwrap()
@@ -396,7 +396,7 @@ impl Health {
     }
 }
 
-/// The health of each target that is one machine, by load balancer and target.
+/// The health of each target that is a single server or address, by load balancer and target.
 fn entries(state: &mut Observed) -> impl Iterator<Item = ((u64, Machine), &mut Vec<HealthStatus>)> {
     let all = state.balancers.iter_mut().flat_map(|one| {
         let id = one.id;

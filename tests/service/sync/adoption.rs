@@ -1,6 +1,6 @@
 //! Whose load balancer it is: two clusters in one project, Services that were re-created.
 
-/// What a test has that calls [`neighbour`].
+/// Says why a test that calls [`neighbour`] is skipped on a real API server.
 use crate::common::{self, Daemon, on, wait_until};
 use crate::sync::world::{
     CLUSTER_UID, Cluster, NO_RESYNC, OFTEN, PROFILES, SERVICE_UID, World, id, len, targets, text,

@@ -36,7 +36,7 @@ pub struct Offer {
     pub deprecation: Option<Deprecation>,
 }
 
-/// RFC 3339 time stamps: said when, not sold after.
+/// When the end of the type was announced, and when it is sold no more; RFC 3339 time stamps.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Deprecation {
