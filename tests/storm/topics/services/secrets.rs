@@ -12,10 +12,11 @@ use ccm::hetzner::load_balancers::{CLUSTER_UID, SECRET};
 use sandbox::Sandbox;
 use sandbox::credentials::{Authority, Identity, Validity};
 use sandbox::kubernetes::PolicyRule;
+use sandbox::time;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// Their names.
 pub const NAMES: [&str; 2] = ["tls-a", "tls-b"];
@@ -35,6 +36,8 @@ pub const OF_OTHERS: [[(&str, &str); 2]; 2] = [
 const CERTIFICATES: usize = 4;
 
 static IDENTITIES: LazyLock<Vec<Identity>> = LazyLock::new(|| {
+    // They are made on whatever day the tests run, and are valid on the day of the stories.
+    let _time = time::simulate(Arc::default());
     let authority = Authority::seeded("of the stories", 1).unwrap();
     let one = |_| {
         authority
