@@ -72,7 +72,6 @@
 //! | *group* | Services that share one load balancer |
 //! | *kept* | a load balancer that stays without a Service, because its Service asked for that |
 //! | *left alone* | a Service that is not ours, by class or labels: nothing of it or of its load balancer is changed |
-//! | *held back* | a change that only the default of a setting asks for, which a shell may not know |
 //! | *offered node* | a node that may become a target |
 //! | *orphan* | a load balancer of this cluster whose Service does not exist |
 //! | *profile* | whose provider IDs and labels are written: `ccm-from-scratch` or `hcloud` |

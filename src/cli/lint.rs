@@ -55,7 +55,7 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
             "lint needs files: ccm lint -f FILE, or -f - for stdin",
         ));
     }
-    let scope = wire::service_scope(&started.settings, &[]);
+    let scope = wire::service_scope(&started.settings);
     let mut is_unreadable = false;
     let mut all = Vec::new();
     for file in files {
@@ -123,13 +123,7 @@ fn snapshot(
     settings.token.value.get_or_insert_with(unused);
     settings.load_balancers_enabled.value = true;
     let gate = wire::gate(Command::Lint, settings);
-    let hetzner = wire::provider(
-        settings,
-        gate,
-        Urgency::Asked,
-        None,
-        started.unknown.clone(),
-    )?;
+    let hetzner = wire::provider(settings, gate, Urgency::Asked, None)?;
     let cluster = Cluster {
         groups: service::groups(&hetzner, manifests),
         ..Cluster::default()

@@ -133,7 +133,7 @@ fn starts_daemon(words: &[OsString], is_in_pod: bool, is_at_terminal: bool) -> b
     let mut words = words
         .iter()
         .map(|word| word.to_string_lossy().replace('_', "-"));
-    is_in_pod || !is_at_terminal || words.any(|word| word.starts_with(startup::CLOUD_PROVIDER))
+    is_in_pod || !is_at_terminal || words.any(|word| word.starts_with("--cloud-provider"))
 }
 
 fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {

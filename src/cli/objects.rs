@@ -2,7 +2,7 @@
 //! (`--dry-run`) or does now what one tick of the daemon would do.
 
 use super::output::{self, Document, Exit, Failed, Printer, line, paragraph, wrapped_in};
-use super::startup::{CLOUD_PROVIDER, Started};
+use super::startup::{Started, not_known};
 use super::table;
 use super::terminal::columns;
 use super::{leader, wire};
@@ -11,7 +11,7 @@ use crate::controllers::{Proposal, Report};
 use crate::kube::{Node, PastEvent};
 use crate::provider::process::is_terminal;
 use crate::provider::{
-    Description, Field, Finding, OpenGate, ProviderId, Severity, Snapshot, Source, Urgency,
+    Description, Finding, OpenGate, ProviderId, Severity, Snapshot, Source, Urgency,
 };
 use crate::settings::Settings;
 use serde::Serialize;
@@ -32,13 +32,8 @@ pub(super) trait Planned {
 
     fn proposals(&self) -> Vec<Proposal>;
 
-    /// Lines about what does not block the sync: warnings, and what is held back.
+    /// Lines about what does not block the sync.
     fn notes(&self) -> Vec<String>;
-
-    /// Of how many objects a change is held back.
-    fn held_back(&self) -> usize {
-        0
-    }
 
     /// Of two APIs that know servers one does not answer: the plans show which objects that leaves unclear.
     fn is_unclear(&self) -> bool {
@@ -55,9 +50,9 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     pub(super) differences: Vec<Difference>,
     /// Made or planned.
     pub(super) changes: Vec<Change>,
-    /// What differs and is left: only a default asks for it, and the daemon may not have it.
+    /// Always empty, for programs that know it from earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) held_back: Option<&'a [Field]>,
+    pub(super) held_back: Option<[(); 0]>,
     pub(super) findings: Vec<Found>,
     /// Of an inspection.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,8 +129,8 @@ pub(super) struct Context {
     pub(super) apis: Apis,
     /// The words that are no flags: names of objects.
     pub(super) names: Vec<String>,
-    /// Unset here, and may be set for the daemon.
-    unknown: Vec<String>,
+    /// See [`Started::refused`].
+    refused: Option<String>,
 }
 
 impl Context {
@@ -148,14 +143,14 @@ impl Context {
             apis,
             settings: started.settings,
             names: started.words,
-            unknown: started.unknown,
+            refused: started.refused,
         })
     }
 
     /// What annotations are checked by while the cloud does not answer.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, Failed> {
-        let (gate, unknown) = (Arc::new(OpenGate), self.unknown.clone());
-        let provider = wire::provider(&self.settings, gate, Urgency::Asked, None, unknown);
+        let gate = Arc::new(OpenGate);
+        let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
         let snapshot = provider.and_then(|provider| {
             let snapshot = provider.for_manifests(&[], false);
             snapshot.map_err(|error| error.to_string())
@@ -227,7 +222,7 @@ impl Context {
     /// that
     /// it keeps for ever. The error: the profile is only a default, and no node has it.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
-        if !self.unknown.iter().any(|name| name == CLOUD_PROVIDER) {
+        if !self.settings.cloud_provider.source.is_default() {
             return Ok(());
         }
         let nodes = self.apis.nodes.whole(Duration::MAX, ReadFrom::Latest);
@@ -241,7 +236,7 @@ impl Context {
         match with_id.peek().is_some() && with_id.all(is_foreign) {
             true => Err(Printer::failure(&format!(
                 "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's \
-                 profile, or take the daemon's settings with --settings-from",
+                 profile",
                 self.apis.provider.name()
             ))),
             false => Ok(()),
@@ -267,7 +262,12 @@ impl Context {
         let is_pending = proposals.iter().any(|one| !one.changes.is_empty());
         let is_blocked = self.unclear(plans).is_some() || is_blocked;
         let text = proposed(&proposals, plans.notes()) + &total(&proposals);
-        match self.show_sync(plans, None, text).fail_if(is_blocked) {
+        let exit = self.show_sync(plans, None, text).fail_if(is_blocked);
+        if let Some(what) = &self.refused {
+            Printer::notice(format_args!("nothing was written; {}", not_known(what)));
+            return Exit::Usage;
+        }
+        match exit {
             Exit::Done if self.settings.detailed_exitcode.value && is_pending => Exit::Pending,
             exit => exit,
         }
@@ -289,22 +289,9 @@ impl Context {
         exit.fail_if(!report.failures.is_empty())
     }
 
-    /// The summary, which ends the text, says of how many objects a change is held back.
     fn show_sync<P: Planned>(&self, plans: &P, report: Option<&Report>, text: String) -> Exit {
-        let held_back = plans.held_back();
-        let text = match held_back {
-            0 => text,
-            count => format!("{}, {count} held back\n", text.trim_end()),
-        };
         let document = || document("Sync", plans, report);
-        let exit = output::print(self.settings.output.value, document, |_| text);
-        if held_back > 0 {
-            Printer::notice(
-                "what is held back is asked for only by defaults of settings that the daemon may have: take its \
-                 settings with --settings-from, set them here, or add --yes",
-            );
-        }
-        exit.fail_if(held_back > 0)
+        output::print(self.settings.output.value, document, |_| text)
     }
 }
 

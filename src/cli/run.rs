@@ -39,14 +39,7 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
         None => Arc::new(StopGate(stop)),
     };
     let metadata = wire::metadata(&settings);
-    let apis = wire::apis(
-        None,
-        &settings,
-        gate,
-        Urgency::Changed,
-        metadata,
-        Vec::new(),
-    );
+    let apis = wire::apis(None, &settings, gate, Urgency::Changed, metadata);
     let apis = apis.map_err(failed)?;
     let controllers = controllers(&settings);
     if controllers.is_empty() {

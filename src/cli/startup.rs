@@ -18,9 +18,6 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The flag that decides which nodes are ours at all.
-pub(super) const CLOUD_PROVIDER: &str = "--cloud-provider";
-
 /// A command whose settings are known.
 pub(super) struct Started {
     pub(super) settings: Settings,
@@ -28,8 +25,8 @@ pub(super) struct Started {
     pub(super) words: Vec<String>,
     /// Empty but for `doctor` and `status`, which report them; for the others they end the command.
     pub(super) problems: Vec<settings::Problem>,
-    /// Variables, and flags with their dashes, that are unset here and may be set for the daemon.
-    pub(super) unknown: Vec<String>,
+    /// What of the daemon's settings is not known here: the command shows its plan instead of writing.
+    pub(super) refused: Option<String>,
     /// What its writes pass.
     gate: Arc<dyn Gate>,
     /// The client that the daemon's settings needed.
@@ -48,10 +45,19 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
     clock::quicken(parsed.settings.test_time_scale.value);
     check_usage(command, &parsed)?;
     start_log(command, &parsed);
-    let (kube, container) = with_daemon(command, words, &mut parsed)?;
+    let (kube, unknown) = with_daemon(command, words, &mut parsed)?;
+    let would_write = command.writes() && !parsed.settings.dry_run.value;
+    let (refused, told) = match would_write {
+        true => (unknown, None),
+        false => (None, unknown),
+    };
+    if let Some(unknown) = told {
+        Printer::notice(not_known(&unknown));
+    }
+    parsed.settings.dry_run.value |= refused.is_some();
     Ok(Started {
         gate: wire::gate(command, &parsed.settings),
-        unknown: unknown(&parsed, container.as_ref()),
+        refused,
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
@@ -146,7 +152,6 @@ impl Started {
             Arc::clone(&self.gate),
             Urgency::Asked,
             None,
-            self.unknown.clone(),
         );
         let apis = apis.map_err(|why| Printer::failure(&why))?;
         leader::heed_identity(&self.settings, &apis);
@@ -155,6 +160,11 @@ impl Started {
         }
         Ok(apis)
     }
+}
+
+/// What of the daemon's settings is not known here, and how to go on.
+pub(super) fn not_known(what: &str) -> String {
+    format!("not known here: {what}, or add --own-settings: this shell's settings then count")
 }
 
 fn start_log(command: Command, parsed: &Parsed) {
@@ -177,17 +187,18 @@ fn start_log(command: Command, parsed: &Parsed) {
     }
 }
 
-/// Adds the settings of the daemon of the cluster, where there are any to take. The client that read them, and what of the
-/// daemon's container was not read. The error: the command ends here, all was printed.
+/// Adds the settings of the daemon of the cluster, where there are any to take. The client that read them, and what of them is
+/// not known here. The error: the command ends here, all was printed.
 fn with_daemon(
     command: Command,
     words: Vec<OsString>,
     parsed: &mut Parsed,
-) -> Result<(Option<kube::Client>, Option<Container>), Exit> {
+) -> Result<(Option<kube::Client>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
     // The daemon and commands without a cluster have their own settings; in a pod the environment is the daemon's.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
+        || settings.own_settings.value
         || !settings.settings_from.source.is_default()
         || is_in_pod(settings);
     if named.is_none() && has_own {
@@ -199,23 +210,24 @@ fn with_daemon(
     };
     let failed = |why: String| Printer::failure(&format!("--settings-from: {why}"));
     let found = match named {
-        Some(name) => Some(named_daemon(&kube, name).map_err(failed)?),
+        Some(name) => Ok(Some(named_daemon(&kube, name).map_err(failed)?)),
         None => only_daemon(&kube),
     };
-    let Some((name, workload)) = found else {
-        return Ok((Some(kube), None));
-    };
-    match both(command, words, parsed, &name, &workload) {
-        Ok((both, container)) => {
+    let read = found.and_then(|found| match &found {
+        None => Ok(None),
+        Some((name, workload)) => both(command, words, parsed, name, workload).map(Some),
+    });
+    let unknown = match read {
+        Ok(None) => None,
+        Ok(Some((both, unread))) => {
             *parsed = both;
-            Ok((Some(kube), Some(container)))
+            unread
         }
-        Err(why) if named.is_some() => Err(failed(why)),
-        Err(why) => {
-            Printer::notice(format_args!("the daemon's settings are not used: {why}"));
-            Ok((Some(kube), None))
-        }
-    }
+        Err(why) if named.is_some() => return Err(failed(why)),
+        Err(why) => Some(why),
+    };
+    let unknown = unknown.filter(|_| !parsed.settings.own_settings.value);
+    Ok((Some(kube), unknown))
 }
 
 type Daemon = (WorkloadName, Value);
@@ -228,31 +240,44 @@ fn named_daemon(kube: &kube::Client, name: &WorkloadName) -> Result<Daemon, Stri
     Ok((name.clone(), workload))
 }
 
-/// The only one of the cluster; none: there are several or none, they may not be listed, or the answer is late.
-fn only_daemon(kube: &kube::Client) -> Option<Daemon> {
-    let found = http::within(LOOKED_FOR_AT_MOST, || kube.only_daemon(SYSTEM));
-    let found = found.map_err(|error| log::debug!("{error}: the daemon's settings are unknown"));
-    let (kind, workload) = found.ok()??;
-    let name = WorkloadName {
-        namespace: SYSTEM.to_owned(),
-        kind,
-        name: workload["metadata"]["name"].as_str()?.to_owned(),
-    };
-    Some((name, workload))
+/// The only one of the cluster. `None`: the cluster has none. The error says why it is not known which one it is.
+fn only_daemon(kube: &kube::Client) -> Result<Option<Daemon>, String> {
+    let found = http::within(LOOKED_FOR_AT_MOST, || kube.daemons(SYSTEM));
+    let found = found.map_err(|error| format!("the daemon's settings, because {error}"))?;
+    let named = found.into_iter().map(|(kind, workload)| {
+        let name = workload["metadata"]["name"].as_str().unwrap_or_default();
+        let name = WorkloadName {
+            namespace: SYSTEM.to_owned(),
+            kind,
+            name: name.to_owned(),
+        };
+        (name, workload)
+    });
+    let mut all: Vec<Daemon> = named.collect();
+    match all.len() {
+        0 | 1 => Ok(all.pop()),
+        _ => {
+            let names: Vec<String> = all.iter().map(|(name, _)| name.to_string()).collect();
+            let names = some_of(&names);
+            Err(format!(
+                "which settings are the daemon's, those of {names}; name one with --settings-from"
+            ))
+        }
+    }
 }
 
-/// The settings with those of the daemon, and its container; a person is shown what was not read, and of a daemon that was
-/// not named. The error: what is wrong with them, as in those of another version; `doctor` and `status` report it.
+/// The settings with those of the daemon, and which of them were not read; a person is shown where they come from, unless the
+/// daemon was named. The error: what is wrong with them, as in those of another version; `doctor` and `status` report it.
 fn both(
     command: Command,
     words: Vec<OsString>,
     own: &Parsed,
     name: &WorkloadName,
     workload: &Value,
-) -> Result<(Parsed, Container), String> {
+) -> Result<(Parsed, Option<String>), String> {
     let joined = |problems: Vec<Problem>| {
         let problems: Vec<String> = problems.iter().map(Problem::to_string).collect();
-        problems.join("; ")
+        format!("the daemon's settings, because {}", problems.join("; "))
     };
     let mut container = container(workload).map_err(|why| format!("{name}: {why}"))?;
     let arguments = std::mem::take(&mut container.words);
@@ -264,48 +289,35 @@ fn both(
     if !problems.is_empty() && !matches!(command, Command::Doctor | Command::Status) {
         return Err(joined(problems));
     }
-    let unset = own.unset_names();
+    if own.settings.settings_from.value.is_none() {
+        Printer::notice(format_args!(
+            "settings are those of {name}, unless set here"
+        ));
+    }
+    let unread = unread(&container, &own.unset_names());
+    let unread = (!unread.is_empty()).then(|| {
+        let unread = some_of(&unread);
+        format!("{unread} of {name}; set here what this command needs of it")
+    });
+    Ok((both, unread))
+}
+
+/// Settings of the daemon that stand in another object, and are not set here. `unset`: what is not set here, of what the command
+/// uses.
+fn unread(container: &Container, unset: &[String]) -> Vec<String> {
     let elsewhere = container.elsewhere.iter();
     let unread = elsewhere.filter(|(what, _)| unset.contains(what));
     let mut unread: Vec<String> = unread
-        .map(|(what, place)| format!("{what} in {place}"))
+        .map(|(what, place)| format!("{what} (in {place})"))
         .collect();
-    if container.imports {
-        unread.push("variables of whole other objects".to_owned());
+    if container.imports && unset.iter().any(|name| !name.starts_with('-')) {
+        unread.push("the variables of whole other objects".to_owned());
     }
-    let what = format!("settings are those of {name}, unless set here");
-    match unread.as_slice() {
-        [] if own.settings.settings_from.value.is_some() => {}
-        [] => Printer::notice(what),
-        unread => Printer::notice(format_args!(
-            "{what}; not read, so set it here: {}",
-            some_of(unread)
-        )),
-    }
-    Ok((both, container))
-}
-
-/// Names of settings that are unset here and may be set for the daemon, so that our default may be wrong. In a pod the
-/// environment counts as the daemon's own.
-fn unknown(parsed: &Parsed, container: Option<&Container>) -> Vec<String> {
-    let settings = &parsed.settings;
-    let mut names = parsed.unset_names();
-    names.retain(|name| match container {
-        _ if settings.yes.value => false,
-        Some(container) => is_unread(name, container),
-        None => !is_in_pod(settings),
-    });
-    names
+    unread
 }
 
 fn is_in_pod(settings: &Settings) -> bool {
     settings.kubeconfig.value.is_empty() && is_set_here("KUBERNETES_SERVICE_HOST")
-}
-
-/// May it be in another object, which is not read?
-fn is_unread(name: &str, container: &Container) -> bool {
-    let mut elsewhere = container.elsewhere.iter();
-    elsewhere.any(|(what, _)| what == name) || (container.imports && !name.starts_with('-'))
 }
 
 pub(super) fn is_set_here(variable: &str) -> bool {
@@ -317,28 +329,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_may_be_set_for_the_daemon() {
+    fn settings_that_stand_in_other_objects() {
         let proxy = "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL";
-        // In other objects, whether all of one is imported → is the variable, is the flag unread?
-        for (elsewhere, imports, variable, flag) in [
-            (&[] as &[&str], false, false, false),
-            (&[proxy], false, true, false),
-            (&["--cluster-name"], false, false, true),
-            (&["--of-another"], false, false, false),
-            (&[], true, true, false),
+        let (whole, in_secret) = (
+            "the variables of whole other objects",
+            format!("{proxy} (in a Secret)"),
+        );
+        // In other objects, whether all of one is imported, what is unset here → what is unread.
+        for (elsewhere, imports, unset, expected) in [
+            (&[][..], false, &[proxy][..], &[][..]),
+            (&[proxy], false, &[proxy], &[&*in_secret]),
+            (&[proxy], false, &["--cluster-name"], &[]),
+            (
+                &["--cluster-name"],
+                false,
+                &["--cluster-name"],
+                &["--cluster-name (in a Secret)"],
+            ),
+            (&["--of-another"], false, &[proxy], &[]),
+            (&[], true, &[proxy], &[whole]),
+            (&[], true, &["--cluster-name"], &[]),
+            (&[proxy], true, &[proxy], &[&*in_secret, whole]),
         ] {
             let places = elsewhere.iter();
             let container = Container {
-                words: Vec::new(),
-                variables: Vec::new(),
                 elsewhere: places
                     .map(|name| ((*name).to_owned(), "a Secret"))
                     .collect(),
                 imports,
+                ..Container::default()
             };
-            let has = |name: &str| is_unread(name, &container);
-            let has = (has(proxy), has("--cluster-name"));
-            assert_eq!(has, (variable, flag), "{elsewhere:?}, imports: {imports}");
+            let names: Vec<String> = unset.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(
+                unread(&container, &names),
+                expected,
+                "{elsewhere:?} {imports} {unset:?}"
+            );
         }
     }
 }

@@ -131,7 +131,7 @@ fn is_heading(text: &str) -> bool {
 fn state(word: &str) -> &'static str {
     match word {
         "ok" | "Ready" | "healthy" | "running" => GREEN,
-        "warn" | "warning" | "blocked" | "held back" | "skipped" => YELLOW,
+        "warn" | "warning" | "blocked" | "skipped" => YELLOW,
         "FAIL" | "failed" | "NotReady" | "unhealthy" | "missing" | "off" => RED,
         "wrong gateway" | "blackhole" | "unwanted" | "stale" => YELLOW,
         _ => match share(word) {
@@ -267,7 +267,7 @@ mod tests {
         #[rustfmt::skip] // The states of a colour are a line.
         let colors: [(&str, &[&str]); 4] = [
             (GREEN, &["ok", "Ready", "healthy", "running", "3/3", "2 of 2 ready", "1 of 1 serving", "2 of 2 right"]),
-            (YELLOW, &["warn", "warning", "blocked", "held back", "skipped", "1/3", "1 of 2 serving"]),
+            (YELLOW, &["warn", "warning", "blocked", "skipped", "1/3", "1 of 2 serving"]),
             (YELLOW, &["wrong gateway", "blackhole", "unwanted", "stale"]),
             (RED, &["FAIL", "failed", "NotReady", "unhealthy", "missing", "off", "0/2", "0 of 3 ready", "0 of 2 serving"]),
         ];

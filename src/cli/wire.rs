@@ -9,7 +9,7 @@ use crate::http::{
     self, Authorities, Proxies, SecretSource, Timing, Tls, WRITE_TIMEOUT, read_file,
 };
 use crate::kube::{self, config};
-use crate::provider::{Gate, LoadBalancerDefaults, OpenGate, Profile, Refused, Urgency};
+use crate::provider::{Gate, OpenGate, Profile, Refused, Urgency};
 use crate::provider::{clock, process};
 use crate::settings::{Command, Settings};
 use crate::text::without_tls;
@@ -22,9 +22,6 @@ const WRITERS_AT_MOST: u32 = 100;
 
 /// Before a read is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(250);
-
-/// Which Services are ours.
-const SCOPE: [&str; 2] = ["--load-balancer-class", "--service-selector"];
 
 /// However much a test shortens time, an answer needs some.
 const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
@@ -61,15 +58,7 @@ impl Gate for ReadOnly {
 /// What the writes of a person's command pass.
 pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     match command {
-        Command::NodeSync
-        | Command::LbSync
-        | Command::LbAdopt
-        | Command::LbRelease
-        | Command::RouteSync
-            if !settings.dry_run.value =>
-        {
-            Arc::new(OpenGate)
-        }
+        _ if command.writes() && !settings.dry_run.value => Arc::new(OpenGate),
         _ => Arc::new(ReadOnly),
     }
 }
@@ -82,14 +71,13 @@ pub(super) fn apis(
     gate: Arc<dyn Gate>,
     writes: Urgency,
     metadata: Option<String>,
-    unknown: Vec<String>,
 ) -> Result<Apis, String> {
     let mut kube = match kube {
         Some(kube) => kube,
         None => kube_client(settings, Arc::clone(&gate))?,
     };
-    kube.set_scope(service_scope(settings, &unknown));
-    let provider = provider(settings, gate, writes, metadata, unknown)?;
+    kube.set_scope(service_scope(settings));
+    let provider = provider(settings, gate, writes, metadata)?;
     let token = settings.token.value.as_ref();
     let length = token.map_or(TOKEN_CHARACTERS, SecretSource::length);
     if length != TOKEN_CHARACTERS {
@@ -114,7 +102,6 @@ pub(super) fn provider(
     gate: Arc<dyn Gate>,
     writes: Urgency,
     metadata: Option<String>,
-    unknown: Vec<String>,
 ) -> Result<Hetzner, String> {
     let authorities = authorities()?;
     if authorities.unusable > 0 {
@@ -142,10 +129,7 @@ pub(super) fn provider(
         label_prefixes: settings.label_prefixes.value.clone(),
         zone_label: settings.zone_label_enabled.clone(),
         robot: robot(settings),
-        load_balancers: has_load_balancers.then(|| LoadBalancerDefaults {
-            unknown,
-            ..settings.load_balancers.clone()
-        }),
+        load_balancers: has_load_balancers.then(|| settings.load_balancers.clone()),
         debug: settings.debug.value,
         timing: timing(hetzner::READ_TIMEOUT),
         gate,
@@ -221,13 +205,11 @@ pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::Settings {
     }
 }
 
-/// `unknown`: settings that are unset here, and may be set for the daemon.
-pub(super) fn service_scope(settings: &Settings, unknown: &[String]) -> kube::ServiceScope {
-    let may_be_set = |name: &String| SCOPE.contains(&name.as_str());
+/// Which Services are ours.
+pub(super) fn service_scope(settings: &Settings) -> kube::ServiceScope {
     kube::ServiceScope {
         class: settings.load_balancer_class.value.clone(),
         selector: settings.service_selector.value.clone().unwrap_or_default(),
-        is_unsure: unknown.iter().any(may_be_set),
         annotations: kube::AnnotationKinds(hetzner::load_balancers::annotations::kind_of),
     }
 }

@@ -1,8 +1,8 @@
 //! A server's addresses as a node's, by address family and private Network.
 
 use crate::provider::{
-    AddressFamily, AddressKind, Finding, INTERNAL_IP, Instance, InstanceId, Metadata, Node,
-    NodeAddress, PROVIDED_NODE_IP, Reason, SERVER_LABELS, Source, Sourced, one_ip_or_two,
+    AddressFamily, AddressKind, Finding, INTERNAL_IP, Instance, InstanceId, Node, NodeAddress,
+    PROVIDED_NODE_IP, Reason, Source, Sourced, one_ip_or_two,
 };
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,7 +12,6 @@ pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 
 const FAMILY: &str = "HCLOUD_INSTANCES_ADDRESS_FAMILY";
 const RANGES: &str = "HCLOUD_INSTANCES_INTERNAL_IP_RANGES";
-const LABEL_PREFIXES: &str = "HCLOUD_INSTANCES_LABEL_PREFIXES";
 
 impl AddressFamily {
     fn wants_ipv4(self) -> bool {
@@ -177,53 +176,6 @@ fn internal_ips(
 
 fn warning(reason: Reason, message: String) -> Finding {
     Finding::warning(reason, message).by_provider()
-}
-
-/// Addresses and labels that the node has and would lose, and public addresses that it would get, only because a
-/// setting is not set here: `unknown` are those that may be set for the daemon.
-pub(super) fn hold_back(
-    instance: &Instance,
-    node: &Node,
-    metadata: &Metadata,
-    unknown: &[String],
-) -> Option<Finding> {
-    let wanted = || metadata.addresses.iter().map(|address| &address.value);
-    let is_external = |address: &&NodeAddress| address.kind == AddressKind::ExternalIP;
-    let is_annotated = node.annotations.contains_key(INTERNAL_IP);
-    let setting = |ip: IpAddr| {
-        let is_private = instance.private.iter().any(|private| private.ip == ip);
-        match (is_private, is_public(instance, ip)) {
-            (true, _) => (!is_annotated).then_some("HCLOUD_NETWORK"),
-            (false, true) => Some(FAMILY),
-            (false, false) => None,
-        }
-    };
-    let has = node.addresses.iter().filter_map(NodeAddress::ip);
-    let lost = has.filter(|ip| !wanted().any(|address| address.ip() == Some(*ip)));
-    let lost = lost.filter_map(|ip| {
-        let what = format!("has the server's address {ip}, and would lose it");
-        Some((what, setting(ip)?))
-    });
-    let is_private = !node.is_new && !node.addresses.iter().any(|one| is_external(&one));
-    let gained = wanted()
-        .filter(|one| is_private && is_external(one))
-        .map(|one| {
-            let what = format!("has no ExternalIP, and would get {}", one.address);
-            (what, FAMILY)
-        });
-    let labels = node.annotations.get(SERVER_LABELS).map(|_| {
-        let what = "has labels from its server, and would lose them".to_owned();
-        (what, LABEL_PREFIXES)
-    });
-    let mut all = lost.chain(gained).chain(labels);
-    let (what, setting) = all.find(|(_, setting)| unknown.iter().any(|one| one == setting))?;
-    Some(Finding::warning(
-        Reason::HeldBack,
-        format!(
-            "held back: the node {what} only because {setting} is not set here: set it, take the daemon's settings with \
-             --settings-from, or add --yes"
-        ),
-    ))
 }
 
 /// Why an address is not among those above, when a setting is the reason.

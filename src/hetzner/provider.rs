@@ -1,7 +1,7 @@
 //! Hetzner Cloud as the controllers see it.
 
 use super::actions;
-use super::addresses::{addresses, check_ranges, explain_missing, hold_back};
+use super::addresses::{addresses, check_ranges, explain_missing};
 use super::api::{self, Api};
 use super::load_balancers::{self, Project};
 use super::networks::{self, Network};
@@ -165,9 +165,8 @@ impl Hetzner {
         };
         observed.balancers.clear();
         observed.is_for_manifests = true;
-        // One that was not read, or that the cluster may have.
-        let is_assumed = self.settings.network.is_some() || project.may_have_network();
-        project.network = project.network.or(is_assumed.then_some(0));
+        // The cluster may have one, even where no setting names it here.
+        project.network = project.network.or(Some(0));
         Ok(Arc::new(load_balancers::Snapshot::new(project, observed)))
     }
 
@@ -457,10 +456,6 @@ impl Instances for Hetzner {
 
     fn allows_label(&self, key: &str) -> bool {
         self.settings.label_prefixes.allow(key)
-    }
-
-    fn hold_back(&self, instance: &Instance, node: &Node, wanted: &Metadata) -> Option<Finding> {
-        hold_back(instance, node, wanted, &self.load_balancers.unknown)
     }
 
     fn explain_missing(&self, instance: &Instance, ip: IpAddr) -> Option<Finding> {

@@ -258,17 +258,7 @@ pub struct ServiceScope {
     pub class: Option<String>,
     /// What their labels fulfil.
     pub selector: Selector,
-    /// In a shell: one of both is unset, and may be set for the daemon.
-    pub is_unsure: bool,
     pub annotations: AnnotationKinds,
-}
-
-/// Why a Service is not ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeftAlone {
-    pub why: &'static str,
-    /// See [`ServiceScope::is_unsure`].
-    pub is_unsure: bool,
 }
 
 impl ServiceScope {
@@ -276,26 +266,25 @@ impl ServiceScope {
         annotations.select(self.annotations.0);
     }
 
+    /// Why a Service is not ours.
     pub(super) fn left_alone(
         &self,
         class: &Option<String>,
         labels: &Annotations,
-    ) -> Option<LeftAlone> {
+    ) -> Option<&'static str> {
         let value_of = |key: &str| {
             labels
                 .iter()
                 .find(|(have, _)| *have == key)
                 .map(|(_, value)| value)
         };
-        let why = if *class != self.class {
-            "its spec.loadBalancerClass is not that of --load-balancer-class"
+        if *class != self.class {
+            Some("its spec.loadBalancerClass is not that of --load-balancer-class")
         } else if !self.selector.matches(value_of) {
-            "its labels do not match --service-selector"
+            Some("its labels do not match --service-selector")
         } else {
-            return None;
-        };
-        let is_unsure = self.is_unsure;
-        Some(LeftAlone { why, is_unsure })
+            None
+        }
     }
 }
 
@@ -466,8 +455,7 @@ mod tests {
             let about = format!("{of_flag:?} {selector:?} {of_service:?} {has}");
             assert_eq!(left.is_some(), why.is_some(), "{about}");
             assert!(
-                left.zip(why)
-                    .is_none_or(|(left, why)| left.why.contains(why)),
+                left.zip(why).is_none_or(|(left, why)| left.contains(why)),
                 "{about}"
             );
         }

@@ -6,7 +6,7 @@ use super::budget::{Above, Age, Budget};
 use super::client::{Client, ListOf, MERGE_PATCH, PARTIAL, PASS, Print, ReadFrom, SERVICE_LIST};
 use super::client::{folder, percent_encoded};
 use super::error::Error;
-use super::labels::{Annotations, LeftAlone, ServiceScope, labels_of_service};
+use super::labels::{Annotations, ServiceScope, labels_of_service};
 use super::types::{
     First, ListMeta, ListPage, ObjectReference, not_empty, null_as_default, short, timestamp,
 };
@@ -50,7 +50,7 @@ pub struct Service {
     pub status: ServiceStatus,
     /// None: it is ours, says [`ServiceScope`].
     #[serde(skip)]
-    pub left_alone: Option<LeftAlone>,
+    pub left_alone: Option<&'static str>,
     /// Its annotations are left out, because of what all Services have together.
     #[serde(skip)]
     pub above: Option<Above>,

@@ -68,12 +68,16 @@ impl Client {
         Ok(all)
     }
 
-    /// The only cloud-controller-manager of a namespace, ours or upstream's: `deployment` or `daemonset`, and the object.
-    pub fn only_daemon(&self, namespace: &str) -> Result<Option<(&'static str, Value)>, Error> {
-        let mut all = self.running(namespace)?;
-        all.retain(|(_, one)| is_daemon(one));
-        let only = (all.len() == 1).then(|| all.pop()).flatten();
-        Ok(only.map(|(resource, one)| (resource.trim_end_matches('s'), one)))
+    /// The cloud-controller-managers of a namespace, ours or upstream's: `deployment` or `daemonset`, and the object. An API
+    /// server without these resources has none.
+    pub fn daemons(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, Error> {
+        let all = match self.running(namespace) {
+            Err(error) if error.is_not_found() => return Ok(Vec::new()),
+            all => all?.into_iter(),
+        };
+        let daemons = all.filter(|(_, one)| is_daemon(one));
+        let named = daemons.map(|(resource, one)| (resource.trim_end_matches('s'), one));
+        Ok(named.collect())
     }
 
     /// An object of `apps/v1`, whole; none when the API server itself says that it is not there.

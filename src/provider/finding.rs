@@ -196,7 +196,6 @@ reasons! {
     /// A load balancer of this cluster whose Service does not exist.
     OrphanedLoadBalancer: LogOnly Once;
     /// Only the default of a setting asks for it, and the daemon may have another value.
-    HeldBack: LogOnly;
     /// The route to a node's pods can't be made.
     FailedToCreateRoute: WarningEvent Failure;
     /// A node's pods are in none of the cluster's CIDRs.

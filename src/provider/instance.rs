@@ -43,12 +43,6 @@ pub trait Instances: Send + Sync {
     /// May a server set this label of its node? Pure.
     fn allows_label(&self, key: &str) -> bool;
 
-    /// Why the node must keep what it has: an address or a label would change, only by the default
-    /// of a setting that the daemon may have another value of. Pure.
-    fn hold_back(&self, _: &Instance, _: &Node, _: &Metadata) -> Option<Finding> {
-        None
-    }
-
     /// Why an address that the kubelet was given is not one of the server's in `metadata`,
     /// where the provider knows more than that. Pure.
     fn explain_missing(&self, _instance: &Instance, _ip: IpAddr) -> Option<Finding> {

@@ -213,9 +213,6 @@ pub struct LoadBalancerPlan {
     pub carries_uid: bool,
     /// Every field, with what there is, what should be, and what asks for it.
     pub fields: Vec<Field>,
-    /// Fields that differ, and are left as they are because the default that asks for them may not
-    /// be the daemon's; their source is that default.
-    pub held_back: Vec<Field>,
     /// What people should know. A part of the Service that is refused is here too, while the rest of the Service is synced.
     pub findings: Vec<Finding>,
     /// What the Service's status should say once the changes are made. `None`: it stays as it is. For a Service that ends on
@@ -237,7 +234,7 @@ pub enum Outcome {
     Refused { why: Finding, problems: Vec<String> },
     /// Nothing: the management of its load balancer has ended. The Service gets no finalizer.
     Released,
-    /// It has no load balancer, and none is made now. A finding or a field that is held back says why.
+    /// It has no load balancer, and none is made now. A finding says why.
     Waiting,
     /// The changes, in their order, each after the actions of those before have ended, unless it may follow at once.
     /// Without changes the load balancer is as it should be.
@@ -392,7 +389,6 @@ impl LoadBalancerPlan {
     pub fn refuse(self, why: Finding) -> LoadBalancerPlan {
         LoadBalancerPlan {
             outcome: Outcome::refused(why),
-            held_back: Vec::new(),
             status: None,
             ..self
         }

@@ -226,9 +226,6 @@ pub struct LoadBalancerDefaults {
     pub certificate_selector: Option<Sourced<Selector>>,
     /// `…_CERTIFICATE_DOMAINS`. None: Services may have managed certificates for all domains.
     pub certificate_domains: Option<Sourced<CertificateDomains>>,
-    /// Variables, and flags with their dashes, that are unset here and may be set for the daemon: they are held back.
-    /// Always empty in the daemon.
-    pub unknown: Vec<String>,
 }
 
 impl LoadBalancerDefaults {

@@ -274,6 +274,18 @@ impl Kind {
 }
 
 impl Command {
+    /// A person's command that writes, unless it is a dry run.
+    pub fn writes(self) -> bool {
+        matches!(
+            self,
+            Command::NodeSync
+                | Command::LbSync
+                | Command::LbAdopt
+                | Command::LbRelease
+                | Command::RouteSync
+        )
+    }
+
     /// The daemon's arguments may be those of hcloud-cloud-controller-manager: its flags are
     /// accepted, and words that are no flags are not.
     pub(super) fn reads_daemon_arguments(self) -> bool {

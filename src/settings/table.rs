@@ -103,7 +103,6 @@ macro_rules! settings {
                 Settings {
                     load_balancers: LoadBalancerDefaults {
                         $($($default: resolver.optional(&$name, $read),)?)*
-                        unknown: Vec::new(),
                     },
                     $($($field: resolver.setting(&$name, $parse),)?)*
                 }
@@ -458,8 +457,15 @@ settings! {
         help: "Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
                arguments and variables. Your own win. Values in Secrets and ConfigMaps are not read, \
                but reported. Tokens, API addresses and output settings are always your own. Unset, and outside a pod: \
-               those of the only ccm or hcloud-cloud-controller-manager in kube-system. none: no daemon's.",
+               those of the only ccm or hcloud-cloud-controller-manager in kube-system. none: as --own-settings.",
         ..Setting::of(Group::Cluster, TAKE_SETTINGS)
+    }
+
+    OWN_SETTINGS own_settings: bool = parsed(boolean) => {
+        flags: &["own-settings"],
+        help: "Do not look for the daemon's settings: what is not set here, nor by the daemon that --settings-from names, has \
+               its default. Without it nothing is written while a setting of the daemon is not known.",
+        ..Setting::off(Group::Cluster, TAKE_SETTINGS)
     }
 
     CLOUD_PROVIDER cloud_provider: Profile = choice => {
@@ -615,9 +621,8 @@ settings! {
 
     YES yes: bool = parsed(boolean) => {
         flags: &["yes"],
-        help: "Also make the changes that follow only from the default of an unset setting: outside a pod \
-               they are held back. With --delete-orphans, lb adopt and lb release: do not ask.",
-        ..Setting::off(Group::Controllers, PLANNING.split_at(1).1)
+        help: "With --delete-orphans, lb adopt and lb release: do not ask.",
+        ..Setting::off(Group::Controllers, &[Command::LbSync, Command::LbAdopt, Command::LbRelease])
     }
 
     LEADER_ELECT leader_elect: bool = parsed(boolean) => {

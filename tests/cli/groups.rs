@@ -5,8 +5,8 @@
 use crate::common;
 use crate::people::{ONE_BY_ONE, fits, seen};
 
-use common::cluster::{listen_ports, text};
-use common::{Cluster, contains, snapshot, wait_until};
+use common::cluster::text;
+use common::{Cluster, contains, snapshot};
 use jiff::{SignedDuration, Timestamp};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
@@ -43,35 +43,6 @@ fn create(sandbox: &Sandbox, name: &str, ports: &[u16], annotations: &[(&str, &s
 fn named(sandbox: &Sandbox, name: &str) -> Value {
     let mut all = sandbox.balancers().into_iter();
     all.find(|one| one["name"] == name).unwrap()
-}
-
-/// A shell that does not know the daemon's settings makes no load balancer for a Service that leaves its group: then its
-/// ports stay where they are.
-#[test]
-fn a_service_whose_new_load_balancer_is_held_back_does_not_leave() {
-    let sandbox = empty();
-    create(&sandbox, "default/edge", &[80], &[FSN1, EDGE]);
-    create(&sandbox, "default/web", &[443], &[EDGE]);
-    sandbox.ccm(&["lb", "sync"]).with_code(0);
-    sandbox.annotate("default/web", "share", None);
-    sandbox.annotate("default/web", "location", Some("fsn1"));
-    let mut before = Vec::new();
-    wait_until("the first health checks", || {
-        before = sandbox.balancers();
-        !json!(before).to_string().contains("unknown")
-    });
-    let ran = sandbox.ccm(&["lb", "sync"]).with_code(1);
-    ran.prints("held back");
-    assert_eq!(sandbox.balancers(), before, "{ran:?}");
-    sandbox.ccm(&["lb", "sync", "--yes"]).with_code(0);
-    assert_eq!(
-        listen_ports(&named(&sandbox, "kubernetes-default-edge")),
-        [80]
-    );
-    assert_eq!(
-        listen_ports(&named(&sandbox, "kubernetes-default-web")),
-        [443]
-    );
 }
 
 /// Four Services of two namespaces: `edge` is shared by three of them, and one uses Terraform's.

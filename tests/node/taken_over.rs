@@ -18,7 +18,6 @@ const LONG_AGO: &str = "2026-01-01T00:00:00Z";
 /// Initialised nodes `worker-1` and so on, which were created long ago; they change only when somebody changes them.
 fn initialised(nodes: usize, services: usize) -> (Arc<Sandbox>, Env) {
     let sandbox = common::networked(nodes).services(services).simulated();
-    // What is not set in a shell is held back.
     let settings = [
         ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
         ("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv4"),

@@ -5,8 +5,9 @@
 mod common;
 
 mod api_errors;
-mod held_back;
+
 mod left_over;
+mod not_known;
 mod provider;
 mod refused;
 mod sync;

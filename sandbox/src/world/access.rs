@@ -54,12 +54,16 @@ pub fn official_rules() -> Vec<PolicyRule> {
 /// Names the role of `ccm`: `manifests` is this project's own, anything else the official one.
 const ROLE: &str = "CCM_TEST_ROLE";
 
-/// What `ccm` may do everywhere, and in `kube-system`.
+/// What `ccm` may do everywhere, and in `kube-system`. A person's commands have the same account in tests, and look there for
+/// the settings of the daemon.
 pub(super) fn ccm_rules() -> io::Result<(Vec<PolicyRule>, Vec<PolicyRule>)> {
+    let workloads = rule(&["apps"], &["deployments", "daemonsets"], &["list"]);
     if std::env::var_os(ROLE).is_none_or(|role| role != "manifests") {
-        return Ok((official_rules(), Vec::new()));
+        return Ok((official_rules(), vec![workloads]));
     }
-    Ok((manifest("role.yaml")?, manifest("lease.yaml")?))
+    let mut in_system = manifest("lease.yaml")?;
+    in_system.push(workloads);
+    Ok((manifest("role.yaml")?, in_system))
 }
 
 /// The rules of the role that a file of `manifests/base` begins with.

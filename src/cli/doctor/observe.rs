@@ -112,13 +112,6 @@ fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> Verb<'a> {
 /// Whatever is read once is read once.
 const ONE_LOOK: Duration = Duration::from_secs(3600);
 
-/// Settings that decide the addresses of nodes: other checks report when they are unset here.
-const OF_NODES: [&str; 3] = [
-    "HCLOUD_NETWORK",
-    "HCLOUD_INSTANCES_ADDRESS_FAMILY",
-    "HCLOUD_INSTANCES_LABEL_PREFIXES",
-];
-
 /// What the APIs of the cloud answered.
 #[derive(Clone)]
 pub(in crate::cli) struct Cloud {
@@ -151,20 +144,17 @@ pub(in crate::cli) struct Observer<'a> {
 }
 
 impl<'a> Observer<'a> {
-    /// No call is made. Changes of load balancers that follow only from a setting that may be set for the daemon are not
-    /// reported as missing.
+    /// No call is made.
     pub(in crate::cli) fn new(started: &'a Started) -> Observer<'a> {
         let settings = &started.settings;
         let (keep, look) = match settings.watch.value {
             false => (Duration::ZERO, ONE_LOOK),
             true => (CLOUD_INTERVAL, POLL_INTERVAL / 2),
         };
-        let mut unknown = started.unknown.clone();
-        unknown.retain(|name| !OF_NODES.contains(&name.as_str()));
         let kube = wire::kube_client(settings, wire::gate(Command::Doctor, settings));
         let no_cluster = kube.as_ref().err().cloned().map(failed);
         let kube = kube.unwrap_or_else(|_| kube::Client::of_nowhere());
-        let apis = provider(settings, unknown).map(|provider| {
+        let apis = provider(settings).map(|provider| {
             let mut apis = wire::together(settings, kube, provider);
             apis.poll_cloud_every(keep);
             leader::heed_identity(settings, &apis);
@@ -398,12 +388,12 @@ fn lease(apis: &Apis, key: &LeaseKey) -> Seen<Option<LeaseSpec>> {
 }
 
 /// Without a token it plans nothing, and still knows whose a provider ID is: it is asked for nothing else then.
-fn provider(settings: &Settings, unknown: Vec<String>) -> Seen<Hetzner> {
+fn provider(settings: &Settings) -> Seen<Hetzner> {
     let mut settings = settings.clone();
     settings.token.value.get_or_insert_with(SecretSource::none);
     let gate = wire::gate(Command::Doctor, &settings);
     let metadata = wire::metadata(&settings);
-    let provider = wire::provider(&settings, gate, Urgency::Asked, metadata, unknown);
+    let provider = wire::provider(&settings, gate, Urgency::Asked, metadata);
     provider.map_err(failed)
 }
 

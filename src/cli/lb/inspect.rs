@@ -113,8 +113,6 @@ fn inspection(
         let found = plan.cloud.found.as_ref();
         found.map(text).unwrap_or_default()
     };
-    let held_back = plan.held_back_lines().into_iter();
-    let held_back = held_back.map(|line| paragraph("  · ", 8, &format!("hold back {line}")));
     let annotations = plan.service.metadata.annotations.iter();
     let annotations = annotations.map(|(key, value)| line(format_args!("  {key}: {value:?}")));
     [
@@ -150,7 +148,6 @@ fn inspection(
                 Some(_) => "change nothing, until what blocks it is fixed: see FINDINGS",
             },
         ),
-        held_back.collect(),
         events(plan),
     ]
     .concat()
@@ -264,7 +261,7 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
         }
         Want::Remove => "its ports are to be removed",
         Want::Release => "its management is to end",
-        Want::Nothing => plan.service.left_alone.map_or("nothing", |left| left.why),
+        Want::Nothing => plan.service.left_alone.unwrap_or("nothing"),
     };
     let status = service.status.load_balancer.ingress.iter();
     let status = status.map(|ingress| {
@@ -347,13 +344,9 @@ fn why(health: &Health) -> String {
 
 /// Its load balancer, which the status still names.
 fn gone(plan: &ServicePlan) -> Option<String> {
-    let what = "its load balancer is gone, whatever the status says";
-    let then = match plan.has_writes() {
-        true => "sync makes a new one, with another address unless a Primary IP is asked for",
-        false => "a new one is held back here: see SYNC WOULD",
-    };
-    let is_lost = plan.has_lost_its_own();
-    is_lost.then(|| paragraph("  ! ", 4, &format!("{what}; {then}")))
+    let why = "its load balancer is gone, whatever the status says; sync makes a new one, with another address unless a \
+               Primary IP is asked for";
+    plan.has_lost_its_own().then(|| paragraph("  ! ", 4, why))
 }
 
 fn failed_lines(failed: &PastEvent) -> String {

@@ -158,7 +158,6 @@ fn diff(plan: &ServicePlan) -> String {
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
         // It stays, without what the Service has on it.
         (Want::Remove, _) => vec!["release".into()],
-        (Want::Ensure, None) if !plan.cloud.held_back.is_empty() => vec!["(create)".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],
         _ => written(plan),
@@ -202,16 +201,11 @@ fn serves_nothing(plan: &ServicePlan) -> bool {
     !ports.any(|port| port.protocol == Protocol::Tcp)
 }
 
-/// Fields that differ; those of ports, of targets and of labels under one word. In parentheses what is held
-/// back.
+/// Fields that differ; those of ports, of targets and of labels under one word.
 fn fields(plan: &ServicePlan) -> Vec<String> {
-    let held = &plan.cloud.held_back;
-    let is_made = |field: &&Field| field.differs() && !held.contains(field);
-    let made: BTreeSet<String> = plan.cloud.fields.iter().filter(is_made).map(word).collect();
-    let held: BTreeSet<String> = held.iter().map(word).collect();
-    let held: Vec<String> = held.difference(&made).cloned().collect();
-    let held = (!held.is_empty()).then(|| format!("({})", held.join(",")));
-    made.into_iter().chain(held).collect()
+    let fields = plan.cloud.fields.iter();
+    let words: BTreeSet<String> = fields.filter(|field| field.differs()).map(word).collect();
+    words.into_iter().collect()
 }
 
 fn word(field: &Field) -> String {

@@ -2,7 +2,7 @@
 
 use crate::cache::{self, ReadFrom};
 use crate::cli::names::{self, Known, Word};
-use crate::cli::objects::{Context, Item, Planned, Sides, about, error_of, warnings};
+use crate::cli::objects::{Context, Item, Planned, Sides, error_of, warnings};
 use crate::cli::output::{Exit, Failed, Printer, usage};
 use crate::cli::{startup, wire};
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
@@ -186,7 +186,7 @@ impl Services {
 }
 
 fn left_alone(service: &Service) -> Failed {
-    let why = service.left_alone.map_or("it is deleted", |left| left.why);
+    let why = service.left_alone.unwrap_or("it is deleted");
     let name = service.full_name();
     Failed::Shown(Printer::failure(&format!(
         "Service {name} is left alone: {why}"
@@ -263,7 +263,7 @@ impl Planned for Vec<ServicePlan> {
                 cloud: plan.cloud.found.as_ref(),
                 differences: fields.filter(|one| one.differs()).collect(),
                 changes: report.map_or_else(|| plan.json(), |_| plan.made.clone()),
-                held_back: Some(&plan.cloud.held_back),
+                held_back: Some([]),
                 findings: plan.all_findings().collect(),
                 events: events.map(|all| all.iter().map(|one| &**one).collect()),
                 error: error_of(report, &plan.name()),
@@ -281,18 +281,7 @@ impl Planned for Vec<ServicePlan> {
         let left = self.iter();
         let left = left.filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         let warned = left.flat_map(|plan| warnings(plan.name(), plan.warnings()));
-        let held_back = self.iter().flat_map(|plan| {
-            let lines = plan.held_back_lines().into_iter();
-            lines.map(|one| about('·', &plan.name(), &format!("held back: {one}")))
-        });
-        warned.chain(held_back).collect()
-    }
-
-    fn held_back(&self) -> usize {
-        let plans = self.iter();
-        plans
-            .filter(|plan| !plan.cloud.held_back.is_empty())
-            .count()
+        warned.collect()
     }
 }
 

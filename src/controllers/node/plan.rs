@@ -372,9 +372,6 @@ impl NodePlan {
             Err(finding) => return self.blocked(*finding, from_server),
         };
         self.findings.extend(metadata.findings.iter().cloned());
-        if let Some(finding) = instances.hold_back(instance, &about, &metadata) {
-            return self.blocked(finding, FromServer::default());
-        }
         let wanted = match self.address_of_another(&metadata, index) {
             None => desired::addresses(&self.node, instance, instances, &metadata),
             Some(finding) => Err(finding),

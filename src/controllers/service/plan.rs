@@ -2,11 +2,10 @@
 
 use super::observe::{self, Management, NO_IDENTITY, Observed};
 use crate::controllers::controller::Proposal;
-use crate::kube::{LeftAlone, ObjectReference, PastEvent, Service};
+use crate::kube::{ObjectReference, PastEvent, Service};
 use crate::provider::{
-    self, Applied, Change, ChangeKind, Cluster, Description, Field, Finding, Ingress,
-    LoadBalancerPlan, Needs, Outcome, Provider, Reason, Severity, Snapshot, Source, Sourced, Verb,
-    heartbeat,
+    self, Applied, Change, ChangeKind, Cluster, Description, Finding, Ingress, LoadBalancerPlan,
+    Needs, Outcome, Provider, Reason, Severity, Snapshot, Source, Sourced, Verb, heartbeat,
 };
 use crate::text::shell_command;
 use serde_json::{Value, json};
@@ -305,7 +304,7 @@ pub fn want(service: &Service) -> Want {
     match service.left_alone {
         None if service.wants_load_balancer() => Want::Ensure,
         None if service.has_our_finalizer() => Want::Remove,
-        Some(left) if service.has_our_finalizer() && may_end && !left.is_unsure => Want::Release,
+        Some(_) if service.has_our_finalizer() && may_end => Want::Release,
         _ => Want::Nothing,
     }
 }
@@ -371,7 +370,7 @@ impl ServicePlan {
 
     /// Its load balancer stays as it is, with our labels: by them it is the Service's when that is ours again, and an
     /// orphan once the Service does not exist. Without such a load balancer nothing says that the finalizer is ours.
-    fn leave_alone(&mut self, snapshot: &dyn Snapshot, left: LeftAlone, cluster: &Cluster) {
+    fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
         match (self.want, &self.cloud.found) {
@@ -379,7 +378,7 @@ impl ServicePlan {
                 let message = format!(
                     "Management of load balancer {} ({}) ends, because {}: its ports, targets and addresses stay as they \
                      are",
-                    found.name, found.id, left.why
+                    found.name, found.id, why
                 );
                 let finding = Finding::info(Reason::LoadBalancerReleased, message);
                 self.findings.push(finding);
@@ -510,18 +509,6 @@ impl ServicePlan {
         let first = own(self.first_write()).into_iter();
         let last = own(self.last_write()).into_iter();
         first.chain(changes).chain(last).chain(leaves)
-    }
-
-    /// What is not done, for people, because the daemon may want otherwise.
-    pub fn held_back_lines(&self) -> Vec<String> {
-        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
-        let line = |field: &Field| {
-            let setting = field.source.setting().map(str::to_owned);
-            let setting = setting.unwrap_or_else(|| field.source.to_string());
-            let (have, want) = (text(&field.have), text(&field.want));
-            format!("{}: {have} → {want} (not set here: {setting})", field.field)
-        };
-        self.cloud.held_back.iter().map(line).collect()
     }
 
     pub fn proposal(&self) -> Proposal {

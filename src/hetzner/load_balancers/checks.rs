@@ -134,7 +134,7 @@ fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
             .into_iter()
             .flat_map(|balancer| &balancer.balancer.services);
         let found = found.find(|one| one.listen_port == port.listener.listen_port);
-        let listener = port.merged(found, |_| false);
+        let listener = port.merged(found);
         if listener.is_https() {
             ids.extend(listener.certificates());
         }

@@ -87,8 +87,7 @@ pub(super) fn leave_unused(
     desired: &Desired,
     there: Option<Labelled>,
 ) -> LoadBalancerPlan {
-    // Where the plan holds something back, the daemon may know that the Service still needs the load balancer.
-    if plan.found.is_none() || !plan.held_back.is_empty() {
+    if plan.found.is_none() {
         return plan;
     }
     let mut leaves = Vec::new();
@@ -131,10 +130,7 @@ fn unused<'a>(
         return Vec::new();
     }
     // Settings may leave every address out: then an empty status does not say that nothing serves the Service.
-    let would_be_named = |one: Labelled| {
-        let (status, _) = status::ingress(&one, desired, context.project);
-        !status.is_empty()
-    };
+    let would_be_named = |one: Labelled| !status::ingress(&one, desired).is_empty();
     let is_unused = |one: &Labelled| {
         Some(one.id) != there.map(|there| there.id)
             && !is_served_by(service, *one)

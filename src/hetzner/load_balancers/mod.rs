@@ -10,7 +10,7 @@
 //! | `leave` | what takes a Service off a load balancer: deleted, released, or kept by others |
 //! | `checks` | what the API would refuse one by one |
 //! | `observe` | what is read |
-//! | `diff/` | the differences, as changes in their order; what is held back |
+//! | `diff/` | the differences, as changes in their order |
 //! | `diff/create` | the differences of one that does not exist yet, as one request |
 //! | `diff/targets`, `diff/subnets`, `diff/primary_ips` | the differences of targets; where in the Network it is attached; its Primary IPs |
 //! | `diff/status` | what the Service's status says, and a load balancer for people |
@@ -30,7 +30,7 @@
 //! | `ownership/removal` | what labels say once a Service is off it |
 //! | `ownership/certificates` | whose a certificate is |
 //! | `ownership/names` | names, and values of labels |
-//! | `ownership/context` | what a plan rests on: settings, what was read, what is held back in a shell |
+//! | `ownership/context` | what a plan rests on: settings, and what was read |
 //! | `annotations/` | the table: feeds parser, `inspect` and `ccm help annotations` |
 //! | `annotations/parser`, `annotations/values` | one Service's annotations, and all that is wrong with them; a text becomes a type, once |
 //! | `model/` | load balancers as the API writes them; `listener` has the one table of a port's fields |

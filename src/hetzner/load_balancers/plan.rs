@@ -243,12 +243,10 @@ impl<'b> Comparison<'_, 'b> {
         let so_far = Differences {
             changes: certificates.changes,
             fields: certificates.fields,
-            held_back: certificates.held_back,
             ..Differences::default()
         };
         let (differences, left) = self.differences(kind, so_far);
         plan.fields = differences.fields;
-        plan.held_back = differences.held_back;
         let others = match self.parser.problems.is_empty() && !self.stays {
             true => leave_others(context, there, self.parser),
             false => Leaving::default(),
@@ -258,9 +256,7 @@ impl<'b> Comparison<'_, 'b> {
         let moves = !others.changes.is_empty();
         // Until this load balancer can serve the Service, another one does, and the status stays.
         if let Some(there) = there.filter(|_| !(moves && waits)) {
-            let (status, held_back) = status::wanted(&there, self.desired, context);
-            plan.status = Some(status);
-            plan.held_back.extend(held_back);
+            plan.status = Some(status::wanted(&there, self.desired, context));
         }
         let changes = boxed(differences.changes);
         if there.is_none() && changes.is_empty() {
@@ -269,10 +265,10 @@ impl<'b> Comparison<'_, 'b> {
         let is_unfinished = self.stays || waits || differences.is_unfinished;
         // A node that can't be a target may stay so for ever.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
-        let is_made = !waits && (!is_unfinished || has_targets) && plan.held_back.is_empty();
+        let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = Vec::new();
         leaves.extend(is_made.then_some(others.changes).into_iter().flatten());
-        leaves.extend(left.into_iter().filter(|_| plan.held_back.is_empty()));
+        leaves.extend(left);
         let is_left = there.is_some_and(|there| context.group.is_being_left(there));
         let then = make_before_break(moves, leaves, is_unfinished || is_left);
         Outcome::Change { changes, then }

@@ -201,29 +201,3 @@ fn nothing_of_a_check_of_kube_proxy_stays() {
     world.balancer_mut().services[0].set(PortField::CheckPath, "/healthz");
     assert!(world.plan().outcome.changes().is_empty());
 }
-
-/// The daemon may have the setting: a check of kube-proxy that is there stays, and any other one is what it was without.
-#[test]
-fn a_shell_that_may_not_know_the_setting_leaves_a_check_of_kube_proxy() {
-    for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
-        let mut world = World::new(profile);
-        world.defaults.health_check = Some(environment(DEFAULT, HealthCheck::KubeProxy));
-        world.settle();
-        let asked = shown(&world);
-        world.defaults.health_check = None;
-        world.defaults.unknown = vec![DEFAULT.into()];
-        let plan = world.plan();
-        assert!(plan.outcome.changes().is_empty(), "{plan:?}");
-        let held = plan.held_back.iter().map(|one| one.source.to_string());
-        assert!(held.clone().count() >= 2 && held.clone().all(|one| one.contains(DEFAULT)));
-        assert_eq!(shown(&world), asked);
-
-        world.set(&[("health-check-protocol", "tcp")]);
-        world.settle();
-        assert_eq!(shown(&world).split(' ').nth(1), Some("30080"));
-        world.unset("health-check-protocol");
-        world.service.ports[0].node_port = Some(31_000);
-        world.settle();
-        assert_eq!(shown(&world).split(' ').nth(1), Some("31000"));
-    }
-}

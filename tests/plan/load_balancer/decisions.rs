@@ -353,13 +353,6 @@ fn several(seed: u64) -> Several {
         world.nodes.clear();
     }
     if random.percent(10) {
-        let not_set = [
-            "HCLOUD_NETWORK",
-            "HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR",
-        ];
-        world.defaults.unknown = not_set.map(str::to_owned).to_vec();
-    }
-    if random.percent(10) {
         let variable = "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP";
         world.defaults.use_private_ip = Some(environment(variable, true));
     }
@@ -496,12 +489,7 @@ fn plan_text(plan: &LoadBalancerPlan) -> String {
     for finding in &plan.findings {
         writeln!(text, "finding {finding:?}").unwrap();
     }
-    writeln!(
-        text,
-        "status {:?} held back {:?}",
-        plan.status, plan.held_back
-    )
-    .unwrap();
+    writeln!(text, "status {:?}", plan.status).unwrap();
     let (name, claims) = (plan.new_name(), &plan.claims);
     writeln!(
         text,

@@ -282,39 +282,3 @@ fn managed_certificates_are_for_the_allowed_domains_and_their_subdomains() {
     assert_eq!(words(&world.settle()), ["add_service"]);
     assert_eq!((shows(&world, 443), shows(&world, 8443)), (shown, None));
 }
-
-/// The daemon may know a limit that this shell does not, and would leave alone what the shell has made.
-#[test]
-fn a_shell_that_does_not_know_the_limits_shows_and_orders_nothing_new() {
-    for (setting, mut world) in [
-        (SELECTOR, world(Profile::CcmFromScratch, &[])),
-        (DOMAINS, managed("example.com")),
-    ] {
-        world.defaults.unknown = vec![setting.to_owned()];
-        let held = |world: &World| -> Vec<String> {
-            let held = world.plan().held_back.into_iter();
-            held.map(|one| one.source.to_string()).collect()
-        };
-        assert_eq!(held(&world), [format!("default of {setting}")]);
-        assert_eq!(words(&world.settle()), ["create"]);
-        assert_eq!(
-            (shows(&world, 80), shows(&world, 443)),
-            (Some(vec![]), None)
-        );
-        // What is there already is as it should be.
-        world.defaults.unknown.clear();
-        world.settle();
-        world.issue();
-        world.settle();
-        assert!(shows(&world, 443).is_some());
-        world.defaults.unknown = vec![setting.to_owned()];
-        assert_eq!(held(&world), [""; 0]);
-    }
-    // A port that shows another certificate keeps that one.
-    let mut world = world(Profile::CcmFromScratch, &[]);
-    world.settle();
-    world.defaults.unknown = vec![SELECTOR.to_owned()];
-    world.set(&[("http-certificates", "one")]);
-    assert_eq!(world.plan().held_back.len(), 1);
-    assert_eq!(words(&world.settle()), [""; 0]);
-}

@@ -325,43 +325,6 @@ fn the_selector_is_about_claims_alone() {
     assert!(!world.obstacle().contains("did you mean"));
 }
 
-/// The daemon may know a selector that this shell does not.
-#[test]
-fn a_shell_that_does_not_know_the_selector_claims_nothing() {
-    for (unknown, annotations, is_held) in [
-        (true, &[("public-net-ipv4", "kept")][..], true),
-        (true, &[], false),
-        (false, &[("public-net-ipv4", "kept")], false),
-    ] {
-        let mut world = world(Profile::CcmFromScratch);
-        if unknown {
-            world.defaults.unknown = [SELECTOR, "HCLOUD_NETWORK"].map(str::to_owned).into();
-        }
-        world.set(annotations);
-        let plan = world.plan();
-        assert_eq!(
-            plan.outcome.changes().is_empty(),
-            is_held,
-            "{unknown} {annotations:?}"
-        );
-        let held: Vec<String> = plan
-            .held_back
-            .iter()
-            .map(|one| one.source.to_string())
-            .collect();
-        match is_held {
-            true => {
-                assert_eq!(held, [format!("default of {SELECTOR}")]);
-                // It is reported once.
-                assert_eq!(plan.held_back.len(), 1);
-            }
-            false => assert!(held.is_empty()),
-        }
-        select(&mut world, "");
-        assert!(!world.plan().outcome.changes().is_empty());
-    }
-}
-
 /// Without the list nobody knows what is free.
 #[test]
 fn nothing_is_made_before_they_were_read() {

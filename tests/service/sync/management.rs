@@ -156,9 +156,7 @@ fn one_that_terraform_made_is_adopted_with_its_address() {
     let uid = world.create("web", &[], &[6443]);
     let mark = world.mark();
     let ran = adopt(&world, "--dry-run", edge, "default/web");
-    // The defaults of the algorithm are not known to be the daemon's.
     ran.prints("adopt of load balancer edge-lb");
-    ran.prints("held back: algorithm");
     assert_eq!(world.writes(mark), Vec::<String>::new());
     adopt(&world, "--yes", edge, "default/web").with_code(0);
     let now = as_it_is(&world, edge);

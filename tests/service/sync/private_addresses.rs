@@ -84,36 +84,3 @@ fn an_existing_load_balancer_keeps_its_address_and_the_rest_is_synced() {
     world.settle(&[]);
     assert_eq!(ip_of(&world, &third), "10.0.0.101");
 }
-
-/// The setting may be set for the daemon: a shell moves no load balancer to an address that may be refused, and makes none
-/// there.
-#[test]
-fn a_shell_without_the_setting_leaves_addresses_to_the_daemon() {
-    let world = World::with_network(1);
-    world.settle(&[]);
-    let uid = world.create("web", &[], &[80]);
-    world.settle(&[]);
-    let has = private_ip(&world.of_uid(&uid).unwrap());
-    world.annotate("web", "private-ipv4", Some(REFUSED));
-    world.create("new", &[("private-ipv4", ALLOWED)], &[80]);
-    let mark = world.mark();
-    let words = ["lb", "sync", "--settings-from=none"];
-    let ran = world.ccm(&words).with_code(1);
-    for (name, what) in [
-        ("web", format!("private IPv4: {has} → {REFUSED}")),
-        (
-            "new",
-            "load balancer: - → kubernetes-default-new".to_owned(),
-        ),
-    ] {
-        let line = format!("service/default/{name}  held back: {what} (not set here: {RANGES})");
-        assert!(ran.stdout.contains(&line), "{line}: {ran:?}");
-    }
-    assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
-    // Who says yes means it.
-    world
-        .ccm(&["lb", "sync", "--yes", "default/new"])
-        .with_code(0);
-    let new = world.uid("new");
-    assert_eq!(private_ip(&world.of_uid(&new).unwrap()), ALLOWED);
-}

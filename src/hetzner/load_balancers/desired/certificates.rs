@@ -1,7 +1,7 @@
 //! Certificates of ports. Here the managed ones: which one each `https` port shows, and those that have to be ordered
 //! or taken over first. Never deleted: Let's Encrypt counts how often one is ordered.
 
-use super::permitted::{self, PORTS_STAY, Permission};
+use super::permitted::{self, PORTS_STAY};
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
@@ -28,8 +28,6 @@ pub(crate) struct CertificatePlan {
     /// Before any port is touched.
     pub(crate) changes: Vec<Change>,
     pub(crate) fields: Vec<Field>,
-    /// Certificates that this shell does not order, because it does not know the setting that limits them.
-    pub(crate) held_back: Vec<Field>,
     /// Those that are taken over, and those that are uploaded.
     pub(crate) claims: Vec<Claim>,
     /// See `Needs::services`.
@@ -73,23 +71,18 @@ pub(crate) fn certificates(parser: &mut AnnotationParser, context: &Context) -> 
     let names: Vec<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
     let mut all = CertificatePlan::default();
     for one in &wanted {
-        let mut source = one.source.clone();
         let (mut id, mut refused) = (None, None);
         if let Some(found) = choose(parser, context, one, &names, &mut all) {
             match may_show(context, found) {
-                Permission::Given => id = issued(parser, &shown(&one.ports), found),
-                Permission::Refused(why) => {
+                Ok(()) => id = issued(parser, &shown(&one.ports), found),
+                Err(why) => {
                     refuse(parser, one, &format!("certificate {}", found.shown()), &why);
                     refused = Some(found.id);
-                }
-                Permission::Unknown(setting) => {
-                    id = issued(parser, &shown(&one.ports), found);
-                    source = setting;
                 }
             }
         }
         for port in &one.ports {
-            let ids = Sourced::new(id.into_iter().collect(), source.clone());
+            let ids = Sourced::new(id.into_iter().collect(), one.source.clone());
             let shows = PortCertificates {
                 refused,
                 ..PortCertificates::new(ids, id.is_none() && refused.is_none())
@@ -101,11 +94,9 @@ pub(crate) fn certificates(parser: &mut AnnotationParser, context: &Context) -> 
 }
 
 /// Whether ports of the Service may show this managed certificate.
-fn may_show(context: &Context, found: &Certificate) -> Permission {
-    match permitted::may_use(context, found) {
-        Permission::Given => permitted::may_have(context, &found.domain_names),
-        other => other,
-    }
+fn may_show(context: &Context, found: &Certificate) -> Result<(), String> {
+    permitted::may_use(context, found)?;
+    permitted::may_have(context, &found.domain_names)
 }
 
 fn refuse(parser: &mut AnnotationParser, wanted: &Wanted, what: &str, why: &str) {
@@ -217,7 +208,7 @@ fn choose<'a>(
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= CertificateOwner::of(one).service_uid.is_some();
         let Some(why) = why_not_free(one, context, wanted) else {
-            return take_over(context, wanted, one, all);
+            return Some(take_over(context, one, all));
         };
         if named.is_some() {
             parser.problem(format!(
@@ -233,13 +224,12 @@ fn choose<'a>(
         }
     }
     match permitted::may_have(context, &wanted.domains) {
-        Permission::Given => order(context, wanted, all),
-        Permission::Refused(why) => {
+        Ok(()) => order(context, wanted, all),
+        Err(why) => {
             let domains = text::some_of(&wanted.domains);
             let certificate = format!("a managed certificate for {domains}");
             refuse(parser, wanted, &certificate, &why);
         }
-        Permission::Unknown(setting) => hold_back(wanted, setting, all),
     }
     None
 }
@@ -349,13 +339,6 @@ fn field(wanted: &Wanted, source: Source) -> Field {
     }
 }
 
-/// `setting`: the source of what this shell does not know.
-fn hold_back(wanted: &Wanted, setting: Source, all: &mut CertificatePlan) {
-    let field = field(wanted, setting);
-    all.fields.push(field.clone());
-    all.held_back.push(field);
-}
-
 fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
     let labels = of_managed(context.service, context.cluster, wanted.is_staging);
     let domains = text::some_of(&wanted.domains);
@@ -376,22 +359,14 @@ fn order(context: &Context, wanted: &Wanted, all: &mut CertificatePlan) {
     ));
 }
 
-/// A certificate that is free becomes the Service's, where the Service may use it. `None`: a shell does not know whether it
-/// may.
+/// A certificate that is free becomes the Service's, where the Service may use it. Where it may not, the caller says why.
 fn take_over<'a>(
     context: &Context,
-    wanted: &Wanted,
     found: &'a Certificate,
     all: &mut CertificatePlan,
-) -> Option<&'a Certificate> {
-    match may_show(context, found) {
-        Permission::Given => {}
-        // The caller asks, too, and reports it.
-        Permission::Refused(_) => return Some(found),
-        Permission::Unknown(setting) => {
-            hold_back(wanted, setting, all);
-            return None;
-        }
+) -> &'a Certificate {
+    if may_show(context, found).is_err() {
+        return found;
     }
     all.claims.push(Claim::Id(found.id));
     all.fields.push(Field {
@@ -410,7 +385,7 @@ fn take_over<'a>(
     let labels = of_managed(context.service, context.cluster, false);
     let guard = Guard::of(found).with(labels);
     all.changes.push(change.guarded(guard));
-    Some(found)
+    found
 }
 
 /// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: a finding.

@@ -1,7 +1,7 @@
 //! What a Service wants of each port of its load balancer, and of the port's health check.
 
 use super::certificates::{CertificatePlan, is_managed, issued};
-use super::permitted::{PORTS_STAY, Permission, may_use};
+use super::permitted::{PORTS_STAY, may_use};
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
 use crate::hetzner::load_balancers::annotations::values as v;
@@ -9,9 +9,7 @@ use crate::hetzner::load_balancers::annotations::{self as a, Annotation};
 use crate::hetzner::load_balancers::model::listener::{
     KUBE_PROXY_PORT, Listener, Part, PortField, PortField as F,
 };
-use crate::hetzner::load_balancers::ownership::context::{
-    Context, Defaults, NODE_PORT, default_source,
-};
+use crate::hetzner::load_balancers::ownership::context::{Context, Defaults, default_source};
 use crate::hetzner::load_balancers::ownership::facts::is_in_status;
 use crate::hetzner::load_balancers::ownership::group::HTTP_PORT;
 use crate::hetzner::load_balancers::ownership::judge::owned;
@@ -90,19 +88,14 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// The port as it will be: fields of the existing one stay where nothing enforces a value, or what does `is_held`
-    /// back.
-    pub(crate) fn merged(
-        &self,
-        found: Option<&Listener>,
-        is_held: impl Fn(&Source) -> bool,
-    ) -> Listener {
+    /// The port as it will be: fields of the existing one stay where nothing enforces a value.
+    pub(crate) fn merged(&self, found: Option<&Listener>) -> Listener {
         let mut merged = self.listener.clone();
         let Some(found) = found else {
             return merged;
         };
         for field in F::ALL.iter().copied() {
-            let stays = self.sources.get(&field).is_none_or(&is_held);
+            let stays = !self.sources.contains_key(&field);
             if let Some(value) = found.get(field).filter(|_| stays) {
                 merged.set(field, value.clone());
             }
@@ -442,7 +435,7 @@ impl PortReader<'_, '_> {
     /// Which other certificates there are is the project's business, because tenants read this.
     fn report_missing(&mut self, name: &str, source: &Source) {
         let context = self.context;
-        let may_use = |one: &&Certificate| !matches!(may_use(context, one), Permission::Refused(_));
+        let may_use = |one: &&Certificate| may_use(context, one).is_ok();
         let names = context.certificates.all.iter().filter(may_use);
         let names = names.map(|one| one.name.as_str());
         let near = self.parser.has_room().then(|| did_you_mean(name, names));
@@ -461,18 +454,14 @@ impl PortReader<'_, '_> {
         ids: &mut Sourced<Vec<u64>>,
     ) {
         let (number, context) = (self.port.port, self.context);
-        match may_use(context, certificate) {
-            Permission::Given => {}
-            Permission::Refused(why) => {
-                let why = format!(
-                    "{source}: port {number}: certificate {} can't be used by Services of namespace {}: {why}; {PORTS_STAY}",
-                    text::quoted(name),
-                    context.service.namespace
-                );
-                self.parser.warning(Reason::CertificateFailed, why);
-                return self.wanted.refused.push(certificate.id);
-            }
-            Permission::Unknown(setting) => ids.source = setting,
+        if let Err(why) = may_use(context, certificate) {
+            let why = format!(
+                "{source}: port {number}: certificate {} can't be used by Services of namespace {}: {why}; {PORTS_STAY}",
+                text::quoted(name),
+                context.service.namespace
+            );
+            self.parser.warning(Reason::CertificateFailed, why);
+            return self.wanted.refused.push(certificate.id);
         }
         // The API takes none that is still to be issued, and refuses the whole port.
         match issued(self.parser, &number.to_string(), certificate) {
@@ -520,16 +509,10 @@ impl PortReader<'_, '_> {
                 self.wanted.sources.entry(field).or_insert_with(usual);
             }
         }
-        let may_ask_kube_proxy = leaves_kube_proxy && self.other_check().is_none();
         // No annotation sets it.
         let usual = Source::Rule("the default of the API");
         let usual = Some(usual).filter(|_| !project.preserves_unset());
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
-        self.name_unknown_settings(
-            is_set,
-            node_port.is_some() && on.is_none(),
-            may_ask_kube_proxy,
-        );
     }
 
     /// The port of kube-proxy, where it is to be asked. What describes another check wins.
@@ -563,45 +546,6 @@ impl PortReader<'_, '_> {
 
     fn has(&self, annotation: &'static Annotation) -> bool {
         self.parser.has(annotation, Some(self.port))
-    }
-
-    /// How and where targets are checked may rest on settings of the daemon that are not known here: then these are the
-    /// sources, so that the change is held back.
-    fn name_unknown_settings(
-        &mut self,
-        is_set: bool,
-        by_node_port: bool,
-        may_ask_kube_proxy: bool,
-    ) {
-        let project = self.context.project;
-        // With an interval the check would speak the port's own protocol.
-        let may_follow_port = !self.has(&a::HEALTH_CHECK_PROTOCOL)
-            && !is_set
-            && self.wanted.listener.protocol() != "tcp"
-            && !self.wanted.listener.has(Part::HttpCheck);
-        let rows = INTERVALS.into_iter().filter_map(row);
-        let mut intervals = rows.map(|(annotation, ..)| default_source(annotation));
-        let interval = intervals.find(|unset| may_follow_port && project.holds_back(unset));
-        let node_port = Source::Default(NODE_PORT.to_owned());
-        let kube_proxy = default_source(&a::HEALTH_CHECK);
-        let place = &[
-            F::CheckPort,
-            F::CheckProtocol,
-            F::CheckPath,
-            F::CheckTls,
-            F::CheckStatusCodes,
-        ];
-        let (fields, source): (&[F], Source) = if by_node_port && project.holds_back(&node_port) {
-            (&place[..4], node_port)
-        } else if may_ask_kube_proxy && project.holds_back(&kube_proxy) {
-            (place, kube_proxy)
-        } else if let Some(interval) = interval {
-            (&[F::CheckProtocol, F::CheckTls], interval)
-        } else {
-            return;
-        };
-        let fields = fields.iter().map(|field| (*field, source.clone()));
-        self.wanted.sources.extend(fields);
     }
 
     /// `tcp` or `http`, which may be over TLS. `asked`: what has kube-proxy asked, where it is.

@@ -68,8 +68,6 @@ pub(crate) struct Place {
 pub(crate) struct Attach {
     pub(crate) network: u64,
     pub(crate) ip: Option<Sourced<Ipv4Addr>>,
-    /// The address that the Service asks for, where only the daemon knows whether Services may ask for it. It is held back.
-    pub(crate) unsure_ip: Option<Sourced<Ipv4Addr>>,
     pub(crate) range: Option<Sourced<Ipv4Net>>,
 }
 
@@ -120,11 +118,6 @@ impl Attach {
     /// Is a Network of this load balancer detached, with the targets that are reached by it?
     pub(crate) fn detaches(&self, balancer: &LoadBalancer) -> bool {
         !balancer.private_net.iter().all(|net| self.keeps(net))
-    }
-
-    /// The address that the Service asks for, also one that is held back.
-    pub(crate) fn asked_ip(&self) -> Option<&Sourced<Ipv4Addr>> {
-        self.ip.as_ref().or(self.unsure_ip.as_ref())
     }
 
     /// It is the wanted one, with the wanted IP.
@@ -332,12 +325,7 @@ fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
         return None;
     };
     let range = range.or_else(|| context.project.defaults.private_subnet.clone());
-    Some(Attach {
-        network,
-        ip,
-        unsure_ip: None,
-        range,
-    })
+    Some(Attach { network, ip, range })
 }
 
 /// What the API would refuse whenever it came to it.

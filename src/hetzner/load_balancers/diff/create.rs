@@ -1,20 +1,16 @@
 //! A load balancer that is not there yet: the changes that would bring an empty one in order, in one call.
 
-use super::primary_ips::{self, SELECTOR};
-use super::subnets::{self, RANGES};
+use super::primary_ips;
+use super::subnets;
 use super::whole::{Diff, Differences};
 use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::change::{Action, Change};
 use crate::hetzner::load_balancers::desired::{Place, Whole};
 use crate::hetzner::load_balancers::model::balancer::TargetInRequest;
-use crate::hetzner::load_balancers::ownership::context::{CLUSTER_NAME, NETWORK};
-use crate::provider::{Field, OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
+use crate::provider::{OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
 use crate::text;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-
-/// Of the settings that decide how a new one is made, so many are named.
-const SETTINGS_NAMED: usize = 3;
 
 impl Diff<'_, '_> {
     /// Without a place to make it: a problem.
@@ -36,32 +32,11 @@ impl Diff<'_, '_> {
         let value = |one: Option<Sourced<String>>| json!(one.map(|one| one.value));
         body.insert("location".to_owned(), value(location));
         body.insert("network_zone".to_owned(), value(zone));
-        let claims = !primary.ids.is_empty();
-        if claims {
+        if !primary.ids.is_empty() {
             body.insert("public_net".to_owned(), json!(primary.ids));
         }
-        let project = self.context.project;
-        let has_selector = project.defaults.primary_ip_selector.is_some();
-        let attach = whole.attach.as_ref();
-        let asks = attach.is_some_and(|attach| attach.unsure_ip.is_some());
-        let claims = claims && !has_selector && project.is_unknown(SELECTOR);
-        let unsure = [(claims, SELECTOR), (asks, RANGES)].into_iter();
-        let unsure = unsure.filter_map(|(is_unsure, setting)| is_unsure.then_some(setting));
-        let unsure: Vec<&str> = unsure.collect();
-        // The Service had a load balancer that was made with the daemon's settings: it is not replaced by one made with our
-        // defaults.
-        let has_status = !self.context.service.addresses.is_empty();
-        let of_settings = has_status.then(|| held_back(&name.value, &self.unknown_settings(whole)));
-        if let Some(of_daemon) = held_back(&name.value, &unsure) {
-            // The daemon may know that Services may not claim this Primary IP, or not ask for this private address.
-            self.found.held_back.push(of_daemon);
-        } else if let Some(of_daemon) = of_settings.flatten() {
-            self.found.changes.clear();
-            self.found.held_back.push(of_daemon);
-        } else {
-            let creation = Change::creation(project, name, Value::Object(body), targets);
-            self.found.changes.push(creation);
-        }
+        let creation = Change::creation(self.context.project, name, Value::Object(body), targets);
+        self.found.changes.push(creation);
         self.found
     }
 
@@ -99,36 +74,6 @@ impl Diff<'_, '_> {
         }
         body.insert("services".to_owned(), Value::Array(services));
         (body, targets)
-    }
-
-    /// Settings that decide about a new one, and may be set otherwise for the daemon. The daemon corrects the others;
-    /// but it can't correct the location, nor who could reach it until then.
-    fn unknown_settings(&self, whole: &Whole) -> Vec<&'static str> {
-        let place = &whole.place;
-        let unset = [
-            (whole.attach.is_none(), Some(NETWORK)),
-            (
-                whole.public.is_none(),
-                annotations::DISABLE_PUBLIC_NETWORK.variable,
-            ),
-            (
-                self.desired.use_private_ip.source.is_default(),
-                annotations::USE_PRIVATE_IP.variable,
-            ),
-            (
-                place.location.is_none() && place.zone.is_none(),
-                annotations::LOCATION.variable,
-            ),
-            (whole.kind.is_none(), annotations::TYPE.variable),
-            (whole.name.is_none(), Some(CLUSTER_NAME)),
-            (true, Some("--load-balancer-class")),
-            (true, Some("--service-selector")),
-        ];
-        let unset = unset.into_iter().filter(|(is_unset, _)| *is_unset);
-        let unset = unset.filter_map(|(_, setting)| setting);
-        unset
-            .filter(|setting| self.context.project.is_unknown(setting))
-            .collect()
     }
 
     /// A location wins; neither: where most nodes are. `of_addresses`: where its Primary IPs are.
@@ -196,13 +141,4 @@ impl Diff<'_, '_> {
         let first = counts.find(|(_, count)| *count == most);
         first.map(|(value, _)| value.to_owned())
     }
-}
-
-fn held_back(name: &str, settings: &[&str]) -> Option<Field> {
-    (!settings.is_empty()).then(|| Field {
-        field: "load balancer".to_owned(),
-        have: None,
-        want: Some(name.to_owned()),
-        source: Source::Default(text::first_of(settings, SETTINGS_NAMED)),
-    })
 }

@@ -16,9 +16,6 @@ use crate::text::{did_you_mean, quoted, shell_command};
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
-/// The setting that says which Primary IPs Services may claim.
-pub(crate) const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
-
 /// What a new load balancer is made with.
 #[derive(Default)]
 pub(crate) struct Chosen {

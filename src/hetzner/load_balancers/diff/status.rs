@@ -5,32 +5,28 @@ use crate::hetzner::load_balancers::model::balancer::{
     HealthStatus, LoadBalancer, Target, TargetId,
 };
 use crate::hetzner::load_balancers::model::listener::PortField;
-use crate::hetzner::load_balancers::ownership::context::{Context, Project};
+use crate::hetzner::load_balancers::ownership::context::Context;
 use crate::hetzner::load_balancers::ownership::facts::is_served_by;
 use crate::hetzner::load_balancers::ownership::group;
 use crate::hetzner::load_balancers::ownership::index::Balancers;
 use crate::hetzner::load_balancers::ownership::judge::owned;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
-use crate::provider::{self, Balancer, Cluster, Field, Health, Ingress, Service, Source};
-use std::collections::BTreeSet;
+use crate::provider::{self, Balancer, Cluster, Health, Ingress, Service};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The mode of an address that kube-proxy does not treat as the Service's own.
 const PROXY: &str = "Proxy";
 
-/// What the status is to say: nothing where the Service has no port on a load balancer of several. An address that may only be
-/// wanted in this shell is held back where the status does not have it; a status that is empty yet, or of none of these
-/// addresses, gets all.
+/// What the status is to say: nothing where the Service has no port on a load balancer of several.
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,
     context: &Context,
-) -> (Vec<Ingress>, Option<Field>) {
-    if desired.ports.is_empty() && !context.group.is_own() {
-        return (Vec::new(), None);
+) -> Vec<Ingress> {
+    match desired.ports.is_empty() && !context.group.is_own() {
+        true => Vec::new(),
+        false => ingress(balancer, desired),
     }
-    let (all, unsure) = ingress(balancer, desired, context.project);
-    hold_back(all, &unsure, &context.service.addresses)
 }
 
 /// The status that the Service has, with each address by proxy. `None`: none of its load balancers serves it.
@@ -53,47 +49,8 @@ pub(crate) fn by_proxy(
     is_served.then(|| service.addresses.iter().map(entry).collect())
 }
 
-/// `has`: what the status says now.
-fn hold_back(
-    all: Vec<Ingress>,
-    unsure: &[(Ingress, Source)],
-    has: &[String],
-) -> (Vec<Ingress>, Option<Field>) {
-    let text = |entry: &Ingress| entry.ip.clone().or_else(|| entry.hostname.clone());
-    let is_ipv6 = |address: &String| address.contains(':');
-    let is_kept = |entry: &Ingress| entry.ip.as_ref().is_some_and(|ip| has.contains(ip));
-    // Of IPv6 there is one: another one takes its place.
-    let is_there = |entry: &Ingress| {
-        is_kept(entry) || entry.ip.as_ref().is_some_and(is_ipv6) && has.iter().any(is_ipv6)
-    };
-    let setting = |entry: &Ingress| {
-        let (_, source) = unsure.iter().find(|(unsure, _)| unsure == entry)?;
-        source.setting().filter(|_| !is_there(entry))
-    };
-    let settings: BTreeSet<&str> = all.iter().filter_map(setting).collect();
-    let settings: Vec<&str> = settings.into_iter().collect();
-    if settings.is_empty() || !all.iter().any(is_kept) {
-        return (all, None);
-    }
-    let shown: Vec<String> = all.iter().filter_map(text).collect();
-    let held = Field {
-        field: "status".to_owned(),
-        have: Some(has.join(", ")),
-        want: Some(shown.join(", ")),
-        source: Source::Default(settings.join(", ")),
-    };
-    let mut wanted = all.clone();
-    wanted.retain(|entry| setting(entry).is_none());
-    (wanted, Some(held))
-}
-
-/// `status.loadBalancer.ingress`: the host name alone, else the addresses in order. And of these those that are there
-/// only because a setting is unset in this shell.
-pub(crate) fn ingress(
-    balancer: &LoadBalancer,
-    desired: &Desired,
-    project: &Project,
-) -> (Vec<Ingress>, Vec<(Ingress, Source)>) {
+/// `status.loadBalancer.ingress`: the host name alone, else the addresses in order.
+pub(crate) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress> {
     let in_status = &desired.in_status;
     if let Some(hostname) = &in_status.hostname {
         let entry = Ingress {
@@ -101,12 +58,12 @@ pub(crate) fn ingress(
             hostname: Some(hostname.clone()),
             ip_mode: None,
         };
-        return (vec![entry], Vec::new());
+        return vec![entry];
     }
     let by_proxy = desired.ports.iter().any(|port| {
         let mut found = balancer.services.iter();
         let found = found.find(|one| one.listen_port == port.listener.listen_port);
-        let merged = port.merged(found, |source| project.holds_back(source));
+        let merged = port.merged(found);
         merged.is_on(PortField::ProxyProtocol)
     });
     let is_by_proxy = by_proxy || in_status.is_by_proxy;
@@ -117,22 +74,14 @@ pub(crate) fn ingress(
     let private = private_then(balancer, desired).into_iter();
     let private = private.map(|ip| (IpAddr::from(ip), Some(&in_status.without_private)));
     let public = public.map(|ip| (ip, Some(&in_status.without_ipv6).filter(|_| ip.is_ipv6())));
-    let mut shown = Vec::new();
-    let mut unsure = Vec::new();
-    for (ip, without) in public.chain(private) {
-        if without.is_some_and(|without| without.value) {
-            continue;
-        }
-        let entry = Ingress {
-            ip: Some(ip.to_string()),
-            hostname: None,
-            ip_mode: Some(mode.to_owned()),
-        };
-        let by_default = without.filter(|without| project.holds_back(&without.source));
-        unsure.extend(by_default.map(|without| (entry.clone(), without.source.clone())));
-        shown.push(entry);
-    }
-    (shown, unsure)
+    let all = public.chain(private);
+    let shown = all.filter(|(_, without)| without.is_none_or(|without| !without.value));
+    let entry = |(ip, _): (IpAddr, _)| Ingress {
+        ip: Some(ip.to_string()),
+        hostname: None,
+        ip_mode: Some(mode.to_owned()),
+    };
+    shown.map(entry).collect()
 }
 
 /// Those at which it answers: public ones first.
@@ -230,53 +179,5 @@ fn target(name: String, health: &[HealthStatus], of_kube_proxy: &[u16]) -> provi
     provider::Target {
         name,
         health: health.collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_held_back_where_the_status_had_none_of_its_kind() {
-        const V4: &str = "192.0.2.1";
-        const V6: &str = "2001:db8::1";
-        let ingress = |ip: &&str| Ingress {
-            ip: Some((*ip).to_owned()),
-            hostname: None,
-            ip_mode: None,
-        };
-        // What the status has, what it is to get, what of that is unsure → what is held back.
-        for (has, all, unsure, held) in [
-            (&[V4][..], &[V4, V6][..], &[V6][..], &[V6][..]),
-            (&[V4], &[V4, V6, "10.0.0.2"], &["10.0.0.2"], &["10.0.0.2"]),
-            (&[V4, V6], &[V4, V6], &[V6], &[]),
-            (&[V4, V6], &[V4, "2001:db8::2"], &["2001:db8::2"], &[]),
-            // Another load balancer: what the status had of the old one is gone anyway.
-            (
-                &[V4, V6],
-                &["192.0.2.2", "2001:db8::2"],
-                &["2001:db8::2"],
-                &[],
-            ),
-            (
-                &[V4, "10.0.0.2"],
-                &["192.0.2.2", "10.0.0.3"],
-                &["10.0.0.3"],
-                &[],
-            ),
-            (&[], &[V4, V6], &[V6], &[]),
-        ] {
-            let list = |ips: &[&str]| ips.iter().map(ingress).collect::<Vec<_>>();
-            let source = Source::Default("SETTING".to_owned());
-            let unsure = list(unsure).into_iter();
-            let unsure: Vec<_> = unsure.map(|entry| (entry, source.clone())).collect();
-            let mut want = list(all);
-            want.retain(|entry| !list(held).contains(entry));
-            let has: Vec<String> = has.iter().map(ToString::to_string).collect();
-            let (wanted, is_held) = hold_back(list(all), &unsure, &has);
-            assert_eq!(wanted, want, "{has:?} → {all:?}");
-            assert_eq!(is_held.is_some(), !held.is_empty(), "{has:?} → {all:?}");
-        }
     }
 }

@@ -21,9 +21,6 @@ use std::time::Duration;
 /// A subnet that is not in a list as old as this may be a new one.
 const CERTAIN: Duration = Duration::from_secs(60);
 
-/// The setting that limits which private addresses Services may ask for.
-pub(crate) const RANGES: &str = "HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES";
-
 pub(in crate::hetzner) type Subnets = Kept<Subnet>;
 
 /// Read again only where one of these Services could not be attached by what is known.
@@ -67,8 +64,7 @@ fn fits(
 }
 
 /// Leaves out a private address that the Service may not ask for. The load balancer then keeps the address that it has, or
-/// gets one that Hetzner chooses. An address that it has already is never refused. In a shell, where the setting may be
-/// set for the daemon alone, the address is held back.
+/// gets one that Hetzner chooses. An address that it has already is never refused.
 pub(crate) fn leave_out_refused(
     parser: &mut AnnotationParser,
     context: &Context,
@@ -81,14 +77,13 @@ pub(crate) fn leave_out_refused(
     let has = has.and_then(|net| net.ip);
     let defaults = &project.defaults;
     let ranges = defaults.private_ipv4_ranges.as_ref();
-    let is_unsure = ranges.is_none() && project.is_unknown(RANGES);
-    let is_refused = |ip: Ipv4Addr| is_unsure || !defaults.allows_private_ipv4(ip);
-    let is_left_out = |ip: &mut Sourced<Ipv4Addr>| Some(ip.value) != has && is_refused(ip.value);
-    let Some(ip) = attach.ip.take_if(is_left_out) else {
+    let Some(ranges) = ranges else {
         return;
     };
-    let Some(ranges) = ranges else {
-        attach.unsure_ip = Some(ip);
+    let is_left_out = |ip: &mut Sourced<Ipv4Addr>| {
+        Some(ip.value) != has && !defaults.allows_private_ipv4(ip.value)
+    };
+    let Some(ip) = attach.ip.take_if(is_left_out) else {
         return;
     };
     let allowed: Vec<String> = ranges.value.iter().map(ToString::to_string).collect();
@@ -123,7 +118,7 @@ pub(crate) fn check(
     context: &Context,
     zone: Option<&str>,
 ) {
-    let ip = attach.asked_ip();
+    let ip = attach.ip.as_ref();
     let range = attach.range.as_ref();
     if let (Some(ip), Some(range)) = (ip, range)
         && !range.value.contains(&ip.value)

@@ -80,15 +80,10 @@ impl Ways {
             .is_some_and(|(attach, balancer)| attach.detaches(&balancer));
         let mut there = targets_of_nodes(context, desired, balancer);
         there.retain(|_, by_private| !(detached && *by_private));
-        let is_held = context.project.holds_back(&private.source);
-        let by_private = match is_held {
-            true => there.values().any(|private| *private),
-            false => private.value,
-        };
         Ways {
             there,
-            by_private,
-            stays: is_held || desired.keeps_ways,
+            by_private: private.value,
+            stays: desired.keeps_ways,
             knows_subnets: context.observed.subnets.is_some(),
             network: context.project.network,
         }

@@ -8,9 +8,7 @@ use crate::hetzner::load_balancers::desired::ports::Port;
 use crate::hetzner::load_balancers::desired::{Attach, Desired, Place, Whole};
 use crate::hetzner::load_balancers::model::balancer::{BalancerType, PublicIp};
 use crate::hetzner::load_balancers::model::listener::{Listener, PortField};
-use crate::hetzner::load_balancers::ownership::context::{
-    CLUSTER_NAME, Context, NETWORK, default_source,
-};
+use crate::hetzner::load_balancers::ownership::context::{Context, NETWORK, default_source};
 use crate::hetzner::load_balancers::ownership::guard::Guard;
 use crate::hetzner::load_balancers::ownership::labels::{Labelled, Ownership, WHOSE};
 use crate::provider::{Description, Field, Finding, Reason, Source, Sourced, Verb};
@@ -47,7 +45,6 @@ pub(crate) struct Differences {
     pub(crate) changes: Vec<Change>,
     /// Every field, also those that are right.
     pub(crate) fields: Vec<Field>,
-    pub(crate) held_back: Vec<Field>,
     /// A target that the cloud would refuse now may be one before long.
     pub(crate) is_unfinished: bool,
 }
@@ -136,8 +133,7 @@ impl Diff<'_, '_> {
         self.found.changes.extend(late);
     }
 
-    /// Adds a field. What changes it, where it differs and is not held back. `want`: none: it is left
-    /// unchanged.
+    /// Adds a field. Returns what changes it, where it differs. Without `want` it is left unchanged.
     pub(crate) fn compare(
         &mut self,
         name: &str,
@@ -155,14 +151,8 @@ impl Diff<'_, '_> {
             want,
             source,
         };
-        // What is not there yet is made of the defaults.
-        let is_held = field.have.is_some() && self.context.project.holds_back(&field.source);
-        let differs = field.differs();
-        if differs && is_held {
-            self.found.held_back.push(field.clone());
-        }
         let value = || Description::value(name, field.have.as_deref(), field.want.as_deref());
-        let change = (differs && !is_held).then(value);
+        let change = field.differs().then(value);
         self.found.fields.push(field);
         change
     }
@@ -236,7 +226,7 @@ impl Diff<'_, '_> {
         let own_ports: Vec<u16> = own_ports.map(|port| port.listener.listen_port).collect();
         let is_kept = self.desired.whole.as_ref().is_some_and(|one| one.is_kept);
         let wanted = context.labels(balancer, adopts, &own_ports, is_kept);
-        let mut to = wanted.to;
+        let to = wanted.to;
         for label in wanted.shown {
             let (field, has) = (format!("label {}", label.key), self.label(&label.key));
             let Some(value) = label.value else {
@@ -245,22 +235,13 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(Verb::Remove, field, ""));
                 continue;
             };
-            let differs = has.as_ref().is_some_and(|has| *has != value);
-            let is_unsure = label.is_cluster_name && context.project.is_unknown(CLUSTER_NAME);
-            let source = match differs && is_unsure {
-                true => {
-                    to.cluster.clone_from(&has);
-                    Source::Default(CLUSTER_NAME.to_owned())
-                }
-                false => Source::Rule(WHOSE),
-            };
             // Their absence is no difference to upstream, so that a take-over writes nothing.
             let counts = label.counts_upstream
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
                 || adopts
                 || balancer.is_none();
-            let want = counts.then(|| Sourced::new(value, source));
+            let want = counts.then(|| Sourced::new(value, Source::Rule(WHOSE)));
             parts.extend(self.compare(&field, has, want));
         }
         to
@@ -397,11 +378,8 @@ impl Diff<'_, '_> {
         let want = Sourced::new(wanted.network.to_string(), by_setting);
         self.compare("private Network", have, Some(want));
         let ip = own.and_then(|net| net.ip);
-        let asked = wanted.asked_ip();
-        let mut want = shown(asked, Ipv4Addr::to_string);
-        if let (Some(want), Some(_)) = (&mut want, &wanted.unsure_ip) {
-            want.source = Source::Default(subnets::RANGES.to_owned());
-        }
+        let asked = wanted.ip.as_ref();
+        let want = shown(asked, Ipv4Addr::to_string);
         self.compare("private IPv4", ip.map(|ip| ip.to_string()), want);
 
         if own.is_none() || asked.is_some_and(|asked| Some(asked.value) != ip) {
@@ -523,32 +501,12 @@ impl Diff<'_, '_> {
             });
             return None;
         }
-        let project = self.context.project;
-        let is_held = |source: &Source| project.holds_back(source);
-        let certificates = port.sources.get(&PortField::Certificates);
-        let is_shown = there.is_some_and(Listener::is_https);
-        if let Some(source) = certificates.filter(|source| is_held(source) && !is_shown) {
-            // The daemon may know that Services may not use them, and would leave them where they are.
-            let held_back = Field {
-                field: format!("port {number}"),
-                have: there.map(|found| found.protocol().to_owned()),
-                want: Some(port.listener.protocol().to_owned()),
-                source: source.clone(),
-            };
-            self.found.held_back.push(held_back.clone());
-            self.found.fields.push(held_back);
-            return None;
-        }
-        let merged = port.merged(there, is_held);
-        let whole = port.merged(there, |_| false);
+        let merged = port.merged(there);
         let mut parts = Vec::new();
         for field in PortField::ALL.iter().copied() {
             let source = port.sources.get(&field);
             let have = there.and_then(|there| field.of(there));
-            let want = match source.is_some_and(is_held) {
-                true => field.of(&whole),
-                false => field.of(&merged),
-            };
+            let want = field.of(&merged);
             if have.is_none() && want.is_none() {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What a plan rests on: the project, what was read, and what is unknown in a shell.
+//! What a plan rests on: the project, and what was read.
 
 use super::group::{Group, Wanted};
 use super::index::{Balancers, Index};
@@ -30,11 +30,7 @@ pub struct Snapshot {
     certificates: certificates::Index,
 }
 
-/// The flag whose default names the cluster on a label.
-pub(crate) const CLUSTER_NAME: &str = "--cluster-name";
 pub(crate) const NETWORK: &str = "HCLOUD_NETWORK";
-/// It has no annotation.
-pub(crate) const NODE_PORT: &str = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
 
 impl Snapshot {
     pub fn new(project: Project, observed: Observed) -> Snapshot {
@@ -66,23 +62,6 @@ impl Project {
     /// The source of the default of an unset field; none: it is left unchanged.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
-    }
-
-    /// In a shell: only the default of a setting asks for it, and the setting may be set for the daemon. What exists is
-    /// then left unchanged, and the difference is reported.
-    pub(crate) fn holds_back(&self, source: &Source) -> bool {
-        source
-            .setting()
-            .is_some_and(|setting| self.is_unknown(setting))
-    }
-
-    pub(in crate::hetzner) fn may_have_network(&self) -> bool {
-        self.is_unknown(NETWORK)
-    }
-
-    /// The setting may be set for the daemon.
-    pub(crate) fn is_unknown(&self, setting: &str) -> bool {
-        self.defaults.unknown.iter().any(|one| one == setting)
     }
 }
 

@@ -109,8 +109,6 @@ pub(crate) struct WantedLabel {
     pub(crate) value: Option<String>,
     /// Whether Hetzner's controller would miss it, so that a take-over writes it.
     pub(crate) counts_upstream: bool,
-    /// Whether it has `--cluster-name`, which a shell may not know.
-    pub(crate) is_cluster_name: bool,
 }
 
 impl Ownership {
@@ -191,7 +189,6 @@ impl Ownership {
         let all: BTreeMap<String, Option<String>> = removed.chain(said).collect();
         let wanted = all.into_iter().map(|(key, value)| WantedLabel {
             counts_upstream: [SERVICE_UID, KEEP].contains(&key.as_str()),
-            is_cluster_name: key == CLUSTER,
             key,
             value,
         });

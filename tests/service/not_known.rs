@@ -1,4 +1,5 @@
-//! A daemon has settings that a person's shell has not: what is merely missing there changes no load balancer.
+//! A daemon has settings that a person's shell may not have: while one of them is not known, a command shows its plan and
+//! writes nothing.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
@@ -14,8 +15,9 @@ use std::time::{Duration, Instant};
 
 const OURS: &str = "--cloud-provider=ccm-from-scratch";
 const HCLOUD: &str = "--cloud-provider=hcloud";
-/// Name of the daemon's Deployment.
+/// Name of the daemon's Deployment, and how people read it.
 const DAEMON: &str = "ccm-from-scratch";
+const DAEMON_NAME: &str = "deployment kube-system/ccm-from-scratch";
 const FROM: &str = "--settings-from=kube-system/deployment/ccm-from-scratch";
 
 /// What the daemon is told.
@@ -33,19 +35,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "true"),
 ];
 
-/// What a shell without them would change, named in what is held back: all but those of creation.
-const HELD_BACK: &[&str] = &[
-    "ALGORITHM_TYPE",
-    "DISABLE_IPV6",
-    "DISABLE_PRIVATE_INGRESS",
-    "HEALTH_CHECK_INTERVAL",
-    "HEALTH_CHECK_NODE_PORT",
-    "HEALTH_CHECK_RETRIES",
-    "HEALTH_CHECK_TIMEOUT",
-    "USES_PROXYPROTOCOL",
-    "USE_PRIVATE_IP",
-    "--cluster-name",
-];
+/// What a command says that writes nothing because of what it does not know, and how that continues.
+const REFUSED: &str = "ccm: nothing was written; not known here: ";
 
 struct World {
     sandbox: Sandbox,
@@ -163,46 +154,65 @@ impl World {
     }
 }
 
-#[test]
-fn without_the_daemon_s_settings_nothing_changes_and_all_of_it_is_named() {
-    let world = world(OURS);
-    let before = world.shape();
-    let dry = world.sync(&["--dry-run", "--detailed-exitcode"]);
-    let ran = world.sync(&[]);
-    assert_eq!(world.shape(), before, "{ran:?}");
-    for ran in [&dry, &ran] {
-        assert_eq!(ran.code, 1, "{ran:?}");
-        for setting in HELD_BACK {
-            assert!(ran.stdout.contains(setting), "{setting}: {ran:?}");
-        }
-        let line = "service/default/web  held back: port 80 proxy protocol: true → false \
-                    (not set here: HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL)\n";
-        ran.prints(line);
-        assert!(ran.stdout.ends_with(", 3 held back\n"), "{ran:?}");
-        ran.warns("--settings-from");
+/// The namespace of the daemon.
+const SYSTEM: Option<&str> = Some("kube-system");
+
+const USED: &str =
+    "ccm: settings are those of deployment kube-system/ccm-from-scratch, unless set here";
+
+const SEVERAL: &str = "which settings are the daemon's, those of deployment kube-system/ccm-from-scratch, daemonset \
+                       kube-system/ccm-from-scratch; name one with --settings-from, or add --own-settings";
+
+impl World {
+    /// Runs `sync` of this kind, which must write nothing because of this.
+    #[track_caller]
+    fn refuses(&self, words: &[&str], why: &str) -> Ran {
+        let before = (self.shape(), self.nodes());
+        let ran = self.ccm(words).with_code(2);
+        ran.warns(&format!("{REFUSED}{why}"));
+        assert_eq!((self.shape(), self.nodes()), before, "{ran:?}");
+        ran
     }
-    let inspect = world.ccm(&["lb", "inspect", "default/web"]);
-    inspect.prints("hold back target worker-1");
-    world.ccm(&["lb", "list"]).prints("(algorithm,label");
+}
+
+#[test]
+fn while_the_daemon_s_settings_are_not_known_the_plan_is_shown_and_nothing_written() {
+    let world = world(OURS);
+    let ran = world.refuses(&["lb", "sync"], SEVERAL);
+    ran.prints("port 80 proxy protocol: true → false\n");
+    ran.prints("Plan: 3 to change, 0 unchanged\n");
+    // A dry run and a list work as ever, and say the same in one line.
+    let line = format!("ccm: not known here: {SEVERAL}");
+    let dry = world
+        .sync(&["--dry-run", "--detailed-exitcode"])
+        .with_code(3);
+    assert_eq!(dry.stdout, ran.stdout);
+    for words in [
+        &["lb", "list"][..],
+        &["lb", "inspect", "default/web"],
+        &["node", "list"],
+    ] {
+        let ran = world.ccm(words).with_code(0);
+        assert_eq!(ran.stderr.matches(&line).count(), 1, "{ran:?}");
+    }
     let list = world.ccm(&["lb", "list", "-o", "json"]).json();
-    let web = &list["items"][2];
-    assert_eq!(web["changes"], json!([]));
-    assert_eq!(web["heldBack"][0]["source"], "default of --cluster-name");
+    assert_eq!(list["items"][2]["heldBack"], json!([]));
     // With its own eyes the daemon sees nothing to do.
     let words = ["run", "--dry-run", "--cluster-name=prod"];
     ccm(&world.daemon, &words).prints("Plan: 0 to change, 5 unchanged");
 }
 
 #[test]
-fn what_the_shell_is_asked_for_is_done_and_nothing_besides() {
-    let world = world(OURS);
+fn what_the_shell_is_asked_for_is_done_with_the_daemon_s_settings_and_nothing_besides() {
+    let world = world(OURS).with_network();
     let mut expected = world.balancer("web");
     world.annotate("web", "name", Some("front"));
     world.annotate("web", "health-check-timeout", Some("9s"));
     world.edit_balancer(id(&expected), |one| {
         one["targets"].as_array_mut().unwrap().pop();
     });
-    let ran = world.sync(&["default/web"]).with_code(1);
+    world.refuses(&["lb", "sync", "default/web"], SEVERAL);
+    let ran = world.sync(&["default/web", FROM]).with_code(0);
     expected["name"] = json!("front");
     for port in [0, 1] {
         expected["services"][port]["health_check"]["timeout"] = json!(9);
@@ -220,10 +230,11 @@ fn what_the_shell_is_asked_for_is_done_and_nothing_besides() {
 }
 
 #[test]
-fn with_a_yes_it_is_done() {
+fn with_its_own_settings_the_shell_does_what_they_say() {
     let world = world(OURS);
-    let ran = world.sync(&["--yes"]).with_code(0);
-    assert!(!ran.stdout.contains("held back"), "{ran:?}");
+    world.refuses(&["lb", "sync", "--yes"], SEVERAL);
+    let ran = world.sync(&["--own-settings"]).with_code(0);
+    assert_eq!(ran.stderr, "");
     let web = world.balancer("web");
     assert_eq!(web["algorithm"]["type"], "round_robin");
     assert_eq!(web["services"][0]["proxyprotocol"], false);
@@ -231,7 +242,14 @@ fn with_a_yes_it_is_done() {
     assert_eq!(web["targets"][0]["use_private_ip"], false);
     // Without HCLOUD_NETWORK nothing is ever detached.
     assert_eq!(web["private_net"].as_array().unwrap().len(), 1);
-    world.sync(&["--dry-run"]).with_code(0);
+    // The older form means the same.
+    let none = world
+        .sync(&["--dry-run", "--settings-from=none"])
+        .with_code(0);
+    assert_eq!(
+        (none.stderr.as_str(), none.stdout.as_str()),
+        ("", "Plan: 0 to change, 3 unchanged\n")
+    );
 }
 
 #[test]
@@ -259,14 +277,8 @@ fn with_the_daemon_s_settings_nothing_differs() {
     }
 }
 
-/// The namespace of the daemon.
-const SYSTEM: Option<&str> = Some("kube-system");
-
-const USED: &str =
-    "ccm: settings are those of deployment kube-system/ccm-from-scratch, unless set here";
-
 #[test]
-fn the_only_daemon_s_settings_are_used_and_nothing_is_held_back() {
+fn the_only_daemon_s_settings_are_used() {
     for profile in [OURS, HCLOUD] {
         let world = world(profile).with_one_daemon().with_network();
         let before = world.shape();
@@ -283,61 +295,103 @@ fn the_only_daemon_s_settings_are_used_and_nothing_is_held_back() {
             &["route", "list"],
             &["doctor"],
         ] {
-            let ran = world.ccm(words);
-            ran.warns(USED);
-            assert!(!ran.stdout.contains("held back"), "{ran:?}");
+            world.ccm(words).warns(USED);
         }
         assert_eq!(world.shape(), before);
-        let none = world.sync(&["--dry-run", "--settings-from=none"]);
-        assert!(!none.stderr.contains(USED), "{none:?}");
-        assert_eq!(none.code, 1, "{none:?}");
     }
+    // One of them stands in a Secret. The token does so, too, and is not asked for.
     let world = world(HCLOUD).with_one_daemon();
-    let unread = world.sync(&["--dry-run"]);
-    let line = format!("{USED}; not read, so set it here: HCLOUD_NETWORK in a Secret\n");
-    assert!(unread.stderr.starts_with(&line), "{unread:?}");
+    let why = format!(
+        "HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}; set here what this command needs of it"
+    );
+    let ran = world.refuses(&["lb", "sync"], &why);
+    assert!(ran.stderr.starts_with(&format!("{USED}\n")), "{ran:?}");
+    let dry = world.sync(&["--dry-run"]);
+    assert!(
+        dry.stderr
+            .starts_with(&format!("{USED}\nccm: not known here: {why}")),
+        "{dry:?}"
+    );
 }
 
-/// As if there were none: several, none, none in that namespace, one that may not be listed, that is late, or not understood.
+/// What a cluster has of a daemon, and what a shell concludes.
 #[test]
-fn without_one_clear_daemon_the_shell_has_its_own_settings() {
-    const WORKLOADS: &str = "/apis/apps/v1/**";
+fn without_one_clear_daemon_nothing_is_written_and_without_any_the_shell_has_its_own_settings() {
     type Change = fn(&World);
-    let changes: [(&str, Change); 5] = [
-        ("several", |world| {
-            let containers = json!([{ "name": "x", "image": "y" }]);
-            world.deploy_as("hcloud-cloud-controller-manager", containers);
-        }),
-        ("a tenant's", |world| {
-            let cluster = world.cluster();
-            let mut one = cluster.get("deployments", SYSTEM, DAEMON).unwrap();
-            cluster.delete("deployments", SYSTEM, DAEMON);
-            one["metadata"] = json!({ "name": DAEMON });
-            cluster.create("deployments", Some("default"), one);
-        }),
-        ("forbidden", |world| {
-            let why = "deployments.apps is forbidden";
-            let forbidden = Effect::kubernetes_status(403, "Forbidden", why);
-            world.faults().add(on(WORKLOADS, forbidden));
-        }),
-        ("late", |world| {
-            let late = Effect::Slow(Duration::from_secs(5));
-            world.faults().add(on(WORKLOADS, late));
-        }),
-        ("scaled to nothing", |world| {
-            world.edit_daemon(|one| one["spec"]["replicas"] = json!(0));
-        }),
+    fn fails(world: &World, effect: Effect) {
+        world.faults().add(on("/apis/apps/v1/**", effect));
+    }
+    // The error: what is not known.
+    let changes: [(&str, Change, Result<(), &str>); 6] = [
+        (
+            "several",
+            |world| {
+                let containers = json!([{ "name": "x", "image": "y" }]);
+                world.deploy_as("hcloud-cloud-controller-manager", containers);
+            },
+            Err("which settings are the daemon's, those of"),
+        ),
+        (
+            "forbidden",
+            |world| {
+                let why = "deployments.apps is forbidden";
+                fails(world, Effect::kubernetes_status(403, "Forbidden", why));
+            },
+            Err("the daemon's settings, because"),
+        ),
+        (
+            "late",
+            |world| {
+                fails(world, Effect::Slow(Duration::from_secs(5)));
+            },
+            Err("the daemon's settings, because"),
+        ),
+        (
+            "without these resources",
+            |world| {
+                fails(
+                    world,
+                    Effect::kubernetes_status(404, "NotFound", "the server could not find it"),
+                );
+            },
+            Ok(()),
+        ),
+        (
+            "a tenant's",
+            |world| {
+                let cluster = world.cluster();
+                let mut one = cluster.get("deployments", SYSTEM, DAEMON).unwrap();
+                cluster.delete("deployments", SYSTEM, DAEMON);
+                one["metadata"] = json!({ "name": DAEMON });
+                cluster.create("deployments", Some("default"), one);
+            },
+            Ok(()),
+        ),
+        (
+            "scaled to nothing",
+            |world| {
+                world.edit_daemon(|one| one["spec"]["replicas"] = json!(0));
+            },
+            Ok(()),
+        ),
     ];
-    for (name, change) in changes {
+    for (name, change, expected) in changes {
         let world = world(OURS).with_one_daemon();
         change(&world);
-        let before = world.shape();
         let begun = Instant::now();
-        let ran = world.sync(&[]);
+        match expected {
+            Err(why) => drop(world.refuses(&["lb", "sync"], why)),
+            Ok(()) => {
+                let ran = world.sync(&[]).with_code(0);
+                assert_eq!(ran.stderr, "", "{name}");
+                assert_eq!(
+                    world.balancer("web")["algorithm"]["type"],
+                    "round_robin",
+                    "{name}"
+                );
+            }
+        }
         assert!(begun.elapsed().as_secs() < 15, "{name}");
-        assert!(!ran.stderr.contains(USED), "{name}: {ran:?}");
-        assert!(ran.stdout.ends_with(", 3 held back\n"), "{name}: {ran:?}");
-        assert_eq!(world.shape(), before, "{name}");
     }
     let world = world(OURS).with_one_daemon();
     for (flag, value, why) in [
@@ -348,43 +402,53 @@ fn without_one_clear_daemon_the_shell_has_its_own_settings() {
             let args = &mut one["spec"]["template"]["spec"]["containers"][0]["args"];
             *args = json!(["run", format!("{flag}={value}")]);
         });
-        let ran = world.sync(&[]);
-        let why = format!("{flag} of deployment kube-system/ccm-from-scratch: {why}");
-        let line = format!("ccm: the daemon's settings are not used: {why}");
-        assert!(ran.stderr.starts_with(&line), "{ran:?}");
-        assert!(ran.stdout.ends_with(", 3 held back\n"), "{ran:?}");
+        let why = format!("{flag} of {DAEMON_NAME}: {why}");
+        world.refuses(
+            &["lb", "sync"],
+            &format!("the daemon's settings, because {why}"),
+        );
     }
 }
 
 #[test]
-fn what_stands_elsewhere_is_told_and_still_held_back() {
+fn what_stands_elsewhere_is_named_and_counts_once_it_is_set_here() {
     let world = world(OURS);
     let place = |name: &str, kind: &str| json!({ "name": name, "valueFrom": { kind: { "name": "x", "key": "y" } } });
     let proxy = "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL";
-    let private = "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP";
-    let more = json!([place(proxy, "configMapKeyRef"), { "name": private, "value": "" }]);
+    let more = json!([place(proxy, "configMapKeyRef")]);
     world.deploy(json!(["run", "--cluster-name=prod"]), more);
-    let before = world.shape();
-    let ran = world.sync(&[FROM, "--dry-run"]);
-    let unread = format!("HCLOUD_NETWORK in a Secret, {proxy} in a ConfigMap");
-    let line = format!("{USED}; not read, so set it here: {unread}\n");
-    assert!(ran.stderr.starts_with(&line), "{ran:?}");
+    let why = format!("HCLOUD_NETWORK (in a Secret), {proxy} (in a ConfigMap) of {DAEMON_NAME}");
+    let ran = world.refuses(&["lb", "sync", FROM], &why);
     assert!(!ran.stderr.contains("HCLOUD_TOKEN"), "{ran:?}");
-    ran.prints("held back: port 80 proxy protocol");
-    // Known to be unset: that is what the daemon would do, too.
-    ran.prints("remove target worker-1");
-    assert!(!ran.stdout.contains("ALGORITHM_TYPE"), "{ran:?}");
-    assert_eq!(world.shape(), before);
+    let set = with(world.shell.clone(), &[("HCLOUD_NETWORK", "sandbox")]);
+    let ran = ccm(&set, &["lb", "sync", FROM]).with_code(2);
+    ran.warns(&format!(
+        "{REFUSED}{proxy} (in a ConfigMap) of {DAEMON_NAME}"
+    ));
+    // It is none of what nodes and routes depend on.
+    ccm(&set, &["node", "sync", FROM]).with_code(0);
+    let ran = ccm(&with(set, &[(proxy, "true")]), &["lb", "sync", FROM]).with_code(0);
+    assert_eq!(ran.stdout, "0 changed, 3 unchanged, 0 failed\n", "{ran:?}");
     // What is taken whole from a ConfigMap may hold anything.
     let container = json!({
         "name": "ccm", "args": ["--cluster-name=prod"], "envFrom": [{ "configMapRef": { "name": "x" } }],
     });
     world.deploy_as("imports", json!([container, { "name": "proxy" }]));
-    let ran = world.sync(&["--settings-from=kube-system/deployment/imports"]);
-    ran.warns("not read, so set it here: variables of whole other objects");
-    ran.prints("(not set here: HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE)");
-    assert!(!ran.stdout.contains("--cluster-name"), "{ran:?}");
-    assert_eq!(world.shape(), before);
+    let imports = "--settings-from=kube-system/deployment/imports";
+    let why = "the variables of whole other objects of deployment kube-system/imports";
+    world.refuses(&["lb", "sync", imports], why);
+    // What is read is used, and what is not has its default.
+    let words = ["lb", "sync", imports, "--own-settings", "default/web"];
+    let ran = world.ccm(&words).with_code(0);
+    assert_eq!(
+        world.balancer("web")["algorithm"]["type"],
+        "round_robin",
+        "{ran:?}"
+    );
+    assert_eq!(
+        world.balancer("web")["labels"]["ccm-from-scratch/cluster"],
+        "prod"
+    );
 }
 
 #[test]
@@ -422,25 +486,12 @@ fn mistakes_are_named() {
 /// Where it stands, and who could reach it, nobody sets right afterwards.
 #[test]
 fn a_lost_load_balancer_is_made_again_as_the_daemon_would_or_not_at_all() {
-    let world = world(OURS);
+    let world = world(OURS).with_network();
     let web = id(&world.balancer("web"));
     world.cloud().delete_load_balancer(web);
-    let before = world.shape();
-    for flags in [&["--dry-run", "default/web"][..], &["default/web"]] {
-        let ran = world.sync(flags).with_code(1);
-        let line = "service/default/web  held back: load balancer: - → kubernetes-default-web (not set here: \
-                    HCLOUD_NETWORK, HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK, \
-                    HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP and 5 more)\n";
-        ran.prints(line);
-        assert!(ran.stdout.ends_with(", 1 held back\n"), "{ran:?}");
-        assert_eq!(world.shape(), before);
-    }
-    world.ccm(&["lb", "list"]).prints("(create)");
-    // A Service that never had one: nobody loses anything.
-    world.create("new", &[], &[80]);
-    let ran = world.sync(&["default/new"]);
-    ran.prints("created");
-    let world = world.with_network();
+    let ran = world.refuses(&["lb", "sync", "default/web"], SEVERAL);
+    ran.prints("create load balancer kubernetes-default-web");
+    world.ccm(&["lb", "list"]).prints("create");
     world.sync(&[FROM, "default/web"]).with_code(0);
     assert_eq!(world.balancer("web")["name"], "prod-default-web");
 }
@@ -450,18 +501,12 @@ fn a_lost_load_balancer_is_made_again_as_the_daemon_would_or_not_at_all() {
 fn the_other_profile_s_cluster_is_seen_as_such() {
     let world = world(HCLOUD);
     let before = world.shape();
-    for words in [
-        &["lb", "sync"][..],
-        &["lb", "sync", "--dry-run"],
-        &["lb", "list"],
-    ] {
-        let ran = world.ccm(words).with_code((words[1] == "sync").into());
+    for flags in [&[][..], &["--own-settings"], &["--dry-run"]] {
+        let ran = world.sync(flags).with_code(1);
         ran.warns("--cloud-provider is not set here");
     }
     assert_eq!(world.shape(), before);
-    let ran = world.sync(&[HCLOUD]);
-    assert_eq!(world.shape(), before, "{ran:?}");
-    ran.prints("not set here: HCLOUD_LOAD_BALANCERS_DISABLE_IPV6");
+    world.refuses(&["lb", "sync", HCLOUD], SEVERAL);
 }
 
 /// A node's own addresses, and the profile of a new one's provider ID, are not taken from a default either.
@@ -469,37 +514,29 @@ fn the_other_profile_s_cluster_is_seen_as_such() {
 fn nodes_keep_what_the_daemon_gave_them() {
     let world = world(HCLOUD);
     let addresses = || common::addresses(&world.node("worker-1"));
-    let before = addresses();
-    assert_eq!(before[2], "InternalIP 10.0.0.2", "{before:?}");
+    assert_eq!(addresses()[2], "InternalIP 10.0.0.2");
     world.join_node("late");
     let sync = |variables: &[(&str, &str)], more: &[&str]| {
         let env = with(world.shell.clone(), variables);
         ccm(&env, &[&["node", "sync"], more].concat())
     };
-    let ran = sync(&[], &[]).with_code(1);
-    ran.warns("--cloud-provider is not set here");
-    let late = || world.node("late")["spec"]["providerID"].clone();
-    assert!(late().is_null());
-    for flags in [&[HCLOUD][..], &[HCLOUD, FROM]] {
-        let ran = sync(&[], flags).with_code(1);
-        ran.prints("HCLOUD_NETWORK is not set here");
-        assert_eq!(addresses(), before);
-    }
-    // It is in no Network, so nothing of it is in doubt.
-    assert!(late().as_str().unwrap().starts_with("hcloud:"));
-    world.ccm(&["node", "list", HCLOUD]).prints("!HeldBack");
-    let network = ("HCLOUD_NETWORK", "sandbox");
-    let family = ("HCLOUD_INSTANCES_ADDRESS_FAMILY", "dualstack");
-    sync(&[network, family], &[HCLOUD]).with_code(0);
-    assert_eq!(addresses().len(), 4);
-    let ran = sync(&[network], &[HCLOUD]);
-    ran.prints("HCLOUD_INSTANCES_ADDRESS_FAMILY is not set here");
-    assert_eq!(addresses().len(), 4);
-    sync(&[], &[HCLOUD, "--yes"]).with_code(0);
+    sync(&[], &["--own-settings"])
+        .with_code(1)
+        .warns("--cloud-provider is not set here");
+    world.refuses(&["node", "sync", HCLOUD], SEVERAL);
+    let why = format!("HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}");
+    world
+        .refuses(&["node", "sync", FROM], &why)
+        .prints("remove address InternalIP (10.0.0.2)");
+    sync(&[("HCLOUD_NETWORK", "sandbox")], &[FROM]).with_code(0);
+    assert_eq!(addresses()[2], "InternalIP 10.0.0.2");
+    let late = world.node("late")["spec"]["providerID"].clone();
+    assert!(late.as_str().unwrap().starts_with("hcloud:"));
+    sync(&[], &[HCLOUD, "--own-settings"]).with_code(0);
     assert_eq!(addresses().len(), 2);
 }
 
-/// Labels of servers and nodes without an ExternalIP, by settings that only the daemon has.
+/// Labels of servers and nodes without an ExternalIP, by settings that the shell must have, too.
 #[test]
 fn nodes_keep_labels_of_their_servers_and_stay_private() {
     let world = world(OURS);
@@ -512,32 +549,28 @@ fn nodes_keep_labels_of_their_servers_and_stay_private() {
         ("HCLOUD_INSTANCES_ADDRESS_FAMILY", "none"),
         ("HCLOUD_INSTANCES_LABEL_PREFIXES", "node.example.com/"),
     ];
-    let sync = |settings: &[(&str, &str)], more: &[&str]| {
-        let words = [&["node", "sync", "--settings-from=none", OURS], more].concat();
-        ccm(&with(world.shell.clone(), settings), &words)
+    let places = daemon.map(|(name, _)| json!({ "name": name, "valueFrom": { "configMapKeyRef": { "name": "x", "key": name } } }));
+    world.deploy(json!(["run", OURS]), json!(places));
+    let sync = |settings: &[(&str, &str)]| {
+        ccm(
+            &with(world.shell.clone(), settings),
+            &["node", "sync", FROM],
+        )
     };
-    sync(&daemon, &["--yes"]).with_code(0);
-    let label = || world.node("worker-1")["metadata"]["labels"][pool].clone();
-    let is_kept = || {
+    let is_as_the_daemon_wants = || {
         let addresses = common::addresses(&world.node("worker-1"));
         assert_eq!(addresses, ["Hostname worker-1", "InternalIP 10.0.0.2"]);
-        assert_eq!(label(), "gpu");
+        assert_eq!(world.node("worker-1")["metadata"]["labels"][pool], "gpu");
     };
-    is_kept();
-    for (left_out, why) in [
-        "would lose it only because",
-        "has no ExternalIP, and would get 203.0.113.1 only because",
-        "would lose them only because",
-    ]
-    .iter()
-    .enumerate()
-    {
+    sync(&daemon).with_code(0);
+    is_as_the_daemon_wants();
+    for left_out in 0..daemon.len() {
         let mut settings = daemon.to_vec();
         let (name, _) = settings.remove(left_out);
-        let ran = sync(&settings, &[]).with_code(1);
-        ran.prints(&format!("{why} {name} is not set here"));
-        is_kept();
+        let ran = sync(&settings).with_code(2);
+        ran.warns(&format!(
+            "{REFUSED}{name} (in a ConfigMap) of {DAEMON_NAME}"
+        ));
+        is_as_the_daemon_wants();
     }
-    sync(&daemon[..2], &["--yes"]).with_code(0);
-    assert!(label().is_null());
 }
