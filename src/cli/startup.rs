@@ -164,7 +164,7 @@ impl Started {
 
 /// What of the daemon's settings is not known here, and how to go on.
 pub(super) fn not_known(what: &str) -> String {
-    format!("not known here: {what}, or add --own-settings: this shell's settings then count")
+    format!("not known here: {what}; with --own-settings this shell's settings count")
 }
 
 fn start_log(command: Command, parsed: &Parsed) {
@@ -211,7 +211,7 @@ fn with_daemon(
     let failed = |why: String| Printer::failure(&format!("--settings-from: {why}"));
     let found = match named {
         Some(name) => Ok(Some(named_daemon(&kube, name).map_err(failed)?)),
-        None => only_daemon(&kube),
+        None => only_daemon(command, &kube),
     };
     let read = found.and_then(|found| match &found {
         None => Ok(None),
@@ -241,9 +241,12 @@ fn named_daemon(kube: &kube::Client, name: &WorkloadName) -> Result<Daemon, Stri
 }
 
 /// The only one of the cluster. `None`: the cluster has none. The error says why it is not known which one it is.
-fn only_daemon(kube: &kube::Client) -> Result<Option<Daemon>, String> {
-    let found = http::within(LOOKED_FOR_AT_MOST, || kube.daemons(SYSTEM));
-    let found = found.map_err(|error| format!("the daemon's settings, because {error}"))?;
+fn only_daemon(command: Command, kube: &kube::Client) -> Result<Option<Daemon>, String> {
+    let found = match http::within(LOOKED_FOR_AT_MOST, || kube.daemons(SYSTEM)) {
+        // A command that only reads asks the API server itself, and says why that does not answer.
+        Err(error) if !command.writes() && !error.is_forbidden() => return Ok(None),
+        found => found.map_err(|error| format!("the daemon's settings, because {error}"))?,
+    };
     let named = found.into_iter().map(|(kind, workload)| {
         let name = workload["metadata"]["name"].as_str().unwrap_or_default();
         let name = WorkloadName {

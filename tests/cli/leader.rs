@@ -106,7 +106,7 @@ fn a_role_without_leases_is_told_and_client_commands_do_not_mind() {
     assert_eq!(daemon.ended().code(), Some(1));
     daemon.logs("lease kube-system/cloud-controller-manager: GET");
     daemon.logs("give this user a role that allows it; --leader-elect=false works without a Lease");
-    let ran = sandbox.ccm(&["node", "list"]);
+    let ran = sandbox.ccm(&["node", "list", "--own-settings"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     sandbox
         .ccm(&["run", "--once", "--leader-elect=false"])

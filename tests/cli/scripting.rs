@@ -25,7 +25,7 @@ fn paths(value: &Value, at: &str, all: &mut BTreeSet<String>) {
                 paths(value, &format!("{at}{dot}{name}"), all);
             }
         }
-        Value::Array(items) => items
+        Value::Array(items) if !items.is_empty() => items
             .iter()
             .for_each(|one| paths(one, &format!("{at}[]"), all)),
         _ => drop(all.insert(at.to_owned())),

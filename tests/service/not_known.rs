@@ -161,7 +161,7 @@ const USED: &str =
     "ccm: settings are those of deployment kube-system/ccm-from-scratch, unless set here";
 
 const SEVERAL: &str = "which settings are the daemon's, those of deployment kube-system/ccm-from-scratch, daemonset \
-                       kube-system/ccm-from-scratch; name one with --settings-from, or add --own-settings";
+                       kube-system/ccm-from-scratch; name one with --settings-from; with --own-settings this shell's settings count";
 
 impl World {
     /// Runs `sync` of this kind, which must write nothing because of this.
@@ -180,7 +180,7 @@ fn while_the_daemon_s_settings_are_not_known_the_plan_is_shown_and_nothing_writt
     let world = world(OURS);
     let ran = world.refuses(&["lb", "sync"], SEVERAL);
     ran.prints("port 80 proxy protocol: true → false\n");
-    ran.prints("Plan: 3 to change, 0 unchanged\n");
+    ran.prints("Plan: 3 to change, 0 unchanged, 0 blocked\n");
     // A dry run and a list work as ever, and say the same in one line.
     let line = format!("ccm: not known here: {SEVERAL}");
     let dry = world
@@ -248,7 +248,7 @@ fn with_its_own_settings_the_shell_does_what_they_say() {
         .with_code(0);
     assert_eq!(
         (none.stderr.as_str(), none.stdout.as_str()),
-        ("", "Plan: 0 to change, 3 unchanged\n")
+        ("", "Plan: 0 to change, 3 unchanged, 0 blocked\n")
     );
 }
 

@@ -327,18 +327,6 @@ fn services() {
             "ccm lb sync",
         ),
         (
-            "one that the daemon may have been told to make like this",
-            |world| {
-                let id = world.balancer_id("web");
-                let change =
-                    |one: &mut Value| one["services"][0]["health_check"]["interval"] = json!(60);
-                world.edit_balancer(id, change);
-            },
-            "services: ok",
-            &["1 Service, with nothing to be done"],
-            "",
-        ),
-        (
             "a load balancer that does not go",
             |world| {
                 world.delete("web");

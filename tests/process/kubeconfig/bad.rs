@@ -321,11 +321,10 @@ fn users_with_a_token() {
         says(&world, &config, message);
     }
     config["users"][0]["user"] = json!({});
-    says(
-        &world,
-        &config,
-        "GET URL/api/v1/nodes: nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role that allows it (kubeconfig DIR/bad, context here, which has no credentials)",
-    );
+    // Who may not list workloads either is told that, too.
+    let own = &["--own-settings"];
+    let why = "GET URL/api/v1/nodes: nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role that allows it (kubeconfig DIR/bad, context here, which has no credentials)";
+    assert_eq!(mismatch(&world, &yaml(&config), own, why), None);
 }
 
 #[test]
