@@ -5,8 +5,8 @@
 //! `--help` in the terminal's width: each paragraph of its texts is a line, and so is each row of a table, whose right
 //! side stands behind two spaces or more: beside the left side or below it.
 //!
-//! A new page: a file in `src/help`, and a row of `TOPICS`. Settings, annotations and metrics have tables that are
-//! generated; `CCM_UPDATE_HELP=1` writes them, see `tests/README.md`.
+//! A new page: a file in `src/help`, and a row of `TOPICS`. Settings, annotations, metrics and reasons have tables that
+//! are generated; `CCM_UPDATE_HELP=1` writes them, see `tests/README.md`.
 
 use super::output::wrapped_in;
 use super::terminal::help_columns;
@@ -334,21 +334,6 @@ mod tests {
             }
         }
         assert!(README.lines().count() <= 300);
-    }
-
-    /// Whoever finds a reason in an event or a metric finds it here.
-    #[test]
-    fn every_reason_is_explained() {
-        let (_, troubleshooting) = pages()
-            .find(|(name, _)| *name == "troubleshooting")
-            .unwrap();
-        for name in crate::provider::Reason::ALL
-            .iter()
-            .map(|reason| reason.name())
-        {
-            let row = format!("| `{name}` |");
-            assert!(troubleshooting.contains(&row), "{name}");
-        }
     }
 
     #[test]

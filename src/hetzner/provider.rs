@@ -9,11 +9,11 @@ use super::robot::{self, Robot};
 use super::servers;
 use crate::http::{self, Proxies, Retry, SecretSource, Timing, Tls};
 use crate::provider::{
-    ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Dedicated,
-    Description, Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, InternalIpFrom,
-    Kept, LabelPrefixes, LoadBalancers, Metadata, Network as PrivateNetwork, NetworkSelector, Node,
-    Profile, Provider, ProviderId, Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced,
-    Urgency, Usage, lock,
+    ActionId, Actions, AddressFamily, Applied, Attached, Cause, Change, Checkup, Cluster,
+    Dedicated, Description, Error, ErrorKind, Finding, Gate, Health, Instance, InstanceId,
+    Instances, InternalIpFrom, Kept, LabelPrefixes, LoadBalancers, Metadata,
+    Network as PrivateNetwork, NetworkSelector, Node, Profile, Provider, ProviderId, Reason,
+    RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage, lock,
 };
 use crate::text::shell_command;
 use ipnet::{IpNet, Ipv4Net};
@@ -364,6 +364,10 @@ impl LoadBalancers for Hetzner {
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         let all = load_balancers::certificates_of(&self.api, cluster, Urgency::Asked)?;
         Ok(load_balancers::left(&all, cluster))
+    }
+
+    fn cause(&self, health: &Health, service: &Service) -> Cause {
+        load_balancers::cause(health, service)
     }
 
     fn usage(&self, id: u64) -> Result<Usage, Error> {

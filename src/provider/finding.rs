@@ -54,167 +54,228 @@ enum Trait {
 use Trait::{Failure, LogOnly, LoggedByItsWrite, NormalEvent, Once, Success, WarningEvent};
 
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident: $($of:ident)+;)*) => {
+    ($($about:literal { $($(#[doc = $meaning:literal])+ $name:ident: $($of:ident)+;)* })*) => {
         /// Why. The names of those that become events are upstream's, so that existing alerts keep working.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum Reason {
-            $($(#[$doc])* $name,)*
+            $($($(#[doc = $meaning])+ $name,)*)*
         }
 
         impl Reason {
             /// In the order of the table.
-            pub const ALL: &[Reason] = &[$(Reason::$name),*];
+            pub const ALL: &[Reason] = &[$($(Reason::$name,)*)*];
 
-            /// As it stands in an event.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Reason::$name => stringify!($name),)*
-                }
-            }
+            /// All reasons, below the headings of the table.
+            const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
 
-            fn traits(self) -> &'static [Trait] {
+            /// The row of the table: the name as it stands in an event, the meaning with the fix, and the traits.
+            fn row(self) -> (&'static str, &'static str, &'static [Trait]) {
                 match self {
-                    $(Reason::$name => &[$($of),+],)*
+                    $($(Reason::$name => (stringify!($name), concat!($($meaning),+), &[$($of),+]),)*)*
                 }
             }
         }
     };
 }
 
-// The table of all reasons: log, events and memory take what they need to know from here.
+// The table of all reasons. Log, events and memory take what they need to know from here; the comment of a reason is its
+// meaning and its fix in `ccm help troubleshooting` and `ccm explain`.
 reasons! {
-    /// A node was initialised.
-    Synced: NormalEvent LoggedByItsWrite Success;
-    /// The provider ID belongs to another cloud.
-    UnknownProviderIDPrefix: WarningEvent Once;
-    /// No server matches the node.
-    ServerNotFound: WarningEvent Failure;
-    /// The provider ID names a server that does not exist, and another server has the node's name.
-    ServerReplaced: WarningEvent;
-    /// More than one way to match a node, or none that is safe.
-    InstanceLookupFailed: WarningEvent Failure;
-    /// `--node-ip` of the kubelet is private, but no private network is configured.
-    InternalIPNotConfigured: WarningEvent Failure;
-    /// `--node-ip` of the kubelet is not an address of the server, or no address at all.
-    InvalidProvidedNodeIP: WarningEvent Failure;
-    /// The annotation that names a server's IPv6 address does not parse.
-    InvalidExternalIPv6: WarningEvent Failure;
-    /// That annotation has no effect with this address family.
-    IgnoredExternalIPv6: WarningEvent;
-    /// The annotation that names a node's `InternalIP` does not parse, or the address is another one's.
-    InvalidInternalIP: WarningEvent Failure;
-    /// A label of the server can't become one of the node, or a taint.
-    InvalidServerLabel: WarningEvent Once;
-    /// The server is being migrated or rebuilt, in rescue, or locked. Reported again when it was not meanwhile.
-    ServerImpaired: WarningEvent Once Failure;
-    /// An `InternalIP` that the kubelet of a dedicated server reported can't stay one.
-    MisconfiguredInternalIP: WarningEvent;
-    /// Our prefix, but no server ID.
-    UnknownProviderID: LogOnly Once;
-    /// Matched by an address instead of the name.
-    MatchedByAddress: LogOnly;
-    /// The provider ID of a new node names a server with another name.
-    ServerNameDiffers: LogOnly;
-    /// The same server is claimed by another node's provider ID.
-    ServerClaimedTwice: LogOnly;
-    /// Neither provider ID nor the uninitialized taint: the kubelet runs without `--cloud-provider=external`.
-    NotExternal: LogOnly Once;
-    /// The server of a node does not exist any more: the node is deleted.
-    DeletingNode: NormalEvent;
-    /// Deleting the node was refused or failed.
-    DeletingNodeFailed: WarningEvent Failure;
-    /// The shutdown taint can't be added or removed.
-    TaintingNodeFailed: WarningEvent Failure;
-    /// The node would be deleted, if that were beyond doubt; also one that others would delete.
-    PossibleNodeDeletion: WarningEvent Failure;
-    /// The server has no address of the configured family and network.
-    NoAddress: LogOnly Failure;
-    /// A load balancer is being made or changed.
-    EnsuringLoadBalancer: NormalEvent LoggedByItsWrite;
-    /// It is as it should be.
-    EnsuredLoadBalancer: NormalEvent LoggedByItsWrite Success;
-    /// Its targets are those that they should be.
-    UpdatedLoadBalancer: NormalEvent LoggedByItsWrite Success;
-    /// Changing its targets failed.
-    UpdateLoadBalancerFailed: WarningEvent Failure;
-    /// No node can be its target.
-    UnAvailableLoadBalancer: WarningEvent;
-    /// It is being deleted.
-    DeletingLoadBalancer: NormalEvent LoggedByItsWrite;
-    /// It is gone.
-    DeletedLoadBalancer: NormalEvent LoggedByItsWrite Success;
-    /// A Service's load balancer can't be created or changed.
-    SyncLoadBalancerFailed: WarningEvent Failure;
-    /// A load balancer can't be removed.
-    DeleteLoadBalancerFailed: WarningEvent Failure;
-    /// A Service's change waits, because Services of its namespace have used up their share of the project's calls.
-    CallLimitReached: WarningEvent Failure;
-    /// An existing load balancer has become a Service's.
-    LoadBalancerAdopted: NormalEvent;
-    /// An existing load balancer does not become a Service's, although that asks for it.
-    LoadBalancerNotAdopted: WarningEvent Failure;
-    /// A load balancer stays when its Service is deleted, without what the Service had on it.
-    LoadBalancerReleased: NormalEvent Success;
-    /// The cloud protects the load balancer from being deleted: it stays.
-    LoadBalancerProtected: WarningEvent;
-    /// A port is another Service's, or somebody else's, on the same load balancer.
-    PortConflict: WarningEvent;
-    /// The Service moves to another load balancer, which has other addresses.
-    LoadBalancerChanges: WarningEvent;
-    /// The nodes become targets of ports that are not ours, too.
-    TargetsShared: WarningEvent Once;
-    /// Another load balancer has the name.
-    LoadBalancerNameTaken: WarningEvent;
-    /// No type of load balancer is set.
-    LoadBalancerTypeUnconfigured: NormalEvent;
-    /// The cloud is going to take the type of load balancer away.
-    LoadBalancerTypeDeprecated: WarningEvent;
-    /// A port's protocol is none that the cloud's load balancers speak.
-    UnsupportedProtocolConfigured: WarningEvent;
-    /// `loadBalancerSourceRanges` restrict nothing in this cloud.
-    LoadBalancerSourceRangesIgnored: WarningEvent;
-    /// The type of the load balancer takes no more targets.
-    MaxTargetsReached: WarningEvent;
-    /// A node can't be a target, or a target is not ours to touch.
-    TargetIgnored: LogOnly;
-    /// An annotation with the provider's prefix that it does not know.
-    UnknownAnnotation: WarningEvent;
-    /// An annotation that has no effect here.
-    AnnotationWithoutEffect: WarningEvent;
-    /// A field of the Service that the cloud's load balancers can't honour.
-    FieldIgnored: LogOnly;
-    /// A port waits for a certificate that is being issued.
-    CertificatePending: WarningEvent;
-    /// A certificate can't be issued or renewed, or the Service may not use it.
-    CertificateFailed: WarningEvent;
-    /// No target of a Service is healthy on every port of the Service.
-    NoHealthyTarget: WarningEvent;
-    /// A target of such a Service is healthy again.
-    HealthyTarget: NormalEvent;
-    /// An address that was chosen to be kept is deleted with the load balancer.
-    AddressNotKept: WarningEvent;
-    /// A load balancer of this cluster whose Service does not exist.
-    OrphanedLoadBalancer: LogOnly Once;
-    /// Only the default of a setting asks for it, and the daemon may have another value.
-    /// The route to a node's pods can't be made.
-    FailedToCreateRoute: WarningEvent Failure;
-    /// A node's pods are in none of the cluster's CIDRs.
-    ClusterCIDRMisconfigured: WarningEvent Failure;
-    /// A private network takes hardly any more routes.
-    RouteLimitNear: LogOnly Once;
-    /// A route leads to a server that no node runs on, and may be wanted by other programs.
-    StaleRoute: LogOnly;
-    /// The private network takes no routes to dedicated servers.
-    DedicatedNodeWithoutRoute: LogOnly Once;
-    /// The private network knows no IPv6.
-    IPv6RouteIgnored: LogOnly Once;
-    /// The private network holds no server of any node.
-    NoNodeInNetwork: LogOnly;
-    /// An object has more findings than are reported of it.
-    MoreFindings: WarningEvent;
+    "Nodes" {
+        /// The node was initialised.
+        Synced: NormalEvent LoggedByItsWrite Success;
+        /// No server has the node's name or one of its addresses. Rename the server, or use the token of its project,
+        /// or the login of Robot that sees it.
+        ServerNotFound: WarningEvent Failure;
+        /// The provider ID names a server that does not exist, and another server has the node's name. A provider ID
+        /// can't be changed: `kubectl delete node NODE`; its kubelet registers again (restart it if it does not).
+        ServerReplaced: WarningEvent;
+        /// Several servers match, or the match is not safe. Give the server the name of its node.
+        InstanceLookupFailed: WarningEvent Failure;
+        /// Information: no server has the name, one has the address.
+        MatchedByAddress: LogOnly;
+        /// Several nodes name one server, and this node does not have the server: another node is older and
+        /// initialised, or has the server's name. Find out which node runs on the server, and delete the other Node
+        /// object.
+        ServerClaimedTwice: LogOnly;
+        /// The provider ID of a new node names a server with another name, and no other node names that server. The
+        /// node is initialised. If you did not expect it, see `ccm node inspect NAME` and find out who registered the
+        /// node.
+        ServerNameDiffers: LogOnly;
+        /// The provider ID of another provider or profile. The node is ignored. Check `--cloud-provider`.
+        UnknownProviderIDPrefix: WarningEvent Once;
+        /// The prefix of this profile, but no server ID behind it; or a dedicated server, without `ROBOT_ENABLED=true`
+        /// or without the login of Robot. The node is ignored.
+        UnknownProviderID: LogOnly Once;
+        /// No provider ID and no taint: the kubelet runs without `--cloud-provider=external`. Set the flag, drain the
+        /// node, delete it, let it join again.
+        NotExternal: LogOnly Once;
+        /// The kubelet's `--node-ip` is private, and `HCLOUD_NETWORK` is unset. Set it.
+        InternalIPNotConfigured: WarningEvent Failure;
+        /// The kubelet's `--node-ip` is not an address of the server. Correct the flag or `HCLOUD_NETWORK`; for an
+        /// address of a VPN set `HCLOUD_INSTANCES_INTERNAL_IP_FROM=kubelet`.
+        InvalidProvidedNodeIP: WarningEvent Failure;
+        /// The annotation `instance.hetzner.cloud/external-ipv6` is no address of the server's IPv6 network.
+        InvalidExternalIPv6: WarningEvent Failure;
+        /// The annotation `instance.hetzner.cloud/internal-ip` is no IP address of a machine, or another node has it,
+        /// or it is an `ExternalIP`, or it is outside of `HCLOUD_INSTANCES_INTERNAL_IP_RANGES`. The addresses stay. The
+        /// same is said of an address of `--node-ip` that another node has. Correct or remove the annotation or the
+        /// flag.
+        InvalidInternalIP: WarningEvent Failure;
+        /// A label of the server can't be a label or taint of its node, or there are too many; the message says why.
+        /// Correct the label of the server: `ccm help nodes`.
+        InvalidServerLabel: WarningEvent Once;
+        /// The server is being migrated or rebuilt, has its rescue system enabled, or is locked. Wait; for rescue:
+        /// `hcloud server disable-rescue ID`, then reboot.
+        ServerImpaired: WarningEvent Once Failure;
+        /// An `InternalIP` that the kubelet of a dedicated server reported is a public address, or of a family that
+        /// `HCLOUD_INSTANCES_ADDRESS_FAMILY` leaves out: it is dropped. Correct `--node-ip` of the kubelet.
+        MisconfiguredInternalIP: WarningEvent;
+        /// That annotation has no effect with this `HCLOUD_INSTANCES_ADDRESS_FAMILY`.
+        IgnoredExternalIPv6: WarningEvent;
+        /// The server has no address of this family and Network. Change `HCLOUD_INSTANCES_ADDRESS_FAMILY`, or attach
+        /// the server.
+        NoAddress: LogOnly Failure;
+        /// The node would be deleted, but a proof is missing. The message says which. When the machine is gone for
+        /// good: `kubectl delete node NODE`. Of a dedicated server with another name: give it its node's name in Robot.
+        PossibleNodeDeletion: WarningEvent Failure;
+        /// The server does not exist: the node is deleted.
+        DeletingNode: NormalEvent;
+        /// The cluster refused the deletion; it is tried again.
+        DeletingNodeFailed: WarningEvent Failure;
+        /// The taint `shutdown` could not be set or removed; it is tried again.
+        TaintingNodeFailed: WarningEvent Failure;
+    }
+    "Load balancers" {
+        /// It is being created or changed.
+        EnsuringLoadBalancer: NormalEvent LoggedByItsWrite;
+        /// It is synced.
+        EnsuredLoadBalancer: NormalEvent LoggedByItsWrite Success;
+        /// Its targets are synced.
+        UpdatedLoadBalancer: NormalEvent LoggedByItsWrite Success;
+        /// It is being deleted.
+        DeletingLoadBalancer: NormalEvent LoggedByItsWrite;
+        /// It was deleted.
+        DeletedLoadBalancer: NormalEvent LoggedByItsWrite Success;
+        /// The message has the reason: a wrong annotation, or the answer of the API.
+        SyncLoadBalancerFailed: WarningEvent Failure;
+        /// Targets could not be changed; the message has the answer of the API.
+        UpdateLoadBalancerFailed: WarningEvent Failure;
+        /// It could not be deleted. The finalizer stays until it is deleted.
+        DeleteLoadBalancerFailed: WarningEvent Failure;
+        /// It has delete protection: `hcloud load-balancer disable-protection ID delete`.
+        LoadBalancerProtected: WarningEvent;
+        /// The change waits, because Services of its namespace have used up their share of the project's calls: 900 at
+        /// once, 900 an hour. It is made by itself later. If a program changes these Services all the time, stop it.
+        /// `ccm lb sync NAMESPACE/NAME` does not wait.
+        CallLimitReached: WarningEvent Failure;
+        /// An existing load balancer became this Service's.
+        LoadBalancerAdopted: NormalEvent;
+        /// The load balancer stays: without our ports, targets and labels, and the message says why; or as it is,
+        /// because its management ended. After `ccm lb release`, `ccm lb adopt ID NAMESPACE/NAME` takes it back; a
+        /// Service that `--load-balancer-class` or `--service-selector` left alone has it again when it matches.
+        LoadBalancerReleased: NormalEvent Success;
+        /// A load balancer of this name exists and is not ours. The event has the command that allows the adoption; see
+        /// `ccm help services`.
+        LoadBalancerNotAdopted: WarningEvent Failure;
+        /// Another Service, or another owner, has this port on the shared or external load balancer. It is not added;
+        /// the other ports work. Choose another port.
+        PortConflict: WarningEvent;
+        /// The Service moves to another load balancer, so its addresses change: `share`, `external` or their removal
+        /// asks for it. The old one serves it until then. Change DNS records.
+        LoadBalancerChanges: WarningEvent;
+        /// The nodes become targets of all ports of the external load balancer, also of those of other owners. To
+        /// prevent it: annotation `external-targets` with `"false"`.
+        TargetsShared: WarningEvent Once;
+        /// Another load balancer has the name. Choose another name in the annotation `name`.
+        LoadBalancerNameTaken: WarningEvent;
+        /// No type is set: an `lb11` is created. The annotation `type` sets another.
+        LoadBalancerTypeUnconfigured: NormalEvent;
+        /// Hetzner removes this type. Choose another one.
+        LoadBalancerTypeDeprecated: WarningEvent;
+        /// A UDP or SCTP port: load balancers take only TCP. Use `hostPort` or a `NodePort`.
+        UnsupportedProtocolConfigured: WarningEvent;
+        /// `loadBalancerSourceRanges` has no effect. Restrict traffic behind the load balancer.
+        LoadBalancerSourceRangesIgnored: WarningEvent;
+        /// A field of the Service has no effect; the message names it and the alternative.
+        FieldIgnored: LogOnly;
+        /// An annotation that does not exist; the message has the nearest one.
+        UnknownAnnotation: WarningEvent;
+        /// An annotation that has no effect here; the message says why.
+        AnnotationWithoutEffect: WarningEvent;
+        /// No node can be a target. Check `node-selector` and the nodes.
+        UnAvailableLoadBalancer: WarningEvent;
+        /// The type takes no more targets. The event has the number of nodes left out. Choose a larger `type`, or use
+        /// `node-selector`.
+        MaxTargetsReached: WarningEvent;
+        /// A node can't be a target, or a target is not ours; the message says why.
+        TargetIgnored: LogOnly;
+        /// A port waits for its managed certificate. The other ports work.
+        CertificatePending: WarningEvent;
+        /// A certificate can't be issued or renewed, or the Service may not use it, or a Secret can't be used; the
+        /// message has the reason. What the port shows stays.
+        CertificateFailed: WarningEvent;
+        /// No target is healthy on every port of the Service. The event says whether no traffic reaches the Service at
+        /// all, and how old that is. `ccm doctor` names the cause. Written once for each outage: a daemon that starts
+        /// during the outage leaves the event as it is, and an outage that ends while no daemon runs gets no
+        /// `HealthyTarget`.
+        NoHealthyTarget: WarningEvent;
+        /// A target of such a Service is healthy again.
+        HealthyTarget: NormalEvent;
+        /// The Primary IP has auto-delete: `hcloud primary-ip update --auto-delete=false ID`.
+        AddressNotKept: WarningEvent;
+        /// A load balancer of this cluster without a Service: `ccm lb sync --delete-orphans`. Or its Service exists, is
+        /// of another type and has no finalizer, as after a backup was restored: delete the load balancer yourself, or
+        /// set the Service's type to LoadBalancer and back.
+        OrphanedLoadBalancer: LogOnly Once;
+        /// The object has more findings than are reported one by one. Fix those that are reported first.
+        MoreFindings: WarningEvent;
+    }
+    "Routes" {
+        /// The route can't be made; the message says why. Attach the server to the Network, or fix what else is named.
+        FailedToCreateRoute: WarningEvent Failure;
+        /// `--cluster-cidr` is outside the Network's range, or overlaps a subnet; or the pods of a node are outside
+        /// `--cluster-cidr`. Set a range within the Network's and outside of its subnets, the same as for
+        /// kube-controller-manager.
+        ClusterCIDRMisconfigured: WarningEvent Failure;
+        /// 90 of the 100 routes of the Network are used. A node beyond the limit gets no route: delete routes that are
+        /// not needed, or use an overlay network.
+        RouteLimitNear: LogOnly Once;
+        /// A route leads to a server without a node. ccm does not delete such a route: delete it by hand (`hcloud
+        /// network remove-route`) when it is not needed.
+        StaleRoute: LogOnly;
+        /// A Network takes no routes to dedicated servers (behind a vSwitch): the network plugin has to carry their
+        /// pods. Routes of cloud servers are not affected.
+        DedicatedNodeWithoutRoute: LogOnly Once;
+        /// A Network has no IPv6: such pod CIDRs get no routes.
+        IPv6RouteIgnored: LogOnly Once;
+        /// No node's server is in the Network. Check `HCLOUD_NETWORK` and `--context`.
+        NoNodeInNetwork: LogOnly;
+    }
 }
 
 impl Reason {
+    /// As it stands in an event.
+    pub fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// What it means, and what to do about it: whole sentences in Markdown.
+    pub fn meaning(self) -> &'static str {
+        self.row().1.trim_start()
+    }
+
+    /// The tables of all reasons in Markdown, for `src/help/troubleshooting.md`.
+    pub fn tables() -> String {
+        let tables = Reason::BY_SUBJECT.iter().map(|(subject, reasons)| {
+            let rows = reasons.iter();
+            let rows = rows.map(|one| format!("| `{}` | {} |\n", one.name(), one.meaning()));
+            let rows: String = rows.collect();
+            format!("### {subject}\n\n| reason | meaning and fix |\n|---|---|\n{rows}")
+        });
+        tables.collect::<Vec<_>>().join("\n")
+    }
+
     /// The severity of its events; none: it is for the log alone.
     pub fn event(self) -> Option<Severity> {
         match (self.is(NormalEvent), self.is(WarningEvent)) {
@@ -245,7 +306,7 @@ impl Reason {
     }
 
     fn is(self, one: Trait) -> bool {
-        self.traits().contains(&one)
+        self.row().2.contains(&one)
     }
 }
 

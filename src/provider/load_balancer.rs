@@ -44,6 +44,9 @@ pub trait LoadBalancers: Actions {
     /// for people. Asks the cloud.
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error>;
 
+    /// Why this health check of a port of the Service fails, where the server runs. Pure.
+    fn cause(&self, health: &Health, service: &Service) -> Cause;
+
     /// What a load balancer does now: for people. Asks the cloud.
     fn usage(&self, id: u64) -> Result<Usage, Error>;
 }
@@ -580,9 +583,22 @@ pub struct Health {
 /// Why a target gets no traffic, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
+    #[serde(skip)]
+    pub kind: CauseKind,
     pub message: Interned,
     /// What to do about it, with the names of the objects that it is about.
     pub remedy: String,
+}
+
+/// What follows from the cause of an unhealthy target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CauseKind {
+    /// The target's server is off, which is a finding of its own.
+    ServerOff,
+    /// The node runs no pod of a Service with [`TrafficPolicy::Local`](super::TrafficPolicy::Local): the target should be unhealthy.
+    NoPod,
+    /// Something that has to be found and repaired.
+    Other,
 }
 
 /// One field of a load balancer. Values as people read them.

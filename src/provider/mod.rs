@@ -35,9 +35,9 @@ pub use instance::{
 };
 pub use interned::{Interned, NodeLabels};
 pub use load_balancer::{
-    ActionId, Actions, Applied, Balancer, BalancerHealth, BalancerUse, Cause, Change, ChangeKind,
-    Claim, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan, Outcome, PortOwner,
-    SeenHealth, ShownCertificate, Snapshot, Target, TargetCounts, Then, Usage,
+    ActionId, Actions, Applied, Balancer, BalancerHealth, BalancerUse, Cause, CauseKind, Change,
+    ChangeKind, Claim, Field, Health, Kept, LoadBalancerPlan, LoadBalancers, Needs, Orphan,
+    Outcome, PortOwner, SeenHealth, ShownCertificate, Snapshot, Target, TargetCounts, Then, Usage,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{

@@ -2,10 +2,7 @@
 
 use super::setting::{Command, Group, Setting, Variable};
 use super::table::TABLE;
-use crate::text::{one_of, replaced_between};
-
-const BEGIN: &str = "<!-- settings:begin -->";
-const END: &str = "<!-- settings:end -->";
+use crate::text::one_of;
 
 /// The settings of one command, each with its text in one line below it; the usage line above them is the command's own.
 pub fn help(command: Command) -> String {
@@ -78,13 +75,12 @@ fn described(variable: &Variable) -> String {
     }
 }
 
-/// The page with the table of all settings that are not hidden, as it is now, between its markers; `None` when they are
-/// not there once each, in their order.
-pub fn with_table(page: &str) -> Option<String> {
+/// The table of all settings that are not hidden, in Markdown, for `src/help/settings.md`.
+pub fn markdown() -> String {
     let head = "| setting | flag | variable | default | meaning |\n|---|---|---|---|---|\n";
     let rows = TABLE.iter().filter(|setting| !setting.hidden);
     let rows: String = rows.map(|setting| row(setting)).collect();
-    replaced_between(page, BEGIN, END, &format!("{head}{rows}"))
+    format!("{head}{rows}")
 }
 
 /// A bar would end the cell, even inside code.
@@ -149,18 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_between_its_markers_and_nowhere_else() {
-        let before = format!("# A\n\n{BEGIN}\nold\n{END}\n\nmore\n");
-        let after = with_table(&before).unwrap();
-        assert!(after.starts_with(&format!("# A\n\n{BEGIN}\n| setting |")));
-        assert!(after.ends_with(&format!("|\n{END}\n\nmore\n")));
-        assert_eq!(with_table(&after).as_deref(), Some(after.as_str()));
-        let twice = format!("{before}{before}");
-        for broken in ["", BEGIN, END, &format!("{END}{BEGIN}"), &twice] {
-            assert_eq!(with_table(broken), None, "{broken}");
-        }
-        let lines = after.lines().filter(|line| line.starts_with('|'));
-        for row in lines {
+    fn each_row_of_the_table_has_five_cells() {
+        for row in markdown().lines() {
             assert_eq!(row.replace("\\|", "").matches('|').count(), 6, "{row}");
         }
     }

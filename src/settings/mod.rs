@@ -33,7 +33,7 @@ pub use crate::text::{all_nearest, nearest};
 pub use args::{names_a_secret, next_word};
 pub use effective::{DaemonSettings, Effective, Environment, Process};
 pub use hccm_compat::{IGNORED_FLAGS, Use};
-pub use help::{help, with_table};
+pub use help::{help, markdown};
 pub use problem::{Notice, Problem};
 pub use resolve::{Parsed, parse, parse_with_daemon};
 pub use setting::{Command, Group, Kind, Setting, Variable};

@@ -131,17 +131,6 @@ pub fn fnv1a<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
         })
 }
 
-/// The document with these lines between the lines of two markers; none when the markers are not
-/// there once each, in their order.
-pub fn replaced_between(document: &str, begin: &str, end: &str, lines: &str) -> Option<String> {
-    let (before, rest) = document.split_once(begin)?;
-    let (_, after) = rest.split_once(end)?;
-    if after.contains(begin) || after.contains(end) {
-        return None;
-    }
-    Some(format!("{before}{begin}\n{lines}{end}{after}"))
-}
-
 /// The candidate nearest to `word`, when it is near enough to have been meant: one slip for short
 /// words, up to three for long ones. The first of several equally near ones.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -10,10 +10,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::common::help::{has_table, with_table};
 use ccm::settings::{
     AddressFamily, Command, Controller, DaemonSettings, Environment, IGNORED_FLAGS, Kind,
-    LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE, Use, WorkloadName, parse,
-    parse_with_daemon, with_table,
+    LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE, Use, WorkloadName,
+    markdown, parse, parse_with_daemon,
 };
 
 /// An environment of a test, with its files.
@@ -737,16 +738,19 @@ fn the_help_of_the_lease_says_which_durations_may_be_equal() {
 /// `CCM_UPDATE_HELP=1 cargo test --test cli` writes the table.
 #[test]
 fn the_help_page_has_the_table_as_it_is() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help/settings.md");
-    let page = std::fs::read_to_string(&path).expect("there is a page");
-    let wanted = with_table(&page).expect("the page has both markers once");
-    if std::env::var_os("CCM_UPDATE_HELP").is_some_and(|value| !value.is_empty()) {
-        std::fs::write(&path, &wanted).expect("the page can be written");
-    } else {
-        assert!(
-            page == wanted,
-            "the table in src/help/settings.md is old: CCM_UPDATE_HELP=1"
-        );
+    has_table("settings", "settings", &markdown());
+}
+
+#[test]
+fn a_table_is_between_its_markers_and_nowhere_else() {
+    let [begin, end] = ["<!-- x:begin -->", "<!-- x:end -->"];
+    let before = format!("# A\n\n{begin}\nold\n{end}\n\nmore\n");
+    let after = with_table(&before, "x", "new\n").unwrap();
+    assert_eq!(after, format!("# A\n\n{begin}\nnew\n{end}\n\nmore\n"));
+    assert_eq!(with_table(&after, "x", "new\n"), Some(after));
+    let twice = format!("{before}{before}");
+    for broken in ["", begin, end, &format!("{end}{begin}"), &twice] {
+        assert_eq!(with_table(broken, "x", "new\n"), None, "{broken}");
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod at_rest;
 pub mod cluster;
+pub mod help;
 pub mod in_flight;
 pub mod library;
 pub mod machine;

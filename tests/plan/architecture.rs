@@ -93,6 +93,7 @@ const STAGES: &[&str] = &[
     "settle",
     "leave",
     "checks",
+    "causes",
     "observe",
     "diff",
     "desired",

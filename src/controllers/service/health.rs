@@ -1,4 +1,4 @@
-//! Which Services get no traffic, and why. The cloud says how a health check failed; server and traffic policy say why.
+//! Which Services get no traffic. Why a health check failed is known by the cloud, unless the server is off.
 //!
 //! What counts as healthy is decided in one place, [`Balancer::target_counts`](crate::provider::Balancer::target_counts).
 
@@ -8,8 +8,8 @@ use crate::controllers::lifecycle::switch_on;
 use crate::controllers::matching::server_of;
 use crate::kube::{Node, Service};
 use crate::provider::{
-    BalancerHealth, Cause, Finding, Health, InstanceId, Reason, SeenHealth, TargetCounts, Urgency,
-    clock,
+    BalancerHealth, Cause, CauseKind, Finding, InstanceId, Reason, SeenHealth, TargetCounts,
+    Urgency, clock,
 };
 use crate::text::duration::shown_duration;
 use crate::text::{self, shell_command};
@@ -24,10 +24,6 @@ const GRACE: SignedDuration = SignedDuration::from_mins(3);
 /// How many targets with the same cause are named.
 const NAMES_SHOWN: usize = 3;
 
-const SERVER_OFF: &str = "its server is off";
-
-const NO_POD: &str = "no pod on this node (externalTrafficPolicy: Local)";
-
 /// Notes the cause with each health check of the Service's own ports that fails. Servers were mostly read for the
 /// plans; where nothing is wrong no call is made, and where they can't be read no server counts as off.
 pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan]) {
@@ -35,6 +31,9 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
     if found.all(|balancer| balancer.target_counts(None).unhealthy == 0) {
         return;
     }
+    let Some(cloud) = apis.provider.load_balancers() else {
+        return;
+    };
     let servers = apis.instances(Duration::MAX, Urgency::Asked);
     let servers = servers.map(|view| view.value).unwrap_or_default();
     let off = servers.iter().filter(|server| server.is_off);
@@ -50,101 +49,26 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan
         let Some(found) = &mut plan.cloud.found else {
             continue;
         };
+        let service = plan.service.for_cloud();
         let mut targets = std::mem::take(&mut found.targets);
         for target in &mut targets {
             let server_off = off.get(target.name.as_str()).copied();
             for health in &mut target.health {
                 let is_own = found.is_port_of(health.port, Some(&plan.object.uid));
                 if is_own && health.is_unhealthy() {
-                    health.cause = Some(cause(health, &plan.service, server_off));
+                    health.cause = Some(match server_off {
+                        Some(server) => Cause {
+                            kind: CauseKind::ServerOff,
+                            message: "its server is off".into(),
+                            remedy: switch_on(server),
+                        },
+                        None => cloud.cause(health, &service),
+                    });
                 }
             }
         }
         found.targets = targets;
     }
-}
-
-/// Why a health check fails, by the words of Hetzner's API: `detail` and `http_status_code`. `server_off`: the target's
-/// server, where the server is off.
-fn cause(health: &Health, service: &Service, server_off: Option<InstanceId>) -> Cause {
-    let is_local = service.spec.external_traffic_policy == "Local";
-    let detail = health.detail.as_deref().unwrap_or_default();
-    let answers = format!("answers {}", health.http_status.unwrap_or_default());
-    let (message, remedy) = match (detail, health.http_status, server_off) {
-        (_, _, Some(server)) => (SERVER_OFF, switch_on(server)),
-        ("layer4_no_connection" | "layer4_timeout" | "layer7_timeout", None, _)
-            if health.is_of_kube_proxy =>
-        {
-            (
-                "port 10256 of kube-proxy does not answer: k3s, Cilium, firewall?",
-                "health-check: kube-proxy asks that port of the node. k3s binds it to the loopback: run it with \
-                 --kube-proxy-arg=healthz-bind-address=0.0.0.0; Cilium needs \
-                 kubeProxyReplacementHealthzBindAddr=0.0.0.0:10256; for public targets the firewall must let the load \
-                 balancer reach the port"
-                    .to_owned(),
-            )
-        }
-        (_, Some(503), _) if health.is_of_kube_proxy => (
-            "kube-proxy answers 503: the node is about to be deleted, or kube-proxy is not healthy",
-            "nothing, while nodes are being deleted; else kubectl logs of kube-proxy, or of what replaces it".to_owned(),
-        ),
-        ("layer4_no_connection" | "layer4_timeout", _, _) | (_, Some(503), _) if is_local => (
-            NO_POD,
-            format!(
-                "let pods of the Service run on the nodes that are targets ({}), or set externalTrafficPolicy: Cluster",
-                endpoints(service)
-            ),
-        ),
-        ("layer4_timeout", _, _) => (
-            "no answer: firewall? (layer4_timeout)",
-            format!(
-                "let the load balancer reach the node ports: Hetzner firewall (hcloud firewall list), firewall of the \
-                 node, network policies; {} shows each check",
-                inspect(service)
-            ),
-        ),
-        ("layer4_no_connection", _, _) => (
-            "the node port is closed (layer4_no_connection)",
-            format!(
-                "check that the Service has ready pods ({}) and that kube-proxy or the CNI runs on the node",
-                endpoints(service)
-            ),
-        ),
-        (_, Some(_), _) => (answers.as_str(), check_pods(service)),
-        ("layer7_timeout", None, _) => (
-            "connects, and does not answer in time (layer7_timeout)",
-            check_pods(service),
-        ),
-        (_, None, _) => ("its health check fails", check_pods(service)),
-    };
-    Cause {
-        message: message.into(),
-        remedy,
-    }
-}
-
-fn check_pods(service: &Service) -> String {
-    format!(
-        "check the pods ({}, kubectl logs), and what they are asked: annotations health-check-http-path, \
-         http-status-codes, uses-proxyprotocol",
-        endpoints(service)
-    )
-}
-
-/// The command that shows the pods of the Service that are ready.
-fn endpoints(service: &Service) -> String {
-    let metadata = &service.metadata;
-    let label = format!("kubernetes.io/service-name={}", metadata.name);
-    shell_command(
-        "kubectl -n",
-        &[
-            &metadata.namespace,
-            &"get",
-            &"endpointslices",
-            &"-l",
-            &label,
-        ],
-    )
 }
 
 /// The command that shows the Service beside its load balancer.
@@ -181,7 +105,8 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
             names.push(&target.name);
         }
     }
-    let is_by_policy = by_cause.keys().all(|message| *message == NO_POD);
+    let mut causes = by_cause.values().map(|(_, cause)| cause.kind);
+    let is_by_policy = causes.all(|kind| kind == CauseKind::NoPod);
     match counts.health() {
         BalancerHealth::All => return None,
         BalancerHealth::Some if is_by_policy => return None,
@@ -190,10 +115,9 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let mut parts = vec![counts.to_string()];
     parts.extend(by_cause.values().map(|(names, cause)| {
         let names = text::first_of(names, NAMES_SHOWN);
-        match &*cause.message {
-            SERVER_OFF => format!("{names}: {SERVER_OFF}, see servers"),
-            message => format!("{names}: {message}"),
-        }
+        let is_off = cause.kind == CauseKind::ServerOff;
+        let see = if is_off { ", see servers" } else { "" };
+        format!("{names}: {}{see}", cause.message)
     }));
     if counts.health() == BalancerHealth::Unknown {
         parts.push("no health check of them has ended yet".to_owned());
@@ -207,7 +131,7 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     }
     // The check `servers` has the fix of a server that is off.
     let fixed_here = by_cause.values();
-    let fixed_here = fixed_here.filter(|(_, cause)| &*cause.message != SERVER_OFF);
+    let fixed_here = fixed_here.filter(|(_, cause)| cause.kind != CauseKind::ServerOff);
     let most = fixed_here.max_by_key(|(names, _)| names.len());
     Some(Trouble {
         is_outage: counts.health() == BalancerHealth::None && !is_young,

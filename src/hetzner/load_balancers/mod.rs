@@ -9,6 +9,7 @@
 //! | `settle` | which load balancer is the Service's, which ports it has there, or where it stays meanwhile |
 //! | `leave` | what takes a Service off a load balancer: deleted, released, or kept by others |
 //! | `checks` | what the API would refuse one by one |
+//! | `causes` | why a health check fails, and what to do about it |
 //! | `observe` | what is read |
 //! | `diff/` | the differences, as changes in their order |
 //! | `diff/create` | the differences of one that does not exist yet, as one request |
@@ -38,6 +39,7 @@
 //! All but `change`, `observe` and the reading in `diff/subnets` and `ownership/certificates` is pure.
 
 pub mod annotations;
+mod causes;
 mod change;
 mod checks;
 mod desired;
@@ -65,6 +67,7 @@ pub use ownership::labels::{
     SERVICE, SERVICE_UID, TARGETS_BEFORE,
 };
 
+pub(super) use causes::cause;
 pub(super) use desired::certificates::left;
 pub(super) use desired::uploads::{secrets, unused};
 pub(super) use diff::subnets::Subnets;

@@ -1,10 +1,9 @@
 //! Every annotation: set at creation, changed, removed again, and with a bad value; in both profiles.
 
+use crate::common::help::has_table;
 use crate::load_balancer::support::{NETWORK, PROFILES, World, port, words};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::annotations::{
-    BEGIN, END, PREFIX, Scope, TABLE, kind_of, markdown,
-};
+use ccm::hetzner::load_balancers::annotations::{PREFIX, Scope, TABLE, kind_of, markdown};
 use ccm::hetzner::load_balancers::{KEEP, Listener, Observed, PortField};
 use ccm::provider::{AnnotationKind, Protocol, Reason, ServicePort};
 use std::collections::BTreeSet;
@@ -429,18 +428,7 @@ fn every_annotation_is_in_the_domain_that_is_kept() {
 /// `CCM_UPDATE_HELP=1 cargo test --test plan` writes the table.
 #[test]
 fn the_help_page_has_the_table() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help/annotations.md");
-    let page = std::fs::read_to_string(&path).unwrap();
-    let wanted = ccm::text::replaced_between(&page, BEGIN, END, &markdown());
-    let wanted = wanted.expect("the page has both markers once");
-    if std::env::var_os("CCM_UPDATE_HELP").is_some_and(|value| !value.is_empty()) {
-        std::fs::write(&path, &wanted).unwrap();
-    } else {
-        assert!(
-            page == wanted,
-            "the table in src/help/annotations.md is old: CCM_UPDATE_HELP=1"
-        );
-    }
+    has_table("annotations", "annotations", &markdown());
 }
 
 #[test]

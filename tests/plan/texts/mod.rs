@@ -9,6 +9,8 @@
 mod names;
 mod tree;
 
+use crate::common::help::has_table;
+use ccm::provider::Reason;
 use names::Name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -109,6 +111,13 @@ fn a_wrong_name_is_found() {
         let names: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
         assert_eq!(names, [wrong].into(), "{text}");
     }
+}
+
+/// Whoever finds a reason in an event or a metric finds it there. `CCM_UPDATE_HELP=1 cargo test --test plan` writes the
+/// tables.
+#[test]
+fn the_help_page_has_every_reason_with_its_meaning() {
+    has_table("troubleshooting", "reasons", &Reason::tables());
 }
 
 /// Whoever reads that an address without TLS is refused reads, too, where it is not.

@@ -10,11 +10,11 @@ mod story;
 mod worlds;
 
 use ccm::metrics::{Kind, TABLE};
+use common::help::has_table;
 use common::{Cluster, Daemon, env, quiet, wait_until, with};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 
 /// A daemon and where it answers.
 struct Watched {
@@ -165,16 +165,5 @@ fn the_help_page_has_the_table_as_it_is() {
         let (name, labels) = (metric.name, labels.join(", "));
         table += &format!("| `{name}` | {labels} | {} |\n", metric.help);
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help/metrics.md");
-    let page = std::fs::read_to_string(&path).unwrap();
-    let (begin, end) = ("<!-- metrics:begin -->", "<!-- metrics:end -->");
-    let wanted = ccm::text::replaced_between(&page, begin, end, &table).expect("both markers");
-    if std::env::var_os("CCM_UPDATE_HELP").is_some_and(|value| !value.is_empty()) {
-        std::fs::write(&path, &wanted).unwrap();
-    } else {
-        assert!(
-            page == wanted,
-            "the table in src/help/metrics.md is old: CCM_UPDATE_HELP=1"
-        );
-    }
+    has_table("metrics", "metrics", &table);
 }

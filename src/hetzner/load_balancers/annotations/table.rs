@@ -221,9 +221,6 @@ impl Annotation {
     }
 }
 
-pub const BEGIN: &str = "<!-- annotations:begin -->";
-pub const END: &str = "<!-- annotations:end -->";
-
 /// The table of all annotations that have a meaning, for `src/help/annotations.md`.
 pub fn markdown() -> String {
     let mut text = format!(

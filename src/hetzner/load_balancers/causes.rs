@@ -1,0 +1,92 @@
+//! Why a health check fails, and what to do about it, by the words of Hetzner's API: `detail` and `http_status_code`.
+
+use super::annotations::{
+    HEALTH_CHECK, HEALTH_CHECK_HTTP_PATH, HTTP_STATUS_CODES, USES_PROXYPROTOCOL,
+};
+use crate::provider::{Cause, CauseKind, Health, Service, TrafficPolicy};
+use crate::text::shell_command;
+
+/// See [`LoadBalancers::cause`](crate::provider::LoadBalancers::cause).
+pub(crate) fn cause(health: &Health, service: &Service) -> Cause {
+    let is_local = service.traffic_policy == TrafficPolicy::Local;
+    let detail = health.detail.as_deref().unwrap_or_default();
+    let answers = format!("answers {}", health.http_status.unwrap_or_default());
+    let mut kind = CauseKind::Other;
+    let (message, remedy) = match (detail, health.http_status) {
+        ("layer4_no_connection" | "layer4_timeout" | "layer7_timeout", None)
+            if health.is_of_kube_proxy =>
+        {
+            (
+                "port 10256 of kube-proxy does not answer: k3s, Cilium, firewall?",
+                format!(
+                    "{}: kube-proxy asks that port of the node. k3s binds it to the loopback: run it with \
+                     --kube-proxy-arg=healthz-bind-address=0.0.0.0; Cilium needs \
+                     kubeProxyReplacementHealthzBindAddr=0.0.0.0:10256; for public targets the firewall must let the \
+                     load balancer reach the port",
+                    HEALTH_CHECK.name
+                ),
+            )
+        }
+        (_, Some(503)) if health.is_of_kube_proxy => (
+            "kube-proxy answers 503: the node is about to be deleted, or kube-proxy is not healthy",
+            "nothing, while nodes are being deleted; else kubectl logs of kube-proxy, or of what replaces it".to_owned(),
+        ),
+        ("layer4_no_connection" | "layer4_timeout", _) | (_, Some(503)) if is_local => {
+            kind = CauseKind::NoPod;
+            (
+                "no pod on this node (externalTrafficPolicy: Local)",
+                format!(
+                    "let pods of the Service run on the nodes that are targets ({}), or set externalTrafficPolicy: \
+                     Cluster",
+                    endpoints(service)
+                ),
+            )
+        }
+        ("layer4_timeout", _) => (
+            "no answer: firewall? (layer4_timeout)",
+            format!(
+                "let the load balancer reach the node ports: Hetzner firewall (hcloud firewall list), firewall of the \
+                 node, network policies; {} shows each check",
+                shell_command("ccm lb inspect", &[&service.full_name()])
+            ),
+        ),
+        ("layer4_no_connection", _) => (
+            "the node port is closed (layer4_no_connection)",
+            format!(
+                "check that the Service has ready pods ({}) and that kube-proxy or the CNI runs on the node",
+                endpoints(service)
+            ),
+        ),
+        (_, Some(_)) => (answers.as_str(), check_pods(service)),
+        ("layer7_timeout", None) => (
+            "connects, and does not answer in time (layer7_timeout)",
+            check_pods(service),
+        ),
+        (_, None) => ("its health check fails", check_pods(service)),
+    };
+    Cause {
+        kind,
+        message: message.into(),
+        remedy,
+    }
+}
+
+fn check_pods(service: &Service) -> String {
+    format!(
+        "check the pods ({}, kubectl logs), and what they are asked: annotations {}, {}, {}",
+        endpoints(service),
+        HEALTH_CHECK_HTTP_PATH.name,
+        HTTP_STATUS_CODES.name,
+        USES_PROXYPROTOCOL.name
+    )
+}
+
+/// The command that shows the pods of the Service that are ready.
+fn endpoints(service: &Service) -> String {
+    let label = format!("kubernetes.io/service-name={}", service.name);
+    let namespace = &service.namespace;
+    shell_command(
+        "kubectl -n",
+        &[namespace, &"get", &"endpointslices", &"-l", &label],
+    )
+}

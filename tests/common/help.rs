@@ -1,0 +1,33 @@
+//! Help pages with tables that the program makes.
+
+use std::path::Path;
+
+/// Asserts that a page of `src/help` has this table between its markers; with `CCM_UPDATE_HELP=1` the table is written.
+#[track_caller]
+pub fn has_table(page: &str, subject: &str, table: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help");
+    let path = folder.join(page).with_extension("md");
+    let text = std::fs::read_to_string(&path).expect("there is a page");
+    let wanted = with_table(&text, subject, table).expect("the page has both markers once");
+    if std::env::var_os("CCM_UPDATE_HELP").is_some_and(|value| !value.is_empty()) {
+        std::fs::write(&path, &wanted).expect("the page can be written");
+    } else {
+        assert!(
+            text == wanted,
+            "the table of {subject} in src/help/{page}.md is old: CCM_UPDATE_HELP=1"
+        );
+    }
+}
+
+/// The page with these lines between the lines of two markers. `None` when the markers are not there once each, in their
+/// order.
+pub fn with_table(page: &str, subject: &str, table: &str) -> Option<String> {
+    let begin = format!("<!-- {subject}:begin -->");
+    let end = format!("<!-- {subject}:end -->");
+    let (before, rest) = page.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
+    if after.contains(&begin) || after.contains(&end) {
+        return None;
+    }
+    Some(format!("{before}{begin}\n{table}{end}{after}"))
+}
