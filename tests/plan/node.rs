@@ -136,70 +136,23 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
     });
     // Name; nodes beside it; what it carries; the cloud; expected server or reason.
     #[allow(clippy::type_complexity)]
+    #[rustfmt::skip] // A case is a line.
     let cases: [(&str, Vec<Node>, Value, &Memory, Result<u64, Reason>); 13] = [
         ("a", vec![], json!({}), &cloud, Ok(1)),
         ("a", vec![], with_id("memory://2"), &cloud, Ok(2)),
         ("x", vec![], json!({}), &cloud, Err(Reason::ServerNotFound)),
         ("x", vec![], reports("203.0.113.4"), &cloud, Ok(3)),
-        (
-            "x",
-            vec![],
-            reports("192.0.2.9"),
-            &cloud,
-            Err(Reason::ServerNotFound),
-        ),
-        (
-            "x",
-            vec![],
-            reports("203.0.113.4"),
-            &twins,
-            Err(Reason::InstanceLookupFailed),
-        ),
+        ("x", vec![], reports("192.0.2.9"), &cloud, Err(Reason::ServerNotFound)),
+        ("x", vec![], reports("203.0.113.4"), &twins, Err(Reason::InstanceLookupFailed)),
         // Its server belongs to the node of that name, or to the node that names it.
-        (
-            "x",
-            vec![new_node("other")],
-            reports("203.0.113.4"),
-            &cloud,
-            Err(Reason::ServerNotFound),
-        ),
-        (
-            "x",
-            vec![node("y", with_id("memory://3"))],
-            reports("203.0.113.4"),
-            &cloud,
-            Err(Reason::ServerNotFound),
-        ),
+        ("x", vec![new_node("other")], reports("203.0.113.4"), &cloud, Err(Reason::ServerNotFound)),
+        ("x", vec![node("y", with_id("memory://3"))], reports("203.0.113.4"), &cloud, Err(Reason::ServerNotFound)),
         // The name wins over the address.
         ("a", vec![], reports("203.0.113.4"), &cloud, Ok(1)),
-        (
-            "x",
-            vec![],
-            with_id("memory://99"),
-            &cloud,
-            Err(Reason::ServerNotFound),
-        ),
-        (
-            "a",
-            vec![],
-            with_id("elsewhere://1"),
-            &cloud,
-            Err(Reason::UnknownProviderIDPrefix),
-        ),
-        (
-            "a",
-            vec![],
-            with_id("memory://one"),
-            &cloud,
-            Err(Reason::UnknownProviderID),
-        ),
-        (
-            "a",
-            vec![node("y", with_id("memory://1"))],
-            json!({}),
-            &cloud,
-            Ok(1),
-        ),
+        ("x", vec![], with_id("memory://99"), &cloud, Err(Reason::ServerNotFound)),
+        ("a", vec![], with_id("elsewhere://1"), &cloud, Err(Reason::UnknownProviderIDPrefix)),
+        ("a", vec![], with_id("memory://one"), &cloud, Err(Reason::UnknownProviderID)),
+        ("a", vec![node("y", with_id("memory://1"))], json!({}), &cloud, Ok(1)),
     ];
     for (number, (name, beside, extra, cloud, expected)) in cases.into_iter().enumerate() {
         let mut nodes = vec![node(name, extra)];
@@ -240,18 +193,14 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
     };
     let other = || vec![node("b", on("memory://2"))];
     // Name; what it carries; nodes beside it → is it reported, and is that in doubt?
+    #[rustfmt::skip] // A case is a line.
     let cases = [
         ("a", on("memory://99"), other(), Some(false)),
         ("a", fresh, other(), Some(false)),
         ("a", on("memory://99"), vec![], Some(true)),
         ("x", on("memory://99"), other(), None),
         ("twin", on("memory://99"), other(), None),
-        (
-            "a",
-            on("memory://99"),
-            vec![node("c", on("memory://1"))],
-            None,
-        ),
+        ("a", on("memory://99"), vec![node("c", on("memory://1"))], None),
         ("a", dying, other(), None),
         ("a", on("memory://1"), other(), None),
     ];

@@ -1067,19 +1067,16 @@ fn what_was_released_is_served_when_the_others_of_its_group_are_deleted() {
 fn targets_of_an_external_load_balancer_stay_while_a_service_needs_them() {
     const NO_NODE: &str = "topology.kubernetes.io/zone!=fsn1";
     // What Service a sets at first and then, what b sets then, and the changes of each.
-    for (first, then, of_b, changes) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         // A selector that can't be read selects nothing, and does not select all.
-        (
-            ("node-selector", NO_NODE),
-            ("node-selector", "=="),
-            "true",
-            0,
-        ),
+        (("node-selector", NO_NODE), ("node-selector", "=="), "true", 0),
         // Who needs no targets takes none from the others.
         (("type", "lb31"), ("external-targets", "false"), "true", 0),
         (("type", "lb31"), ("external-targets", "true"), "false", 0),
         (("type", "lb31"), ("external-targets", "false"), "false", 2),
-    ] {
+    ];
+    for (first, then, of_b, changes) in cases {
         let mut cluster = Cluster::new();
         cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
         cluster.add("a", 3, &[80], &[("external", "7"), first]);

@@ -118,28 +118,20 @@ fn a_port_without_labels_is_a_service_s_only_when_its_status_shows_the_load_bala
 #[test]
 fn the_address_is_not_taken_over_for_traffic_inside_the_cluster_where_others_have_ports() {
     let guests = ("share-namespaces", "shop");
-    for (what, annotations, more, mode) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("a Service alone", vec![], None, "VIP"),
-        (
-            "a group of one namespace",
-            vec![("share", "edge")],
-            Some(("b", ("share", "edge"))),
-            "VIP",
-        ),
+        ("a group of one namespace", vec![("share", "edge")], Some(("b", ("share", "edge"))), "VIP"),
         (
             "a group of two namespaces",
             vec![("share", "edge"), guests],
             Some(("shop.b", ("share", "default/edge"))),
             "Proxy",
         ),
-        (
-            "a guest that is not allowed",
-            vec![("share", "edge")],
-            Some(("shop.b", ("share", "default/edge"))),
-            "VIP",
-        ),
+        ("a guest that is not allowed", vec![("share", "edge")], Some(("shop.b", ("share", "default/edge"))), "VIP"),
         ("an external one", vec![("external", "7")], None, "Proxy"),
-    ] {
+    ];
+    for (what, annotations, more, mode) in cases {
         let mut cluster = Cluster::new();
         cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
         cluster.add("a", 3, &[80], &annotations);
@@ -531,17 +523,14 @@ fn a_service_that_is_not_read_loses_no_target_of_an_external_one() {
 #[test]
 fn a_service_that_is_refused_does_not_keep_the_address_for_traffic_inside_the_cluster() {
     let guests = ("share-namespaces", "shop");
-    for (what, annotations, guest, mode) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("alone", vec![], None, None),
         ("one namespace", vec![("share", "edge")], Some("b"), None),
-        (
-            "guests",
-            vec![("share", "edge"), guests],
-            Some("shop.b"),
-            Some("Proxy"),
-        ),
+        ("guests", vec![("share", "edge"), guests], Some("shop.b"), Some("Proxy")),
         ("external", vec![("external", "7")], None, Some("Proxy")),
-    ] {
+    ];
+    for (what, annotations, guest, mode) in cases {
         let mut cluster = Cluster::new();
         cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
         cluster.add("a", 3, &[80], &annotations);

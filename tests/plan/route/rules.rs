@@ -390,6 +390,7 @@ fn what_an_older_cluster_left_holds_up_its_own_addresses_alone() {
 #[test]
 fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
     // Range of the network, of the cluster, what is told.
+    #[rustfmt::skip] // A case is a line.
     let cases = [
         ("10.0.0.0/8", "10.244.0.0/16", ""),
         ("10.0.0.0/8", "10.244.0.0/16,fd00::/56", ""),
@@ -398,16 +399,8 @@ fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
             "10.244.0.0/16",
             "--cluster-cidr=10.244.0.0/16 is not within its range 10.0.0.0/16: servers send into the Network only what is for addresses in that range",
         ),
-        (
-            "10.0.0.0/8",
-            "10.0.0.0/16",
-            "--cluster-cidr=10.0.0.0/16 has addresses of its subnet 10.0.0.0/24",
-        ),
-        (
-            "10.0.0.0/8",
-            "10.0.0.128/25",
-            "has addresses of its subnet 10.0.0.0/24",
-        ),
+        ("10.0.0.0/8", "10.0.0.0/16", "--cluster-cidr=10.0.0.0/16 has addresses of its subnet 10.0.0.0/24"),
+        ("10.0.0.0/8", "10.0.0.128/25", "has addresses of its subnet 10.0.0.0/24"),
     ];
     for (range, cidrs, told) in cases {
         let mut world = World::new(cidrs, &[]);
