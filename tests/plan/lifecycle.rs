@@ -1,8 +1,7 @@
 //! The lifecycle controller's plan: a table, and what holds for any node and any facts.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common::memory;
-use crate::common::random;
+use crate::common::{memory, objects, random};
 
 use ccm::controllers::lifecycle::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
 use ccm::kube::Node;
@@ -21,12 +20,11 @@ fn node(provider_id: &str, ready: &str, tainted: bool) -> Node {
     if !ready.is_empty() {
         conditions.push(json!({ "type": "Ready", "status": ready }));
     }
-    serde_json::from_value(json!({
-        "metadata": { "name": "n", "uid": "u", "resourceVersion": "1" },
-        "spec": { "providerID": provider_id, "taints": taints },
-        "status": { "conditions": conditions },
-    }))
-    .unwrap()
+    let spec = json!({ "providerID": provider_id, "taints": taints });
+    objects::node(
+        "n",
+        json!({ "spec": spec, "status": { "conditions": conditions } }),
+    )
 }
 
 fn plan_one(node: &Node, fact: Option<Fact>, guard: bool) -> LifecyclePlan {

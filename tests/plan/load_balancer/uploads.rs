@@ -200,12 +200,12 @@ fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
     let key = |bytes: usize| PrivateKey::new("x".repeat(bytes));
     #[rustfmt::skip] // A case is a line.
     let cases = [
-        (TlsPair { key: key(5000),..good.clone() }, true),
-        (TlsPair { key: key(5001),..good.clone() }, false),
-        (TlsPair { certificates: 5,..good.clone() }, true),
-        (TlsPair { certificates: 6,..good.clone() }, false),
-        (TlsPair { chain: "x".repeat(30_000),..good.clone() }, true),
-        (TlsPair { chain: "x".repeat(30_001),..good.clone() }, false),
+        (TlsPair { key: key(5000), ..good.clone() }, true),
+        (TlsPair { key: key(5001), ..good.clone() }, false),
+        (TlsPair { certificates: 5, ..good.clone() }, true),
+        (TlsPair { certificates: 6, ..good.clone() }, false),
+        (TlsPair { chain: "x".repeat(30_000), ..good.clone() }, true),
+        (TlsPair { chain: "x".repeat(30_001), ..good.clone() }, false),
     ];
     for (pair, is_taken) in cases {
         let mut world = world(
