@@ -19,6 +19,16 @@ pub struct Memory {
     pub label_prefixes: LabelPrefixes,
 }
 
+impl Memory {
+    /// A cloud with these servers.
+    pub fn of(instances: impl Into<Vec<Instance>>) -> Memory {
+        Memory {
+            instances: instances.into(),
+            ..Memory::default()
+        }
+    }
+}
+
 impl Provider for Memory {
     fn name(&self) -> &'static str {
         "memory"

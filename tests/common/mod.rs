@@ -8,6 +8,7 @@ pub mod in_flight;
 pub mod library;
 pub mod machine;
 pub mod memory;
+pub mod objects;
 pub mod proxy;
 pub mod random;
 pub mod routes;

@@ -1,8 +1,7 @@
 //! The lifecycle controller's plan: a table, and what holds for any node and any facts.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common::memory;
-use crate::common::random;
+use crate::common::{memory, objects, random};
 
 use ccm::controllers::lifecycle::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
 use ccm::kube::Node;
@@ -21,12 +20,11 @@ fn node(provider_id: &str, ready: &str, tainted: bool) -> Node {
     if !ready.is_empty() {
         conditions.push(json!({ "type": "Ready", "status": ready }));
     }
-    serde_json::from_value(json!({
-        "metadata": { "name": "n", "uid": "u", "resourceVersion": "1" },
-        "spec": { "providerID": provider_id, "taints": taints },
-        "status": { "conditions": conditions },
-    }))
-    .unwrap()
+    let spec = json!({ "providerID": provider_id, "taints": taints });
+    objects::node(
+        "n",
+        json!({ "spec": spec, "status": { "conditions": conditions } }),
+    )
 }
 
 fn plan_one(node: &Node, fact: Option<Fact>, guard: bool) -> LifecyclePlan {
@@ -55,68 +53,27 @@ fn every_state_of_a_node_and_its_server() {
     let exists = |is_off| Fact::Exists { is_off };
     let unclear = || Fact::Unclear("time-out".into());
     // Provider ID, Ready, tainted, what is known, guard → what is done.
+    #[rustfmt::skip] // A case is a line.
     let cases = [
         ("memory://1", "True", false, None, true, "-"),
         ("memory://1", "True", true, None, true, "untaint"),
         ("memory://1", "True", false, Some(gone(true)), true, "-"),
         ("memory://1", "False", false, None, true, "-"),
         ("memory://1", "False", false, Some(exists(false)), true, "-"),
-        (
-            "memory://1",
-            "False",
-            false,
-            Some(exists(true)),
-            true,
-            "taint",
-        ),
+        ("memory://1", "False", false, Some(exists(true)), true, "taint"),
         ("memory://1", "False", true, Some(exists(true)), true, "-"),
-        (
-            "memory://1",
-            "Unknown",
-            false,
-            Some(exists(true)),
-            true,
-            "taint",
-        ),
+        ("memory://1", "Unknown", false, Some(exists(true)), true, "taint"),
         ("memory://1", "", false, Some(exists(true)), true, "taint"),
         ("memory://1", "False", true, Some(exists(false)), true, "-"),
         ("memory://1", "False", false, Some(unclear()), true, "-"),
         ("memory://1", "False", false, Some(unclear()), false, "-"),
-        (
-            "memory://1",
-            "False",
-            false,
-            Some(gone(true)),
-            true,
-            "delete",
-        ),
-        (
-            "memory://1",
-            "Unknown",
-            true,
-            Some(gone(true)),
-            true,
-            "delete",
-        ),
+        ("memory://1", "False", false, Some(gone(true)), true, "delete"),
+        ("memory://1", "Unknown", true, Some(gone(true)), true, "delete"),
         ("memory://1", "", false, Some(gone(true)), true, "delete"),
         ("memory://1", "False", false, Some(gone(false)), true, "-"),
-        (
-            "memory://1",
-            "False",
-            false,
-            Some(gone(false)),
-            false,
-            "delete",
-        ),
+        ("memory://1", "False", false, Some(gone(false)), false, "delete"),
         ("memory://one", "False", false, Some(gone(true)), false, "-"),
-        (
-            "elsewhere://1",
-            "False",
-            false,
-            Some(gone(true)),
-            false,
-            "-",
-        ),
+        ("elsewhere://1", "False", false, Some(gone(true)), false, "-"),
         ("elsewhere://1", "True", true, None, true, "-"),
         ("", "False", false, Some(gone(true)), false, "-"),
         ("", "False", false, Some(exists(true)), true, "-"),

@@ -1,14 +1,14 @@
 //! The node controller's plan: tables of matching and labels, and what holds in any world.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common::memory;
-use crate::common::random;
+use crate::common::objects::{merge, node, private, server};
+use crate::common::{memory, random};
 
 use ccm::controllers::node::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
 use ccm::kube::{Labels, Node};
 use ccm::provider::{
-    AddressKind, Error, ErrorKind, Instance, InstanceId, NodeAddress, PrivateAddress, Reason,
-    Servers, TopologyLabel,
+    AddressKind, Error, ErrorKind, Instance, InstanceId, NodeAddress, Reason, Servers,
+    TopologyLabel,
 };
 use memory::Memory;
 use random::Random;
@@ -16,47 +16,12 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
-/// A node from the few fields that a case is about.
-pub fn node(name: &str, extra: Value) -> Node {
-    let mut node = json!({
-        "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" },
-        "spec": {}, "status": {},
-    });
-    merge(&mut node, extra);
-    serde_json::from_value(node).unwrap()
-}
-
-fn merge(into: &mut Value, from: Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => *into = from,
-    }
-}
-
 pub fn new_node(name: &str) -> Node {
     node(name, json!({ "spec": { "taints": [taint()] } }))
 }
 
 fn taint() -> Value {
     json!({ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" })
-}
-
-pub fn server(id: u64, name: &str) -> Instance {
-    Instance {
-        id: InstanceId::Cloud(id),
-        name: name.into(),
-        state: "running".into(),
-        is_off: false,
-        instance_type: "cx22".into(),
-        location: "fsn1".into(),
-        network_zone: "eu-central".into(),
-        public_ipv4: Some(format!("203.0.113.{}", id % 250 + 1).parse().unwrap()),
-        ..Instance::default()
-    }
 }
 
 pub fn plan_all(nodes: &[Node], cloud: &Memory) -> Vec<NodePlan> {
@@ -120,15 +85,12 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
     let reports =
         |ip: &str| json!({ "status": { "addresses": [{ "type": "InternalIP", "address": ip }] } });
     let with_id = |id: &str| json!({ "spec": { "providerID": id } });
-    let cloud = Memory {
-        instances: vec![
-            server(1, "a"),
-            server(2, "b"),
-            server(3, "other"),
-            server(4, "twin"),
-        ],
-        ..Memory::default()
-    };
+    let cloud = Memory::of([
+        server(1, "a"),
+        server(2, "b"),
+        server(3, "other"),
+        server(4, "twin"),
+    ]);
     let mut twins = cloud.clone();
     twins.instances.push(Instance {
         public_ipv4: cloud.instances[2].public_ipv4,
@@ -136,70 +98,23 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
     });
     // Name; nodes beside it; what it carries; the cloud; expected server or reason.
     #[allow(clippy::type_complexity)]
+    #[rustfmt::skip] // A case is a line.
     let cases: [(&str, Vec<Node>, Value, &Memory, Result<u64, Reason>); 13] = [
         ("a", vec![], json!({}), &cloud, Ok(1)),
         ("a", vec![], with_id("memory://2"), &cloud, Ok(2)),
         ("x", vec![], json!({}), &cloud, Err(Reason::ServerNotFound)),
         ("x", vec![], reports("203.0.113.4"), &cloud, Ok(3)),
-        (
-            "x",
-            vec![],
-            reports("192.0.2.9"),
-            &cloud,
-            Err(Reason::ServerNotFound),
-        ),
-        (
-            "x",
-            vec![],
-            reports("203.0.113.4"),
-            &twins,
-            Err(Reason::InstanceLookupFailed),
-        ),
+        ("x", vec![], reports("192.0.2.9"), &cloud, Err(Reason::ServerNotFound)),
+        ("x", vec![], reports("203.0.113.4"), &twins, Err(Reason::InstanceLookupFailed)),
         // Its server belongs to the node of that name, or to the node that names it.
-        (
-            "x",
-            vec![new_node("other")],
-            reports("203.0.113.4"),
-            &cloud,
-            Err(Reason::ServerNotFound),
-        ),
-        (
-            "x",
-            vec![node("y", with_id("memory://3"))],
-            reports("203.0.113.4"),
-            &cloud,
-            Err(Reason::ServerNotFound),
-        ),
+        ("x", vec![new_node("other")], reports("203.0.113.4"), &cloud, Err(Reason::ServerNotFound)),
+        ("x", vec![node("y", with_id("memory://3"))], reports("203.0.113.4"), &cloud, Err(Reason::ServerNotFound)),
         // The name wins over the address.
         ("a", vec![], reports("203.0.113.4"), &cloud, Ok(1)),
-        (
-            "x",
-            vec![],
-            with_id("memory://99"),
-            &cloud,
-            Err(Reason::ServerNotFound),
-        ),
-        (
-            "a",
-            vec![],
-            with_id("elsewhere://1"),
-            &cloud,
-            Err(Reason::UnknownProviderIDPrefix),
-        ),
-        (
-            "a",
-            vec![],
-            with_id("memory://one"),
-            &cloud,
-            Err(Reason::UnknownProviderID),
-        ),
-        (
-            "a",
-            vec![node("y", with_id("memory://1"))],
-            json!({}),
-            &cloud,
-            Ok(1),
-        ),
+        ("x", vec![], with_id("memory://99"), &cloud, Err(Reason::ServerNotFound)),
+        ("a", vec![], with_id("elsewhere://1"), &cloud, Err(Reason::UnknownProviderIDPrefix)),
+        ("a", vec![], with_id("memory://one"), &cloud, Err(Reason::UnknownProviderID)),
+        ("a", vec![node("y", with_id("memory://1"))], json!({}), &cloud, Ok(1)),
     ];
     for (number, (name, beside, extra, cloud, expected)) in cases.into_iter().enumerate() {
         let mut nodes = vec![node(name, extra)];
@@ -229,29 +144,22 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
         "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" },
         "spec": { "providerID": "memory://99" },
     });
-    let cloud = Memory {
-        instances: vec![
-            server(1, "a"),
-            server(2, "b"),
-            server(3, "twin"),
-            server(4, "twin"),
-        ],
-        ..Memory::default()
-    };
+    let cloud = Memory::of([
+        server(1, "a"),
+        server(2, "b"),
+        server(3, "twin"),
+        server(4, "twin"),
+    ]);
     let other = || vec![node("b", on("memory://2"))];
     // Name; what it carries; nodes beside it → is it reported, and is that in doubt?
+    #[rustfmt::skip] // A case is a line.
     let cases = [
         ("a", on("memory://99"), other(), Some(false)),
         ("a", fresh, other(), Some(false)),
         ("a", on("memory://99"), vec![], Some(true)),
         ("x", on("memory://99"), other(), None),
         ("twin", on("memory://99"), other(), None),
-        (
-            "a",
-            on("memory://99"),
-            vec![node("c", on("memory://1"))],
-            None,
-        ),
+        ("a", on("memory://99"), vec![node("c", on("memory://1"))], None),
         ("a", dying, other(), None),
         ("a", on("memory://1"), other(), None),
     ];
@@ -279,20 +187,14 @@ fn a_server_is_given_to_one_node_only() {
             json!({ "spec": { "taints": [taint()] }, "status": { "addresses": addresses } }),
         )
     };
-    let cloud = Memory {
-        instances: vec![server(1, "a"), server(2, "free")],
-        ..Memory::default()
-    };
+    let cloud = Memory::of([server(1, "a"), server(2, "free")]);
     let by_address = plan_all(
         &[reports("x", "203.0.113.3"), reports("y", "203.0.113.3")],
         &cloud,
     );
     let claimed = node("old", json!({ "spec": { "providerID": "memory://1" } }));
     let by_name = plan_all(&[new_node("a"), claimed], &cloud);
-    let twins = Memory {
-        instances: vec![server(1, "a"), server(2, "a")],
-        ..Memory::default()
-    };
+    let twins = Memory::of([server(1, "a"), server(2, "a")]);
     let by_twins = plan_all(&[new_node("a")], &twins);
     for (plan, reason) in [
         (&by_address[0], Reason::InstanceLookupFailed),
@@ -326,7 +228,7 @@ fn claimant((name, second, is_new): Claimant) -> Node {
 #[test]
 #[rustfmt::skip] // A case is a line.
 fn when_several_nodes_name_one_server_their_age_and_its_name_decide_and_never_the_order_of_names() {
-    let cloud = Memory { instances: vec![server(1, "secure")], ..Memory::default() };
+    let cloud = Memory::of([server(1, "secure")]);
     let (old, young) = (1, 9);
     // The Nodes; which of them has the server.
     let cases: [(&[Claimant], Option<&str>); 12] = [
@@ -365,10 +267,7 @@ fn when_several_nodes_name_one_server_their_age_and_its_name_decide_and_never_th
 /// A new Node without a provider ID names the server by its own name.
 #[test]
 fn a_new_node_with_the_server_s_name_gets_it_before_another_new_one_that_names_it() {
-    let cloud = Memory {
-        instances: vec![server(1, "secure")],
-        ..Memory::default()
-    };
+    let cloud = Memory::of([server(1, "secure")]);
     for evil in ["aa-evil", "zz-evil"] {
         let plans = plan_all(&[new_node("secure"), claimant((evil, 1, true))], &cloud);
         assert_eq!(plans[0].obstacle, None, "{evil}");
@@ -397,10 +296,7 @@ fn is_initialised_by(plan: &NodePlan) -> bool {
 
 #[test]
 fn a_server_of_another_name_that_one_provider_id_names_is_a_finding_only() {
-    let cloud = Memory {
-        instances: vec![server(1, "secure")],
-        ..Memory::default()
-    };
+    let cloud = Memory::of([server(1, "secure")]);
     let plans = plan_all(&[claimant(("other", 1, true))], &cloud);
     assert_eq!(reasons(&plans[0]), [Reason::ServerNameDiffers]);
     assert!(is_initialised_by(&plans[0]));
@@ -411,10 +307,7 @@ fn a_server_of_another_name_that_one_provider_id_names_is_a_finding_only() {
 /// A kubelet reports what it wants.
 #[test]
 fn a_reported_address_takes_no_server_from_an_initialised_node() {
-    let cloud = Memory {
-        instances: vec![server(3, "other")],
-        ..Memory::default()
-    };
+    let cloud = Memory::of([server(3, "other")]);
     let reports = |name: &str, extra: Value| {
         let mut given = json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "203.0.113.4" }] } });
         merge(&mut given, extra);
@@ -443,10 +336,7 @@ fn a_reported_address_takes_no_server_from_an_initialised_node() {
 
 #[test]
 fn foreign_unknown_and_dying_nodes_are_left_alone() {
-    let cloud = Memory {
-        instances: vec![server(1, "a")],
-        ..Memory::default()
-    };
+    let cloud = Memory::of([server(1, "a")]);
     let beta = json!({ "failure-domain.beta.kubernetes.io/zone": "changed" });
     let cases = [
         json!({ "spec": { "providerID": "elsewhere://1", "taints": [taint()] }, "metadata": { "labels": beta } }),
@@ -463,10 +353,7 @@ fn foreign_unknown_and_dying_nodes_are_left_alone() {
 
 #[test]
 fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
-    let cloud = Memory {
-        instances: vec![server(1, "a")],
-        ..Memory::default()
-    };
+    let cloud = Memory::of([server(1, "a")]);
     let other = json!({ "key": "mine", "effect": "NoExecute", "value": "x", "timeAdded": "2026-01-01T00:00:00Z" });
     let start = node("a", json!({ "spec": { "taints": [other, taint()] } }));
     let plan = plan_all(&[start], &cloud).remove(0);
@@ -500,10 +387,7 @@ fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
 
 #[test]
 fn the_host_name_of_the_kubelet_is_kept_where_the_cloud_names_none() {
-    let cloud = Memory {
-        instances: vec![server(1, "a")],
-        ..Memory::default()
-    };
+    let cloud = Memory::of([server(1, "a")]);
     let own = json!([{ "type": "Hostname", "address": "a.example.com" }]);
     let plan = plan_all(
         &[node("a", json!({ "status": { "addresses": own } }))],
@@ -519,10 +403,7 @@ fn the_host_name_of_the_kubelet_is_kept_where_the_cloud_names_none() {
 
 #[test]
 fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
-    let cloud = Memory {
-        instances: vec![server(1, "a")],
-        ..Memory::default()
-    };
+    let cloud = Memory::of([server(1, "a")]);
     let (beta, stable) = (
         TopologyLabel::Zone.beta_key(),
         TopologyLabel::Zone.stable_key(),
@@ -567,10 +448,7 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
 
 #[test]
 fn a_node_without_id_and_taint_gets_addresses_and_nothing_else() {
-    let cloud = Memory {
-        instances: vec![server(1, "a")],
-        ..Memory::default()
-    };
+    let cloud = Memory::of([server(1, "a")]);
     let labels = json!({ "failure-domain.beta.kubernetes.io/zone": "changed" });
     let plan = plan_all(
         &[node("a", json!({ "metadata": { "labels": labels } }))],
@@ -588,15 +466,8 @@ fn a_node_without_id_and_taint_gets_addresses_and_nothing_else() {
 #[test]
 fn the_order_of_addresses_alone_is_no_difference() {
     let mut instance = server(1, "a");
-    instance.private = vec![PrivateAddress {
-        network: 7,
-        ip: "10.0.0.2".parse().unwrap(),
-        aliases: Vec::new(),
-    }];
-    let cloud = Memory {
-        instances: vec![instance],
-        ..Memory::default()
-    };
+    instance.private = vec![private(7, "10.0.0.2")];
+    let cloud = Memory::of([instance]);
     let external = json!({ "type": "ExternalIP", "address": "203.0.113.2" });
     let internal = json!({ "type": "InternalIP", "address": "10.0.0.2" });
     for addresses in [json!([external, internal]), json!([internal, external])] {
@@ -617,12 +488,7 @@ fn random_world(random: &mut Random) -> (Vec<Node>, Memory) {
                 instance.public_ipv4 = None;
             }
             if random.percent(50) {
-                let ip = format!("10.0.0.{}", number + 2).parse().unwrap();
-                instance.private = vec![PrivateAddress {
-                    network: 7,
-                    ip,
-                    aliases: Vec::new(),
-                }];
+                instance.private = vec![private(7, &format!("10.0.0.{}", number + 2))];
             }
             instances.push(instance);
         }
@@ -631,13 +497,7 @@ fn random_world(random: &mut Random) -> (Vec<Node>, Memory) {
         true => Some(random_node(random, name)),
         false => None,
     });
-    (
-        nodes.collect(),
-        Memory {
-            instances,
-            ..Memory::default()
-        },
-    )
+    (nodes.collect(), Memory::of(instances))
 }
 
 fn random_node(random: &mut Random, name: &str) -> Node {
@@ -869,10 +729,7 @@ fn an_outage_of_one_api_leaves_the_other_s_servers_and_proves_nothing_about_its_
 
 #[test]
 fn without_credentials_a_dedicated_node_is_left_alone() {
-    let memory = Memory {
-        instances: vec![server(1, "worker")],
-        ..Memory::default()
-    };
+    let memory = Memory::of([server(1, "worker")]);
     let metal = node("n", json!({ "spec": { "providerID": "metal://1" } }));
     let mut renewed = metal.clone();
     renewed.spec.taints = serde_json::from_value(json!([taint()])).unwrap();

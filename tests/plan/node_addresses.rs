@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
+use crate::common::objects::{self, private};
 
 use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, UNINITIALIZED, plan};
 use ccm::hetzner::robot::Settings as RobotSettings;
@@ -10,8 +11,8 @@ use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profi
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube::Node;
 use ccm::provider::{
-    INTERNAL_IP, Instance, InstanceId, InternalIpFrom, LabelPrefixes, OpenGate, PrivateAddress,
-    Provider, Servers, Source, Sourced,
+    INTERNAL_IP, Instance, InstanceId, InternalIpFrom, LabelPrefixes, OpenGate, Provider, Servers,
+    Source, Sourced,
 };
 use sandbox::{Half, Sandbox};
 use serde_json::json;
@@ -98,28 +99,13 @@ fn settings(family: AddressFamily) -> Settings {
 
 fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {
     Instance {
-        id: InstanceId::Cloud(42),
-        name: "w".into(),
-        state: "running".into(),
-        is_off: false,
-        instance_type: "cx22".into(),
-        location: "fsn1".into(),
-        network_zone: "eu-central".into(),
         public_ipv4: ipv4.then(|| "203.0.113.9".parse().unwrap()),
         public_ipv6: ipv6.then(|| "2001:db8:9::/64".parse().unwrap()),
         private: vec![
-            PrivateAddress {
-                network: network + 1,
-                ip: "10.9.9.9".parse().unwrap(),
-                aliases: Vec::new(),
-            },
-            PrivateAddress {
-                network,
-                ip: "10.0.0.2".parse().unwrap(),
-                aliases: Vec::new(),
-            },
+            private(network + 1, "10.9.9.9"),
+            private(network, "10.0.0.2"),
         ],
-        ..Instance::default()
+        ..objects::server(42, "w")
     }
 }
 
@@ -127,12 +113,11 @@ fn node(provided: Option<&str>, external_ipv6: Option<&str>) -> Node {
     let mut annotations = serde_json::Map::new();
     annotations.extend(provided.map(|ip| (PROVIDED_NODE_IP.to_owned(), json!(ip))));
     annotations.extend(external_ipv6.map(|ip| (EXTERNAL_IPV6.to_owned(), json!(ip))));
-    serde_json::from_value(json!({
-        "metadata": { "name": "w", "uid": "u", "resourceVersion": "1", "annotations": annotations },
-        "spec": { "providerID": "ccm-from-scratch://42" },
-        "status": {},
-    }))
-    .unwrap()
+    let (metadata, spec) = (
+        json!({ "annotations": annotations }),
+        json!({ "providerID": "ccm-from-scratch://42" }),
+    );
+    objects::node("w", json!({ "metadata": metadata, "spec": spec }))
 }
 
 fn plan_one(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common::memory::Memory;
+use crate::common::objects::{node, server};
 use crate::common::random::Random;
-use crate::node::{applied, new_node, node, plan_all, reasons, server};
+use crate::node::{applied, new_node, plan_all, reasons};
 use ccm::controllers::node::{Change, NodePlan};
 use ccm::kube::Node;
 use ccm::provider::{Instance, LabelPrefixes, NodeAddress, Reason, SERVER_LABELS, Source};

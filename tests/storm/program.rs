@@ -46,14 +46,12 @@ pub fn live(sandbox: &Sandbox, token: &str, random: &mut Random) -> String {
 
 /// As in [`crate::process`].
 fn settings(sandbox: &Sandbox, token: &str) -> Env {
+    #[rustfmt::skip] // A case is a line.
     let settings = [
         ("HCLOUD_TOKEN", token),
         ("CCM_TEST_TIME_SCALE", "0.002"),
         ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
-        (
-            "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR",
-            PRIMARY_IP_SELECTOR,
-        ),
+        ("HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR", PRIMARY_IP_SELECTOR),
         ("HCLOUD_INSTANCES_LABEL_PREFIXES", "node.example.com/"),
     ];
     with(env(sandbox), &settings)

@@ -11,13 +11,11 @@ use ccm::provider::{Protocol, Reason};
 
 const DEFAULT: &str = "ccm-managed-certificate-5f2c0e5e-0000-4000-8000-000000000001";
 
+#[rustfmt::skip] // A case is a line.
 const MANAGED: &[(&str, &str)] = &[
     ("protocol.https", "https"),
     ("certificate-type", "managed"),
-    (
-        "http-managed-certificate-domains",
-        "Example.com, *.example.com",
-    ),
+    ("http-managed-certificate-domains", "Example.com, *.example.com"),
 ];
 
 /// Ports 80 and 443, the second one with a managed certificate.

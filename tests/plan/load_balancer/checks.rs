@@ -95,6 +95,7 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
     let local = TrafficPolicy::Local;
     let on = ("health-check", "kube-proxy");
     let interval = ("health-check-interval", "5s");
+    #[rustfmt::skip] // A case is a line.
     let cases: &[(_, &[_], bool, _, usize)] = &[
         // Policy, annotations, by the environment; the check; how many warnings.
         (cluster, &[], false, "tcp 30080 - -", 0),
@@ -103,64 +104,16 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
         (cluster, &[on], true, ASKED, 0),
         (cluster, &[on, interval], false, ASKED, 0),
         (cluster, &[on, ("protocol", "http")], false, ASKED, 0),
-        (
-            cluster,
-            &[("health-check.http", "kube-proxy")],
-            false,
-            ASKED,
-            0,
-        ),
-        (
-            cluster,
-            &[on, ("health-check-port", "8080")],
-            false,
-            "tcp 8080 - -",
-            1,
-        ),
-        (
-            cluster,
-            &[on, ("health-check-protocol", "tcp")],
-            false,
-            "tcp 30080 - -",
-            1,
-        ),
-        (
-            cluster,
-            &[on, ("health-check-protocol.http", "tcp")],
-            false,
-            "tcp 30080 - -",
-            1,
-        ),
-        (
-            cluster,
-            &[("health-check-protocol", "tcp")],
-            true,
-            "tcp 30080 - -",
-            0,
-        ),
-        (
-            cluster,
-            &[("protocol", "http"), ("http-status-codes", "404")],
-            true,
-            "http 30080 / 404",
-            0,
-        ),
-        (
-            cluster,
-            &[("protocol", "http"), ("health-check-http-path", "/up")],
-            true,
-            "http 30080 /up 2??, 3??",
-            0,
-        ),
+        (cluster, &[("health-check.http", "kube-proxy")], false, ASKED, 0),
+        (cluster, &[on, ("health-check-port", "8080")], false, "tcp 8080 - -", 1),
+        (cluster, &[on, ("health-check-protocol", "tcp")], false, "tcp 30080 - -", 1),
+        (cluster, &[on, ("health-check-protocol.http", "tcp")], false, "tcp 30080 - -", 1),
+        (cluster, &[("health-check-protocol", "tcp")], true, "tcp 30080 - -", 0),
+        (cluster, &[("protocol", "http"), ("http-status-codes", "404")], true, "http 30080 / 404", 0),
+        (cluster, &[("protocol", "http"), ("health-check-http-path", "/up")], true, "http 30080 /up 2??, 3??", 0),
         (local, &[], true, "http 32000 /healthz 2??, 3??", 0),
         (local, &[on], false, "http 32000 /healthz 2??, 3??", 1),
-        (
-            local,
-            &[on, ("health-check-port", "8080")],
-            false,
-            "tcp 8080 - -",
-            1,
-        ),
+        (local, &[on, ("health-check-port", "8080")], false, "tcp 8080 - -", 1),
     ];
     for (policy, annotations, by_default, expected, warnings) in cases {
         let mut world = World::new(Profile::CcmFromScratch);

@@ -550,18 +550,16 @@ fn what_is_kept_says_for_whom() {
 /// Its labels, the namespace of the Service that names it; is it adopted?
 #[test]
 fn what_is_kept_is_had_again_in_its_namespace() {
-    for (labels, namespace, is_adopted) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         (&[OURS, (KEEP, "default.web")][..], "default", true),
         (&[OURS, (KEEP, "default.web")], "other", false),
         (&[(KEEP, "default.web")], "other", false),
         (&[(KEEP, "true")], "default", false),
         (&[THEIRS, (KEEP, "default.web")], "default", false),
-        (
-            &[OURS, (KEEP, "other.web"), (ADOPT, "default.web")],
-            "default",
-            true,
-        ),
-    ] {
+        (&[OURS, (KEEP, "other.web"), (ADOPT, "default.web")], "default", true),
+    ];
+    for (labels, namespace, is_adopted) in cases {
         let mut world = in_the_way("front", labels, &[], vec![]);
         world.service.namespace = namespace.to_owned();
         world.set(&[("name", "front")]);

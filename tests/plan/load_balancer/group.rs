@@ -43,8 +43,15 @@ impl Cluster {
         }
     }
 
-    /// `age`: the larger, the older.
-    pub(super) fn add(&mut self, uid: &str, age: i64, ports: &[u16], annotations: &[(&str, &str)]) {
+    /// A cluster whose project has this load balancer.
+    pub(super) fn beside(balancer: LoadBalancer) -> Cluster {
+        let mut cluster = Cluster::new();
+        cluster.world.state.balancers = vec![balancer];
+        cluster
+    }
+
+    /// Adds a Service. The larger the `age`, the older it is; annotations are `share=edge type=lb21`.
+    pub(super) fn add(&mut self, uid: &str, age: i64, ports: &[u16], annotations: &str) {
         let (namespace, name) = uid.split_once('.').unwrap_or(("default", uid));
         let mut service = Service {
             namespace: namespace.into(),
@@ -64,10 +71,10 @@ impl Cluster {
                 port
             })
             .collect();
-        for (name, value) in annotations {
-            service
-                .annotations
-                .insert(format!("{PREFIX}{name}"), (*value).into());
+        for annotation in annotations.split_whitespace() {
+            let (name, value) = annotation.split_once('=').expect("NAME=VALUE");
+            let name = format!("{PREFIX}{name}");
+            service.annotations.insert(name, value.into());
         }
         let member = Member {
             service,
@@ -77,13 +84,51 @@ impl Cluster {
         self.services.insert(uid.into(), member);
     }
 
+    pub(super) fn service(&mut self, uid: &str) -> &mut Service {
+        &mut self.services.get_mut(uid).expect("a Service").service
+    }
+
+    /// The Service is deleted in Kubernetes; its load balancer is there until the next work.
+    pub(super) fn delete(&mut self, uid: &str) {
+        self.services.get_mut(uid).expect("a Service").is_deleted = true;
+    }
+
+    /// The words of what is to be changed for a Service.
+    pub(super) fn changes(&mut self, uid: &str) -> Vec<String> {
+        words(self.plan(uid).outcome.changes())
+    }
+
+    pub(super) fn reasons(&mut self, uid: &str) -> Vec<Reason> {
+        reasons(&self.plan(uid))
+    }
+
+    /// What stands in the way of a Service.
+    pub(super) fn obstacle(&mut self, uid: &str) -> String {
+        let plan = self.plan(uid);
+        let obstacle = plan.outcome.obstacle().expect("an obstacle");
+        obstacle.message.clone()
+    }
+
+    /// An operator releases the load balancer of a Service; its ID.
+    fn release(&mut self, uid: &str) -> u64 {
+        self.take_service(uid);
+        let plan = self.world.release();
+        assert_eq!(words(plan.outcome.changes()), ["edit"]);
+        self.world.apply(&*plan.outcome.changes()[0]);
+        plan.found.expect("a load balancer").id
+    }
+
+    pub(super) fn has_label(&self, name: &str, label: &str) -> bool {
+        self.named(name).labels.contains_key(label)
+    }
+
     /// From now on nothing is known of what the Service asks for.
     pub(super) fn leave_unread(&mut self, uid: &str) {
         self.services.get_mut(uid).unwrap().is_unread = true;
     }
 
     pub(super) fn set(&mut self, uid: &str, name: &str, value: Option<&str>) {
-        let annotations = &mut self.services.get_mut(uid).unwrap().service.annotations;
+        let annotations = &mut self.service(uid).annotations;
         match value {
             Some(value) => annotations.insert(format!("{PREFIX}{name}"), value.into()),
             None => annotations.remove(&format!("{PREFIX}{name}")),
@@ -154,17 +199,12 @@ impl Cluster {
                 // The status comes first; see `LoadBalancerPlan::status` for Services that end.
                 if let Some(status) = plan.status.clone() {
                     let status = status.into_iter().filter_map(|one| one.ip).collect();
-                    self.services.get_mut(uid).unwrap().service.addresses = status;
+                    self.service(uid).addresses = status;
                 }
                 plan.outcome = Outcome::of(plan.outcome.take_leaves());
             }
             if is_deleted && plan.status.is_some() {
-                self.services
-                    .get_mut(uid)
-                    .unwrap()
-                    .service
-                    .addresses
-                    .clear();
+                self.service(uid).addresses.clear();
             }
             if plan.outcome.changes().is_empty() {
                 return true;
@@ -277,16 +317,21 @@ impl Cluster {
         panic!("no end: {made:#?}");
     }
 
-    /// Ports of a load balancer, and whose each is by its label.
-    pub(super) fn ports(&self, name: &str) -> Vec<(u16, String)> {
+    /// Ports of a load balancer, and whose each is by its label: `80 a, 443 b, 6443`.
+    pub(super) fn ports(&self, name: &str) -> String {
         let balancer = self.named(name);
-        let ports = balancer.services.iter().map(|one| one.listen_port);
-        let of = |number: u16| balancer.labels.get(&format!("{PORT}{number}")).cloned();
-        let mut all: Vec<_> = ports
-            .map(|one| (one, of(one).unwrap_or_default()))
+        let mut numbers: Vec<u16> = balancer
+            .services
+            .iter()
+            .map(|one| one.listen_port)
             .collect();
-        all.sort();
-        all
+        numbers.sort_unstable();
+        let with_owner = |number: u16| match balancer.labels.get(&format!("{PORT}{number}")) {
+            Some(uid) => format!("{number} {uid}"),
+            None => number.to_string(),
+        };
+        let all: Vec<String> = numbers.into_iter().map(with_owner).collect();
+        all.join(", ")
     }
 }
 
@@ -298,13 +343,6 @@ fn is_it(listener: &Listener, port: &ServicePort) -> bool {
     listener.listen_port == port.port && to == port.node_port.map(|to| to.to_string())
 }
 
-pub(super) fn owned(ports: &[(u16, &str)]) -> Vec<(u16, String)> {
-    ports
-        .iter()
-        .map(|(number, uid)| (*number, (*uid).to_owned()))
-        .collect()
-}
-
 pub(super) fn reasons(plan: &LoadBalancerPlan) -> Vec<Reason> {
     plan.findings.iter().map(|one| one.reason).collect()
 }
@@ -313,16 +351,13 @@ pub(super) fn reasons(plan: &LoadBalancerPlan) -> Vec<Reason> {
 fn services_of_a_group_have_one_load_balancer_and_the_last_one_deletes_it() {
     let mut cluster = Cluster::new();
     for (age, uid, number) in [(3, "a", 80), (2, "b", 443), (1, "c", 22)] {
-        cluster.add(uid, age, &[number], &[("share", "edge")]);
+        cluster.add(uid, age, &[number], "share=edge");
     }
     let made = cluster.settle();
     let created = made.iter().filter(|line| line.contains(": created, lb"));
     assert_eq!(created.count(), 1, "{made:#?}");
     assert_eq!(made.len(), 1 + 2 + 2, "a label and a port each: {made:#?}");
-    assert_eq!(
-        cluster.ports(SHARED),
-        owned(&[(22, "c"), (80, "a"), (443, "b")])
-    );
+    assert_eq!(cluster.ports(SHARED), "22 c, 80 a, 443 b");
     let labels = &cluster.named(SHARED).labels;
     assert_eq!(labels[GROUP], "default.edge");
     assert!(
@@ -336,21 +371,17 @@ fn services_of_a_group_have_one_load_balancer_and_the_last_one_deletes_it() {
         .collect();
     assert_eq!(addresses.len(), 1);
 
-    cluster.services.get_mut("b").unwrap().is_deleted = true;
+    cluster.delete("b");
     let made = cluster.settle();
-    assert_eq!(
-        cluster.ports(SHARED),
-        owned(&[(22, "c"), (80, "a")]),
-        "{made:#?}"
-    );
-    cluster.services.get_mut("a").unwrap().is_deleted = true;
+    assert_eq!(cluster.ports(SHARED), "22 c, 80 a", "{made:#?}");
+    cluster.delete("a");
     cluster.settle();
     assert_eq!(
         cluster.named(SHARED).labels[SERVICE_UID],
         "c",
         "alone again"
     );
-    cluster.services.get_mut("c").unwrap().is_deleted = true;
+    cluster.delete("c");
     cluster.settle();
     assert!(cluster.world.state.balancers.is_empty());
 }
@@ -358,15 +389,10 @@ fn services_of_a_group_have_one_load_balancer_and_the_last_one_deletes_it() {
 #[test]
 fn the_oldest_that_sets_it_decides_what_the_whole_load_balancer_is() {
     let mut cluster = Cluster::new();
-    cluster.add("a", 3, &[80], &[("share", "edge")]);
-    let own = [("share", "edge"), ("type", "lb21"), ("name", "front")];
-    cluster.add("b", 2, &[443], &own);
-    cluster.add(
-        "c",
-        1,
-        &[22],
-        &[("share", "edge"), ("type", "lb31"), ("name", "front")],
-    );
+    cluster.add("a", 3, &[80], "share=edge");
+    let own = "share=edge type=lb21 name=front";
+    cluster.add("b", 2, &[443], own);
+    cluster.add("c", 1, &[22], "share=edge type=lb31 name=front");
     cluster.settle();
     assert_eq!(cluster.named("front").load_balancer_type.name, "lb21");
     let plan = cluster.plan("c");
@@ -397,28 +423,23 @@ fn the_oldest_that_sets_it_decides_what_the_whole_load_balancer_is() {
     // One that can't be read changes nothing of the whole, and keeps nobody's ports from being served.
     cluster.set("b", "type", Some("lb2l"));
     cluster.set("b", "algorithm-type", Some("least"));
-    cluster.add("d", 0, &[25], &[("share", "edge")]);
+    cluster.add("d", 0, &[25], "share=edge");
     cluster.settle();
     assert_eq!(cluster.named("front").load_balancer_type.name, "lb21");
-    assert_eq!(cluster.ports("front").len(), 4, "{:#?}", cluster.plan("d"));
+    assert_eq!(cluster.named("front").services.len(), 4);
 }
 
 #[test]
 fn who_has_a_port_keeps_it_and_of_new_ones_the_oldest_gets_it() {
     let mut cluster = Cluster::new();
-    let redirect = [
-        ("share", "edge"),
-        ("protocol", "https"),
-        ("http-redirect-http", "true"),
-        ("http-certificates", "one"),
-    ];
-    cluster.add("a", 3, &[443], &redirect);
-    cluster.add("b", 2, &[80, 8080], &[("share", "edge")]);
-    cluster.add("c", 1, &[8080], &[("share", "edge")]);
+    let redirect = "share=edge protocol=https http-redirect-http=true http-certificates=one";
+    cluster.add("a", 3, &[443], redirect);
+    cluster.add("b", 2, &[80, 8080], "share=edge");
+    cluster.add("c", 1, &[8080], "share=edge");
     cluster.settle();
     assert_eq!(
         cluster.ports(SHARED),
-        owned(&[(443, "a"), (8080, "b")]),
+        "443 a, 8080 b",
         "a redirect answers on 80"
     );
     let plan = cluster.plan("b");
@@ -427,22 +448,22 @@ fn who_has_a_port_keeps_it_and_of_new_ones_the_oldest_gets_it() {
     let plan = cluster.plan("c");
     assert_eq!(plan.status, Some(Vec::new()), "none is served");
     // An older one that comes later takes no port away from who has it.
-    cluster.add("d", 4, &[8080], &[("share", "edge")]);
+    cluster.add("d", 4, &[8080], "share=edge");
     cluster.settle();
-    let still = owned(&[(443, "a"), (8080, "b")]);
+    let still = "443 a, 8080 b";
     assert_eq!(cluster.ports(SHARED), still);
-    assert!(reasons(&cluster.plan("d")).contains(&Reason::PortConflict));
+    assert!(cluster.reasons("d").contains(&Reason::PortConflict));
     // It leaves, and of the others the oldest gets it.
-    cluster.services.get_mut("b").unwrap().is_deleted = true;
+    cluster.delete("b");
     cluster.settle();
-    assert_eq!(cluster.ports(SHARED), owned(&[(443, "a"), (8080, "d")]));
+    assert_eq!(cluster.ports(SHARED), "443 a, 8080 d");
 }
 
 #[test]
 fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
     let mut cluster = Cluster::new();
-    cluster.add("a", 3, &[80], &[("share", "edge")]);
-    cluster.add("b", 2, &[80, 81], &[]);
+    cluster.add("a", 3, &[80], "share=edge");
+    cluster.add("b", 2, &[80, 81], "");
     cluster.settle();
     cluster.set("b", "share", Some("edge"));
     let plan = cluster.plan("b");
@@ -466,35 +487,30 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
 /// The Service was moved again before it had left the load balancer before. What it asks for now it can't have.
 #[test]
 fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
-    let roles: [&[(&str, &str)]; 3] = [&[], &[("share", "third")], &[("external", "7")]];
     let wishes = [
         ("share", "edge"),
         ("share", "infra/edge"),
         ("external", "nothing"),
         ("name", "of-others"),
     ];
-    let cases = roles
-        .into_iter()
-        .flat_map(|role| wishes.map(|wish| (role, wish)));
-    for (role, wish) in cases {
+    let roles = ["", "share=third", "external=7"].into_iter();
+    for (role, wish) in roles.flat_map(|role| wishes.map(|wish| (role, wish))) {
         if role.is_empty() && wish.0 == "name" {
             // It asks for its own load balancer again.
             continue;
         }
-        let about = format!("{role:?}, then {wish:?}");
+        let about = format!("{role}, then {wish:?}");
         let mut cluster = Cluster::new();
         let mut of_others = external(&[("owner", "somebody")]);
         (of_others.id, of_others.name) = (8, "of-others".into());
         cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")]), of_others];
-        cluster.add("a", 5, &[80], &[("share", "edge")]);
-        cluster.add("c", 4, &[82], &[("share", "old")]);
-        cluster.add("d", 3, &[83], &[("share", "third")]);
+        cluster.add("a", 5, &[80], "share=edge");
+        cluster.add("c", 4, &[82], "share=old");
+        cluster.add("d", 3, &[83], "share=third");
         cluster.add("b", 2, &[80], role);
         cluster.settle();
         let third = cluster.plan("b").found.expect("a load balancer").id;
-        for (name, _) in role {
-            cluster.set("b", name, None);
-        }
+        cluster.set("b", "external", None);
         cluster.set("b", "share", Some("old"));
         // It is not left yet: both have its port.
         let (label, mut there) = (format!("{PORT}80"), cluster.balancer(third).clone());
@@ -513,7 +529,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
         assert!(plan.outcome.obstacle().is_none(), "{about}: {plan:#?}");
         // Without an address none serves it; with a host name alone nothing says which one does.
         for (status, stays) in [(None, false), (Some("www.example.com"), wish.1 != "edge")] {
-            let service = &mut cluster.services.get_mut("b").unwrap().service;
+            let service = &mut cluster.service("b");
             let status = status.map(str::to_owned).into_iter().collect();
             let before = std::mem::replace(&mut service.addresses, status);
             let plan = cluster.plan("b");
@@ -522,7 +538,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
                 stays,
                 "{about}: {plan:#?}"
             );
-            cluster.services.get_mut("b").unwrap().service.addresses = before;
+            cluster.service("b").addresses = before;
         }
         cluster.settle();
         let plan = cluster.plan("b");
@@ -534,9 +550,7 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
         let has = third.is_some_and(|one| one.labels.get(&label) == Some(&"b".to_owned()));
         assert!(!has, "{about}: {third:#?}");
         assert!(
-            cluster
-                .ports("kubernetes-default-old")
-                .contains(&(80, "b".into())),
+            cluster.ports("kubernetes-default-old").contains("80 b"),
             "{about}"
         );
     }
@@ -546,23 +560,21 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
 /// any more. What is about the whole is decided by those that still ask for it.
 #[test]
 fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
-    let least = ("algorithm-type", "least_connections");
     for (role, other, is_right) in [
-        (None, false, true),
-        (Some(("share", "old")), false, true),
-        (Some(("share", "old")), true, true),
-        (Some(("external", "7")), false, true),
-        (Some(("external", "7")), true, true),
-        (Some(("external", "7")), true, false),
+        ("", false, true),
+        ("share=old", false, true),
+        ("share=old", true, true),
+        ("external=7", false, true),
+        ("external=7", true, true),
+        ("external=7", true, false),
     ] {
-        let about = format!("{role:?}, another Service: {other}, allowed: {is_right}");
-        let mut cluster = Cluster::new();
-        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
-        cluster.add("a", 4, &[80], &[("share", "edge")]);
-        let annotations: Vec<_> = role.into_iter().chain([least]).collect();
-        cluster.add("b", 3, &[80, 81], &annotations);
+        let about = format!("{role}, another Service: {other}, allowed: {is_right}");
+        let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
+        cluster.add("a", 4, &[80], "share=edge");
+        let with_algorithm = format!("{role} algorithm-type=least_connections");
+        cluster.add("b", 3, &[80, 81], &with_algorithm);
         if other {
-            cluster.add("c", 2, &[82], &[role.unwrap()]);
+            cluster.add("c", 2, &[82], role);
         }
         cluster.settle();
         let at = cluster.plan("b").found.expect("a load balancer").id;
@@ -589,7 +601,7 @@ fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
         let mut ports = there.services.iter();
         let has = ports.any(|one| is_it(one, &cluster.services["b"].service.ports[0]));
         assert_eq!(has, is_right, "{about}: {there:#?}");
-        let decides = role.is_none_or(|(name, _)| name == "share") && !other;
+        let decides = !role.starts_with("external") && !other;
         let kind = &there.algorithm.kind;
         assert_eq!(*kind == Algorithm::LeastConnections, decides, "{about}");
     }
@@ -598,8 +610,8 @@ fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
 #[test]
 fn who_joins_or_leaves_is_served_at_every_moment() {
     let mut cluster = Cluster::new();
-    cluster.add("a", 3, &[80], &[]);
-    cluster.add("b", 2, &[443], &[]);
+    cluster.add("a", 3, &[80], "");
+    cluster.add("b", 2, &[443], "");
     cluster.settle();
     let old = cluster.named("kubernetes-default-a").id;
     // The oldest brings its own in; nothing but labels changes.
@@ -621,7 +633,7 @@ fn who_joins_or_leaves_is_served_at_every_moment() {
     assert_eq!(words(plan.outcome.changes()), ["create"]);
     assert_eq!(words(plan.outcome.leaves()), ["delete_service", "edit"]);
     cluster.settle();
-    assert_eq!(cluster.ports("kubernetes-default-a"), owned(&[(80, "a")]));
+    assert_eq!(cluster.ports("kubernetes-default-a"), "80 a");
     // The last one of a group keeps its load balancer.
     cluster.set("a", "share", None);
     let made = cluster.settle();
@@ -640,7 +652,7 @@ fn who_joins_or_leaves_is_served_at_every_moment() {
 #[test]
 fn one_of_its_own_and_a_group_s_with_its_uid_end_as_its_own() {
     let mut cluster = Cluster::new();
-    cluster.add("a", 3, &[80], &[("share", "edge")]);
+    cluster.add("a", 3, &[80], "share=edge");
     cluster.settle();
     assert_eq!(cluster.named(SHARED).labels[SERVICE_UID], "a");
     let mut own = cluster.named(SHARED).clone();
@@ -657,16 +669,10 @@ fn one_of_its_own_and_a_group_s_with_its_uid_end_as_its_own() {
 #[test]
 fn another_namespace_shares_only_what_it_is_allowed() {
     let mut cluster = Cluster::new();
-    cluster.add("infra.a", 3, &[80], &[("share", "edge")]);
-    cluster.add("web.b", 2, &[443], &[("share", "infra/edge")]);
+    cluster.add("infra.a", 3, &[80], "share=edge");
+    cluster.add("web.b", 2, &[443], "share=infra/edge");
     cluster.settle();
-    let obstacle = cluster
-        .plan("web.b")
-        .outcome
-        .obstacle()
-        .expect("not allowed")
-        .message
-        .clone();
+    let obstacle = cluster.obstacle("web.b");
     assert!(
         obstacle.contains("share-namespaces with \"web\""),
         "{obstacle}"
@@ -675,21 +681,22 @@ fn another_namespace_shares_only_what_it_is_allowed() {
     for allowed in ["web", "shop, web", "*"] {
         cluster.set("infra.a", "share-namespaces", Some(allowed));
         assert_eq!(
-            words(cluster.plan("web.b").outcome.changes()),
+            cluster.changes("web.b"),
             ["edit", "add_service"],
             "{allowed}"
         );
     }
     cluster.settle();
-    assert_eq!(cluster.ports("kubernetes-infra-edge").len(), 2);
+    let shared = cluster.named("kubernetes-infra-edge");
+    assert_eq!(shared.services.len(), 2);
     // What is taken back takes no traffic away.
     cluster.set("infra.a", "share-namespaces", None);
     assert!(cluster.settle().is_empty());
     // A Service that may not share it keeps no load balancer alive, and gets no port.
-    cluster.services.get_mut("web.b").unwrap().is_deleted = true;
+    cluster.delete("web.b");
     cluster.settle();
-    cluster.add("web.c", 1, &[22], &[("share", "infra/edge")]);
-    cluster.services.get_mut("infra.a").unwrap().is_deleted = true;
+    cluster.add("web.c", 1, &[22], "share=infra/edge");
+    cluster.delete("infra.a");
     cluster.settle();
     assert!(cluster.world.state.balancers.is_empty());
 }
@@ -697,29 +704,17 @@ fn another_namespace_shares_only_what_it_is_allowed() {
 #[test]
 fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_is_refused() {
     let mut cluster = Cluster::new();
-    cluster.add("a", 3, &[1, 2, 3], &[("share", "edge"), ("type", "lb11")]);
-    cluster.add("b", 2, &[4, 5, 6], &[("share", "edge")]);
-    cluster.add("c", 1, &[7], &[("share", "edge")]);
+    cluster.add("a", 3, &[1, 2, 3], "share=edge type=lb11");
+    cluster.add("b", 2, &[4, 5, 6], "share=edge");
+    cluster.add("c", 1, &[7], "share=edge");
     cluster.settle();
-    let obstacle = cluster
-        .plan("b")
-        .outcome
-        .obstacle()
-        .expect("too many")
-        .message
-        .clone();
+    let obstacle = cluster.obstacle("b");
     assert!(
         obstacle
             .contains("3 TCP ports beside 3 of others, and a load balancer of type lb11 takes 5"),
         "{obstacle}"
     );
-    let obstacle = cluster
-        .plan("c")
-        .outcome
-        .obstacle()
-        .expect("too many")
-        .message
-        .clone();
+    let obstacle = cluster.obstacle("c");
     assert!(
         obstacle.contains("1 TCP ports beside 6 of others"),
         "{obstacle}"
@@ -766,26 +761,15 @@ fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_wa
             let labels: Vec<_> = allowed.into_iter().map(|value| (EXTERNAL, value)).collect();
             let before = external(&labels);
             cluster.world.state.balancers = vec![before.clone()];
-            let own = [
-                ("external", name),
-                ("type", "lb11"),
-                ("name", "other"),
-                ("algorithm-type", "least_connections"),
-                ("labels", "team=web"),
-                ("deletion-protection", "true"),
-            ];
+            let without_effect = "type=lb11 name=other algorithm-type=least_connections labels=team=web \
+                                  deletion-protection=true";
+            let own = format!("external={name} {without_effect}");
             let labels = Labels::parse("cost=42").unwrap();
             cluster.world.defaults.labels =
                 Some(environment("HCLOUD_LOAD_BALANCERS_LABELS", labels));
             cluster.add("a", 3, &[80], &own);
             if !is_it {
-                let obstacle = cluster
-                    .plan("a")
-                    .outcome
-                    .obstacle()
-                    .expect("not allowed")
-                    .message
-                    .clone();
+                let obstacle = cluster.obstacle("a");
                 assert!(
                     obstacle.contains("add-label --overwrite 7 ccm-from-scratch/external=default"),
                     "{obstacle}"
@@ -804,7 +788,7 @@ fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_wa
             assert_eq!(without.count(), 5);
             let made = cluster.settle();
             assert_eq!(made.len(), 4, "labels, a port, two targets: {made:#?}");
-            assert_eq!(cluster.ports("edge-lb"), owned(&[(80, "a"), (6443, "")]));
+            assert_eq!(cluster.ports("edge-lb"), "80 a, 6443");
             assert_eq!(
                 cluster.named("edge-lb").labels[&format!("{TARGETS_BEFORE}cluster-1")],
                 "1_77"
@@ -818,7 +802,7 @@ fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_wa
                 .map(|(id, _)| id)
                 .collect();
             assert_eq!(servers, [1, 77, 2]);
-            cluster.services.get_mut("a").unwrap().is_deleted = true;
+            cluster.delete("a");
             cluster.settle();
             assert_eq!(*cluster.named("edge-lb"), before);
         }
@@ -827,43 +811,27 @@ fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_wa
 
 #[test]
 fn external_targets_may_be_left_out() {
-    let mut cluster = Cluster::new();
-    cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
-    cluster.add(
-        "a",
-        3,
-        &[80],
-        &[("external", "7"), ("external-targets", "false")],
-    );
-    assert_eq!(
-        words(cluster.plan("a").outcome.changes()),
-        ["edit", "add_service"]
-    );
+    let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
+    cluster.add("a", 3, &[80], "external=7 external-targets=false");
+    assert_eq!(cluster.changes("a"), ["edit", "add_service"]);
 }
 
 #[test]
 fn a_port_that_others_have_is_named_and_left() {
-    let mut cluster = Cluster::new();
-    cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
-    cluster.add("a", 3, &[6443, 80], &[("external", "7")]);
-    cluster.add("b", 2, &[80], &[("external", "edge-lb")]);
+    let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
+    cluster.add("a", 3, &[6443, 80], "external=7");
+    cluster.add("b", 2, &[80], "external=edge-lb");
     cluster.settle();
-    assert_eq!(cluster.ports("edge-lb"), owned(&[(80, "a"), (6443, "")]));
+    assert_eq!(cluster.ports("edge-lb"), "80 a, 6443");
     for uid in ["a", "b"] {
         assert!(
-            reasons(&cluster.plan(uid)).contains(&Reason::PortConflict),
+            cluster.reasons(uid).contains(&Reason::PortConflict),
             "{uid}"
         );
     }
     // It does not exist: named.
-    cluster.add("c", 1, &[1], &[("external", "front")]);
-    let obstacle = cluster
-        .plan("c")
-        .outcome
-        .obstacle()
-        .expect("none")
-        .message
-        .clone();
+    cluster.add("c", 1, &[1], "external=front");
+    let obstacle = cluster.obstacle("c");
     assert!(
         obstacle.contains("the project has no load balancer \"front\""),
         "{obstacle}"
@@ -875,19 +843,16 @@ fn labels_that_terraform_removed_are_written_again() {
     let mut cluster = Cluster::new();
     let before = external(&[(EXTERNAL, "")]);
     cluster.world.state.balancers = vec![before.clone()];
-    cluster.add("a", 3, &[80], &[("external", "7")]);
-    cluster.add("b", 2, &[81], &[("external", "7")]);
+    cluster.add("a", 3, &[80], "external=7");
+    cluster.add("b", 2, &[81], "external=7");
     cluster.settle();
     cluster.world.state.balancers[0].labels = before.labels.clone();
     let made = cluster.settle();
     assert_eq!(made.len(), 1, "{made:#?}");
-    assert_eq!(
-        cluster.ports("edge-lb"),
-        owned(&[(80, "a"), (81, "b"), (6443, "")])
-    );
+    assert_eq!(cluster.ports("edge-lb"), "80 a, 81 b, 6443");
     // Which targets were there before is not known any more: none is removed.
     for uid in ["a", "b"] {
-        cluster.services.get_mut(uid).unwrap().is_deleted = true;
+        cluster.delete(uid);
     }
     cluster.settle();
     let after = cluster.named("edge-lb");
@@ -903,19 +868,11 @@ fn management_ends_and_begins_again_on_request() {
     let mut cluster = Cluster::new();
     for share in [None, Some("edge")] {
         cluster = Cluster::new();
-        cluster.add("a", 3, &[80], &[]);
+        cluster.add("a", 3, &[80], "");
         cluster.set("a", "share", share);
         cluster.settle();
         let before = cluster.world.state.balancers[0].clone();
-        cluster.take_service("a");
-        let plan = cluster.world.release();
-        assert_eq!(
-            words(plan.outcome.changes()),
-            ["edit"],
-            "{:?}",
-            lines(plan.outcome.changes())
-        );
-        cluster.world.apply(&*plan.outcome.changes()[0]);
+        cluster.release("a");
         let after = cluster.world.state.balancers[0].clone();
         let labels: Vec<_> = after
             .labels
@@ -937,10 +894,8 @@ fn management_ends_and_begins_again_on_request() {
         assert_eq!(cluster.world.state.balancers[0].labels[SERVICE_UID], "a");
     }
     // Deleted while it is released: the load balancer stays.
-    cluster.take_service("a");
-    let plan = cluster.world.release();
-    cluster.world.apply(&*plan.outcome.changes()[0]);
-    cluster.services.get_mut("a").unwrap().is_deleted = true;
+    cluster.release("a");
+    cluster.delete("a");
     cluster.settle();
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
@@ -953,12 +908,12 @@ fn a_service_that_ends_without_its_labels_leaves_no_port_wherever_the_process_is
         let mut cluster = Cluster::new();
         let before = external(&[(EXTERNAL, "")]);
         cluster.world.state.balancers = vec![before.clone()];
-        cluster.add("a", 2, &[80, 443], &[("external", "edge-lb")]);
+        cluster.add("a", 2, &[80, 443], "external=edge-lb");
         cluster.settle();
         let there = &mut cluster.world.state.balancers[0];
         assert_eq!(there.services.len(), 3);
         there.labels.clone_from(&before.labels);
-        cluster.services.get_mut("a").unwrap().is_deleted = true;
+        cluster.delete("a");
         cluster.work("a", most, &mut Vec::new());
         cluster.settle();
         let there = &cluster.world.state.balancers[0];
@@ -971,17 +926,13 @@ fn a_service_that_ends_without_its_labels_leaves_no_port_wherever_the_process_is
 #[test]
 fn what_was_adopted_beside_others_is_left_to_them() {
     for uses in ["external", "share"] {
-        let mut cluster = Cluster::new();
-        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
+        let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
         let value = if uses == "share" { "edge" } else { "edge-lb" };
         for (uid, age, port) in [("a", 2, 80), ("b", 3, 443)] {
-            cluster.add(uid, age, &[port], &[(uses, value)]);
+            cluster.add(uid, age, &[port], &format!("{uses}={value}"));
         }
         cluster.settle();
-        cluster.take_service("a");
-        let plan = cluster.world.release();
-        cluster.world.apply(&*plan.outcome.changes()[0]);
-        let id = plan.found.expect("a load balancer").id;
+        let id = cluster.release("a");
         cluster.settle();
         let before = cluster.balancer(id).clone();
         cluster.take_service("a");
@@ -993,11 +944,7 @@ fn what_was_adopted_beside_others_is_left_to_them() {
         cluster.set("a", uses, None);
         cluster.settle();
         let plan = cluster.plan("a");
-        assert!(
-            plan.outcome.obstacle().is_none(),
-            "{:?}",
-            plan.outcome.obstacle()
-        );
+        assert!(plan.outcome.obstacle().is_none(), "{plan:?}");
         assert_ne!(plan.found.expect("its own").id, id);
         let after = cluster.balancer(id);
         let labels = after.labels.keys().filter(|label| label.contains("adopt"));
@@ -1013,8 +960,7 @@ fn what_was_adopted_beside_others_is_left_to_them() {
 /// Its owner lets Services put ports on it, and nothing more.
 #[test]
 fn an_external_load_balancer_is_never_one_service_s_own() {
-    let namesake = [("name", "edge-lb")];
-    for (label, annotations) in [(Some("default.a"), &[][..]), (None, &namesake)] {
+    for (label, annotations) in [(Some("default.a"), ""), (None, "name=edge-lb")] {
         let mut cluster = Cluster::new();
         let mut before = external(&[(EXTERNAL, "")]);
         before.services.clear();
@@ -1040,23 +986,17 @@ fn an_external_load_balancer_is_never_one_service_s_own() {
 fn what_was_released_is_served_when_the_others_of_its_group_are_deleted() {
     for is_deleted in [false, true] {
         let mut cluster = Cluster::new();
-        cluster.add("a", 3, &[80], &[("share", "edge")]);
-        cluster.add("b", 2, &[443], &[("share", "edge")]);
+        cluster.add("a", 3, &[80], "share=edge");
+        cluster.add("b", 2, &[443], "share=edge");
         cluster.settle();
-        cluster.take_service("a");
-        let plan = cluster.world.release();
-        cluster.world.apply(&*plan.outcome.changes()[0]);
+        cluster.release("a");
         let before = cluster.named(SHARED).clone();
         cluster.set("a", "share", None);
         cluster.services.get_mut("a").unwrap().is_deleted = is_deleted;
         cluster.settle();
-        cluster.services.get_mut("b").unwrap().is_deleted = true;
+        cluster.delete("b");
         let made = cluster.settle();
-        assert_eq!(
-            cluster.ports(SHARED),
-            owned(&[(80, "")]),
-            "{is_deleted}: {made:#?}"
-        );
+        assert_eq!(cluster.ports(SHARED), "80", "{is_deleted}: {made:#?}");
         assert_eq!(cluster.named(SHARED).targets, before.targets);
         let orphans = cluster.world.orphans();
         assert!(orphans.iter().all(|one| one.removal.is_none()));
@@ -1065,25 +1005,20 @@ fn what_was_released_is_served_when_the_others_of_its_group_are_deleted() {
 
 #[test]
 fn targets_of_an_external_load_balancer_stay_while_a_service_needs_them() {
-    const NO_NODE: &str = "topology.kubernetes.io/zone!=fsn1";
     // What Service a sets at first and then, what b sets then, and the changes of each.
-    for (first, then, of_b, changes) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         // A selector that can't be read selects nothing, and does not select all.
-        (
-            ("node-selector", NO_NODE),
-            ("node-selector", "=="),
-            "true",
-            0,
-        ),
+        ("node-selector=topology.kubernetes.io/zone!=fsn1", ("node-selector", "=="), "true", 0),
         // Who needs no targets takes none from the others.
-        (("type", "lb31"), ("external-targets", "false"), "true", 0),
-        (("type", "lb31"), ("external-targets", "true"), "false", 0),
-        (("type", "lb31"), ("external-targets", "false"), "false", 2),
-    ] {
-        let mut cluster = Cluster::new();
-        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
-        cluster.add("a", 3, &[80], &[("external", "7"), first]);
-        cluster.add("b", 2, &[81], &[("external", "7")]);
+        ("type=lb31", ("external-targets", "false"), "true", 0),
+        ("type=lb31", ("external-targets", "true"), "false", 0),
+        ("type=lb31", ("external-targets", "false"), "false", 2),
+    ];
+    for (first, then, of_b, changes) in cases {
+        let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
+        cluster.add("a", 3, &[80], &format!("external=7 {first}"));
+        cluster.add("b", 2, &[81], "external=7");
         cluster.settle();
         cluster.set("a", then.0, Some(then.1));
         cluster.set("b", "external-targets", Some(of_b));
@@ -1106,11 +1041,11 @@ fn ports_of_the_cluster_that_this_is_a_copy_of_are_not_ours() {
         one.targets = vec![server(target)];
         one.services.push(listener(80, 30_300));
         let mut cluster = Cluster::new();
-        cluster.add("a", 3, &[80, 81], &[("external", "7")]);
-        cluster.add("b", 2, &[82], &[("external", "7")]);
+        cluster.add("a", 3, &[80, 81], "external=7");
+        cluster.add("b", 2, &[82], "external=7");
         let ip = one.public_net.ipv4.ip.expect("an address").to_string();
         cluster.world.state.balancers = vec![one];
-        cluster.services.get_mut("a").unwrap().service.addresses = vec![ip];
+        cluster.service("a").addresses = vec![ip];
         for of in ["a", "b"] {
             let plan = cluster.plan(of);
             let obstacle = plan.outcome.obstacle().map(|one| one.message.clone());
@@ -1118,7 +1053,7 @@ fn ports_of_the_cluster_that_this_is_a_copy_of_are_not_ours() {
             assert_eq!(why.is_empty(), is_ours, "{of}, {target}, {uid}: {why}");
             assert!(is_ours || why.contains("cluster-2"), "{why}");
         }
-        cluster.services.get_mut("a").unwrap().is_deleted = true;
+        cluster.delete("a");
         let removal = cluster.plan("a");
         assert_eq!(
             words(removal.outcome.changes()).contains(&"delete_service".to_owned()),
@@ -1135,14 +1070,14 @@ fn a_port_without_label_is_of_no_service_that_its_owner_does_not_allow() {
     for (allowed, is_removed) in [("shop", false), ("default", true)] {
         let one = external(&[(EXTERNAL, allowed)]);
         let mut cluster = Cluster::new();
-        cluster.add("a", 3, &[6443], &[]);
-        cluster.services.get_mut("a").unwrap().service.ports[0].node_port = Some(6443);
+        cluster.add("a", 3, &[6443], "");
+        cluster.service("a").ports[0].node_port = Some(6443);
         let ip = one.public_net.ipv4.ip.expect("an address");
         cluster.world.state.balancers = vec![one];
         let member = cluster.services.get_mut("a").unwrap();
         member.service.addresses = vec![ip.to_string()];
         member.is_deleted = true;
-        let changes = words(cluster.plan("a").outcome.changes());
+        let changes = cluster.changes("a");
         assert_eq!(!changes.is_empty(), is_removed, "{allowed}: {changes:?}");
     }
 }
@@ -1150,8 +1085,8 @@ fn a_port_without_label_is_of_no_service_that_its_owner_does_not_allow() {
 #[test]
 fn who_waits_for_a_certificate_keeps_its_own_load_balancer() {
     let mut cluster = Cluster::new();
-    cluster.add("a", 3, &[80], &[("share", "edge")]);
-    cluster.add("b", 2, &[443], &[]);
+    cluster.add("a", 3, &[80], "share=edge");
+    cluster.add("b", 2, &[443], "");
     cluster.settle();
     let before = cluster.services["b"].service.addresses.clone();
     for (name, value) in [
@@ -1167,7 +1102,7 @@ fn who_waits_for_a_certificate_keeps_its_own_load_balancer() {
     assert_eq!(cluster.services["b"].service.addresses, before);
     cluster.world.issue();
     cluster.settle();
-    assert_eq!(cluster.ports(SHARED), owned(&[(80, "a"), (443, "b")]));
+    assert_eq!(cluster.ports(SHARED), "80 a, 443 b");
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
@@ -1175,13 +1110,8 @@ fn who_waits_for_a_certificate_keeps_its_own_load_balancer() {
 #[test]
 fn who_shows_a_refused_certificate_keeps_its_own_load_balancer() {
     let mut cluster = Cluster::new();
-    cluster.add("a", 3, &[80], &[("share", "edge")]);
-    cluster.add(
-        "b",
-        2,
-        &[443],
-        &[("protocol", "https"), ("http-certificates", "one")],
-    );
+    cluster.add("a", 3, &[80], "share=edge");
+    cluster.add("b", 2, &[443], "protocol=https http-certificates=one");
     cluster.settle();
     let before = cluster.services["b"].service.addresses.clone();
     let all = cluster.world.state.certificates.as_mut().unwrap();
@@ -1195,15 +1125,15 @@ fn who_shows_a_refused_certificate_keeps_its_own_load_balancer() {
     assert_eq!(cluster.services["b"].service.addresses, before);
     cluster.set("b", "http-certificates", Some("two"));
     cluster.settle();
-    assert_eq!(cluster.ports(SHARED), owned(&[(80, "a"), (443, "b")]));
+    assert_eq!(cluster.ports(SHARED), "80 a, 443 b");
     assert_eq!(cluster.world.state.balancers.len(), 1);
 }
 
 #[test]
 fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
     let mut cluster = Cluster::new();
-    cluster.add("a", 3, &[80], &[("share", "edge")]);
-    cluster.add("b", 2, &[443], &[]);
+    cluster.add("a", 3, &[80], "share=edge");
+    cluster.add("b", 2, &[443], "");
     cluster.settle();
     cluster.world.nodes.push(OfferedNode {
         reach: Reach::By {
@@ -1222,9 +1152,8 @@ fn a_node_that_can_t_be_a_target_keeps_no_old_load_balancer() {
 /// annotations.
 #[test]
 fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
-    let mut cluster = Cluster::new();
-    cluster.world.state.balancers = vec![external(&[(EXTERNAL, "of-others")])];
-    cluster.add("a", 3, &[80], &[]);
+    let mut cluster = Cluster::beside(external(&[(EXTERNAL, "of-others")]));
+    cluster.add("a", 3, &[80], "");
     cluster.settle();
     let id = cluster.named("kubernetes-default-a").id;
     let nodes = cluster.world.nodes.clone();
@@ -1259,20 +1188,14 @@ fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
 fn what_is_managed_for_a_service_is_not_external() {
     for share in [None, Some("edge")] {
         let mut cluster = Cluster::new();
-        cluster.add("a", 3, &[80], &[]);
+        cluster.add("a", 3, &[80], "");
         cluster.set("a", "share", share);
         cluster.settle();
         let one = &mut cluster.world.state.balancers[0];
         one.labels.insert(EXTERNAL.into(), String::new());
         let id = one.id.to_string();
-        cluster.add("b", 2, &[81], &[("external", &id)]);
-        let obstacle = cluster
-            .plan("b")
-            .outcome
-            .obstacle()
-            .expect("an obstacle")
-            .message
-            .clone();
+        cluster.add("b", 2, &[81], &format!("external={id}"));
+        let obstacle = cluster.obstacle("b");
         assert!(obstacle.contains("ccm lb release"), "{obstacle}");
         assert!(cluster.settle().is_empty(), "its address would change");
     }
@@ -1282,16 +1205,12 @@ fn what_is_managed_for_a_service_is_not_external() {
 fn a_redirect_has_port_80_however_its_value_is_written() {
     for on in ["true", "1", "T"] {
         let mut cluster = Cluster::new();
-        let redirect = [
-            ("share", "edge"),
-            ("protocol", "HTTPS"),
-            ("http-redirect-http", on),
-            ("http-certificates", "one"),
-        ];
+        let redirect =
+            format!("share=edge protocol=HTTPS http-redirect-http={on} http-certificates=one");
         cluster.add("a", 3, &[443], &redirect);
-        cluster.add("b", 2, &[80], &[("share", "edge")]);
+        cluster.add("b", 2, &[80], "share=edge");
         cluster.settle();
-        assert_eq!(cluster.ports(SHARED), owned(&[(443, "a")]), "{on}");
+        assert_eq!(cluster.ports(SHARED), "443 a", "{on}");
     }
 }
 
@@ -1303,15 +1222,11 @@ fn a_group_takes_no_load_balancer_without_labels_that_sends_traffic_elsewhere() 
         one.targets = vec![server(target)];
         one.services = vec![listener(80, 30_300)];
         let mut cluster = Cluster::new();
-        cluster.add("a", 3, &[80], &[("share", "edge")]);
+        cluster.add("a", 3, &[80], "share=edge");
         let ip = one.public_net.ipv4.ip.expect("an address").to_string();
-        cluster.services.get_mut("a").unwrap().service.addresses = vec![ip];
+        cluster.service("a").addresses = vec![ip];
         cluster.world.state.balancers = vec![one];
-        assert_eq!(
-            words(cluster.plan("a").outcome.changes())[0],
-            word,
-            "{target}"
-        );
+        assert_eq!(cluster.changes("a")[0], word, "{target}");
     }
 }
 
@@ -1345,7 +1260,7 @@ fn history(seed: u64) -> usize {
                 let ports: Vec<u16> = (1..=4).filter(|_| random.percent(40)).collect();
                 let ports = if ports.is_empty() { vec![5] } else { ports };
                 let age = random.below(100) as i64;
-                cluster.add(&format!("s{next}"), age, &ports, &[]);
+                cluster.add(&format!("s{next}"), age, &ports, "");
                 let uid = format!("s{next}");
                 choose(&mut random, &mut cluster, &uid);
             }
@@ -1355,7 +1270,7 @@ fn history(seed: u64) -> usize {
             }
             5 if !living.is_empty() => {
                 let uid = random.pick(&living).clone();
-                cluster.services.get_mut(&uid).unwrap().is_deleted = true;
+                cluster.delete(&uid);
             }
             6 if !living.is_empty() => {
                 let uid = random.pick(&living).clone();
@@ -1380,7 +1295,7 @@ fn history(seed: u64) -> usize {
                 one.labels = before.labels.clone();
                 if !living.is_empty() && random.percent(30) {
                     let uid = random.pick(&living).clone();
-                    cluster.services.get_mut(&uid).unwrap().is_deleted = true;
+                    cluster.delete(&uid);
                     // Once another Service has written labels again, the ports of the deleted one stay.
                     cluster.work(&uid, usize::MAX, &mut made);
                 }

@@ -77,6 +77,7 @@ fn spelled(name: &str, n: usize) -> String {
     letters.collect()
 }
 
+#[rustfmt::skip] // A case is a line.
 const CASES: &[Case] = &[
     ("250 ports with an annotation each", |w| {
         ports(w, 250, Protocol::Tcp);
@@ -155,24 +156,14 @@ const CASES: &[Case] = &[
             ("http-status-codes", &repeated("2??,")),
         ]);
     }),
-    ("commas", |w| {
-        thirty(w);
-        w.set(&[
-            ("health-check-protocol", "http"),
-            ("http-status-codes", &repeated(",")),
-        ]);
-    }),
-    ("unknown annotations", |w| {
-        fill(w, |n| (n.to_string(), String::new()))
-    }),
+    ("commas", |w| { thirty(w); w.set(&[("health-check-protocol", "http"), ("http-status-codes", &repeated(","))]); }),
+    ("unknown annotations", |w| { fill(w, |n| (n.to_string(), String::new())) }),
     ("unknown annotations that look like known ones", |w| {
         fill(w, |n| {
             (format!("health-check-intervall{n:04}"), String::new())
         });
     }),
-    ("unknown annotations with long names", |w| {
-        fill(w, |n| (format!("{n:063}"), String::new()));
-    }),
+    ("unknown annotations with long names", |w| { fill(w, |n| (format!("{n:063}"), String::new())); }),
     ("one annotation in many spellings", |w| {
         fill(w, |n| {
             (
@@ -253,9 +244,7 @@ const CASES: &[Case] = &[
         let codes: Vec<String> = (100..200).map(|n| n.to_string()).collect();
         w.set(&[("http-status-codes", &codes.join(","))]);
     }),
-    ("a long address", |w| {
-        w.service.load_balancer_ip = "1".repeat(1 << 20)
-    }),
+    ("a long address", |w| { w.service.load_balancer_ip = "1".repeat(1 << 20) }),
     ("source ranges", |w| {
         w.service.source_ranges = (0..50_000)
             .map(|n| format!("10.{}.{}.0/24", n / 250, n % 250))

@@ -16,21 +16,12 @@ fn named(profile: Profile, cluster: &str, namespace: &str, name: &str) -> World 
 #[test]
 fn default_names_are_readable_short_and_stable() {
     let long = "a".repeat(60);
+    #[rustfmt::skip] // A case is a line.
     let cases = [
         ("kubernetes", "default", "web", "kubernetes-default-web"),
-        (
-            "My Cluster",
-            "default",
-            "web",
-            "My-Cluster-default-web-a009ce12",
-        ),
+        ("My Cluster", "default", "web", "My-Cluster-default-web-a009ce12"),
         ("", "default", "web", "default-web-dcbc9f8e"),
-        (
-            "prod",
-            "default",
-            &long,
-            "prod-default-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-373dfbbf",
-        ),
+        ("prod", "default", &long, "prod-default-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-373dfbbf"),
     ];
     for (cluster, namespace, name, expected) in cases {
         let world = named(Profile::CcmFromScratch, cluster, namespace, name);

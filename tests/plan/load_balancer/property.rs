@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 const SEEDS: u64 = 1500;
 
 /// Annotations and values to choose from.
+#[rustfmt::skip] // A case is a line.
 const VALUES: &[(&str, &[&str])] = &[
     ("name", &["front", "back"]),
     ("type", &["lb11", "lb21", "lb31"]),
@@ -47,15 +48,9 @@ const VALUES: &[(&str, &[&str])] = &[
     ("http-certificates", &["one", "7,8"]),
     ("certificate-type", &["managed", "uploaded"]),
     ("certificate-type.p1", &["managed", "uploaded"]),
-    (
-        "http-managed-certificate-name",
-        &["managed-one", "managed-two"],
-    ),
+    ("http-managed-certificate-name", &["managed-one", "managed-two"]),
     ("http-managed-certificate-name.p1", &["managed-two"]),
-    (
-        "http-managed-certificate-domains",
-        &["a.example", "b.example"],
-    ),
+    ("http-managed-certificate-domains", &["a.example", "b.example"]),
     ("http-managed-certificate-acme-staging", &["true", "false"]),
     ("public-net-ipv4", &["kept", "41"]),
     ("public-net-ipv6", &["kept6"]),

@@ -19,24 +19,15 @@ type Case<'a> = (&'a [(&'a str, &'a str)], bool, &'a [&'a str], &'a str);
 fn addresses_in_their_order_and_mode() {
     let off = ("disable-public-network", "true");
     let private = ("use-private-ip", "true");
+    #[rustfmt::skip] // A case is a line.
     let cases: &[Case] = &[
         (&[], false, &[V4, V6], "VIP"),
         (&[("ipv6-disabled", "true")], false, &[V4], "VIP"),
         (&[("uses-proxyprotocol", "true")], false, &[V4, V6], "Proxy"),
         (&[], true, &[V4, V6, PRIVATE], "VIP"),
-        (
-            &[("disable-private-ingress", "true")],
-            true,
-            &[V4, V6],
-            "VIP",
-        ),
+        (&[("disable-private-ingress", "true")], true, &[V4, V6], "VIP"),
         (&[off, private], true, &[PRIVATE], "VIP"),
-        (
-            &[off, private, ("disable-private-ingress", "true")],
-            true,
-            &[],
-            "VIP",
-        ),
+        (&[off, private, ("disable-private-ingress", "true")], true, &[], "VIP"),
     ];
     for (annotations, network, addresses, mode) in cases {
         let mut world = World::new(Profile::CcmFromScratch);

@@ -1,7 +1,7 @@
 //! What a tenant who may edit Services in one namespace can do to the Services of others on the same load balancer.
 
 use crate::load_balancer::group::{Cluster, SHARED, external, listener, reasons};
-use crate::load_balancer::support::words;
+use crate::load_balancer::support::{NETWORK, node};
 use ccm::hetzner::load_balancers::{EXTERNAL, KEEP, LoadBalancer, PORT, SERVICE_UID};
 use ccm::provider::{LoadBalancerPlan, Reason};
 
@@ -54,7 +54,7 @@ fn an_owners_port_with_the_numbers_of_a_service_stays_the_owners() {
         "guest",
         3,
         &[8080, OWNERS],
-        &[("external", "7"), ("uses-proxyprotocol", "true")],
+        "external=7 uses-proxyprotocol=true",
     );
     let node_port = cluster.services["guest"].service.ports[1]
         .node_port
@@ -71,7 +71,7 @@ fn an_owners_port_with_the_numbers_of_a_service_stays_the_owners() {
         there.labels
     );
     assert_eq!(there.services[1], before.services[1], "the owner's port");
-    cluster.services.get_mut("guest").unwrap().is_deleted = true;
+    cluster.delete("guest");
     cluster.settle();
     assert_eq!(*cluster.named("edge-lb"), before);
 }
@@ -89,8 +89,8 @@ fn a_port_without_labels_is_a_service_s_only_when_its_status_shows_the_load_bala
         (Some("its own"), None, true),
     ] {
         let mut cluster = Cluster::new();
-        cluster.add("a", 3, &[OWNERS], &[("external", "7")]);
-        cluster.add("b", 2, &[80], &[("external", "7")]);
+        cluster.add("a", 3, &[OWNERS], "external=7");
+        cluster.add("b", 2, &[80], "external=7");
         if let Some((name, value)) = hostname {
             cluster.set("a", name, Some(value));
         }
@@ -99,8 +99,7 @@ fn a_port_without_labels_is_a_service_s_only_when_its_status_shows_the_load_bala
         let own = before.public_net.ipv4.ip.unwrap().to_string();
         cluster.world.state.balancers = vec![before];
         let address = address.map(|text| text.replace("its own", &own));
-        cluster.services.get_mut("a").unwrap().service.addresses =
-            address.clone().into_iter().collect();
+        cluster.service("a").addresses = address.clone().into_iter().collect();
         let plan = cluster.plan("a");
         let is_refused = reasons(&plan).contains(&Reason::PortConflict);
         assert_eq!(is_refused, !is_ours, "{address:?}, {hostname:?}: {plan:#?}");
@@ -117,34 +116,19 @@ fn a_port_without_labels_is_a_service_s_only_when_its_status_shows_the_load_bala
 
 #[test]
 fn the_address_is_not_taken_over_for_traffic_inside_the_cluster_where_others_have_ports() {
-    let guests = ("share-namespaces", "shop");
-    for (what, annotations, more, mode) in [
-        ("a Service alone", vec![], None, "VIP"),
-        (
-            "a group of one namespace",
-            vec![("share", "edge")],
-            Some(("b", ("share", "edge"))),
-            "VIP",
-        ),
-        (
-            "a group of two namespaces",
-            vec![("share", "edge"), guests],
-            Some(("shop.b", ("share", "default/edge"))),
-            "Proxy",
-        ),
-        (
-            "a guest that is not allowed",
-            vec![("share", "edge")],
-            Some(("shop.b", ("share", "default/edge"))),
-            "VIP",
-        ),
-        ("an external one", vec![("external", "7")], None, "Proxy"),
-    ] {
-        let mut cluster = Cluster::new();
-        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
-        cluster.add("a", 3, &[80], &annotations);
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        ("a Service alone", "", None, "VIP"),
+        ("a group of one namespace", "share=edge", Some(("b", "share=edge")), "VIP"),
+        ("a group of two namespaces", "share=edge share-namespaces=shop", Some(("shop.b", "share=default/edge")), "Proxy"),
+        ("a guest that is not allowed", "share=edge", Some(("shop.b", "share=default/edge")), "VIP"),
+        ("an external one", "external=7", None, "Proxy"),
+    ];
+    for (what, annotations, more, mode) in cases {
+        let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
+        cluster.add("a", 3, &[80], annotations);
         if let Some((uid, share)) = more {
-            cluster.add(uid, 2, &[8080], &[share]);
+            cluster.add(uid, 2, &[8080], share);
         }
         cluster.settle();
         let plan = cluster.plan("a");
@@ -159,42 +143,31 @@ fn the_address_is_not_taken_over_for_traffic_inside_the_cluster_where_others_hav
 #[test]
 fn a_service_whose_port_another_one_has_gets_the_address_without_that_port() {
     let mut cluster = Cluster::new();
-    cluster.add("a", 3, &[443], &[("share", "edge")]);
-    cluster.add("b", 2, &[443, 8080], &[("share", "edge")]);
+    cluster.add("a", 3, &[443], "share=edge");
+    cluster.add("b", 2, &[443, 8080], "share=edge");
     cluster.settle();
     assert_eq!(modes(&cluster.plan("a"))[0], "VIP");
     assert_eq!(modes(&cluster.plan("b"))[0], "Proxy");
-    cluster.services.get_mut("a").unwrap().is_deleted = true;
+    cluster.delete("a");
     cluster.settle();
     assert_eq!(modes(&cluster.plan("b"))[0], "VIP", "the port is served");
 }
 
 #[test]
 fn a_guest_decides_nothing_about_the_whole_load_balancer() {
-    let host = [("share", "edge"), ("share-namespaces", "shop")];
-    let of_guest = [
-        ("share", "default/edge"),
-        ("node-selector", "no=such"),
-        ("type", "lb31"),
-        ("name", "mine"),
-        ("algorithm-type", "least_connections"),
-        ("use-private-ip", "true"),
-        ("private-ipv4", "10.0.0.9"),
-        ("deletion-protection", "true"),
-        ("labels", "team=guest"),
-        ("ipv4-rdns", "guest.example.com"),
-        ("keep", "true"),
-        ("location", "hel1"),
-    ];
+    let host = "share=edge share-namespaces=shop";
+    let of_guest = "share=default/edge node-selector=no=such type=lb31 name=mine \
+                    algorithm-type=least_connections use-private-ip=true private-ipv4=10.0.0.9 \
+                    deletion-protection=true labels=team=guest ipv4-rdns=guest.example.com keep=true location=hel1";
     let mut honest = Cluster::new();
-    honest.world.network = Some(crate::load_balancer::support::NETWORK);
-    honest.add("a", 2, &[80], &host);
-    honest.add("shop.guest", 3, &[8080], &of_guest[..1]);
+    honest.world.network = Some(NETWORK);
+    honest.add("a", 2, &[80], host);
+    honest.add("shop.guest", 3, &[8080], "share=default/edge");
     honest.settle();
     let mut cluster = Cluster::new();
-    cluster.world.network = Some(crate::load_balancer::support::NETWORK);
-    cluster.add("a", 2, &[80], &host);
-    cluster.add("shop.guest", 3, &[8080], &of_guest);
+    cluster.world.network = Some(NETWORK);
+    cluster.add("a", 2, &[80], host);
+    cluster.add("shop.guest", 3, &[8080], of_guest);
     let made = cluster.settle();
     assert_eq!(*cluster.named(SHARED), *honest.named(SHARED), "{made:#?}");
     let plan = cluster.plan("shop.guest");
@@ -210,31 +183,19 @@ fn a_guest_decides_nothing_about_the_whole_load_balancer() {
 fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_ports() {
     for is_deleted in [true, false] {
         let mut cluster = Cluster::new();
-        cluster.world.network = Some(crate::load_balancer::support::NETWORK);
+        cluster.world.network = Some(NETWORK);
         cluster.add(
             "a",
             3,
             &[80],
-            &[
-                ("share", "edge"),
-                ("share-namespaces", "shop"),
-                ("type", "lb21"),
-                ("name", "front"),
-                ("algorithm-type", "least_connections"),
-                ("use-private-ip", "true"),
-                ("node-selector", "!skipped"),
-            ],
+            "share=edge share-namespaces=shop type=lb21 name=front \
+                    algorithm-type=least_connections use-private-ip=true node-selector=!skipped",
         );
-        cluster.add(
-            "shop.guest",
-            2,
-            &[8080],
-            &[("share", "default/edge"), ("keep", "false")],
-        );
+        cluster.add("shop.guest", 2, &[8080], "share=default/edge keep=false");
         cluster.settle();
-        assert_eq!(cluster.ports("front").len(), 2);
+        assert_eq!(cluster.named("front").services.len(), 2);
         match is_deleted {
-            true => cluster.services.get_mut("a").unwrap().is_deleted = true,
+            true => cluster.delete("a"),
             false => cluster.set("a", "share-namespaces", None),
         }
         cluster.settle();
@@ -245,8 +206,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
             before.labels
         );
         // A node comes, and the guest asks for more.
-        let nodes = crate::load_balancer::support::node;
-        cluster.world.nodes.push(nodes(4));
+        cluster.world.nodes.push(node(4));
         let guest = cluster.services.get_mut("shop.guest").unwrap();
         let mut more = guest.service.ports[0].clone();
         (more.name, more.port) = ("more".into(), 25);
@@ -274,10 +234,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         // Its own port follows its node port.
         let guest = cluster.services.get_mut("shop.guest").unwrap();
         guest.service.ports[0].node_port = Some(32_222);
-        assert_eq!(
-            words(cluster.plan("shop.guest").outcome.changes()),
-            ["update_service"]
-        );
+        assert_eq!(cluster.changes("shop.guest"), ["update_service"]);
         guest_leaves(cluster, is_deleted);
     }
 }
@@ -285,16 +242,15 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
 /// It asks for another load balancer, can't have its port there, and keeps its port here.
 #[test]
 fn a_guest_that_stays_counts_as_a_guest() {
-    let mut cluster = Cluster::new();
-    cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
-    let host = [("share", "edge"), ("share-namespaces", "shop")];
-    cluster.add("a", 3, &[80], &host);
-    cluster.add("shop.guest", 2, &[6443], &[("share", "default/edge")]);
+    let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
+    let host = "share=edge share-namespaces=shop";
+    cluster.add("a", 3, &[80], host);
+    cluster.add("shop.guest", 2, &[6443], "share=default/edge");
     cluster.settle();
     cluster.set("shop.guest", "share", None);
     cluster.set("shop.guest", "external", Some("7"));
     cluster.settle();
-    assert_eq!(cluster.ports(SHARED).len(), 2, "it stays");
+    assert_eq!(cluster.named(SHARED).services.len(), 2, "it stays");
     let modes = modes(&cluster.plan("a"));
     assert!(modes.iter().all(|mode| mode == "Proxy"), "{modes:?}");
 }
@@ -309,11 +265,8 @@ fn guest_leaves(mut cluster: Cluster, was_last: bool) {
         .iter()
         .find(|one| one.name == "front");
     assert_eq!(front.is_none(), was_last, "deleted with its last Service");
-    assert_eq!(
-        cluster.ports("kubernetes-shop-guest").len(),
-        2,
-        "it has its own"
-    );
+    let own = cluster.named("kubernetes-shop-guest");
+    assert_eq!(own.services.len(), 2, "it has its own");
 }
 
 #[test]
@@ -323,30 +276,15 @@ fn on_an_external_one_the_targets_are_those_that_any_service_there_asks_for() {
     before.targets.clear();
     cluster.world.state.balancers = vec![before];
     paint_nodes(&mut cluster);
-    cluster.add(
-        "a",
-        3,
-        &[80],
-        &[("external", "7"), ("node-selector", "pool=red")],
-    );
-    cluster.add(
-        "shop.b",
-        2,
-        &[81],
-        &[("external", "7"), ("node-selector", "pool=blue")],
-    );
-    cluster.add(
-        "shop.c",
-        1,
-        &[82],
-        &[("external", "7"), ("node-selector", "no=such")],
-    );
+    cluster.add("a", 3, &[80], "external=7 node-selector=pool=red");
+    cluster.add("shop.b", 2, &[81], "external=7 node-selector=pool=blue");
+    cluster.add("shop.c", 1, &[82], "external=7 node-selector=no=such");
     cluster.settle();
     assert_eq!(servers(cluster.named("edge-lb")), [1, 2, 3]);
     // One that can't be read takes nothing away.
     cluster.set("shop.b", "node-selector", Some("pool in blue"));
     assert!(cluster.settle().is_empty());
-    cluster.services.get_mut("shop.b").unwrap().is_deleted = true;
+    cluster.delete("shop.b");
     cluster.settle();
     assert_eq!(servers(cluster.named("edge-lb")), [1, 2]);
     cluster.set("shop.c", "external-targets", Some("false"));
@@ -361,28 +299,15 @@ fn on_an_external_one_present_targets_are_reached_as_they_were() {
     before.targets.clear();
     before.private_net =
         serde_json::from_value(serde_json::json!([{ "network": 10, "ip": "10.0.0.7" }])).unwrap();
-    cluster.world.network = Some(crate::load_balancer::support::NETWORK);
+    cluster.world.network = Some(NETWORK);
     cluster.world.state.balancers = vec![before];
-    cluster.add(
-        "a",
-        3,
-        &[80],
-        &[("external", "7"), ("use-private-ip", "true")],
-    );
-    cluster.add(
-        "shop.b",
-        2,
-        &[81],
-        &[("external", "7"), ("use-private-ip", "false")],
-    );
+    cluster.add("a", 3, &[80], "external=7 use-private-ip=true");
+    cluster.add("shop.b", 2, &[81], "external=7 use-private-ip=false");
     cluster.settle();
     assert_eq!(by_private_ip(cluster.named("edge-lb")), [true; 3]);
     cluster.set("a", "use-private-ip", Some("false"));
     assert!(cluster.settle().is_empty(), "present ones do not change");
-    cluster
-        .world
-        .nodes
-        .push(crate::load_balancer::support::node(4));
+    cluster.world.nodes.push(node(4));
     cluster.settle();
     assert_eq!(
         by_private_ip(cluster.named("edge-lb")),
@@ -401,20 +326,20 @@ fn a_guest_that_stays_gets_no_more_ports_once_nobody_allows_it() {
         ("infra/none", None, false),
     ] {
         let mut cluster = Cluster::new();
-        let open = [("share", "edge"), ("share-namespaces", "shop")];
-        cluster.add("a", 5, &[80], &open);
-        cluster.add("shop.g", 4, &[81], &[("share", "default/edge")]);
-        cluster.add("shop.h", 3, &[81], &[("share", "own")]);
+        let open = "share=edge share-namespaces=shop";
+        cluster.add("a", 5, &[80], open);
+        cluster.add("shop.g", 4, &[81], "share=default/edge");
+        cluster.add("shop.h", 3, &[81], "share=own");
         cluster.settle();
         cluster.set("a", "share-namespaces", allowed);
-        cluster.add("shop.g", 4, &[81, 443], &[("share", wish)]);
+        cluster.add("shop.g", 4, &[81, 443], &format!("share={wish}"));
         let there = cluster.named(SHARED).public_net.ipv4.ip.unwrap();
         let guest = cluster.services.get_mut("shop.g").unwrap();
         guest.service.addresses = vec![there.to_string()];
         cluster.settle();
         let ports = cluster.ports(SHARED);
-        assert!(ports.contains(&(81, "shop.g".into())), "{ports:?}");
-        let got = ports.contains(&(443, "shop.g".into()));
+        assert!(ports.contains("81 shop.g"), "{ports:?}");
+        let got = ports.contains("443 shop.g");
         assert_eq!(got, has, "{wish}, {allowed:?}: {ports:?}");
     }
 }
@@ -424,9 +349,9 @@ fn a_guest_that_stays_gets_no_more_ports_once_nobody_allows_it() {
 fn two_services_that_stay_do_not_fight_over_the_whole() {
     for wish in ["busy", "infra/none"] {
         let mut cluster = Cluster::new();
-        cluster.add("a", 5, &[80], &[("share", "edge")]);
-        cluster.add("b", 4, &[81], &[("share", "edge")]);
-        cluster.add("c", 3, &[80, 81], &[("share", "busy")]);
+        cluster.add("a", 5, &[80], "share=edge");
+        cluster.add("b", 4, &[81], "share=edge");
+        cluster.add("c", 3, &[80, 81], "share=busy");
         cluster.settle();
         for (uid, kind) in [("a", "least_connections"), ("b", "round_robin")] {
             cluster.set(uid, "share", Some(wish));
@@ -445,12 +370,10 @@ fn two_services_that_stay_do_not_fight_over_the_whole() {
 #[test]
 fn services_on_an_external_load_balancer_do_not_fight_over_targets() {
     for wish in ["busy", "infra/none"] {
-        let mut cluster = Cluster::new();
-        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
-        cluster.add("a", 5, &[80], &[("external", "7")]);
-        let none = ("external-targets", "false");
-        cluster.add("b", 4, &[81], &[("external", "7"), none]);
-        cluster.add("c", 3, &[80], &[("share", "busy")]);
+        let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
+        cluster.add("a", 5, &[80], "external=7");
+        cluster.add("b", 4, &[81], "external=7 external-targets=false");
+        cluster.add("c", 3, &[80], "share=busy");
         cluster.settle();
         let before = servers(cluster.named("edge-lb"));
         assert!(!before.is_empty(), "{wish}");
@@ -464,20 +387,16 @@ fn services_on_an_external_load_balancer_do_not_fight_over_targets() {
 #[test]
 fn a_guest_does_not_end_that_the_hosts_load_balancer_is_kept() {
     let mut cluster = Cluster::new();
-    let host = [
-        ("share", "edge"),
-        ("share-namespaces", "*"),
-        ("keep", "true"),
-    ];
-    cluster.add("a", 5, &[80], &host);
-    cluster.add("shop.g", 4, &[81], &[("share", "default/edge")]);
+    let host = "share=edge share-namespaces=* keep=true";
+    cluster.add("a", 5, &[80], host);
+    cluster.add("shop.g", 4, &[81], "share=default/edge");
     cluster.settle();
-    assert!(cluster.named(SHARED).labels.contains_key(KEEP));
-    cluster.services.get_mut("a").unwrap().is_deleted = true;
+    assert!(cluster.has_label(SHARED, KEEP));
+    cluster.delete("a");
     cluster.settle();
-    cluster.services.get_mut("shop.g").unwrap().is_deleted = true;
+    cluster.delete("shop.g");
     cluster.settle();
-    assert!(cluster.named(SHARED).labels.contains_key(KEEP));
+    assert!(cluster.has_label(SHARED, KEEP));
 }
 
 /// The Service that decides about the whole becomes larger than is read: what it asks for is not known any more.
@@ -486,27 +405,23 @@ fn while_a_service_that_decides_is_not_read_the_others_change_nothing_about_the_
     for is_younger in [false, true] {
         let mut cluster = Cluster::new();
         let age = if is_younger { 1 } else { 3 };
-        let of_decider = [
-            ("share", "edge"),
-            ("node-selector", "pool=red"),
-            ("algorithm-type", "least_connections"),
-            ("keep", "true"),
-        ];
+        let of_decider =
+            "share=edge node-selector=pool=red algorithm-type=least_connections keep=true";
         paint_nodes(&mut cluster);
-        cluster.add("a", age, &[80], &of_decider);
-        cluster.add("b", 2, &[8080], &[("share", "edge")]);
+        cluster.add("a", age, &[80], of_decider);
+        cluster.add("b", 2, &[8080], "share=edge");
         cluster.settle();
         let before = cluster.named(SHARED).clone();
         assert_eq!(servers(&before), [1, 2]);
         cluster.leave_unread("a");
         cluster.set("b", "type", Some("lb31"));
-        assert_eq!(words(cluster.plan("b").outcome.changes()), [""; 0]);
+        assert_eq!(cluster.changes("b"), [""; 0]);
         assert_eq!(modes(&cluster.plan("b"))[0], "VIP", "one namespace");
         // A node that is gone is no target any more, and the port of the other one follows its node port.
         cluster.world.nodes.remove(1);
         let other = cluster.services.get_mut("b").unwrap();
         other.service.ports[0].node_port = Some(32_222);
-        let words = words(cluster.plan("b").outcome.changes());
+        let words = cluster.changes("b");
         assert_eq!(words, ["update_service", "remove_target"]);
     }
 }
@@ -518,35 +433,29 @@ fn a_service_that_is_not_read_loses_no_target_of_an_external_one() {
     before.targets.clear();
     cluster.world.state.balancers = vec![before];
     paint_nodes(&mut cluster);
-    let of = |selector| [("external", "7"), ("node-selector", selector)];
-    cluster.add("a", 3, &[80], &of("pool=red"));
-    cluster.add("shop.b", 2, &[81], &of("pool=blue"));
+    cluster.add("a", 3, &[80], "external=7 node-selector=pool=red");
+    cluster.add("shop.b", 2, &[81], "external=7 node-selector=pool=blue");
     cluster.settle();
     cluster.leave_unread("a");
     cluster.set("shop.b", "external-targets", Some("false"));
-    assert_eq!(words(cluster.plan("shop.b").outcome.changes()), [""; 0]);
+    assert_eq!(cluster.changes("shop.b"), [""; 0]);
 }
 
 /// A tenant keeps a mistake, or makes the Service larger than is read, so that its plan is refused.
 #[test]
 fn a_service_that_is_refused_does_not_keep_the_address_for_traffic_inside_the_cluster() {
-    let guests = ("share-namespaces", "shop");
-    for (what, annotations, guest, mode) in [
-        ("alone", vec![], None, None),
-        ("one namespace", vec![("share", "edge")], Some("b"), None),
-        (
-            "guests",
-            vec![("share", "edge"), guests],
-            Some("shop.b"),
-            Some("Proxy"),
-        ),
-        ("external", vec![("external", "7")], None, Some("Proxy")),
-    ] {
-        let mut cluster = Cluster::new();
-        cluster.world.state.balancers = vec![external(&[(EXTERNAL, "")])];
-        cluster.add("a", 3, &[80], &annotations);
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        ("alone", "", None, None),
+        ("one namespace", "share=edge", Some("b"), None),
+        ("guests", "share=edge share-namespaces=shop", Some("shop.b"), Some("Proxy")),
+        ("external", "external=7", None, Some("Proxy")),
+    ];
+    for (what, annotations, guest, mode) in cases {
+        let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
+        cluster.add("a", 3, &[80], annotations);
         if let Some(guest) = guest {
-            cluster.add(guest, 2, &[8080], &[("share", "default/edge")]);
+            cluster.add(guest, 2, &[8080], "share=default/edge");
         }
         cluster.settle();
         cluster.set("a", "health-check-interval", Some("soon"));

@@ -198,50 +198,16 @@ fn a_pair_that_hetzner_does_not_take_is_reported_and_not_sent() {
         ..TlsPair::default()
     };
     let key = |bytes: usize| PrivateKey::new("x".repeat(bytes));
-    for (pair, is_taken) in [
-        (
-            TlsPair {
-                key: key(5000),
-                ..good.clone()
-            },
-            true,
-        ),
-        (
-            TlsPair {
-                key: key(5001),
-                ..good.clone()
-            },
-            false,
-        ),
-        (
-            TlsPair {
-                certificates: 5,
-                ..good.clone()
-            },
-            true,
-        ),
-        (
-            TlsPair {
-                certificates: 6,
-                ..good.clone()
-            },
-            false,
-        ),
-        (
-            TlsPair {
-                chain: "x".repeat(30_000),
-                ..good.clone()
-            },
-            true,
-        ),
-        (
-            TlsPair {
-                chain: "x".repeat(30_001),
-                ..good.clone()
-            },
-            false,
-        ),
-    ] {
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        (TlsPair { key: key(5000), ..good.clone() }, true),
+        (TlsPair { key: key(5001), ..good.clone() }, false),
+        (TlsPair { certificates: 5, ..good.clone() }, true),
+        (TlsPair { certificates: 6, ..good.clone() }, false),
+        (TlsPair { chain: "x".repeat(30_000), ..good.clone() }, true),
+        (TlsPair { chain: "x".repeat(30_001), ..good.clone() }, false),
+    ];
+    for (pair, is_taken) in cases {
         let mut world = world(
             Profile::CcmFromScratch,
             &[("http-tls-secret.https", "web-tls")],
@@ -306,21 +272,12 @@ fn nothing_of_the_key_is_in_a_plan() {
 #[test]
 fn what_has_the_name_of_an_upload_is_none_without_its_labels_and_type() {
     type Spoil = fn(&mut Certificate);
+    #[rustfmt::skip] // A case is a line.
     let spoils: [Spoil; 4] = [
         |one| one.status = Some(Default::default()),
         |one| one.labels.clear(),
-        |one| {
-            drop(
-                one.labels
-                    .insert(SECRET.to_owned(), "shop.web-tls".to_owned()),
-            )
-        },
-        |one| {
-            drop(
-                one.labels
-                    .insert(CLUSTER_UID.to_owned(), "another".to_owned()),
-            )
-        },
+        |one| { drop(one.labels.insert(SECRET.to_owned(), "shop.web-tls".to_owned())) },
+        |one| { drop(one.labels.insert(CLUSTER_UID.to_owned(), "another".to_owned())) },
     ];
     for spoil in spoils {
         let mut world = world(

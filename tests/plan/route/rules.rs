@@ -68,10 +68,9 @@ fn of_two_nodes_with_the_same_pods_one_gets_the_route() {
         let mut world = anchored(routes);
         world.server(2, &["10.0.0.12"]).server(3, &["10.0.0.13"]);
         let going = b_is_going.then_some("2026-01-01T00:00:00Z");
-        world.raw_node(json!({
-            "metadata": { "name": "b", "uid": "b", "resourceVersion": "1", "deletionTimestamp": going },
-            "spec": { "providerID": "memory://2", "podCIDRs": ["10.244.5.0/24"] },
-        }));
+        let spec = json!({ "providerID": "memory://2", "podCIDRs": ["10.244.5.0/24"] });
+        let metadata = json!({ "deletionTimestamp": going });
+        world.node_with("b", json!({ "metadata": metadata, "spec": spec }));
         world.node("c", "memory://3", "10.244.5.0/24");
         let plan = world.plan();
         let loser = if winner == "b" { "c" } else { "b" };
@@ -188,11 +187,11 @@ fn the_condition_is_set_only_when_it_says_something_else() {
             .into_iter()
             .collect();
         world.server(2, if attached { &["10.0.0.12"] } else { &[] });
-        world.raw_node(json!({
-            "metadata": { "name": "b", "uid": "b", "resourceVersion": "1" },
-            "spec": { "providerID": "memory://2", "podCIDRs": ["10.244.5.0/24"] },
-            "status": { "conditions": conditions },
-        }));
+        let spec = json!({ "providerID": "memory://2", "podCIDRs": ["10.244.5.0/24"] });
+        world.node_with(
+            "b",
+            json!({ "spec": spec, "status": { "conditions": conditions } }),
+        );
         let plan = world.plan();
         assert_eq!(
             node(&plan, "b").condition(),
@@ -349,11 +348,9 @@ fn what_an_older_cluster_left_holds_up_its_own_addresses_alone() {
             let conditions: Vec<Value> = says.first().map(|status| json!({
                 "type": NETWORK_UNAVAILABLE, "status": status, "reason": says[1],
             })).into_iter().collect();
-            world.server(n, &[&ip]).raw_node(json!({
-                "metadata": { "name": format!("n{n:02}"), "uid": format!("uid-{n}"), "resourceVersion": "1" },
-                "spec": { "providerID": id, "podCIDRs": [format!("10.244.{n}.0/24")] },
-                "status": { "conditions": conditions },
-            }));
+            let spec = json!({ "providerID": id, "podCIDRs": [format!("10.244.{n}.0/24")] });
+            let extra = json!({ "spec": spec, "status": { "conditions": conditions } });
+            world.server(n, &[&ip]).node_with(&format!("n{n:02}"), extra);
         }
         for n in 1..=servers {
             world.server(50 + n, &[&format!("10.0.2.{n}")]);
@@ -390,6 +387,7 @@ fn what_an_older_cluster_left_holds_up_its_own_addresses_alone() {
 #[test]
 fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
     // Range of the network, of the cluster, what is told.
+    #[rustfmt::skip] // A case is a line.
     let cases = [
         ("10.0.0.0/8", "10.244.0.0/16", ""),
         ("10.0.0.0/8", "10.244.0.0/16,fd00::/56", ""),
@@ -398,16 +396,8 @@ fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
             "10.244.0.0/16",
             "--cluster-cidr=10.244.0.0/16 is not within its range 10.0.0.0/16: servers send into the Network only what is for addresses in that range",
         ),
-        (
-            "10.0.0.0/8",
-            "10.0.0.0/16",
-            "--cluster-cidr=10.0.0.0/16 has addresses of its subnet 10.0.0.0/24",
-        ),
-        (
-            "10.0.0.0/8",
-            "10.0.0.128/25",
-            "has addresses of its subnet 10.0.0.0/24",
-        ),
+        ("10.0.0.0/8", "10.0.0.0/16", "--cluster-cidr=10.0.0.0/16 has addresses of its subnet 10.0.0.0/24"),
+        ("10.0.0.0/8", "10.0.0.128/25", "has addresses of its subnet 10.0.0.0/24"),
     ];
     for (range, cidrs, told) in cases {
         let mut world = World::new(cidrs, &[]);
@@ -424,13 +414,9 @@ fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
 
 /// A Node on server 1 that was created in this second of a minute.
 fn claimant(world: &mut World, name: &str, second: u32, cidr: &str) {
-    world.raw_node(json!({
-        "metadata": {
-            "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
-            "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
-        },
-        "spec": { "providerID": "memory://1", "podCIDRs": [cidr] },
-    }));
+    let metadata = json!({ "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z") });
+    let spec = json!({ "providerID": "memory://1", "podCIDRs": [cidr] });
+    world.node_with(name, json!({ "metadata": metadata, "spec": spec }));
 }
 
 #[test]

@@ -20,56 +20,27 @@ const GATEWAYS: [(&str, &str); 7] = [
 type Make = fn(&mut World);
 
 /// States of the node and the server that the table is about.
+#[rustfmt::skip] // A case is a line.
 const STATES: [(&str, Make); 15] = [
-    ("node on its server", |world| {
-        own_server(world).node("n", "memory://9", PODS);
-    }),
-    ("server not attached", |world| {
-        world.server(9, &[]).node("n", "memory://9", PODS);
-    }),
-    ("server gone", |world| {
-        world.node("n", "memory://9", PODS);
-    }),
-    ("no provider ID", |world| {
-        own_server(world).node("n", "", PODS);
-    }),
-    ("another cloud's", |world| {
-        own_server(world).node("n", "aws://9", PODS);
-    }),
-    ("unknown provider ID", |world| {
-        own_server(world).node("n", "memory://nine", PODS);
-    }),
-    ("other pods by now", |world| {
-        own_server(world).node("n", "memory://9", "10.244.8.0/24");
-    }),
-    ("no pods yet", |world| {
-        own_server(world).node("n", "memory://9", "");
-    }),
-    ("no node", |world| {
-        own_server(world);
-    }),
-    ("node went", |world| {
-        own_server(world);
-        remember_own(world);
-    }),
-    ("node and server went", |world| {
-        remember_own(world);
-    }),
+    ("node on its server", |world| { own_server(world).node("n", "memory://9", PODS); }),
+    ("server not attached", |world| { world.server(9, &[]).node("n", "memory://9", PODS); }),
+    ("server gone", |world| { world.node("n", "memory://9", PODS); }),
+    ("no provider ID", |world| { own_server(world).node("n", "", PODS); }),
+    ("another cloud's", |world| { own_server(world).node("n", "aws://9", PODS); }),
+    ("unknown provider ID", |world| { own_server(world).node("n", "memory://nine", PODS); }),
+    ("other pods by now", |world| { own_server(world).node("n", "memory://9", "10.244.8.0/24"); }),
+    ("no pods yet", |world| { own_server(world).node("n", "memory://9", ""); }),
+    ("no node", |world| { own_server(world); }),
+    ("node went", |world| { own_server(world); remember_own(world); }),
+    ("node and server went", |world| { remember_own(world); }),
     ("its server replaced", |world| {
         world
             .server(10, &["10.0.0.9"])
             .node("n", "memory://9", PODS);
         remember_own(world);
     }),
-    ("the same, not seen", |world| {
-        world
-            .server(10, &["10.0.0.9"])
-            .node("n", "memory://9", PODS);
-    }),
-    ("both replaced", |world| {
-        world.server(10, &["10.0.0.9"]);
-        remember_own(world);
-    }),
+    ("the same, not seen", |world| { world.server(10, &["10.0.0.9"]).node("n", "memory://9", PODS); }),
+    ("both replaced", |world| { world.server(10, &["10.0.0.9"]); remember_own(world); }),
     ("replaced, no pods yet", |world| {
         world.server(10, &["10.0.0.9"]).node("n", "memory://10", "");
         remember_own(world);

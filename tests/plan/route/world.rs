@@ -1,5 +1,6 @@
 //! Nodes, servers and a network as data.
 
+use crate::common::objects;
 use crate::route::memory::Memory;
 use ccm::controllers::route::{Inputs, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, plan};
 use ccm::kube::Node;
@@ -48,15 +49,15 @@ impl World {
 
     pub fn node(&mut self, name: &str, provider_id: &str, cidrs: &str) -> &mut World {
         let cidrs: Vec<&str> = cidrs.split(',').filter(|cidr| !cidr.is_empty()).collect();
-        self.raw_node(json!({
-            "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" },
-            "spec": { "providerID": provider_id, "podCIDRs": cidrs },
-        }))
+        self.node_with(
+            name,
+            json!({ "spec": { "providerID": provider_id, "podCIDRs": cidrs } }),
+        )
     }
 
-    pub fn raw_node(&mut self, node: Value) -> &mut World {
-        self.nodes
-            .push(Arc::new(serde_json::from_value(node).unwrap()));
+    /// A node with these fields beside its name.
+    pub fn node_with(&mut self, name: &str, extra: Value) -> &mut World {
+        self.nodes.push(Arc::new(objects::node(name, extra)));
         self
     }
 

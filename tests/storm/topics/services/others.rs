@@ -173,21 +173,19 @@ pub fn make_all(sandbox: &Sandbox, others: &[Other]) {
     left[SERVICE] = json!("default.s-3");
     left[CREATED] = json!("true");
     let none = json!([]);
-    for (name, labels, targets) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("theirs", dead(OTHER_CLUSTER), &target),
         ("kubernetes-default-s-0", dead(OTHER_CLUSTER), &target),
         // Made by Hetzner's controller, of a cluster that is not known here.
-        (
-            "kubernetes-default-s-1",
-            json!({ SERVICE_UID: DEAD_UID }),
-            &target,
-        ),
+        ("kubernetes-default-s-1", json!({ SERVICE_UID: DEAD_UID }), &target),
         ("free", json!({ "team": "red" }), &none),
         (OF_PROGRAM, json!({ "caph-cluster-prod": "owned" }), &none),
         ("kubernetes-default-s-2", json!({}), &none),
         // This cluster's, of a Service of the same name that does not exist any more.
         ("kubernetes-default-s-3", left, &none),
-    ] {
+    ];
+    for (name, labels, targets) in cases {
         make(sandbox, name, &labels, targets, &[], None);
     }
     let team = json!({ "team": "blue" });

@@ -1,0 +1,50 @@
+//! Nodes and servers as values, for tests of the plans that are made from them. A test names the fields that it is about.
+
+use ccm::kube::Node;
+use ccm::provider::{Instance, InstanceId, PrivateAddress};
+use serde_json::{Value, json};
+
+/// A node with these fields beside its name.
+pub fn node(name: &str, extra: Value) -> Node {
+    let mut node = json!({
+        "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" },
+        "spec": {}, "status": {},
+    });
+    merge(&mut node, extra);
+    serde_json::from_value(node).unwrap()
+}
+
+/// Adds these fields; of one that is there the new value counts.
+pub fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+/// A running server with a public IPv4 address, which follows from its ID, and without a Network.
+pub fn server(id: u64, name: &str) -> Instance {
+    Instance {
+        id: InstanceId::Cloud(id),
+        name: name.into(),
+        state: "running".into(),
+        instance_type: "cx22".into(),
+        location: "fsn1".into(),
+        network_zone: "eu-central".into(),
+        public_ipv4: Some(format!("203.0.113.{}", id % 250 + 1).parse().unwrap()),
+        ..Instance::default()
+    }
+}
+
+/// The address of a server in a Network, without aliases.
+pub fn private(network: u64, ip: &str) -> PrivateAddress {
+    PrivateAddress {
+        network,
+        ip: ip.parse().unwrap(),
+        aliases: Vec::new(),
+    }
+}
