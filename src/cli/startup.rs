@@ -54,14 +54,16 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
     if let Some(unknown) = told {
         Printer::notice(not_known(&unknown));
     }
-    parsed.settings.dry_run.value |= refused.is_some();
+    let is_refused = refused.is_some();
+    parsed.settings.dry_run.value |= is_refused;
     Ok(Started {
         gate: wire::gate(command, &parsed.settings),
         refused,
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
-        kube,
+        // What is not to write gets a client that can't.
+        kube: kube.filter(|_| !is_refused),
     })
 }
 
