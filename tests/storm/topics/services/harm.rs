@@ -92,19 +92,23 @@ impl Moment<'_> {
     }
 
     /// The rest of a plan is executed over several ticks, and each stops it where it does not fit any more. So a part
-    /// of it is harm where both what is there and what the last tick could read forbid it.
+    /// of it is harm where both what is there and what the last tick could read forbid it, for reasons that differ in their
+    /// numbers at most: an old list may want the target itself, which newer reads of the plan did not show any more.
     fn harm_in_rest(&self, harm: impl Fn(&Kubernetes) -> Option<String>) -> Option<String> {
         let harm_now = harm(&self.read())?;
         let seen = self.seen.lock().unwrap();
         let mut known = seen.known.clone();
         let before = seen.nodes_before.clone();
         drop(seen);
-        harm(&known)?;
-        for nodes in before {
-            known.nodes = nodes;
-            harm(&known)?;
-        }
-        Some(harm_now)
+        let reason = |harm: &str| harm.replace(char::is_numeric, "");
+        let forbids =
+            |known: &Kubernetes| harm(known).is_some_and(|harm| reason(&harm) == reason(&harm_now));
+        let is_harm = forbids(&known)
+            && before.into_iter().all(|nodes| {
+                known.nodes = nodes;
+                forbids(&known)
+            });
+        is_harm.then_some(harm_now)
     }
 
     pub fn harm_in_cloud(&self, request: &Request) -> Option<String> {
