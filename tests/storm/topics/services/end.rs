@@ -20,6 +20,9 @@ const BAD: [(&str, &str); 3] = [
     ("http-sticky-sessions", "maybe"),
 ];
 
+/// Annotations of which one names the certificates that the ports of a Service show.
+const CERTIFICATES: [&str; 3] = ["certificate-type", "http-certificates", "http-tls-secret"];
+
 /// Other people's load balancers, byte by byte; how healthy their targets are changes by itself.
 pub fn others(sandbox: &Sandbox) -> BTreeMap<u64, String> {
     let own = cluster_uid(sandbox);
@@ -199,10 +202,14 @@ impl Both {
         self.is_compared && offered.any(is_alive)
     }
 
-    /// It asks for a certificate or an address that it may not have.
+    /// It asks for a certificate or an address that it may not have, or for `https` without a certificate.
     fn lacks(&self, service: &Value) -> bool {
         let uid = &service["metadata"]["uid"];
         let is_https = annotation(service, "protocol") == Some("https");
+        // Somebody has removed the annotation that named a certificate of others.
+        let names_none = CERTIFICATES
+            .iter()
+            .all(|key| annotation(service, key).is_none());
         let named = annotation(service, "http-managed-certificate-name").filter(|_| is_https);
         let taken = self.certificates.iter().any(|one| {
             Some(one["name"].as_str().unwrap()) == named && one["labels"][SERVICE_UID] != *uid
@@ -216,7 +223,7 @@ impl Both {
             let is_assigned = !one["assignee_id"].is_null();
             is_assigned || may_not_be_claimed(one).is_some()
         });
-        taken || refused.any(|one| one["name"].as_str() == asked)
+        (is_https && names_none) || taken || refused.any(|one| one["name"].as_str() == asked)
     }
 
     /// It has no load balancer: one of its name, or one that an operator offers to it, is there, and it may not adopt
