@@ -4,12 +4,12 @@
 use crate::load_balancer::project::{fresh, same_listener, types};
 use crate::load_balancer::random::Random;
 use crate::load_balancer::support::{
-    NETWORK, PROFILES, UID, World, environment, lines, node, port, word, words,
+    NETWORK, PROFILES, UID, World, certificate, environment, labels, lines, node, port,
+    selector_target, server_target, word,
 };
 use ccm::hetzner::load_balancers::{
     Algorithm, AlgorithmOf, CLUSTER_UID, Certificate, CertificateStatus, Listener, LoadBalancer,
-    Location, PrimaryIp, PrivateNet, Reference, SERVICE, SERVICE_UID, SelectedServer, SelectorRef,
-    Target,
+    Location, PrimaryIp, PrivateNet, SERVICE, SERVICE_UID,
 };
 use ccm::provider::{
     Change, InstanceId, LoadBalancerPlan, Needs, OfferedNode, Protocol, ProviderId, Reach, Reason,
@@ -124,19 +124,11 @@ fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
     one.services = (1..=ports).map(|at| listener(random, at)).collect();
     for server in 1..=random.below(25) {
         let private = attached && (!one.public_net.enabled || random.percent(50));
-        let target = Target::Server {
-            server: Reference { id: server * 2 },
-            use_private_ip: private,
-            health_status: Vec::new(),
-        };
-        one.targets.push(target);
+        one.targets.push(server_target(server * 2, private));
     }
     if random.percent(20) && one.targets.len() < kind.max_targets {
-        let selector = "somebody=else".to_owned();
-        one.targets.push(Target::LabelSelector {
-            label_selector: SelectorRef { selector },
-            targets: Some(vec![SelectedServer::default()]),
-        });
+        let other = selector_target("somebody=else", Some(&[0]));
+        one.targets.push(other);
     }
     one
 }
@@ -145,21 +137,16 @@ fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
 fn managed(random: &mut Random, world: &mut World) {
     for (id, name) in [(90, "managed-one"), (91, "managed-two"), (92, "left")] {
         let uid: &str = random.pick::<&str>(&[UID, UID, "gone", "lives", ""]);
-        let labels = [(SERVICE_UID.to_owned(), uid.to_owned())];
+        let label = format!("{SERVICE_UID}={uid}");
         let issuance: &str = random.pick::<&str>(&["pending", "completed", "failed"]);
         let one = Certificate {
-            id,
-            name: name.into(),
-            labels: labels
-                .into_iter()
-                .filter(|(_, uid)| !uid.is_empty())
-                .collect(),
+            labels: labels(if uid.is_empty() { "" } else { &label }),
             domain_names: vec![(*random.pick(&["a.example", "b.example"])).into()],
             status: Some(CertificateStatus {
                 issuance: issuance.into(),
                 ..CertificateStatus::default()
             }),
-            ..Certificate::default()
+            ..certificate(id, name)
         };
         if random.percent(30) {
             world.state.certificates.as_mut().unwrap().push(one);
@@ -209,31 +196,26 @@ fn world(random: &mut Random) -> World {
         primary_ip(61, "kept6", "2001:db8:61::/64", "ipv6"),
     ]);
     if random.percent(30) {
-        world.set(&[
-            (random.pick::<&str>(&["protocol", "protocol.p1"]), "https"),
-            ("certificate-type", "managed"),
-            ("http-managed-certificate-domains", "a.example"),
-            ("http-certificates", "one"),
-        ]);
+        world.set_one(random.pick::<&str>(&["protocol", "protocol.p1"]), "https");
+        world.set("certificate-type=managed http-managed-certificate-domains=a.example http-certificates=one");
     }
     let share = random.below(50);
     for (name, values) in VALUES {
         if random.percent(share) && (*name != "protocol.p2" || world.service.ports.len() > 1) {
             let value: &str = random.pick::<&str>(values);
-            world.set(&[(name, value)]);
+            world.set_one(name, value);
         }
     }
     if random.percent(30) {
         let variable = "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL";
         world.defaults.uses_proxyprotocol = Some(environment(variable, random.percent(50)));
     }
-    let labels = [(SERVICE_UID.to_owned(), UID.to_owned())];
     match random.below(4) {
         0 => {}
         1 => world.state.balancers = vec![balancer(random, 1)],
         _ => {
             let mut own = balancer(random, 1);
-            own.labels = labels.into();
+            own.labels = labels(&format!("{SERVICE_UID}={UID}"));
             world.state.balancers = vec![own];
         }
     }
@@ -305,16 +287,13 @@ fn changes_lead_to_what_is_wanted_and_no_further() {
         let after = world.balancer();
         if let Some(before) = before.filter(|before| before.id == after.id) {
             let expected = differences(&before, after);
-            let count = words(&made).into_iter();
-            let count = count.filter(|one| !one.ends_with("certificate")).count();
+            let words = made.iter().map(|change| word(&**change));
+            let count = words.filter(|word| !word.ends_with("certificate")).count();
             assert_eq!(count, expected, "seed {seed}: {:#?}", lines(&made));
         }
         let plan = world.plan();
-        assert_eq!(
-            plan.fields.iter().filter(|f| f.differs()).count(),
-            0,
-            "seed {seed}: {plan:#?}"
-        );
+        let differs = plan.fields.iter().any(|field| field.differs());
+        assert!(!differs, "seed {seed}: {plan:#?}");
         settled += 1;
         written += made.len();
         // What was waited for comes, and then all is as it should be.
@@ -334,6 +313,18 @@ fn changes_lead_to_what_is_wanted_and_no_further() {
     );
 }
 
+/// Makes one change, and then a new plan, until nothing is left to do.
+fn settle_one_by_one(world: &mut World) {
+    let project = world.project();
+    for _ in 0..1000 {
+        let Some(first) = world.plan().outcome.take_changes().into_iter().next() else {
+            break;
+        };
+        project.apply(&*first);
+        project.read(&mut world.state);
+    }
+}
+
 /// Killed after any write and started again, the end is the same.
 #[test]
 fn wherever_it_is_cut_off_the_end_is_the_same() {
@@ -343,23 +334,9 @@ fn wherever_it_is_cut_off_the_end_is_the_same() {
         if whole.plan().outcome.obstacle().is_some() {
             continue;
         }
-        let mut cut = World {
-            state: whole.state.clone(),
-            defaults: whole.defaults.clone(),
-            service: whole.service.clone(),
-            nodes: whole.nodes.clone(),
-            cluster: whole.cluster.clone(),
-            ..whole
-        };
+        let mut cut = whole.clone();
         whole.settle();
-        let project = cut.project();
-        for _ in 0..1000 {
-            let Some(first) = cut.plan().outcome.take_changes().into_iter().next() else {
-                break;
-            };
-            project.apply(&*first);
-            project.read(&mut cut.state);
-        }
+        settle_one_by_one(&mut cut);
         let is_full = whole.findings().contains(&Reason::MaxTargetsReached);
         let shape = |world: &World| {
             let one = world.balancer().clone();
@@ -371,13 +348,7 @@ fn wherever_it_is_cut_off_the_end_is_the_same() {
             }
             let mut ports: Vec<u16> = one.services.iter().map(|s| s.listen_port).collect();
             ports.sort_unstable();
-            (
-                one.name.clone(),
-                one.labels.clone(),
-                targets,
-                ports,
-                one.private_net.clone(),
-            )
+            (one.name, one.labels, targets, ports, one.private_net)
         };
         assert_eq!(shape(&whole), shape(&cut), "seed {seed}");
     }
@@ -410,16 +381,7 @@ fn servers_that_can_not_be_reached_are_never_added() {
         if whole.plan().outcome.obstacle().is_some() {
             continue;
         }
-        let copy = || World {
-            profile: whole.profile,
-            network: whole.network,
-            state: whole.state.clone(),
-            defaults: whole.defaults.clone(),
-            service: whole.service.clone(),
-            nodes: whole.nodes.clone(),
-            cluster: whole.cluster.clone(),
-        };
-        let (mut cut, mut whole) = (copy(), copy());
+        let mut cut = whole.clone();
         for change in whole.settle() {
             for (server, use_private_ip) in targets_of(&*change) {
                 let reach = &reach[&server];
@@ -430,29 +392,16 @@ fn servers_that_can_not_be_reached_are_never_added() {
                     } => *has_public_ipv4,
                     _ => false,
                 };
-                assert!(
-                    is_reached,
-                    "seed {seed}: {}",
-                    change.description().done().join(", ")
-                );
+                assert!(is_reached, "seed {seed}: {:?}", change.description().done());
             }
         }
         let plan = whole.plan();
         assert!(plan.outcome.changes().is_empty(), "seed {seed}");
-        assert!(
-            !plan.fields.iter().any(|field| field.differs()),
-            "seed {seed}"
-        );
+        let differs = plan.fields.iter().any(|field| field.differs());
+        assert!(!differs, "seed {seed}");
         settled += 1;
         lacking += usize::from(whole.needs().servers);
-        let project = cut.project();
-        for _ in 0..1000 {
-            let Some(first) = cut.plan().outcome.take_changes().into_iter().next() else {
-                break;
-            };
-            project.apply(&*first);
-            project.read(&mut cut.state);
-        }
+        settle_one_by_one(&mut cut);
         if whole.findings().contains(&Reason::MaxTargetsReached) {
             continue;
         }
@@ -514,11 +463,8 @@ fn targets_of(change: &dyn Change) -> Vec<(u64, bool)> {
 
 /// Every request.
 fn requests(plan: &LoadBalancerPlan) -> Vec<Value> {
-    plan.outcome
-        .changes()
-        .iter()
-        .map(|change| change.json())
-        .collect()
+    let changes = plan.outcome.changes().iter();
+    changes.map(|change| change.json()).collect()
 }
 
 #[test]
@@ -548,12 +494,8 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
             world.unset("name");
         }
         let (needs, plan) = (world.needs(), world.plan());
-        let about = || {
-            format!(
-                "seed {seed}: {needs:?} {:#?}",
-                lines(plan.outcome.changes())
-            )
-        };
+        let made = lines(plan.outcome.changes());
+        let about = || format!("seed {seed}: {needs:?} {made:#?}");
         with_servers += usize::from(needs.servers);
         with_services += usize::from(needs.services);
         with_none += usize::from(needs == Needs::default());
@@ -581,11 +523,8 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
         for change in plan.outcome.changes() {
             for (server, _) in targets_of(&**change) {
                 let id = ProviderId::Ours(InstanceId::Cloud(server));
-                let node = world
-                    .nodes
-                    .iter()
-                    .find(|node| node.provider_id == id)
-                    .unwrap();
+                let mut nodes = world.nodes.iter();
+                let node = nodes.find(|node| node.provider_id == id).unwrap();
                 assert!(matches!(node.reach, Reach::By { .. }), "{}", about());
             }
         }
@@ -597,11 +536,8 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
             assert!(without_list.contains(&server), "{}", about());
         }
     }
-    let counts = (with_servers, with_services, with_none);
-    assert!(
-        with_servers > 300 && with_services > 50 && with_none > 200,
-        "{counts:?}"
-    );
+    let are_enough = with_servers > 300 && with_services > 50 && with_none > 200;
+    assert!(are_enough, "{with_servers} {with_services} {with_none}");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::load_balancer::project::{self, Project as Simulated};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    Certificate, Defaults, Listener, LoadBalancer, Observed, Project, PublicIp, SERVICE_UID,
-    Snapshot,
+    Certificate, Defaults, IpRef, Listener, LoadBalancer, Observed, Project, PublicIp, Reference,
+    SERVICE_UID, SelectedServer, SelectorRef, Snapshot, Target,
 };
 use ccm::hetzner::{AddressFamily, Hetzner, Settings};
 use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
@@ -15,6 +15,8 @@ use ccm::provider::{
     Snapshot as _, Source, Sourced,
 };
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -57,6 +59,7 @@ static HETZNER: LazyLock<Hetzner> = LazyLock::new(|| {
 static PROJECT: LazyLock<Project> = LazyLock::new(|| HETZNER.project(None));
 
 /// Everything that a plan is made from.
+#[derive(Clone)]
 pub struct World {
     pub profile: Profile,
     pub defaults: Defaults,
@@ -70,11 +73,6 @@ pub struct World {
 impl World {
     /// Three nodes in fsn1, a Service with port 80, and no load balancer.
     pub fn new(profile: Profile) -> World {
-        let certificate = |id, name: &str| Certificate {
-            id,
-            name: name.into(),
-            ..Certificate::default()
-        };
         let mut state = project::state(Vec::new());
         state.certificates = Some(vec![certificate(7, "one"), certificate(8, "two")]);
         World {
@@ -105,12 +103,15 @@ impl World {
         self
     }
 
-    /// Sets annotations, without their prefix.
-    pub fn set(&mut self, annotations: &[(&str, &str)]) {
-        for (name, value) in annotations {
-            let key = format!("{PREFIX}{name}");
-            self.service.annotations.insert(key, (*value).to_owned());
-        }
+    /// Sets annotations, without their prefix: `type=lb21 location=nbg1`.
+    pub fn set(&mut self, annotations: &str) {
+        pairs(annotations).for_each(|(name, value)| self.set_one(name, value));
+    }
+
+    /// Sets an annotation, without its prefix, to any value.
+    pub fn set_one(&mut self, name: &str, value: &str) {
+        let key = format!("{PREFIX}{name}");
+        self.service.annotations.insert(key, value.to_owned());
     }
 
     pub fn unset(&mut self, name: &str) {
@@ -298,6 +299,34 @@ impl World {
     pub fn findings(&self) -> Vec<Reason> {
         self.plan().findings.iter().map(|one| one.reason).collect()
     }
+
+    /// The messages of the findings that have this reason.
+    pub fn told(&self, reason: Reason) -> Vec<String> {
+        let findings = self.plan().findings.into_iter();
+        let told = findings.filter(|one| one.reason == reason);
+        told.map(|one| one.message).collect()
+    }
+
+    /// The certificates that a port of the load balancer shows. `None` means that there is no such port.
+    pub fn shows(&self, listen_port: u16) -> Option<Vec<u64>> {
+        let mut ports = self.balancer().services.iter();
+        let port = ports.find(|one| one.listen_port == listen_port)?;
+        Some(port.certificates())
+    }
+}
+
+/// Reads `NAME=VALUE NAME=VALUE`.
+pub fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let words = text.split_whitespace();
+    words.map(|word| word.split_once('=').expect("NAME=VALUE"))
+}
+
+/// Labels, written as `NAME=VALUE NAME=VALUE`.
+pub fn labels(text: &str) -> BTreeMap<String, String> {
+    let pairs = pairs(text);
+    pairs
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect()
 }
 
 pub fn environment<T>(variable: &str, value: T) -> Sourced<T> {
@@ -349,9 +378,50 @@ pub fn changes(mut plan: LoadBalancerPlan) -> Vec<Box<dyn Change>> {
     plan.outcome.take_changes()
 }
 
-/// The API's words for them.
-pub fn words(changes: &[Box<dyn Change>]) -> Vec<String> {
-    changes.iter().map(|change| word(&**change)).collect()
+/// The target that is this server.
+pub fn server_target(id: u64, use_private_ip: bool) -> Target {
+    Target::Server {
+        server: Reference { id },
+        use_private_ip,
+        health_status: Vec::new(),
+    }
+}
+
+/// The target that is this address.
+pub fn ip_target(ip: impl Into<IpAddr>) -> Target {
+    Target::Ip {
+        ip: IpRef { ip: ip.into() },
+        health_status: Vec::new(),
+    }
+}
+
+/// The target that is what this selector selects. `None` means that it is not known.
+pub fn selector_target(selector: &str, servers: Option<&[u64]>) -> Target {
+    let selected = |id: &u64| SelectedServer {
+        server: Reference { id: *id },
+        ..SelectedServer::default()
+    };
+    Target::LabelSelector {
+        label_selector: SelectorRef {
+            selector: selector.into(),
+        },
+        targets: servers.map(|servers| servers.iter().map(selected).collect()),
+    }
+}
+
+/// A certificate without labels and domains.
+pub fn certificate(id: u64, name: &str) -> Certificate {
+    Certificate {
+        id,
+        name: name.into(),
+        ..Certificate::default()
+    }
+}
+
+/// The API's words for them, with spaces between.
+pub fn words(changes: &[Box<dyn Change>]) -> String {
+    let words: Vec<String> = changes.iter().map(|change| word(&**change)).collect();
+    words.join(" ")
 }
 
 pub fn word(change: &dyn Change) -> String {
