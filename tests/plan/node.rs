@@ -34,9 +34,8 @@ pub fn reasons(plan: &NodePlan) -> Vec<Reason> {
 
 /// As a merge patch does it.
 fn merged(have: &Labels, patch: &BTreeMap<String, Option<String>>) -> Labels {
-    let have = have
-        .iter()
-        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let have = have.iter();
+    let have = have.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let mut all: BTreeMap<String, String> = have.collect();
     for (key, value) in patch {
         match value {
@@ -203,11 +202,8 @@ fn a_server_is_given_to_one_node_only() {
         (&by_twins[0], Reason::InstanceLookupFailed),
     ] {
         assert_eq!(plan.changes, vec![]);
-        assert_eq!(
-            plan.obstacle.as_ref().map(|finding| finding.reason),
-            Some(reason),
-            "{plan:?}"
-        );
+        let obstacle = plan.obstacle.as_ref().map(|finding| finding.reason);
+        assert_eq!(obstacle, Some(reason), "{plan:?}");
     }
 }
 
@@ -371,18 +367,13 @@ fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
     };
     assert_eq!(addresses.len(), 1);
     assert_eq!(provider_id.as_deref(), Some("memory://1"));
-    assert_eq!(
-        serde_json::to_value(taints).unwrap(),
-        json!([other]),
-        "nothing of the others is lost"
-    );
+    // Nothing of the others is lost.
+    assert_eq!(serde_json::to_value(taints).unwrap(), json!([other]));
     for label in TopologyLabel::ALL {
         assert_eq!(labels[label.stable_key()], labels[label.beta_key()]);
     }
-    assert_eq!(
-        labels["topology.kubernetes.io/zone"].as_deref(),
-        Some("fsn1")
-    );
+    let zone = &labels["topology.kubernetes.io/zone"];
+    assert_eq!(zone.as_deref(), Some("fsn1"));
 }
 
 #[test]
@@ -438,11 +429,12 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
                 other => panic!("{other:?}"),
             })
             .collect();
-        let expected: Vec<_> = expected
-            .into_iter()
-            .map(|value| (stable.to_owned(), Some(value.to_owned())))
-            .collect();
-        assert_eq!(set, expected, "{have_beta:?} {have_stable:?}");
+        let expected = expected.map(|value| (stable.to_owned(), Some(value.to_owned())));
+        assert_eq!(
+            set,
+            Vec::from_iter(expected),
+            "{have_beta:?} {have_stable:?}"
+        );
     }
 }
 
@@ -455,10 +447,10 @@ fn a_node_without_id_and_taint_gets_addresses_and_nothing_else() {
         &cloud,
     )
     .remove(0);
+    let changes = plan.changes.as_slice();
     assert!(
-        matches!(plan.changes.as_slice(), [Change::SetAddresses { .. }]),
-        "{:?}",
-        plan.changes
+        matches!(changes, [Change::SetAddresses { .. }]),
+        "{changes:?}"
     );
     assert!(reasons(&plan).contains(&Reason::NotExternal));
 }
@@ -566,18 +558,12 @@ fn planning_again_after_a_successful_apply_is_empty_in_any_world() {
         let plans = plan_all(&nodes, &cloud);
         let after: Vec<Node> = plans.iter().map(applied).collect();
         for (first, second) in plans.iter().zip(plan_all(&after, &cloud)) {
-            assert_eq!(
-                second.changes,
-                vec![],
-                "seed {seed}, after {:?}",
-                first.changes
-            );
+            let made = &first.changes;
+            assert_eq!(second.changes, vec![], "seed {seed}, after {made:?}");
             let differences: Vec<_> = second.differences().collect();
             let blocked = second.obstacle.is_some();
-            assert!(
-                blocked || differences.is_empty(),
-                "seed {seed}: {differences:?}"
-            );
+            let is_right = blocked || differences.is_empty();
+            assert!(is_right, "seed {seed}: {differences:?}");
         }
     }
 }
@@ -603,30 +589,20 @@ fn no_new_provider_id_is_one_that_another_initialised_node_has_in_any_world() {
 fn what_is_written_rests_on_what_is_known_in_any_world() {
     for seed in 0..5_000 {
         let (nodes, cloud) = random_world(&mut Random::new(seed));
-        let ids: HashSet<String> = cloud
-            .instances
-            .iter()
-            .map(|i| format!("memory://{}", i.id))
-            .collect();
+        let servers = cloud.instances.iter();
+        let ids: HashSet<String> = servers.map(|i| format!("memory://{}", i.id)).collect();
         for plan in plan_all(&nodes, &cloud) {
             let after = applied(&plan);
             let lost_taint = is_uninitialized(&plan.node) && !is_uninitialized(&after);
             if lost_taint {
-                assert!(
-                    matches!(plan.server, Server::Matched(..)),
-                    "seed {seed}: {plan:?}"
-                );
-                assert!(
-                    ids.contains(&after.spec.provider_id),
-                    "seed {seed}: {plan:?}"
-                );
+                let is_matched = matches!(plan.server, Server::Matched(..));
+                assert!(is_matched, "seed {seed}: {plan:?}");
+                let is_known = ids.contains(&after.spec.provider_id);
+                assert!(is_known, "seed {seed}: {plan:?}");
             }
             let others = |node: &Node| {
-                node.spec
-                    .taints
-                    .iter()
-                    .filter(|t| t.key != UNINITIALIZED)
-                    .count()
+                let taints = node.spec.taints.iter();
+                taints.filter(|t| t.key != UNINITIALIZED).count()
             };
             assert_eq!(
                 others(&plan.node),

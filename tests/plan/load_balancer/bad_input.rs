@@ -1,6 +1,6 @@
 //! What somebody gets wrong: said with what to do about it, and nothing is changed.
 
-use crate::load_balancer::support::{PROFILES, World, port};
+use crate::load_balancer::support::{PROFILES, World, assert_says, port};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::Certificate;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
@@ -126,9 +126,7 @@ fn all_that_is_wrong_is_said_at_once() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.set("type=lb99 protocol=udp use-private-ip=true");
     let message = world.obstacle();
-    for part in ["lb99", "udp", "HCLOUD_NETWORK"] {
-        assert!(message.contains(part), "{message}");
-    }
+    assert_says(&message, &["lb99", "udp", "HCLOUD_NETWORK"]);
 }
 
 /// Of many problems the first ten are reported, of many findings of one reason the first five; one of another reason

@@ -1,7 +1,9 @@
 //! Managed certificates: ordered once, found, taken over, waited for, and never deleted.
 
 use crate::load_balancer::project::fresh;
-use crate::load_balancer::support::{PROFILES, UID, World, certificate, lines, port, words};
+use crate::load_balancer::support::{
+    PROFILES, UID, World, assert_says, certificate, lines, port, words,
+};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
     CLUSTER, CLUSTER_UID, Certificate, CertificateError, CertificateStatus, Reference, SERVICE,
@@ -64,10 +66,7 @@ fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
         let plan = world.plan();
         assert!(plan.outcome.is_unfinished() && !plan.status.unwrap().is_empty());
         let told = world.told(Reason::CertificatePending).remove(0);
-        assert!(
-            told.contains("port 443 waits for certificate ccm-"),
-            "{told}"
-        );
+        assert_says(&told, &["port 443 waits for certificate ccm-"]);
         world.issue();
         let made = lines(&world.settle());
         assert_eq!(made, ["port 443: added, https to node port 30443"]);
@@ -97,14 +96,15 @@ fn a_failed_issuance_is_told_with_its_reason_and_the_rest_goes_on() {
     let told = plan.findings.iter();
     let mut told = told.filter(|one| one.reason == Reason::CertificateFailed);
     let message = told.next().expect("told").text();
-    for part in [
-        "port 443 waits",
-        "DNS zone not found (dns_zone_not_found)",
-        "DNS zones of this project",
-        &format!("hcloud certificate retry {id}"),
-    ] {
-        assert!(message.contains(part), "{message}");
-    }
+    assert_says(
+        &message,
+        &[
+            "port 443 waits",
+            "DNS zone not found (dns_zone_not_found)",
+            "DNS zones of this project",
+            &format!("hcloud certificate retry {id}"),
+        ],
+    );
 }
 
 /// What the annotation names: 90 is issued, `pending` (91) and `failed` (92) are not, and none of them is the Service's
@@ -347,9 +347,10 @@ fn each_port_may_have_its_own() {
     // All of one name, and one for other domains.
     world.set("http-managed-certificate-domains.admin=admin.example.com");
     let message = world.obstacle();
-    for part in ["ports 443 and 8443", "http-managed-certificate-name.PORT"] {
-        assert!(message.contains(part), "{message}");
-    }
+    assert_says(
+        &message,
+        &["ports 443 and 8443", "http-managed-certificate-name.PORT"],
+    );
     world.set("http-managed-certificate-name.8443=admin");
     world.set("http-managed-certificate-acme-staging.admin=true");
     let made = world.settle();
@@ -417,9 +418,7 @@ fn without_domains_or_with_bad_ones_nothing_is_ordered() {
         let mut world = world(Profile::CcmFromScratch);
         world.set_one("http-managed-certificate-domains", domains);
         let message = world.obstacle();
-        for part in [expected, "http-managed-certificate-domains"] {
-            assert!(message.contains(part), "{message}");
-        }
+        assert_says(&message, &[expected, "http-managed-certificate-domains"]);
     }
     // A port that shows none needs none.
     let mut world = world(Profile::CcmFromScratch);

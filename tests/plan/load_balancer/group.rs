@@ -4,7 +4,7 @@
 use crate::load_balancer::project::fresh;
 use crate::load_balancer::random::Random;
 use crate::load_balancer::support::{
-    World, environment, lines, node, pairs, port, server_target, word, words,
+    World, assert_says, environment, labels, lines, node, pairs, port, server_target, word, words,
 };
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
@@ -65,14 +65,11 @@ impl Cluster {
         // Each Service has node ports of its own.
         let number = uid.trim_start_matches(char::is_alphabetic).parse::<u16>();
         let base = 30_000 + number.unwrap_or(u16::try_from(age).unwrap()) * 100;
-        service.ports = (0_u16..)
-            .zip(ports)
-            .map(|(at, number)| {
-                let mut port = port(&format!("p{number}"), *number);
-                port.node_port = Some(base + at);
-                port
-            })
-            .collect();
+        let ports = (base..).zip(ports).map(|(node_port, number)| ServicePort {
+            node_port: Some(node_port),
+            ..port(&format!("p{number}"), *number)
+        });
+        service.ports = ports.collect();
         for (name, value) in pairs(annotations) {
             let name = format!("{PREFIX}{name}");
             service.annotations.insert(name, value.into());
@@ -321,11 +318,8 @@ impl Cluster {
     /// Ports of a load balancer, and whose each is by its label: `80 a, 443 b, 6443`.
     pub(super) fn ports(&self, name: &str) -> String {
         let balancer = self.named(name);
-        let mut numbers: Vec<u16> = balancer
-            .services
-            .iter()
-            .map(|one| one.listen_port)
-            .collect();
+        let ports = balancer.services.iter();
+        let mut numbers: Vec<u16> = ports.map(|one| one.listen_port).collect();
         numbers.sort_unstable();
         let with_owner = |number: u16| match balancer.labels.get(&format!("{PORT}{number}")) {
             Some(uid) => format!("{number} {uid}"),
@@ -361,15 +355,10 @@ fn services_of_a_group_have_one_load_balancer_and_the_last_one_deletes_it() {
     assert_eq!(cluster.ports(SHARED), "22 c, 80 a, 443 b");
     let labels = &cluster.named(SHARED).labels;
     assert_eq!(labels[GROUP], "default.edge");
-    assert!(
-        !labels.contains_key(SERVICE_UID),
-        "by it HCCM would remove ports"
-    );
-    let addresses: HashSet<_> = cluster
-        .services
-        .values()
-        .map(|one| &one.service.addresses)
-        .collect();
+    // By it HCCM would remove ports.
+    assert!(!labels.contains_key(SERVICE_UID));
+    let services = cluster.services.values();
+    let addresses: HashSet<_> = services.map(|one| &one.service.addresses).collect();
     assert_eq!(addresses.len(), 1);
 
     cluster.delete("b");
@@ -377,11 +366,8 @@ fn services_of_a_group_have_one_load_balancer_and_the_last_one_deletes_it() {
     assert_eq!(cluster.ports(SHARED), "22 c, 80 a", "{made:#?}");
     cluster.delete("a");
     cluster.settle();
-    assert_eq!(
-        cluster.named(SHARED).labels[SERVICE_UID],
-        "c",
-        "alone again"
-    );
+    // It is alone again.
+    assert_eq!(cluster.named(SHARED).labels[SERVICE_UID], "c");
     cluster.delete("c");
     cluster.settle();
     assert!(cluster.world.state.balancers.is_empty());
@@ -397,24 +383,19 @@ fn the_oldest_that_sets_it_decides_what_the_whole_load_balancer_is() {
     cluster.settle();
     assert_eq!(cluster.named("front").load_balancer_type.name, "lb21");
     let plan = cluster.plan("c");
-    let finding = plan
-        .findings
-        .iter()
-        .find(|one| one.reason == Reason::AnnotationWithoutEffect);
+    let mut findings = plan.findings.iter();
+    let finding = findings.find(|one| one.reason == Reason::AnnotationWithoutEffect);
     let message = &finding.expect("a finding").message;
-    assert!(
-        message.contains("type has no effect: Service default/b, which is older, sets \"lb21\""),
-        "{message}"
+    assert_says(
+        message,
+        &["type has no effect: Service default/b, which is older, sets \"lb21\""],
     );
     let labels = |cluster: &Cluster| cluster.named("front").labels.get("team").cloned();
     cluster.set("c", "labels", Some("team=c"));
     cluster.set("c", "deletion-protection", Some("true"));
     cluster.settle();
-    assert_eq!(
-        labels(&cluster).as_deref(),
-        Some("c"),
-        "no older one sets it"
-    );
+    // No older one sets it.
+    assert_eq!(labels(&cluster).as_deref(), Some("c"));
     assert!(cluster.named("front").protection.delete);
     cluster.set("b", "labels", Some("team=b"));
     cluster.set("b", "deletion-protection", Some("false"));
@@ -438,11 +419,8 @@ fn who_has_a_port_keeps_it_and_of_new_ones_the_oldest_gets_it() {
     cluster.add("b", 2, &[80, 8080], "share=edge");
     cluster.add("c", 1, &[8080], "share=edge");
     cluster.settle();
-    assert_eq!(
-        cluster.ports(SHARED),
-        "443 a, 8080 b",
-        "a redirect answers on 80"
-    );
+    // A redirect answers on 80.
+    assert_eq!(cluster.ports(SHARED), "443 a, 8080 b");
     let plan = cluster.plan("b");
     assert!(reasons(&plan).contains(&Reason::PortConflict));
     assert!(!plan.status.unwrap().is_empty(), "another port is served");
@@ -534,11 +512,8 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
             let status = status.map(str::to_owned).into_iter().collect();
             let before = std::mem::replace(&mut service.addresses, status);
             let plan = cluster.plan("b");
-            assert_eq!(
-                plan.outcome.leaves().is_empty(),
-                stays,
-                "{about}: {plan:#?}"
-            );
+            let leaves = plan.outcome.leaves();
+            assert_eq!(leaves.is_empty(), stays, "{about}: {plan:#?}");
             cluster.service("b").addresses = before;
         }
         cluster.settle();
@@ -550,10 +525,8 @@ fn a_service_that_is_blocked_leaves_a_load_balancer_that_serves_it_no_more() {
         let third = all.find(|one| one.id == third);
         let has = third.is_some_and(|one| one.labels.get(&label) == Some(&"b".to_owned()));
         assert!(!has, "{about}: {third:#?}");
-        assert!(
-            cluster.ports("kubernetes-default-old").contains("80 b"),
-            "{about}"
-        );
+        let ports = cluster.ports("kubernetes-default-old");
+        assert!(ports.contains("80 b"), "{about}");
     }
 }
 
@@ -592,11 +565,8 @@ fn who_stays_is_kept_right_in_the_role_that_it_has_there() {
         }
         cluster.settle();
         let plan = cluster.plan("b");
-        assert_eq!(
-            plan.outcome.obstacle().is_none(),
-            is_right,
-            "{about}: {plan:#?}"
-        );
+        let obstacle = plan.outcome.obstacle();
+        assert_eq!(obstacle.is_none(), is_right, "{about}: {plan:#?}");
         let all = cluster.world.state.balancers.iter();
         let there = all.clone().find(|one| one.id == at).unwrap();
         let mut ports = there.services.iter();
@@ -641,12 +611,8 @@ fn who_joins_or_leaves_is_served_at_every_moment() {
     assert_eq!(made.len(), 1, "{made:#?}");
     let labels = &cluster.balancer(old).labels;
     assert_eq!(labels[SERVICE_UID], "a");
-    assert!(
-        !labels
-            .keys()
-            .any(|label| label == GROUP || label.starts_with(PORT)),
-        "{labels:?}"
-    );
+    let is_of_group = |label: &String| label == GROUP || label.starts_with(PORT);
+    assert!(!labels.keys().any(is_of_group), "{labels:?}");
 }
 
 /// It was creating one of its own, and stopped; then the last other Service left the group too.
@@ -674,10 +640,7 @@ fn another_namespace_shares_only_what_it_is_allowed() {
     cluster.add("web.b", 2, &[443], "share=infra/edge");
     cluster.settle();
     let obstacle = cluster.obstacle("web.b");
-    assert!(
-        obstacle.contains("share-namespaces with \"web\""),
-        "{obstacle}"
-    );
+    assert_says(&obstacle, &["share-namespaces with \"web\""]);
     assert_eq!(cluster.world.state.balancers.len(), 1);
     for allowed in ["web", "shop, web", "*"] {
         cluster.set("infra.a", "share-namespaces", Some(allowed));
@@ -706,16 +669,12 @@ fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_is_refused() {
     cluster.add("c", 1, &[7], "share=edge");
     cluster.settle();
     let obstacle = cluster.obstacle("b");
-    assert!(
-        obstacle
-            .contains("3 TCP ports beside 3 of others, and a load balancer of type lb11 takes 5"),
-        "{obstacle}"
+    assert_says(
+        &obstacle,
+        &["3 TCP ports beside 3 of others, and a load balancer of type lb11 takes 5"],
     );
     let obstacle = cluster.obstacle("c");
-    assert!(
-        obstacle.contains("1 TCP ports beside 6 of others"),
-        "{obstacle}"
-    );
+    assert_says(&obstacle, &["1 TCP ports beside 6 of others"]);
 }
 
 pub(super) fn listener(number: u16, to: u16) -> Listener {
@@ -763,38 +722,29 @@ fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_wa
             cluster.add("a", 3, &[80], &own);
             if !is_it {
                 let obstacle = cluster.obstacle("a");
-                assert!(
-                    obstacle.contains("add-label --overwrite 7 ccm-from-scratch/external=default"),
-                    "{obstacle}"
+                assert_says(
+                    &obstacle,
+                    &["add-label --overwrite 7 ccm-from-scratch/external=default"],
                 );
                 continue;
             }
             let plan = cluster.plan("a");
-            assert!(
-                reasons(&plan).contains(&Reason::TargetsShared),
-                "{:?}",
-                plan.findings
-            );
-            let without = reasons(&plan)
-                .into_iter()
-                .filter(|one| *one == Reason::AnnotationWithoutEffect);
+            let told = reasons(&plan);
+            assert!(told.contains(&Reason::TargetsShared), "{told:?}");
+            let without = told
+                .iter()
+                .filter(|one| **one == Reason::AnnotationWithoutEffect);
             assert_eq!(without.count(), 5);
             let made = cluster.settle();
             assert_eq!(made.len(), 4, "labels, a port, two targets: {made:#?}");
             assert_eq!(cluster.ports("edge-lb"), "80 a, 6443");
-            assert_eq!(
-                cluster.named("edge-lb").labels[&format!("{TARGETS_BEFORE}cluster-1")],
-                "1_77"
-            );
+            let label = format!("{TARGETS_BEFORE}cluster-1");
+            assert_eq!(cluster.named("edge-lb").labels[&label], "1_77");
             // A node that is no node any more goes, the ones of others stay.
             cluster.world.nodes.remove(2);
             cluster.settle();
-            let servers: Vec<u64> = cluster
-                .named("edge-lb")
-                .server_targets()
-                .map(|(id, _)| id)
-                .collect();
-            assert_eq!(servers, [1, 77, 2]);
+            let servers = cluster.named("edge-lb").server_targets();
+            assert_eq!(Vec::from_iter(servers.map(|(id, _)| id)), [1, 77, 2]);
             cluster.delete("a");
             cluster.settle();
             assert_eq!(*cluster.named("edge-lb"), before);
@@ -817,18 +767,13 @@ fn a_port_that_others_have_is_named_and_left() {
     cluster.settle();
     assert_eq!(cluster.ports("edge-lb"), "80 a, 6443");
     for uid in ["a", "b"] {
-        assert!(
-            cluster.reasons(uid).contains(&Reason::PortConflict),
-            "{uid}"
-        );
+        let told = cluster.reasons(uid);
+        assert!(told.contains(&Reason::PortConflict), "{uid}: {told:?}");
     }
     // It does not exist: named.
     cluster.add("c", 1, &[1], "external=front");
     let obstacle = cluster.obstacle("c");
-    assert!(
-        obstacle.contains("the project has no load balancer \"front\""),
-        "{obstacle}"
-    );
+    assert_says(&obstacle, &["the project has no load balancer \"front\""]);
 }
 
 #[test]
@@ -849,10 +794,8 @@ fn labels_that_terraform_removed_are_written_again() {
     }
     cluster.settle();
     let after = cluster.named("edge-lb");
-    assert_eq!(
-        (&after.labels, &after.services),
-        (&before.labels, &before.services)
-    );
+    assert_eq!(after.labels, before.labels);
+    assert_eq!(after.services, before.services);
     assert_eq!(after.targets.len(), 4);
 }
 
@@ -867,16 +810,9 @@ fn management_ends_and_begins_again_on_request() {
         let before = cluster.world.state.balancers[0].clone();
         cluster.release("a");
         let after = cluster.world.state.balancers[0].clone();
-        let labels: Vec<_> = after
-            .labels
-            .iter()
-            .map(|(label, value)| (label.as_str(), value.as_str()))
-            .collect();
-        assert_eq!(labels, [(RELEASED, "a")]);
-        assert_eq!(
-            (&after.services, &after.targets),
-            (&before.services, &before.targets)
-        );
+        assert_eq!(after.labels, labels(&format!("{RELEASED}=a")));
+        assert_eq!(after.services, before.services);
+        assert_eq!(after.targets, before.targets);
         assert!(cluster.plan("a").outcome.is_released());
         assert!(cluster.settle().is_empty());
         let plan = cluster.world.adoption(after.id);
@@ -964,11 +900,8 @@ fn an_external_load_balancer_is_never_one_service_s_own() {
         cluster.add("a", 1, &[80], annotations);
         let plan = cluster.plan("a");
         let obstacle = plan.outcome.obstacle().expect("not adopted");
-        assert_eq!(
-            obstacle.reason,
-            Reason::LoadBalancerNotAdopted,
-            "{obstacle:?}"
-        );
+        let expected = Reason::LoadBalancerNotAdopted;
+        assert_eq!(obstacle.reason, expected, "{obstacle:?}");
         cluster.settle();
         assert_eq!(cluster.world.state.balancers, [before]);
     }
@@ -1048,12 +981,9 @@ fn ports_of_the_cluster_that_this_is_a_copy_of_are_not_ours() {
         }
         cluster.delete("a");
         let removal = cluster.plan("a");
-        assert_eq!(
-            words(removal.outcome.changes()).contains("delete_service"),
-            is_ours && uid == "a",
-            "{target}, {uid}: {:?}",
-            lines(removal.outcome.changes())
-        );
+        let made = words(removal.outcome.changes());
+        let is_removed = made.contains("delete_service");
+        assert_eq!(is_removed, is_ours && uid == "a", "{target}, {uid}: {made}");
     }
 }
 
@@ -1345,11 +1275,11 @@ fn check_end(cluster: &mut Cluster, before: &LoadBalancer, made: &[String]) {
         };
         for port in &service.ports {
             let served = balancer.services.iter().any(|one| is_it(one, port));
+            let number = port.port;
             assert_eq!(
                 served,
-                !is_left_out(port.port),
-                "{uid} port {}: {made:#?}",
-                port.port
+                !is_left_out(number),
+                "{uid} port {number}: {made:#?}"
             );
         }
     }
@@ -1361,43 +1291,28 @@ fn check_end(cluster: &mut Cluster, before: &LoadBalancer, made: &[String]) {
             let mut orphans = cluster.world.orphans().into_iter();
             let is_orphan = orphans.any(|one| one.balancer.id == balancer.id);
             let is_kept = balancer.labels.contains_key(KEEP);
-            assert_eq!(
-                is_orphan,
-                !is_used && !is_kept && balancer.services.is_empty(),
-                "{}: {made:#?}",
-                balancer.name
-            );
+            let is_unused = !is_used && !is_kept && balancer.services.is_empty();
+            assert_eq!(is_orphan, is_unused, "{}: {made:#?}", balancer.name);
             // The group is still to come to one that has its label.
             let is_left = balancer.targets.is_empty() || balancer.labels.contains_key(GROUP);
             let is_bare = balancer.services.is_empty() && is_left;
-            assert!(
-                is_used || is_orphan || (is_kept && is_bare),
-                "{} is left: {made:#?}",
-                balancer.name
-            );
+            let is_right = is_used || is_orphan || (is_kept && is_bare);
+            assert!(is_right, "{} is left: {made:#?}", balancer.name);
         }
         let ports: Vec<&Listener> = balancer.services.iter().collect();
         for port in ports.iter().filter(|port| port.listen_port != 6443) {
-            let label = format!("{PORT}{}", port.listen_port);
-            let of = balancer
-                .labels
-                .get(&label)
-                .or(balancer.labels.get(SERVICE_UID));
-            let of = of.unwrap_or_else(|| panic!("port {} of nobody: {made:#?}", port.listen_port));
-            assert!(
-                uids.contains(of),
-                "port {} of {of}, which is deleted: {made:#?}",
-                port.listen_port
-            );
+            let (number, labels) = (port.listen_port, &balancer.labels);
+            let of = labels
+                .get(&format!("{PORT}{number}"))
+                .or(labels.get(SERVICE_UID));
+            let of = of.unwrap_or_else(|| panic!("port {number} of nobody: {made:#?}"));
+            let lives = uids.contains(of);
+            assert!(lives, "port {number} of {of}, which is deleted: {made:#?}");
         }
     }
     let external = &state[0];
     assert!(external.services.contains(&before.services[0]));
-    assert!(
-        before
-            .targets
-            .iter()
-            .all(|target| external.targets.contains(target))
-    );
+    let stays = |target| external.targets.contains(target);
+    assert!(before.targets.iter().all(stays));
     assert_eq!((external.id, &external.name), (7, &before.name));
 }

@@ -315,6 +315,14 @@ impl World {
     }
 }
 
+/// Asserts that a message has each of these parts.
+#[track_caller]
+pub fn assert_says(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+}
+
 /// Reads `NAME=VALUE NAME=VALUE`.
 pub fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let words = text.split_whitespace();
