@@ -493,16 +493,8 @@ fn random_world(random: &mut Random) -> (Vec<Node>, Memory) {
 }
 
 fn random_node(random: &mut Random, name: &str) -> Node {
-    let ids = [
-        "",
-        "",
-        "",
-        "memory://1",
-        "memory://2",
-        "memory://99",
-        "memory://x",
-        "elsewhere://1",
-    ];
+    #[rustfmt::skip]
+    let ids = ["", "", "", "memory://1", "memory://2", "memory://99", "memory://x", "elsewhere://1"];
     let mut extra = json!({ "spec": { "providerID": random.pick(&ids) } });
     let mut taints = Vec::new();
     if random.percent(60) {
@@ -518,10 +510,8 @@ fn random_node(random: &mut Random, name: &str) -> Node {
         addresses.push(address("InternalIP", format!("10.0.0.{}", random.below(8))));
     }
     if random.percent(40) {
-        addresses.push(address(
-            "ExternalIP",
-            format!("203.0.113.{}", random.below(8)),
-        ));
+        let ip = format!("203.0.113.{}", random.below(8));
+        addresses.push(address("ExternalIP", ip));
     }
     if random.percent(40) {
         addresses.push(address("Hostname", name.to_owned()));
@@ -537,14 +527,8 @@ fn random_node(random: &mut Random, name: &str) -> Node {
     }
     extra["metadata"] = json!({ "labels": labels });
     if random.percent(25) {
-        let ips = [
-            "10.0.0.2",
-            "203.0.113.2",
-            "0.0.0.0",
-            "nonsense",
-            "203.0.113.2,2001:db8::1",
-            "10.0.0.2,10.0.0.3",
-        ];
+        #[rustfmt::skip]
+        let ips = ["10.0.0.2", "203.0.113.2", "0.0.0.0", "nonsense", "203.0.113.2,2001:db8::1", "10.0.0.2,10.0.0.3"];
         extra["metadata"]["annotations"] =
             json!({ ccm::controllers::node::PROVIDED_NODE_IP: random.pick(&ips) });
     }

@@ -3,22 +3,19 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
-use crate::common::objects::{self, private};
+use crate::common::objects::{self, private, settings};
 
 use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, UNINITIALIZED, plan};
 use ccm::hetzner::robot::Settings as RobotSettings;
 use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
-use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
+use ccm::http::{Secret, SecretSource};
 use ccm::kube::Node;
 use ccm::provider::{
-    INTERNAL_IP, Instance, InstanceId, InternalIpFrom, LabelPrefixes, OpenGate, Provider, Servers,
-    Source, Sourced,
+    INTERNAL_IP, Instance, InstanceId, InternalIpFrom, Provider, Servers, Source, Sourced,
 };
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::fmt::Write;
-use std::sync::Arc;
-use std::time::Duration;
 
 const FAMILIES: [AddressFamily; 3] = [
     AddressFamily::Ipv4,
@@ -62,39 +59,6 @@ fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner 
     });
     hetzner.prepare().unwrap();
     hetzner
-}
-
-fn settings(family: AddressFamily) -> Settings {
-    Settings {
-        profile: Profile::CcmFromScratch,
-        endpoint: "http://127.0.0.1:1".into(),
-        tls: Tls::default(),
-        proxies: Proxies::Never,
-        token: SecretSource::none(),
-        network: None,
-        metadata: None,
-        address_family: Sourced::new(
-            family,
-            Source::Default("HCLOUD_INSTANCES_ADDRESS_FAMILY".into()),
-        ),
-        internal_ip_from: InternalIpFrom::Network,
-        internal_ip_ranges: Vec::new(),
-        label_prefixes: LabelPrefixes::default(),
-        robot: None,
-        zone_label: Sourced::new(
-            true,
-            Source::Default("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED".into()),
-        ),
-        load_balancers: None,
-        debug: false,
-        timing: Timing {
-            read_timeout: Duration::from_secs(5),
-            write_timeout: Duration::from_secs(8),
-            retry_wait: Duration::from_millis(1),
-        },
-        gate: Arc::new(OpenGate),
-        urgency: ccm::provider::Urgency::Asked,
-    }
 }
 
 fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {

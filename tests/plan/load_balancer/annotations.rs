@@ -181,18 +181,11 @@ const CASES: &[Case] = &[
 ];
 
 /// Those that have tests of their own, in `certificates` and `primary_ips`.
+#[rustfmt::skip]
 const ELSEWHERE: [&str; 11] = [
-    "http-tls-secret",
-    "share",
-    "share-namespaces",
-    "external",
-    "external-targets",
-    "certificate-type",
-    "http-managed-certificate-name",
-    "http-managed-certificate-domains",
-    "http-managed-certificate-acme-staging",
-    "public-net-ipv4",
-    "public-net-ipv6",
+    "http-tls-secret", "share", "share-namespaces", "external", "external-targets", "certificate-type",
+    "http-managed-certificate-name", "http-managed-certificate-domains", "http-managed-certificate-acme-staging",
+    "public-net-ipv4", "public-net-ipv6",
 ];
 
 fn world(case: &Case, profile: Profile) -> World {

@@ -96,15 +96,10 @@ fn a_failed_issuance_is_told_with_its_reason_and_the_rest_goes_on() {
     let told = plan.findings.iter();
     let mut told = told.filter(|one| one.reason == Reason::CertificateFailed);
     let message = told.next().expect("told").text();
-    assert_says(
-        &message,
-        &[
-            "port 443 waits",
-            "DNS zone not found (dns_zone_not_found)",
-            "DNS zones of this project",
-            &format!("hcloud certificate retry {id}"),
-        ],
-    );
+    let retry = format!("hcloud certificate retry {id}");
+    let why = "DNS zone not found (dns_zone_not_found)";
+    let parts = ["port 443 waits", why, "DNS zones of this project", &retry];
+    assert_says(&message, &parts);
 }
 
 /// What the annotation names: 90 is issued, `pending` (91) and `failed` (92) are not, and none of them is the Service's
@@ -209,12 +204,8 @@ fn a_port_shows_what_it_has_while_another_is_issued() {
 }
 
 /// Name, labels, whether the domains are the wanted ones, whether a load balancer shows it.
-type There = (
-    &'static str,
-    &'static [(&'static str, &'static str)],
-    bool,
-    bool,
-);
+#[rustfmt::skip]
+type There = (&'static str, &'static [(&'static str, &'static str)], bool, bool);
 
 /// What comes of it: its word, or what the error says.
 #[derive(Clone, Copy)]

@@ -313,10 +313,7 @@ fn several(seed: u64) -> Several {
     if random.percent(30) {
         world = world.with_network();
     }
-    for (at, node) in world.nodes.iter_mut().enumerate() {
-        let even = if at % 2 == 0 { "yes" } else { "no" };
-        node.labels = node.labels.iter().chain([("even", even)]).collect();
-    }
+    world.label_nodes();
     if random.percent(5) {
         world.nodes.clear();
     }

@@ -190,21 +190,15 @@ fn location_and_zone_from_both_sides() {
         format!("{:?} {:?}", place("location"), place("network_zone"))
     };
     let ours = Profile::CcmFromScratch;
-    for (annotations, has_location, expected) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("network-zone=us-east", true, "Some(\"fsn1\") None"),
-        (
-            "network-zone=us-east location=",
-            true,
-            "None Some(\"us-east\")",
-        ),
-        (
-            "network-zone=us-east location=hel1",
-            false,
-            "Some(\"hel1\") None",
-        ),
+        ("network-zone=us-east location=", true, "None Some(\"us-east\")"),
+        ("network-zone=us-east location=hel1", false, "Some(\"hel1\") None"),
         // Where most of the nodes are.
         ("", false, "Some(\"fsn1\") None"),
-    ] {
+    ];
+    for (annotations, has_location, expected) in cases {
         assert_eq!(made(annotations, has_location, ours), expected);
     }
     // Upstream's zone labels are no locations.

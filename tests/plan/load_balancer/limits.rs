@@ -2,7 +2,7 @@
 //!
 //! At most 250 ports and 500 annotations with 32 KiB together are read, see `kube/services.rs` and `kube/labels.rs`.
 
-use crate::load_balancer::support::{PROFILES, World, node, nodes, port};
+use crate::load_balancer::support::{PROFILES, World, certificate, node, nodes, port};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{Certificate, CertificateStatus};
 use ccm::provider::{Protocol, ProviderId, ServicePort};
@@ -57,14 +57,12 @@ fn repeated(part: &str) -> String {
 fn project_certificates(world: &mut World, count: u64) {
     let all = world.state.certificates.as_mut().unwrap();
     all.extend((0..count).map(|n| Certificate {
-        id: 1000 + n,
-        name: format!("certificate-of-somebody-{n}"),
         domain_names: (0..20).map(|d| format!("d{d}.example")).collect(),
         status: Some(CertificateStatus {
             issuance: "completed".into(),
             ..CertificateStatus::default()
         }),
-        ..Certificate::default()
+        ..certificate(1000 + n, &format!("certificate-of-somebody-{n}"))
     }));
 }
 

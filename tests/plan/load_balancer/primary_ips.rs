@@ -1,8 +1,10 @@
 //! Primary IPs: which ones a new load balancer gets, and every reason why not.
 
-use crate::load_balancer::support::{self, PROFILES, World, creation, environment, pairs, words};
+use crate::load_balancer::support::{
+    self, PROFILES, World, creation, environment, pairs, primary_ip, words,
+};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{Location, PrimaryIp, Selector};
+use ccm::hetzner::load_balancers::{PrimaryIp, Selector};
 use ccm::provider::{Field, Reason};
 
 /// Of IPv4 and IPv6.
@@ -11,22 +13,10 @@ type Ids = (Option<u64>, Option<u64>);
 /// 41 `kept` and 61 `kept6` in fsn1, 42 `far` in nbg1.
 fn world(profile: Profile) -> World {
     let mut world = World::new(profile);
-    let one = |id, name: &str, ip: &str, at: &str| PrimaryIp {
-        id,
-        name: name.into(),
-        ip: ip.into(),
-        kind: if ip.contains(':') { "ipv6" } else { "ipv4" }.into(),
-        location: Location {
-            name: at.into(),
-            network_zone: "eu-central".into(),
-        },
-        assignee_type: "unassigned".into(),
-        ..PrimaryIp::default()
-    };
     world.state.primary_ips = Some(vec![
-        one(41, "kept", "198.51.100.41", "fsn1"),
-        one(42, "far", "198.51.100.42", "nbg1"),
-        one(61, "kept6", "2001:db8:61::/64", "fsn1"),
+        primary_ip(41, "kept", "198.51.100.41", "fsn1"),
+        primary_ip(42, "far", "198.51.100.42", "nbg1"),
+        primary_ip(61, "kept6", "2001:db8:61::/64", "fsn1"),
     ]);
     world
 }

@@ -4,12 +4,12 @@
 use crate::load_balancer::project::{fresh, same_listener, types};
 use crate::load_balancer::random::Random;
 use crate::load_balancer::support::{
-    NETWORK, PROFILES, UID, World, certificate, environment, labels, lines, node, port,
+    NETWORK, PROFILES, UID, World, certificate, environment, labels, lines, node, port, primary_ip,
     selector_target, server_target, word,
 };
 use ccm::hetzner::load_balancers::{
     Algorithm, AlgorithmOf, CLUSTER_UID, Certificate, CertificateStatus, Listener, LoadBalancer,
-    Location, PrimaryIp, PrivateNet, SERVICE, SERVICE_UID,
+    PrivateNet, SERVICE, SERVICE_UID,
 };
 use ccm::provider::{
     Change, InstanceId, LoadBalancerPlan, Needs, OfferedNode, Protocol, ProviderId, Reach, Reason,
@@ -155,31 +155,13 @@ fn managed(random: &mut Random, world: &mut World) {
     world.cluster.service_uids.insert("lives".into());
 }
 
-fn primary_ip(id: u64, name: &str, ip: &str, kind: &str) -> PrimaryIp {
-    PrimaryIp {
-        id,
-        name: name.into(),
-        ip: ip.into(),
-        kind: kind.into(),
-        location: Location {
-            name: "fsn1".into(),
-            network_zone: "eu-central".into(),
-        },
-        ..PrimaryIp::default()
-    }
-}
-
 fn world(random: &mut Random) -> World {
     let mut world = World::new(*random.pick(&PROFILES));
     if random.percent(70) {
         world = world.with_network();
     }
     world.nodes = (1..=random.below(40)).map(node).collect();
-    for (at, node) in world.nodes.iter_mut().enumerate() {
-        let even = if at % 2 == 0 { "yes" } else { "no" };
-        let labels = node.labels.iter().chain([("even", even)]);
-        node.labels = labels.collect();
-    }
+    world.label_nodes();
     world.service.ports = (1..=1 + random.below(6) as u16)
         .map(|at| ServicePort {
             protocol: *random.pick(&[Protocol::Tcp, Protocol::Tcp, Protocol::Tcp, Protocol::Udp]),
@@ -192,8 +174,8 @@ fn world(random: &mut Random) -> World {
     }
     managed(random, &mut world);
     world.state.primary_ips = Some(vec![
-        primary_ip(41, "kept", "198.51.100.41", "ipv4"),
-        primary_ip(61, "kept6", "2001:db8:61::/64", "ipv6"),
+        primary_ip(41, "kept", "198.51.100.41", "fsn1"),
+        primary_ip(61, "kept6", "2001:db8:61::/64", "fsn1"),
     ]);
     if random.percent(30) {
         world.set_one(random.pick::<&str>(&["protocol", "protocol.p1"]), "https");

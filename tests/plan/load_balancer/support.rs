@@ -1,18 +1,18 @@
 //! A small world: one Service, some nodes, a project; and the way from a plan to its end.
 
+use crate::common::objects;
 use crate::load_balancer::project::{self, Project as Simulated};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    Certificate, Defaults, IpRef, Listener, LoadBalancer, Observed, Project, PublicIp, Reference,
-    SERVICE_UID, SelectedServer, SelectorRef, Snapshot, Target,
+    Certificate, Defaults, IpRef, Listener, LoadBalancer, Location, Observed, PrimaryIp, Project,
+    PublicIp, Reference, SERVICE_UID, SelectedServer, SelectorRef, Snapshot, Target,
 };
-use ccm::hetzner::{AddressFamily, Hetzner, Settings};
-use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
+use ccm::hetzner::{AddressFamily, Hetzner};
 use ccm::provider::{
     Balancer, Change, Cluster, Ingress, InstanceId, Kept, LoadBalancerPlan, LoadBalancers as _,
-    Needs, OfferedNode, OpenGate, Orphan, ProviderId, Reach, Reason, Service, ServicePort,
-    Snapshot as _, Source, Sourced,
+    Needs, OfferedNode, Orphan, ProviderId, Reach, Reason, Service, ServicePort, Snapshot as _,
+    Source, Sourced,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -28,33 +28,8 @@ pub const NETWORK: u64 = 10;
 pub const UID: &str = "5f2c0e5e-0000-4000-8000-000000000001";
 
 /// Of a project that is never called.
-static HETZNER: LazyLock<Hetzner> = LazyLock::new(|| {
-    let wait = Duration::from_millis(1);
-    Hetzner::new(Settings {
-        profile: Profile::CcmFromScratch,
-        endpoint: "http://127.0.0.1:1".into(),
-        tls: Tls::default(),
-        proxies: Proxies::Never,
-        token: SecretSource::fixed(Secret::new("none")),
-        network: None,
-        metadata: None,
-        internal_ip_from: Default::default(),
-        internal_ip_ranges: Vec::new(),
-        label_prefixes: Default::default(),
-        address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
-        robot: None,
-        zone_label: Sourced::new(true, Source::Kept),
-        load_balancers: None,
-        debug: false,
-        timing: Timing {
-            read_timeout: wait,
-            write_timeout: wait,
-            retry_wait: wait,
-        },
-        gate: Arc::new(OpenGate),
-        urgency: ccm::provider::Urgency::Asked,
-    })
-});
+static HETZNER: LazyLock<Hetzner> =
+    LazyLock::new(|| Hetzner::new(objects::settings(AddressFamily::Ipv4)));
 
 static PROJECT: LazyLock<Project> = LazyLock::new(|| HETZNER.project(None));
 
@@ -112,6 +87,14 @@ impl World {
     pub fn set_one(&mut self, name: &str, value: &str) {
         let key = format!("{PREFIX}{name}");
         self.service.annotations.insert(key, value.to_owned());
+    }
+
+    /// Labels every second node, beginning with the first, `even=yes`, and the others `even=no`.
+    pub fn label_nodes(&mut self) {
+        for (at, node) in self.nodes.iter_mut().enumerate() {
+            let even = if at % 2 == 0 { "yes" } else { "no" };
+            node.labels = node.labels.iter().chain([("even", even)]).collect();
+        }
     }
 
     pub fn unset(&mut self, name: &str) {
@@ -414,6 +397,22 @@ pub fn selector_target(selector: &str, servers: Option<&[u64]>) -> Target {
             selector: selector.into(),
         },
         targets: servers.map(|servers| servers.iter().map(selected).collect()),
+    }
+}
+
+/// A Primary IP in eu-central that nothing has.
+pub fn primary_ip(id: u64, name: &str, ip: &str, location: &str) -> PrimaryIp {
+    PrimaryIp {
+        id,
+        name: name.into(),
+        ip: ip.into(),
+        kind: if ip.contains(':') { "ipv6" } else { "ipv4" }.into(),
+        location: Location {
+            name: location.into(),
+            network_zone: "eu-central".into(),
+        },
+        assignee_type: "unassigned".into(),
+        ..PrimaryIp::default()
     }
 }
 

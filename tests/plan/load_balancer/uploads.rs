@@ -64,7 +64,8 @@ fn shown(digits: &[&str]) -> Option<Vec<String>> {
 #[test]
 fn each_port_shows_what_its_secrets_hold_and_follows_it() {
     for profile in PROFILES {
-        let mut world = world(profile, "http-tls-secret.https=web-tls,api-tls");
+        let mut world = world(profile, "");
+        world.set_one("http-tls-secret.https", "web-tls, api-tls");
         holds(&mut world, "web-tls", "a");
         holds(&mut world, "api-tls", "b");
         let made = words(&world.settle());
