@@ -194,10 +194,8 @@ fn a_value_in_a_command_that_people_copy_is_quoted() {
     for (file, text) in rust_texts(&source("")) {
         let wrong = commands_with_values(&text);
         let file = file.display();
-        assert!(
-            wrong.is_empty(),
-            "{file}: use text::shell_command: {wrong:?}"
-        );
+        let says = "use text::shell_command";
+        assert!(wrong.is_empty(), "{file}: {says}: {wrong:?}");
     }
     let old = "format!(\"in the console or with \\\n        hcloud certificate retry {}\", name)";
     assert_eq!(commands_with_values(old), ["hcloud certificate retry {}"]);

@@ -187,10 +187,8 @@ fn a_server_is_given_to_one_node_only() {
         )
     };
     let cloud = Memory::of([server(1, "a"), server(2, "free")]);
-    let by_address = plan_all(
-        &[reports("x", "203.0.113.3"), reports("y", "203.0.113.3")],
-        &cloud,
-    );
+    let both = ["x", "y"].map(|name| reports(name, "203.0.113.3"));
+    let by_address = plan_all(&both, &cloud);
     let claimed = node("old", json!({ "spec": { "providerID": "memory://1" } }));
     let by_name = plan_all(&[new_node("a"), claimed], &cloud);
     let twins = Memory::of([server(1, "a"), server(2, "a")]);
@@ -316,10 +314,8 @@ fn a_reported_address_takes_no_server_from_an_initialised_node() {
             json!({ "spec": { "providerID": "elsewhere://1" } }),
             json!({}),
         ] {
-            let plans = plan_all(
-                &[reports("real", real.clone()), reports(evil, new.clone())],
-                &cloud,
-            );
+            let both = [reports("real", real.clone()), reports(evil, new.clone())];
+            let plans = plan_all(&both, &cloud);
             let evil = &plans[1];
             assert!(evil.changes.is_empty(), "{evil:?}");
             let reason = evil.obstacle.as_ref().map(|one| one.reason);
@@ -380,11 +376,8 @@ fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
 fn the_host_name_of_the_kubelet_is_kept_where_the_cloud_names_none() {
     let cloud = Memory::of([server(1, "a")]);
     let own = json!([{ "type": "Hostname", "address": "a.example.com" }]);
-    let plan = plan_all(
-        &[node("a", json!({ "status": { "addresses": own } }))],
-        &cloud,
-    )
-    .remove(0);
+    let node = node("a", json!({ "status": { "addresses": own } }));
+    let plan = plan_all(&[node], &cloud).remove(0);
     let [Change::SetAddresses { addresses }] = plan.changes.as_slice() else {
         panic!("{:?}", plan.changes)
     };
@@ -442,11 +435,8 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
 fn a_node_without_id_and_taint_gets_addresses_and_nothing_else() {
     let cloud = Memory::of([server(1, "a")]);
     let labels = json!({ "failure-domain.beta.kubernetes.io/zone": "changed" });
-    let plan = plan_all(
-        &[node("a", json!({ "metadata": { "labels": labels } }))],
-        &cloud,
-    )
-    .remove(0);
+    let node = node("a", json!({ "metadata": { "labels": labels } }));
+    let plan = plan_all(&[node], &cloud).remove(0);
     let changes = plan.changes.as_slice();
     assert!(
         matches!(changes, [Change::SetAddresses { .. }]),

@@ -91,31 +91,17 @@ fn plan_one(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
 
 /// H the host name, E an external, I an internal address; or the reason why the addresses stay.
 fn outcome(plan: &NodePlan) -> String {
-    let findings: Vec<&str> = plan
-        .all_findings()
-        .map(|finding| finding.reason.name())
-        .collect();
-    let addresses: Vec<String> = plan
-        .changes
-        .iter()
-        .flat_map(|change| match change {
-            Change::SetAddresses { addresses } => addresses.clone(),
-            other => panic!("{other:?}"),
-        })
-        .map(|address| format!("{}:{}", &address.kind.name()[..1], address.address))
-        .collect();
-    assert_eq!(
-        plan.obstacle.is_some(),
-        addresses.is_empty(),
-        "either addresses or a reason"
-    );
-    let findings = findings
-        .iter()
-        .map(|name| format!(" !{name}"))
-        .collect::<String>();
-    format!("{}{findings}", addresses.join(" "))
-        .trim()
-        .to_owned()
+    let addresses = plan.changes.iter().flat_map(|change| match change {
+        Change::SetAddresses { addresses } => addresses,
+        other => panic!("{other:?}"),
+    });
+    let shown = addresses.map(|one| format!("{}:{}", &one.kind.name()[..1], one.address));
+    let mut parts: Vec<String> = shown.collect();
+    // There are either addresses or a reason.
+    assert_eq!(plan.obstacle.is_some(), parts.is_empty());
+    let findings = plan.all_findings();
+    parts.extend(findings.map(|finding| format!("!{}", finding.reason.name())));
+    parts.join(" ")
 }
 
 #[test]
@@ -185,16 +171,12 @@ fn dedicated(ipv4: bool, ipv6: bool) -> Instance {
 }
 
 fn dedicated_node(reported: &[&str]) -> Node {
-    let addresses: Vec<_> = reported
+    let addresses = reported
         .iter()
-        .map(|ip| json!({ "type": "InternalIP", "address": ip }))
-        .collect();
-    serde_json::from_value(json!({
-        "metadata": { "name": "w", "uid": "u", "resourceVersion": "1" },
-        "spec": { "providerID": "hrobot://321" },
-        "status": { "addresses": addresses },
-    }))
-    .unwrap()
+        .map(|ip| json!({ "type": "InternalIP", "address": ip }));
+    let status = json!({ "addresses": Vec::from_iter(addresses) });
+    let spec = json!({ "providerID": "hrobot://321" });
+    objects::node("w", json!({ "spec": spec, "status": status }))
 }
 
 fn plan_dedicated(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {

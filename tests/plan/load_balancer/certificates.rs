@@ -155,11 +155,8 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
             assert!(!plan.status.unwrap().is_empty(), "{names}");
             world.issue();
             world.settle();
-            assert_eq!(
-                world.shows(443).as_deref(),
-                Some(*after),
-                "{names} {is_there}"
-            );
+            let shown = world.shows(443);
+            assert_eq!(shown.as_deref(), Some(*after), "{names} {is_there}");
             assert!(!world.plan().outcome.is_unfinished());
         }
     }
@@ -338,19 +335,15 @@ fn each_port_may_have_its_own() {
     // All of one name, and one for other domains.
     world.set("http-managed-certificate-domains.admin=admin.example.com");
     let message = world.obstacle();
-    assert_says(
-        &message,
-        &["ports 443 and 8443", "http-managed-certificate-name.PORT"],
-    );
+    let parts = ["ports 443 and 8443", "http-managed-certificate-name.PORT"];
+    assert_says(&message, &parts);
     world.set("http-managed-certificate-name.8443=admin");
     world.set("http-managed-certificate-acme-staging.admin=true");
     let made = world.settle();
     assert_eq!(words(&made), "create_certificate create_certificate create");
     world.issue();
-    assert_eq!(
-        words(&world.settle()),
-        "add_service add_service add_service"
-    );
+    let added = words(&world.settle());
+    assert_eq!(added, "add_service add_service add_service");
     let [usual, admin] = [DEFAULT, "admin"].map(|name| Some(vec![world.certificate(name).id]));
     let shown = [443, 8443, 9443].map(|number| world.shows(number));
     assert_eq!(shown, [usual.clone(), admin, usual]);

@@ -402,11 +402,8 @@ impl Several {
                 let changes = plan.outcome.changes().iter();
                 let changes: Vec<String> = changes.map(|one| change_text(&**one)).collect();
                 let obstacle = plan.outcome.obstacle();
-                writeln!(
-                    text,
-                    "-- adoption of {id}: {found:?} {changes:?} {obstacle:?}"
-                )
-                .unwrap();
+                let made = format!("{found:?} {changes:?} {obstacle:?}");
+                writeln!(text, "-- adoption of {id}: {made}").unwrap();
             }
         }
         writeln!(text, "== orphans").unwrap();
@@ -414,11 +411,8 @@ impl Several {
             let removal = orphan.removal.as_ref().map(|one| change_text(&**one));
             let (id, stays, service) = (orphan.balancer.id, &orphan.stays, &orphan.service);
             let uid = &orphan.service_uid;
-            writeln!(
-                text,
-                "orphan {id} of {service} {uid}: {stays:?} {removal:?}"
-            )
-            .unwrap();
+            let becomes = format!("{stays:?} {removal:?}");
+            writeln!(text, "orphan {id} of {service} {uid}: {becomes}").unwrap();
         }
         writeln!(text, "== kept {:?}", world.kept()).unwrap();
         text
@@ -462,11 +456,8 @@ fn plan_text(plan: &LoadBalancerPlan) -> String {
 
 fn change_text(change: &dyn Change) -> String {
     let (json, description) = (change.json(), change.description());
-    format!(
-        "{json} {description} {:?} {:?}",
-        change.kind(),
-        change.event()
-    )
+    let (kind, event) = (change.kind(), change.event());
+    format!("{json} {description} {kind:?} {event:?}")
 }
 
 fn hash(text: &str) -> u64 {

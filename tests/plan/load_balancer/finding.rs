@@ -430,10 +430,8 @@ fn only_what_was_made_for_the_service_is_deleted_with_it() {
             assert!(says_why, "{about}: {line}");
             let event = last.event().unwrap();
             assert_eq!(event.reason, Reason::LoadBalancerReleased);
-            assert!(
-                words(&made).split(' ').all(|word| word != "delete"),
-                "{about}"
-            );
+            let words = words(&made);
+            assert!(words.split(' ').all(|word| word != "delete"), "{about}");
             // It stays protected or not.
             world.state.balancers[0].protection.delete = true;
             let again = changes(world.removal());

@@ -250,10 +250,8 @@ impl Cluster {
             "add_service" | "add_target" => {}
             "remove_target" => {
                 let server = json["request"]["server"]["id"].as_u64();
-                assert!(
-                    is_ours || server != Some(1),
-                    "a target that was there before"
-                );
+                let is_new = server != Some(1);
+                assert!(is_ours || is_new, "a target that was there before");
             }
             "edit" => assert!(is_ours || json["request"]["name"].is_null(), "renamed"),
             other => assert!(is_ours, "{uid}: {other} on what is not ours"),
@@ -386,10 +384,8 @@ fn the_oldest_that_sets_it_decides_what_the_whole_load_balancer_is() {
     let mut findings = plan.findings.iter();
     let finding = findings.find(|one| one.reason == Reason::AnnotationWithoutEffect);
     let message = &finding.expect("a finding").message;
-    assert_says(
-        message,
-        &["type has no effect: Service default/b, which is older, sets \"lb21\""],
-    );
+    let says = "type has no effect: Service default/b, which is older, sets \"lb21\"";
+    assert_says(message, &[says]);
     let labels = |cluster: &Cluster| cluster.named("front").labels.get("team").cloned();
     cluster.set("c", "labels", Some("team=c"));
     cluster.set("c", "deletion-protection", Some("true"));
@@ -446,10 +442,8 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
     cluster.settle();
     cluster.set("b", "share", Some("edge"));
     let plan = cluster.plan("b");
-    assert!(
-        plan.outcome.obstacle().is_none() && plan.outcome.is_unfinished(),
-        "{plan:#?}"
-    );
+    assert_eq!(plan.outcome.obstacle(), None);
+    assert!(plan.outcome.is_unfinished(), "{plan:#?}");
     let says = |finding: &Finding| {
         let parts = [
             "port 80 can't be had: Service default/a has it",
@@ -669,10 +663,8 @@ fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_is_refused() {
     cluster.add("c", 1, &[7], "share=edge");
     cluster.settle();
     let obstacle = cluster.obstacle("b");
-    assert_says(
-        &obstacle,
-        &["3 TCP ports beside 3 of others, and a load balancer of type lb11 takes 5"],
-    );
+    let says = "3 TCP ports beside 3 of others, and a load balancer of type lb11 takes 5";
+    assert_says(&obstacle, &[says]);
     let obstacle = cluster.obstacle("c");
     assert_says(&obstacle, &["1 TCP ports beside 6 of others"]);
 }
@@ -722,10 +714,8 @@ fn an_external_load_balancer_is_used_where_its_owner_allows_it_and_left_as_it_wa
             cluster.add("a", 3, &[80], &own);
             if !is_it {
                 let obstacle = cluster.obstacle("a");
-                assert_says(
-                    &obstacle,
-                    &["add-label --overwrite 7 ccm-from-scratch/external=default"],
-                );
+                let command = "add-label --overwrite 7 ccm-from-scratch/external=default";
+                assert_says(&obstacle, &[command]);
                 continue;
             }
             let plan = cluster.plan("a");
@@ -1276,11 +1266,8 @@ fn check_end(cluster: &mut Cluster, before: &LoadBalancer, made: &[String]) {
         for port in &service.ports {
             let served = balancer.services.iter().any(|one| is_it(one, port));
             let number = port.port;
-            assert_eq!(
-                served,
-                !is_left_out(number),
-                "{uid} port {number}: {made:#?}"
-            );
+            let is_right = served != is_left_out(number);
+            assert!(is_right, "{uid} port {number}: {made:#?}");
         }
     }
     for balancer in &state {

@@ -62,10 +62,8 @@ fn at_the_limit_one_goes_for_each_that_comes() {
     world.nodes = nodes(24);
     world.settle();
     world.nodes = nodes(27).split_off(3);
-    assert_eq!(
-        words(&world.settle()),
-        ["add_target remove_target"; 3].join(" ")
-    );
+    let expected = ["add_target remove_target"; 3].join(" ");
+    assert_eq!(words(&world.settle()), expected);
 }
 
 #[test]

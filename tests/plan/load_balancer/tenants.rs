@@ -63,11 +63,8 @@ fn an_owners_port_with_the_numbers_of_a_service_stays_the_owners() {
     assert!(reasons(&plan).contains(&Reason::PortConflict), "{plan:#?}");
     cluster.settle();
     let there = cluster.named("edge-lb");
-    assert!(
-        !there.labels.contains_key(&port_label(OWNERS)),
-        "{:?}",
-        there.labels
-    );
+    let labels = &there.labels;
+    assert!(!labels.contains_key(&port_label(OWNERS)), "{labels:?}");
     assert_eq!(there.services[1], before.services[1], "the owner's port");
     cluster.delete("guest");
     cluster.settle();
@@ -106,10 +103,8 @@ fn a_port_without_labels_is_a_service_s_only_when_its_status_shows_the_load_bala
         all.labels.insert(port_label(80), "b".into());
         let plan = cluster.plan("a");
         let told = reasons(&plan);
-        assert!(
-            told.contains(&Reason::PortConflict),
-            "{address:?}: {plan:#?}"
-        );
+        let is_told = told.contains(&Reason::PortConflict);
+        assert!(is_told, "{address:?}: {plan:#?}");
     }
 }
 
