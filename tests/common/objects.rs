@@ -1,8 +1,15 @@
 //! Nodes and servers as values, for tests of the plans that are made from them. A test names the fields that it is about.
 
+use ccm::hetzner::{AddressFamily, Profile, Settings};
+use ccm::http::{Proxies, SecretSource, Timing, Tls};
 use ccm::kube::Node;
-use ccm::provider::{Instance, InstanceId, PrivateAddress};
+use ccm::provider::{
+    Instance, InstanceId, InternalIpFrom, LabelPrefixes, OpenGate, PrivateAddress, Source, Sourced,
+    Urgency,
+};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A node with these fields beside its name.
 pub fn node(name: &str, extra: Value) -> Node {
@@ -46,5 +53,33 @@ pub fn private(network: u64, ip: &str) -> PrivateAddress {
         network,
         ip: ip.parse().unwrap(),
         aliases: Vec::new(),
+    }
+}
+
+/// The settings of a project with this family of addresses. It has no token, and nothing answers at its endpoint.
+pub fn settings(family: AddressFamily) -> Settings {
+    Settings {
+        profile: Profile::CcmFromScratch,
+        endpoint: "http://127.0.0.1:1".into(),
+        tls: Tls::default(),
+        proxies: Proxies::Never,
+        token: SecretSource::none(),
+        network: None,
+        metadata: None,
+        address_family: Sourced::new(family, Source::Kept),
+        internal_ip_from: InternalIpFrom::Network,
+        internal_ip_ranges: Vec::new(),
+        label_prefixes: LabelPrefixes::default(),
+        robot: None,
+        zone_label: Sourced::new(true, Source::Kept),
+        load_balancers: None,
+        debug: false,
+        timing: Timing {
+            read_timeout: Duration::from_secs(5),
+            write_timeout: Duration::from_secs(8),
+            retry_wait: Duration::from_millis(1),
+        },
+        gate: Arc::new(OpenGate),
+        urgency: Urgency::Asked,
     }
 }

@@ -20,17 +20,34 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("text", &[]),
 ];
 
+/// The folder of the program's source, or one in it.
+fn source(inside: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    source.join(inside)
+}
+
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    entries
-        .flat_map(|path| match path.is_dir() {
-            true => rust_files(&path),
-            false => vec![path],
-        })
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-        .collect()
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let files = paths.flat_map(|path| match path.is_dir() {
+        true => rust_files(&path),
+        false => vec![path],
+    });
+    let is_rust = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "rs");
+    files.filter(is_rust).collect()
+}
+
+/// The Rust files of a folder, each with its text.
+fn rust_texts(folder: &Path) -> Vec<(PathBuf, String)> {
+    let files = rust_files(folder).into_iter();
+    let with_text = files.map(|file| (file.clone(), std::fs::read_to_string(file).unwrap()));
+    with_text.collect()
+}
+
+/// The identifier that a text begins with.
+fn first_word(text: &str) -> &str {
+    let is_end = |c: char| !c.is_alphanumeric() && c != '_';
+    text.split(is_end).next().unwrap()
 }
 
 /// The rooms that a file names: `crate::kube::…` and `use crate::{kube, http}`.
@@ -40,10 +57,7 @@ fn rooms_named(text: &str) -> BTreeSet<String> {
         let rest = &text[position + "crate::".len()..];
         let list = match rest.strip_prefix('{') {
             Some(list) => list.split('}').next().unwrap(),
-            None => rest
-                .split(|c: char| !c.is_alphanumeric() && c != '_')
-                .next()
-                .unwrap(),
+            None => first_word(rest),
         };
         let first = |part: &str| part.trim().split(':').next().unwrap().to_owned();
         rooms.extend(list.split(',').map(first).filter(|room| !room.is_empty()));
@@ -53,14 +67,12 @@ fn rooms_named(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn arrows_point_one_way() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut wrong = Vec::new();
     for (room, may_use) in ARROWS {
-        for file in rust_files(&source.join(room)) {
-            let text = std::fs::read_to_string(&file).unwrap();
-            let strangers = rooms_named(&text)
-                .into_iter()
-                .filter(|name| name != room && !may_use.contains(&name.as_str()));
+        for (file, text) in rust_texts(&source(room)) {
+            let mut strangers = rooms_named(&text);
+            strangers.retain(|name| name != room && !may_use.contains(&name.as_str()));
+            let strangers = strangers.into_iter();
             wrong.extend(strangers.map(|name| format!("{}: crate::{name}", file.display())));
         }
     }
@@ -68,42 +80,25 @@ fn arrows_point_one_way() {
 }
 
 /// The rooms of `hetzner/load_balancers`. Each may use those below it.
+#[rustfmt::skip]
 const STAGES: &[&str] = &[
-    "snapshot",
-    "plan",
-    "settle",
-    "leave",
-    "checks",
-    "causes",
-    "observe",
-    "diff",
-    "desired",
-    "change",
-    "ownership",
-    "annotations",
-    "model",
+    "snapshot", "plan", "settle", "leave", "checks", "causes", "observe", "diff", "desired", "change", "ownership",
+    "annotations", "model",
 ];
 
 #[test]
 fn stages_of_load_balancers_use_only_those_below() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/hetzner/load_balancers");
+    let folder = source("hetzner/load_balancers");
     let mut wrong = Vec::new();
-    for file in rust_files(&folder) {
+    for (file, text) in rust_texts(&folder) {
         let inside = file.strip_prefix(&folder).unwrap();
         let own = inside.iter().next().unwrap().to_str().unwrap();
-        let Some(own) = STAGES
-            .iter()
-            .position(|one| *one == own.trim_end_matches(".rs"))
-        else {
-            assert_eq!(
-                inside,
-                Path::new("mod.rs"),
-                "a room that is not in the table"
-            );
+        let own = own.trim_end_matches(".rs");
+        let Some(own) = STAGES.iter().position(|stage| *stage == own) else {
+            assert_eq!(own, "mod", "a room that is not in the table");
             continue;
         };
         let is_at_the_top = inside.components().count() == 1;
-        let text = std::fs::read_to_string(&file).unwrap();
         for above in &STAGES[..own] {
             let mut paths = vec![format!("load_balancers::{above}")];
             paths.extend(is_at_the_top.then(|| format!("super::{above}::")));
@@ -117,8 +112,7 @@ fn stages_of_load_balancers_use_only_those_below() {
 /// Whose a load balancer is, is read in one place: no other file of the program has the key of a label, or its constant.
 #[test]
 fn labels_of_ownership_are_named_in_one_room() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let room = source.join("hetzner/load_balancers/ownership");
+    let room = source("hetzner/load_balancers/ownership");
     let table = std::fs::read_to_string(room.join("labels.rs")).unwrap();
     let constants = table.lines().filter_map(|line| {
         let (name, value) = line.strip_prefix("pub const ")?.split_once(": &str = \"")?;
@@ -128,19 +122,17 @@ fn labels_of_ownership_are_named_in_one_room() {
     assert!(constants.len() > 10, "{constants:?}");
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let mut wrong = Vec::new();
-    for file in rust_files(&source) {
-        if file.starts_with(&room) {
-            continue;
-        }
-        let text = std::fs::read_to_string(&file).unwrap();
+    let mut others = rust_texts(&source(""));
+    others.retain(|(file, _)| !file.starts_with(&room));
+    for (file, text) in others {
         let text = text.split("#[cfg(test)]").next().unwrap();
         // `load_balancers` gives them to the tests.
         let text = text.replace("pub use ownership::labels::{", "tests {");
         for (name, key) in &constants {
             let imported = text.split("labels::").skip(1).any(|after| {
                 let list = after.split(';').next().unwrap_or_default();
-                list.split(|letter| !is_word(letter))
-                    .any(|word| word == name)
+                let mut words = list.split(|letter| !is_word(letter));
+                words.any(|word| word == name)
             });
             let is_written = text.contains(&format!("\"{key}"));
             if imported || is_written {
@@ -153,47 +145,28 @@ fn labels_of_ownership_are_named_in_one_room() {
 
 #[test]
 fn every_room_is_in_the_table() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let folders = std::fs::read_dir(source)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        // src/help has pages and no code.
-        .filter(|path| path.is_dir() && !rust_files(path).is_empty());
-    let folders: BTreeSet<String> = folders
-        .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
-        .collect();
-    let table: BTreeSet<String> = ARROWS.iter().map(|(room, _)| (*room).to_owned()).collect();
-    assert_eq!(folders, table);
+    let entries = std::fs::read_dir(source("")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    // src/help has pages and no code.
+    let folders = paths.filter(|path| path.is_dir() && !rust_files(path).is_empty());
+    let names = folders.map(|path| path.file_name().unwrap().to_string_lossy().into_owned());
+    let table = ARROWS.iter().map(|(room, _)| (*room).to_owned());
+    assert_eq!(names.collect::<BTreeSet<_>>(), table.collect());
 }
 
 #[test]
 fn every_module_says_its_job() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for file in rust_files(&source) {
-        let text = std::fs::read_to_string(&file).unwrap();
-        assert!(
-            text.starts_with("//!"),
-            "{} has no doc comment",
-            file.display()
-        );
+    for (file, text) in rust_texts(&source("")) {
+        let says_it = text.starts_with("//!");
+        assert!(says_it, "{} has no doc comment", file.display());
     }
 }
 
 /// The programs whose commands people copy from what ccm prints, and for ccm the first words.
+#[rustfmt::skip]
 const COPIED: &[&str] = &[
-    "hcloud ",
-    "kubectl ",
-    "ccm run ",
-    "ccm node ",
-    "ccm lb ",
-    "ccm route ",
-    "ccm status ",
-    "ccm doctor ",
-    "ccm lint ",
-    "ccm config ",
-    "ccm explain ",
-    "ccm completions ",
-    "ccm help ",
+    "hcloud ", "kubectl ", "ccm run ", "ccm node ", "ccm lb ", "ccm route ", "ccm status ", "ccm doctor ", "ccm lint ",
+    "ccm config ", "ccm explain ", "ccm completions ", "ccm help ",
 ];
 
 /// Commands in a file's texts into which a value is put without `text::shell_command`.
@@ -218,34 +191,15 @@ fn commands_with_values(source: &str) -> Vec<String> {
 /// Names that tenants chose would be run by who copies the command.
 #[test]
 fn a_value_in_a_command_that_people_copy_is_quoted() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for file in rust_files(&source) {
-        let text = std::fs::read_to_string(&file).unwrap();
+    for (file, text) in rust_texts(&source("")) {
         let wrong = commands_with_values(&text);
-        assert!(
-            wrong.is_empty(),
-            "{}: use text::shell_command: {wrong:?}",
-            file.display()
-        );
+        let file = file.display();
+        let says = "use text::shell_command";
+        assert!(wrong.is_empty(), "{file}: {says}: {wrong:?}");
     }
     let old = "format!(\"in the console or with \\\n        hcloud certificate retry {}\", name)";
     assert_eq!(commands_with_values(old), ["hcloud certificate retry {}"]);
 }
-
-/// The modules of which no file imports another in a circle.
-const WITHOUT_CIRCLES: &[&str] = &[
-    "cache",
-    "cli",
-    "controllers",
-    "daemon",
-    "hetzner",
-    "http",
-    "kube",
-    "metrics",
-    "provider",
-    "settings",
-    "text",
-];
 
 /// The names after each `super::` of a text, with the number of `super::`s before them.
 fn parents_named(text: &str) -> Vec<(usize, String)> {
@@ -266,10 +220,7 @@ fn parents_named(text: &str) -> Vec<(usize, String)> {
         rest = path;
         let list = match path.strip_prefix('{') {
             Some(list) => list.split('}').next().unwrap(),
-            None => path
-                .split(|c: char| !c.is_alphanumeric() && c != '_')
-                .next()
-                .unwrap(),
+            None => first_word(path),
         };
         let names = list.split(',').map(|part| {
             let part = part.trim().split([':', ' ']).next().unwrap();
@@ -283,19 +234,18 @@ fn parents_named(text: &str) -> Vec<(usize, String)> {
 /// A file imports files beside it or above it, by their names, and nothing that a `mod.rs` above it defines.
 #[test]
 fn files_do_not_import_each_other_in_circles() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut wrong = Vec::new();
     // A file or folder, and one beside it that it imports.
     let mut imports: BTreeSet<(PathBuf, PathBuf)> = BTreeSet::new();
-    let files = WITHOUT_CIRCLES.iter();
-    let files = files.flat_map(|module| rust_files(&source.join(module)));
+    let files = ARROWS
+        .iter()
+        .flat_map(|(room, _)| rust_texts(&source(room)));
     // The tests of a file are parts of it.
     let is_test = |file: &PathBuf| {
-        let inside = file.strip_prefix(&source).unwrap().with_extension("");
+        let inside = file.strip_prefix(source("")).unwrap().with_extension("");
         inside.components().any(|part| part.as_os_str() == "tests")
     };
-    for file in files.filter(|file| !is_test(file)) {
-        let text = std::fs::read_to_string(&file).unwrap();
+    for (file, text) in files.filter(|(file, _)| !is_test(file)) {
         let is_folder = file.file_name().unwrap() == "mod.rs";
         let own = match is_folder {
             true => file.parent().unwrap().to_owned(),
@@ -327,22 +277,13 @@ fn files_do_not_import_each_other_in_circles() {
 /// would not be the same each time, and programs on the simulated machine would share what each has for itself.
 #[test]
 fn one_clock_and_one_place_for_what_is_around_a_process() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    #[rustfmt::skip]
     let of_machine = [
-        "Instant::now",
-        "SystemTime::now",
-        "Timestamp::now",
-        ".elapsed()",
-        "thread::sleep",
-        "RandomState::new().build",
-        "env::var",
-        "home_dir()",
-        "stdout()",
-        "stderr().lock",
-        "println!",
+        "Instant::now", "SystemTime::now", "Timestamp::now", ".elapsed()", "thread::sleep", "RandomState::new().build",
+        "env::var", "home_dir()", "stdout()", "stderr().lock", "println!",
     ];
     let mut wrong = Vec::new();
-    for file in rust_files(&source) {
+    for (file, text) in rust_texts(&source("")) {
         let is_test = file.components().any(|part| part.as_os_str() == "tests");
         // When a metric was set decides nothing.
         let of_process = ["provider/clock.rs", "provider/process.rs"];
@@ -352,7 +293,6 @@ fn one_clock_and_one_place_for_what_is_around_a_process() {
         if is_test || may.iter().any(|name| file.ends_with(name)) {
             continue;
         }
-        let text = std::fs::read_to_string(&file).unwrap();
         let code = text.split("#[cfg(test)]").next().unwrap();
         let used = of_machine.iter().filter(|name| code.contains(**name));
         wrong.extend(used.map(|name| format!("{}: {name}", file.display())));
@@ -380,9 +320,8 @@ fn no_test_sleeps() {
         "plan/architecture.rs",
     ];
     let mut sleeping = Vec::new();
-    for file in rust_files(&tests) {
+    for (file, text) in rust_texts(&tests) {
         let name = file.strip_prefix(&tests).unwrap().to_owned();
-        let text = std::fs::read_to_string(&file).unwrap();
         if text.contains("sleep(") && !may.iter().any(|may| name.ends_with(may)) {
             sleeping.push(name);
         }
@@ -405,14 +344,12 @@ fn crates_of(list: &str) -> BTreeSet<String> {
 /// The binary stays small and synchronous, and has one TLS library. Names of `Cargo.lock`, tests' crates included.
 #[test]
 fn no_async_runtime_no_openssl_and_each_crate_once() {
-    let lock =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock")).unwrap();
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock");
+    let lock = std::fs::read_to_string(lock).unwrap();
     let names = lock.lines().filter_map(|line| line.strip_prefix("name = "));
+    let names = names.map(|name| name.trim_matches('"').to_owned());
     let mut seen = BTreeSet::new();
-    let twice: BTreeSet<String> = names
-        .map(|name| name.trim_matches('"').to_owned())
-        .filter(|name| !seen.insert(name.clone()))
-        .collect();
+    let twice: BTreeSet<String> = names.filter(|name| !seen.insert(name.clone())).collect();
     let banned = crates_of("deny");
     for name in ["tokio", "openssl"] {
         assert!(banned.contains(name), "manifests/deny.toml allows {name}");

@@ -34,9 +34,8 @@ pub fn reasons(plan: &NodePlan) -> Vec<Reason> {
 
 /// As a merge patch does it.
 fn merged(have: &Labels, patch: &BTreeMap<String, Option<String>>) -> Labels {
-    let have = have
-        .iter()
-        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let have = have.iter();
+    let have = have.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let mut all: BTreeMap<String, String> = have.collect();
     for (key, value) in patch {
         match value {
@@ -188,10 +187,8 @@ fn a_server_is_given_to_one_node_only() {
         )
     };
     let cloud = Memory::of([server(1, "a"), server(2, "free")]);
-    let by_address = plan_all(
-        &[reports("x", "203.0.113.3"), reports("y", "203.0.113.3")],
-        &cloud,
-    );
+    let both = ["x", "y"].map(|name| reports(name, "203.0.113.3"));
+    let by_address = plan_all(&both, &cloud);
     let claimed = node("old", json!({ "spec": { "providerID": "memory://1" } }));
     let by_name = plan_all(&[new_node("a"), claimed], &cloud);
     let twins = Memory::of([server(1, "a"), server(2, "a")]);
@@ -203,11 +200,8 @@ fn a_server_is_given_to_one_node_only() {
         (&by_twins[0], Reason::InstanceLookupFailed),
     ] {
         assert_eq!(plan.changes, vec![]);
-        assert_eq!(
-            plan.obstacle.as_ref().map(|finding| finding.reason),
-            Some(reason),
-            "{plan:?}"
-        );
+        let obstacle = plan.obstacle.as_ref().map(|finding| finding.reason);
+        assert_eq!(obstacle, Some(reason), "{plan:?}");
     }
 }
 
@@ -320,10 +314,8 @@ fn a_reported_address_takes_no_server_from_an_initialised_node() {
             json!({ "spec": { "providerID": "elsewhere://1" } }),
             json!({}),
         ] {
-            let plans = plan_all(
-                &[reports("real", real.clone()), reports(evil, new.clone())],
-                &cloud,
-            );
+            let both = [reports("real", real.clone()), reports(evil, new.clone())];
+            let plans = plan_all(&both, &cloud);
             let evil = &plans[1];
             assert!(evil.changes.is_empty(), "{evil:?}");
             let reason = evil.obstacle.as_ref().map(|one| one.reason);
@@ -371,29 +363,21 @@ fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
     };
     assert_eq!(addresses.len(), 1);
     assert_eq!(provider_id.as_deref(), Some("memory://1"));
-    assert_eq!(
-        serde_json::to_value(taints).unwrap(),
-        json!([other]),
-        "nothing of the others is lost"
-    );
+    // Nothing of the others is lost.
+    assert_eq!(serde_json::to_value(taints).unwrap(), json!([other]));
     for label in TopologyLabel::ALL {
         assert_eq!(labels[label.stable_key()], labels[label.beta_key()]);
     }
-    assert_eq!(
-        labels["topology.kubernetes.io/zone"].as_deref(),
-        Some("fsn1")
-    );
+    let zone = &labels["topology.kubernetes.io/zone"];
+    assert_eq!(zone.as_deref(), Some("fsn1"));
 }
 
 #[test]
 fn the_host_name_of_the_kubelet_is_kept_where_the_cloud_names_none() {
     let cloud = Memory::of([server(1, "a")]);
     let own = json!([{ "type": "Hostname", "address": "a.example.com" }]);
-    let plan = plan_all(
-        &[node("a", json!({ "status": { "addresses": own } }))],
-        &cloud,
-    )
-    .remove(0);
+    let node = node("a", json!({ "status": { "addresses": own } }));
+    let plan = plan_all(&[node], &cloud).remove(0);
     let [Change::SetAddresses { addresses }] = plan.changes.as_slice() else {
         panic!("{:?}", plan.changes)
     };
@@ -438,11 +422,12 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
                 other => panic!("{other:?}"),
             })
             .collect();
-        let expected: Vec<_> = expected
-            .into_iter()
-            .map(|value| (stable.to_owned(), Some(value.to_owned())))
-            .collect();
-        assert_eq!(set, expected, "{have_beta:?} {have_stable:?}");
+        let expected = expected.map(|value| (stable.to_owned(), Some(value.to_owned())));
+        assert_eq!(
+            set,
+            Vec::from_iter(expected),
+            "{have_beta:?} {have_stable:?}"
+        );
     }
 }
 
@@ -450,15 +435,12 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
 fn a_node_without_id_and_taint_gets_addresses_and_nothing_else() {
     let cloud = Memory::of([server(1, "a")]);
     let labels = json!({ "failure-domain.beta.kubernetes.io/zone": "changed" });
-    let plan = plan_all(
-        &[node("a", json!({ "metadata": { "labels": labels } }))],
-        &cloud,
-    )
-    .remove(0);
+    let node = node("a", json!({ "metadata": { "labels": labels } }));
+    let plan = plan_all(&[node], &cloud).remove(0);
+    let changes = plan.changes.as_slice();
     assert!(
-        matches!(plan.changes.as_slice(), [Change::SetAddresses { .. }]),
-        "{:?}",
-        plan.changes
+        matches!(changes, [Change::SetAddresses { .. }]),
+        "{changes:?}"
     );
     assert!(reasons(&plan).contains(&Reason::NotExternal));
 }
@@ -501,16 +483,8 @@ fn random_world(random: &mut Random) -> (Vec<Node>, Memory) {
 }
 
 fn random_node(random: &mut Random, name: &str) -> Node {
-    let ids = [
-        "",
-        "",
-        "",
-        "memory://1",
-        "memory://2",
-        "memory://99",
-        "memory://x",
-        "elsewhere://1",
-    ];
+    #[rustfmt::skip]
+    let ids = ["", "", "", "memory://1", "memory://2", "memory://99", "memory://x", "elsewhere://1"];
     let mut extra = json!({ "spec": { "providerID": random.pick(&ids) } });
     let mut taints = Vec::new();
     if random.percent(60) {
@@ -526,10 +500,8 @@ fn random_node(random: &mut Random, name: &str) -> Node {
         addresses.push(address("InternalIP", format!("10.0.0.{}", random.below(8))));
     }
     if random.percent(40) {
-        addresses.push(address(
-            "ExternalIP",
-            format!("203.0.113.{}", random.below(8)),
-        ));
+        let ip = format!("203.0.113.{}", random.below(8));
+        addresses.push(address("ExternalIP", ip));
     }
     if random.percent(40) {
         addresses.push(address("Hostname", name.to_owned()));
@@ -545,14 +517,8 @@ fn random_node(random: &mut Random, name: &str) -> Node {
     }
     extra["metadata"] = json!({ "labels": labels });
     if random.percent(25) {
-        let ips = [
-            "10.0.0.2",
-            "203.0.113.2",
-            "0.0.0.0",
-            "nonsense",
-            "203.0.113.2,2001:db8::1",
-            "10.0.0.2,10.0.0.3",
-        ];
+        #[rustfmt::skip]
+        let ips = ["10.0.0.2", "203.0.113.2", "0.0.0.0", "nonsense", "203.0.113.2,2001:db8::1", "10.0.0.2,10.0.0.3"];
         extra["metadata"]["annotations"] =
             json!({ ccm::controllers::node::PROVIDED_NODE_IP: random.pick(&ips) });
     }
@@ -566,18 +532,12 @@ fn planning_again_after_a_successful_apply_is_empty_in_any_world() {
         let plans = plan_all(&nodes, &cloud);
         let after: Vec<Node> = plans.iter().map(applied).collect();
         for (first, second) in plans.iter().zip(plan_all(&after, &cloud)) {
-            assert_eq!(
-                second.changes,
-                vec![],
-                "seed {seed}, after {:?}",
-                first.changes
-            );
+            let made = &first.changes;
+            assert_eq!(second.changes, vec![], "seed {seed}, after {made:?}");
             let differences: Vec<_> = second.differences().collect();
             let blocked = second.obstacle.is_some();
-            assert!(
-                blocked || differences.is_empty(),
-                "seed {seed}: {differences:?}"
-            );
+            let is_right = blocked || differences.is_empty();
+            assert!(is_right, "seed {seed}: {differences:?}");
         }
     }
 }
@@ -603,30 +563,20 @@ fn no_new_provider_id_is_one_that_another_initialised_node_has_in_any_world() {
 fn what_is_written_rests_on_what_is_known_in_any_world() {
     for seed in 0..5_000 {
         let (nodes, cloud) = random_world(&mut Random::new(seed));
-        let ids: HashSet<String> = cloud
-            .instances
-            .iter()
-            .map(|i| format!("memory://{}", i.id))
-            .collect();
+        let servers = cloud.instances.iter();
+        let ids: HashSet<String> = servers.map(|i| format!("memory://{}", i.id)).collect();
         for plan in plan_all(&nodes, &cloud) {
             let after = applied(&plan);
             let lost_taint = is_uninitialized(&plan.node) && !is_uninitialized(&after);
             if lost_taint {
-                assert!(
-                    matches!(plan.server, Server::Matched(..)),
-                    "seed {seed}: {plan:?}"
-                );
-                assert!(
-                    ids.contains(&after.spec.provider_id),
-                    "seed {seed}: {plan:?}"
-                );
+                let is_matched = matches!(plan.server, Server::Matched(..));
+                assert!(is_matched, "seed {seed}: {plan:?}");
+                let is_known = ids.contains(&after.spec.provider_id);
+                assert!(is_known, "seed {seed}: {plan:?}");
             }
             let others = |node: &Node| {
-                node.spec
-                    .taints
-                    .iter()
-                    .filter(|t| t.key != UNINITIALIZED)
-                    .count()
+                let taints = node.spec.taints.iter();
+                taints.filter(|t| t.key != UNINITIALIZED).count()
             };
             assert_eq!(
                 others(&plan.node),

@@ -3,22 +3,19 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
-use crate::common::objects::{self, private};
+use crate::common::objects::{self, private, settings};
 
 use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, UNINITIALIZED, plan};
 use ccm::hetzner::robot::Settings as RobotSettings;
 use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
-use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
+use ccm::http::{Secret, SecretSource};
 use ccm::kube::Node;
 use ccm::provider::{
-    INTERNAL_IP, Instance, InstanceId, InternalIpFrom, LabelPrefixes, OpenGate, Provider, Servers,
-    Source, Sourced,
+    INTERNAL_IP, Instance, InstanceId, InternalIpFrom, Provider, Servers, Source, Sourced,
 };
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::fmt::Write;
-use std::sync::Arc;
-use std::time::Duration;
 
 const FAMILIES: [AddressFamily; 3] = [
     AddressFamily::Ipv4,
@@ -64,39 +61,6 @@ fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner 
     hetzner
 }
 
-fn settings(family: AddressFamily) -> Settings {
-    Settings {
-        profile: Profile::CcmFromScratch,
-        endpoint: "http://127.0.0.1:1".into(),
-        tls: Tls::default(),
-        proxies: Proxies::Never,
-        token: SecretSource::none(),
-        network: None,
-        metadata: None,
-        address_family: Sourced::new(
-            family,
-            Source::Default("HCLOUD_INSTANCES_ADDRESS_FAMILY".into()),
-        ),
-        internal_ip_from: InternalIpFrom::Network,
-        internal_ip_ranges: Vec::new(),
-        label_prefixes: LabelPrefixes::default(),
-        robot: None,
-        zone_label: Sourced::new(
-            true,
-            Source::Default("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED".into()),
-        ),
-        load_balancers: None,
-        debug: false,
-        timing: Timing {
-            read_timeout: Duration::from_secs(5),
-            write_timeout: Duration::from_secs(8),
-            retry_wait: Duration::from_millis(1),
-        },
-        gate: Arc::new(OpenGate),
-        urgency: ccm::provider::Urgency::Asked,
-    }
-}
-
 fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {
     Instance {
         public_ipv4: ipv4.then(|| "203.0.113.9".parse().unwrap()),
@@ -127,31 +91,17 @@ fn plan_one(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
 
 /// H the host name, E an external, I an internal address; or the reason why the addresses stay.
 fn outcome(plan: &NodePlan) -> String {
-    let findings: Vec<&str> = plan
-        .all_findings()
-        .map(|finding| finding.reason.name())
-        .collect();
-    let addresses: Vec<String> = plan
-        .changes
-        .iter()
-        .flat_map(|change| match change {
-            Change::SetAddresses { addresses } => addresses.clone(),
-            other => panic!("{other:?}"),
-        })
-        .map(|address| format!("{}:{}", &address.kind.name()[..1], address.address))
-        .collect();
-    assert_eq!(
-        plan.obstacle.is_some(),
-        addresses.is_empty(),
-        "either addresses or a reason"
-    );
-    let findings = findings
-        .iter()
-        .map(|name| format!(" !{name}"))
-        .collect::<String>();
-    format!("{}{findings}", addresses.join(" "))
-        .trim()
-        .to_owned()
+    let addresses = plan.changes.iter().flat_map(|change| match change {
+        Change::SetAddresses { addresses } => addresses,
+        other => panic!("{other:?}"),
+    });
+    let shown = addresses.map(|one| format!("{}:{}", &one.kind.name()[..1], one.address));
+    let mut parts: Vec<String> = shown.collect();
+    // There are either addresses or a reason.
+    assert_eq!(plan.obstacle.is_some(), parts.is_empty());
+    let findings = plan.all_findings();
+    parts.extend(findings.map(|finding| format!("!{}", finding.reason.name())));
+    parts.join(" ")
 }
 
 #[test]
@@ -221,16 +171,12 @@ fn dedicated(ipv4: bool, ipv6: bool) -> Instance {
 }
 
 fn dedicated_node(reported: &[&str]) -> Node {
-    let addresses: Vec<_> = reported
+    let addresses = reported
         .iter()
-        .map(|ip| json!({ "type": "InternalIP", "address": ip }))
-        .collect();
-    serde_json::from_value(json!({
-        "metadata": { "name": "w", "uid": "u", "resourceVersion": "1" },
-        "spec": { "providerID": "hrobot://321" },
-        "status": { "addresses": addresses },
-    }))
-    .unwrap()
+        .map(|ip| json!({ "type": "InternalIP", "address": ip }));
+    let status = json!({ "addresses": Vec::from_iter(addresses) });
+    let spec = json!({ "providerID": "hrobot://321" });
+    objects::node("w", json!({ "spec": spec, "status": status }))
 }
 
 fn plan_dedicated(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {

@@ -34,18 +34,25 @@ fn cloud(labels: &[(&str, &str)], prefixes: &[&str]) -> Memory {
 /// Initialised, with its address.
 fn initialised(labels: Value, remembered: Option<&str>) -> Node {
     let address = NodeAddress::new(ccm::provider::AddressKind::ExternalIP, "203.0.113.2");
-    node(
-        "a",
-        json!({
-            "metadata": { "labels": labels, "annotations": { SERVER_LABELS: remembered.unwrap_or_default() } },
-            "spec": { "providerID": "memory://1" },
-            "status": { "addresses": [address] },
-        }),
-    )
+    let annotations = json!({ SERVER_LABELS: remembered.unwrap_or_default() });
+    let extra = json!({
+        "metadata": { "labels": labels, "annotations": annotations },
+        "spec": { "providerID": "memory://1" },
+        "status": { "addresses": [address] },
+    });
+    node("a", extra)
 }
 
 fn plan_one(node: &Node, cloud: &Memory) -> NodePlan {
     plan_all(std::slice::from_ref(node), cloud).remove(0)
+}
+
+/// The labels of a node, to be compared and changed.
+fn owned(node: &Node) -> Pairs {
+    let labels = node.metadata.labels.iter();
+    labels
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }
 
 /// In steady state nothing is written.
@@ -85,11 +92,8 @@ fn a_label_is_the_server_s_when_it_is_as_it_was_set() {
         assert_eq!(after.metadata.labels.get(POOL), expected, "{rule}");
         let remembered = remembered_then.map(|value| format!("{POOL}={value}"));
         let have = after.metadata.annotations.get(SERVER_LABELS);
-        assert_eq!(
-            have.filter(|text| !text.is_empty()),
-            remembered.as_deref(),
-            "{rule}"
-        );
+        let have = have.filter(|text| !text.is_empty());
+        assert_eq!(have, remembered.as_deref(), "{rule}");
     }
 }
 
@@ -106,11 +110,10 @@ fn they_are_set_with_the_patch_that_removes_the_taint_and_taints_only_then() {
     ];
     let cloud = cloud(&labels, &["node.example.com/"]);
     let mut new = new_node("a");
-    let there =
-        json!({ "key": "node.example.com/there", "value": "own", "effect": "PreferNoSchedule" });
-    new.spec
-        .taints
-        .push(serde_json::from_value(there.clone()).unwrap());
+    let taint = |key, value, effect| json!({ "key": key, "value": value, "effect": effect });
+    let there = taint("node.example.com/there", "own", "PreferNoSchedule");
+    let own = serde_json::from_value(there.clone()).unwrap();
+    new.spec.taints.push(own);
     let plan = plan_one(&new, &cloud);
     let [
         Change::SetAddresses { .. },
@@ -124,26 +127,20 @@ fn they_are_set_with_the_patch_that_removes_the_taint_and_taints_only_then() {
     else {
         panic!("{:?}", plan.changes)
     };
-    let of_server: Vec<_> = labels
-        .iter()
-        .filter(|(key, _)| key.contains("example"))
-        .collect();
-    assert_eq!(of_server, [(&POOL.to_owned(), &Some("gpu".to_owned()))]);
+    let of_server = labels.iter().filter(|(key, _)| key.contains("example"));
+    let expected = [(&POOL.to_owned(), &Some("gpu".to_owned()))];
+    assert_eq!(Vec::from_iter(of_server), expected);
     assert_eq!(annotations[SERVER_LABELS], Some(format!("{POOL}=gpu")));
-    let taint = |key, value, effect| json!({ "key": key, "value": value, "effect": effect });
-    assert_eq!(
-        serde_json::to_value(taints).unwrap(),
-        json!([
-            there,
-            taint("node.example.com/dedicated", "gpu", "NoSchedule"),
-            taint("node.example.com/long", "a_b", "NoSchedule"),
-            json!({ "key": "node.example.com/plain", "effect": "NoExecute" }),
-        ])
-    );
+    let expected = json!([
+        there,
+        taint("node.example.com/dedicated", "gpu", "NoSchedule"),
+        taint("node.example.com/long", "a_b", "NoSchedule"),
+        json!({ "key": "node.example.com/plain", "effect": "NoExecute" }),
+    ]);
+    assert_eq!(serde_json::to_value(taints).unwrap(), expected);
     assert_eq!(reasons(&plan), [Reason::InvalidServerLabel]);
-    let field = plan
-        .fields()
-        .find(|field| field.field == format!("label {POOL}"));
+    let label = format!("label {POOL}");
+    let field = plan.fields().find(|field| field.field == label);
     let source = Source::server_because("labels", "HCLOUD_INSTANCES_LABEL_PREFIXES");
     assert_eq!(field.unwrap().source, source);
     // A person removes a taint of the running node: it does not come back.
@@ -154,29 +151,16 @@ fn they_are_set_with_the_patch_that_removes_the_taint_and_taints_only_then() {
 
 #[test]
 fn a_prefix_that_is_not_listed_any_more_takes_its_labels_along() {
-    let labels = [
-        (POOL, "gpu"),
-        ("example.org/rack", "r1"),
-        ("node-role.kubernetes.io/worker", ""),
-    ];
-    let all = [
-        "node.example.com/",
-        "example.org/rack",
-        "node-role.kubernetes.io/worker",
-    ];
+    const WORKER: &str = "node-role.kubernetes.io/worker";
+    let labels = [(POOL, "gpu"), ("example.org/rack", "r1"), (WORKER, "")];
+    let all = ["node.example.com/", "example.org/rack", WORKER];
     let start = initialised(json!({}), None);
     let with_all = plan_and_apply(&start, &cloud(&labels, &all));
     assert_eq!(with_all.metadata.labels.iter().count(), 3);
     let with_one = plan_and_apply(&with_all, &cloud(&labels, &all[1..2]));
     // Kubernetes keeps kubelets from its own domains, and we do not remove on a kubelet's word.
     let left: Vec<_> = with_one.metadata.labels.iter().collect();
-    assert_eq!(
-        left,
-        [
-            ("example.org/rack", "r1"),
-            ("node-role.kubernetes.io/worker", "")
-        ]
-    );
+    assert_eq!(left, labels[1..]);
     let annotation = with_one.metadata.annotations.get(SERVER_LABELS);
     assert_eq!(annotation, Some("example.org/rack=r1"));
 }
@@ -215,16 +199,13 @@ fn more_labels_than_are_taken_and_invalid_ones_leave_the_node_as_it_is() {
     let too_long = "x".repeat(64);
     for labels in [
         &many[..],
-        &long[..],
+        &long,
         &[(POOL, "not valid")],
         &[(POOL, &too_long)],
     ] {
         let plan = plan_one(&start, &cloud(labels, &["node.example.com/", &domain]));
-        assert_eq!(
-            (plan.changes.len(), reasons(&plan)),
-            (0, vec![Reason::InvalidServerLabel]),
-            "{labels:?}"
-        );
+        assert_eq!(plan.changes, vec![], "{labels:?}");
+        assert_eq!(reasons(&plan), [Reason::InvalidServerLabel], "{labels:?}");
     }
     let plan = plan_one(&start, &cloud(&many[..16], &["node.example.com/"]));
     assert_eq!((plan.changes.len(), reasons(&plan)), (1, vec![]));
@@ -236,12 +217,11 @@ fn a_server_that_is_not_known_takes_no_label_away() {
     let mut twin = start.clone();
     twin.metadata.name = "b".into();
     let mut with_taint = start.clone();
-    with_taint.metadata.annotations = [
+    let annotations = [
         (SERVER_LABELS, format!("{POOL}=gpu")),
         (ccm::provider::PROVIDED_NODE_IP, "192.0.2.1".to_owned()),
-    ]
-    .into_iter()
-    .collect();
+    ];
+    with_taint.metadata.annotations = annotations.into_iter().collect();
     let empty = Memory::default();
     let known = cloud(&[(POOL, "gpu")], &["node.example.com/"]);
     for (what, nodes, cloud) in [
@@ -257,17 +237,9 @@ fn a_server_that_is_not_known_takes_no_label_away() {
 
 #[test]
 fn any_history_ends_with_the_server_s_labels_and_all_of_the_person_s() {
-    let keys = [
-        POOL,
-        "node.example.com/zone",
-        "example.org/rack",
-        "topology.kubernetes.io/rack",
-    ];
-    let prefixes = [
-        "node.example.com/",
-        "example.org/rack",
-        "topology.kubernetes.io/rack",
-    ];
+    let [other, stable] = ["example.org/rack", "topology.kubernetes.io/rack"];
+    let keys = [POOL, "node.example.com/zone", other, stable];
+    let prefixes = ["node.example.com/", other, stable];
     let values = ["", "a", "b"];
     for seed in 0..3_000 {
         let mut random = Random::new(seed);
@@ -278,12 +250,7 @@ fn any_history_ends_with_the_server_s_labels_and_all_of_the_person_s() {
         };
         for step in 0..30 {
             let (key, value) = (*random.pick(&keys), *random.pick(&values));
-            let labels = node
-                .metadata
-                .labels
-                .iter()
-                .map(|(k, v)| (k.to_owned(), v.to_owned()));
-            let mut labels: Pairs = labels.collect();
+            let mut labels = owned(&node);
             match random.below(5) {
                 0 => drop(of_server.insert(key.into(), value.into())),
                 1 => drop(of_server.remove(key)),
@@ -293,10 +260,8 @@ fn any_history_ends_with_the_server_s_labels_and_all_of_the_person_s() {
                     let of_server: Vec<_> = of_server.iter().map(|(k, v)| (&**k, &**v)).collect();
                     let after = plan_and_apply(&node, &cloud(&of_server, &prefixes));
                     // What a person set since, or had before, is the person's.
-                    let person = labels
-                        .iter()
-                        .filter(|(key, value)| ours.get(*key) != Some(value));
-                    let mut expected: Pairs = person.map(|(k, v)| (k.clone(), v.clone())).collect();
+                    let mut expected = labels;
+                    expected.retain(|key, value| ours.get(key) != Some(value));
                     ours.clear();
                     for (key, value) in &of_server {
                         if !expected.contains_key(*key) {
@@ -304,12 +269,8 @@ fn any_history_ends_with_the_server_s_labels_and_all_of_the_person_s() {
                         }
                     }
                     expected.extend(ours.clone());
-                    let have = after
-                        .metadata
-                        .labels
-                        .iter()
-                        .filter(|(key, _)| keys.contains(key));
-                    let have: Pairs = have.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+                    let mut have = owned(&after);
+                    have.retain(|key, _| keys.contains(&key.as_str()));
                     expected.retain(|key, _| keys.contains(&key.as_str()));
                     assert_eq!(have, expected, "seed {seed}, step {step}");
                     node = after;

@@ -53,28 +53,21 @@ fn validity_is_read_of_what_people_make() {
         let mut command = Command::new("openssl");
         command.args(words.split(' ')).current_dir(&folder);
         let silent = command.stdin(Stdio::null()).stdout(Stdio::null());
-        silent
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
+        let status = silent.stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
     };
     if !openssl("version") {
-        sandbox::skipped::skip(
-            "certificates that people make",
-            "openssl",
-            "it is not installed",
-        );
-        return;
+        let what = "certificates that people make";
+        return sandbox::skipped::skip(what, "openssl", "it is not installed");
     }
-    for (key, days) in [
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
         ("genrsa -traditional -out key 2048", 90),
-        (
-            "genpkey -algorithm rsa -pkeyopt rsa_keygen_bits:3072 -out key",
-            36_500,
-        ),
+        ("genpkey -algorithm rsa -pkeyopt rsa_keygen_bits:3072 -out key", 36_500),
         ("ecparam -name prime256v1 -genkey -out key", 1),
         ("ecparam -name secp384r1 -genkey -out key", 900_000),
-    ] {
+    ];
+    for (key, days) in cases {
         assert!(openssl(key), "{key}");
         let sign = format!("req -x509 -new -key key -subj /CN=web -days {days} -out cert");
         assert!(openssl(&sign), "{sign}");
@@ -112,17 +105,12 @@ fn no_bytes_do_harm_and_no_error_repeats_them() {
     let secrets = Secrets::new(&[&body]);
     for seed in chosen(0..MUTATED) {
         let mut random = Random::new(seed);
-        let mut parts = [
-            one.certificate_pem.clone().into_bytes(),
-            one.key_pem.clone().into_bytes(),
-        ];
+        let mut parts = [&one.certificate_pem, &one.key_pem].map(|pem| pem.clone().into_bytes());
         // Of the text, or of what it encodes.
         let which = random.below(2) as usize;
         if random.percent(50) {
-            parts[0] = pem(
-                "CERTIFICATE",
-                slipped(one.certificate_der.clone(), &mut random),
-            );
+            let der = slipped(one.certificate_der.clone(), &mut random);
+            parts[0] = pem("CERTIFICATE", der);
         } else {
             parts[which] = slipped(std::mem::take(&mut parts[which]), &mut random);
         }

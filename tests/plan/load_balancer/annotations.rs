@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 struct Case {
     name: &'static str,
     /// What it needs beside it.
-    with: &'static [(&'static str, &'static str)],
+    with: &'static str,
     network: bool,
     /// Its effect, as a text.
     of: fn(&World) -> String,
@@ -24,24 +24,24 @@ struct Case {
     /// A bad value, and what the error says is allowed; empty: any text will do.
     bad: (&'static str, &'static str),
     /// The writes of the change from the first to the second.
-    writes: &'static [&'static str],
+    writes: &'static str,
 }
 
 const BASE: Case = Case {
     name: "",
-    with: &[],
+    with: "",
     network: false,
     of: |_| String::new(),
     first: ("", ""),
     second: ("", ""),
     removed: ("", ""),
     bad: ("", ""),
-    writes: &["update_service"],
+    writes: "update_service",
 };
 
-const HTTP: &[(&str, &str)] = &[("protocol", "http")];
-const HTTPS: &[(&str, &str)] = &[("protocol", "https"), ("http-certificates", "one")];
-const CHECK: &[(&str, &str)] = &[("health-check-protocol", "http")];
+const HTTP: &str = "protocol=http";
+const HTTPS: &str = "protocol=https http-certificates=one";
+const CHECK: &str = "health-check-protocol=http";
 const BOOLEAN: (&str, &str) = ("yes", "use true or false");
 
 fn field(world: &World, field: PortField) -> String {
@@ -52,12 +52,11 @@ fn field(world: &World, field: PortField) -> String {
 fn statuses(world: &World) -> String {
     let shown = world.ingress().into_iter().map(|one| {
         let name = world.named_address(&one.ip.or(one.hostname).unwrap());
-        format!(
-            "{name}{}",
-            one.ip_mode
-                .map(|mode| format!(" {mode}"))
-                .unwrap_or_default()
-        )
+        [Some(name), one.ip_mode]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" ")
     });
     shown.collect::<Vec<_>>().join(", ")
 }
@@ -86,62 +85,62 @@ const PRIVATE_TOO: &str = "IPv4 VIP, IPv6 VIP, 10.0.0.2 VIP";
 #[rustfmt::skip] // A case is a paragraph.
 const CASES: &[Case] = &[
     Case { name: "name", of: |w| w.balancer().name.clone(), first: ("one", "one"), second: ("two", "two"),
-        removed: ("two", "two"), writes: &["edit"], ..BASE },
+        removed: ("two", "two"), writes: "edit", ..BASE },
     Case { name: "type", of: |w| w.balancer().load_balancer_type.name.clone(), first: ("lb21", "lb21"), second: ("lb31", "lb31"),
-        removed: ("lb31", "lb31"), bad: ("lb99", "use lb11, lb21 or lb31"), writes: &["change_type"], ..BASE },
+        removed: ("lb31", "lb31"), bad: ("lb99", "use lb11, lb21 or lb31"), writes: "change_type", ..BASE },
     Case { name: "location", of: |w| w.balancer().location.name.clone(), first: ("nbg1", "nbg1"), second: ("hel1", "nbg1"),
-        removed: ("nbg1", "nbg1"), writes: &[], ..BASE },
-    Case { name: "network-zone", with: &[("location", "")], of: |w| w.balancer().location.network_zone.clone(),
-        first: ("us-east", "us-east"), second: ("us-west", "us-east"), removed: ("us-east", "us-east"), writes: &[], ..BASE },
+        removed: ("nbg1", "nbg1"), writes: "", ..BASE },
+    Case { name: "network-zone", with: "location=", of: |w| w.balancer().location.network_zone.clone(),
+        first: ("us-east", "us-east"), second: ("us-west", "us-east"), removed: ("us-east", "us-east"), writes: "", ..BASE },
     Case { name: "algorithm-type", of: |w| w.balancer().algorithm.kind.name().into(), first: ("Least_Connections", "least_connections"),
         second: ("round_robin", "round_robin"), removed: ("round_robin", "round_robin"),
-        bad: ("random", "use round_robin or least_connections"), writes: &["change_algorithm"], ..BASE },
+        bad: ("random", "use round_robin or least_connections"), writes: "change_algorithm", ..BASE },
     Case { name: "algorithm-type", of: |w| w.balancer().algorithm.kind.name().into(), first: ("round_robin", "round_robin"),
         second: ("least_connections", "least_connections"), removed: ("round_robin", "least_connections"),
-        bad: ("random", "use round_robin or least_connections"), writes: &["change_algorithm"], ..BASE },
-    Case { name: "disable-public-network", with: &[("use-private-ip", "true")], network: true, of: public,
+        bad: ("random", "use round_robin or least_connections"), writes: "change_algorithm", ..BASE },
+    Case { name: "disable-public-network", with: "use-private-ip=true", network: true, of: public,
         first: ("false", "true"), second: ("true", "false"), removed: ("false", "false"), bad: BOOLEAN,
-        writes: &["disable_public_interface"] },
-    Case { name: "disable-public-network", with: &[("use-private-ip", "true")], network: true, of: public,
+        writes: "disable_public_interface" },
+    Case { name: "disable-public-network", with: "use-private-ip=true", network: true, of: public,
         first: ("true", "false"), second: ("false", "true"), removed: ("true", "true"), bad: BOOLEAN,
-        writes: &["enable_public_interface"] },
+        writes: "enable_public_interface" },
     Case { name: "disable-private-ingress", network: true, of: statuses, first: ("false", PRIVATE_TOO), second: ("true", VIP),
-        removed: (PRIVATE_TOO, PRIVATE_TOO), bad: BOOLEAN, writes: &[], ..BASE },
+        removed: (PRIVATE_TOO, PRIVATE_TOO), bad: BOOLEAN, writes: "", ..BASE },
     Case { name: "use-private-ip", network: true, of: targets, first: ("true", "1p 2p 3p"), second: ("false", "1 2 3"),
         removed: ("1 2 3", "1 2 3"), bad: BOOLEAN,
-        writes: &["remove_target", "add_target", "remove_target", "add_target", "remove_target", "add_target"], ..BASE },
+        writes: "remove_target add_target remove_target add_target remove_target add_target", ..BASE },
     Case { name: "use-private-ip", network: true, of: targets, first: ("false", "1 2 3"), second: ("true", "1p 2p 3p"),
         removed: ("1 2 3", "1 2 3"), bad: BOOLEAN,
-        writes: &["remove_target", "add_target", "remove_target", "add_target", "remove_target", "add_target"], ..BASE },
-    Case { name: "private-ipv4", with: &[("use-private-ip", "true")], network: true,
+        writes: "remove_target add_target remove_target add_target remove_target add_target", ..BASE },
+    Case { name: "private-ipv4", with: "use-private-ip=true", network: true,
         of: |w| format!("{} {}", w.balancer().private_net[0].ip.unwrap(), targets(w)),
         first: ("10.0.0.5", "10.0.0.5 1p 2p 3p"), second: ("10.0.0.6", "10.0.0.6 1p 2p 3p"),
         removed: ("10.0.0.6 1p 2p 3p", "10.0.0.6 1p 2p 3p"), bad: ("10.0.0", "use an IPv4 address"),
-        writes: &["detach_from_network", "attach_to_network", "add_target", "add_target", "add_target"] },
+        writes: "detach_from_network attach_to_network add_target add_target add_target" },
     Case { name: "private-subnet-ip-range", network: true, of: |w| w.balancer().private_net.len().to_string(),
         first: ("10.0.0.0/24", "1"), second: ("10.0.9.0/24", "1"), removed: ("1", "1"), bad: ("10.0.0.0", "use an IP range"),
-        writes: &[], ..BASE },
+        writes: "", ..BASE },
     Case { name: "ipv6-disabled", of: statuses, first: ("true", "IPv4 VIP"), second: ("false", VIP), removed: (VIP, VIP),
-        bad: BOOLEAN, writes: &[], ..BASE },
+        bad: BOOLEAN, writes: "", ..BASE },
     Case { name: "hostname", of: statuses, first: ("a.example", "a.example"), second: ("b.example", "b.example"), removed: (VIP, VIP),
-        bad: ("Foo_Bar.example", "use a host name of lower case letters"), writes: &[], ..BASE },
+        bad: ("Foo_Bar.example", "use a host name of lower case letters"), writes: "", ..BASE },
     Case { name: "ipv4-rdns", of: |w| w.balancer().public_net.ipv4.dns_ptr.clone().unwrap(), first: ("a.example", "a.example"),
-        second: ("b.example", "b.example"), removed: ("b.example", "b.example"), writes: &["change_dns_ptr"], ..BASE },
+        second: ("b.example", "b.example"), removed: ("b.example", "b.example"), writes: "change_dns_ptr", ..BASE },
     Case { name: "ipv6-rdns", of: |w| w.balancer().public_net.ipv6.dns_ptr.clone().unwrap(), first: ("a.example", "a.example"),
-        second: ("b.example", "b.example"), removed: ("b.example", "b.example"), writes: &["change_dns_ptr"], ..BASE },
+        second: ("b.example", "b.example"), removed: ("b.example", "b.example"), writes: "change_dns_ptr", ..BASE },
     Case { name: "node-selector", of: targets, first: ("n in (1,2)", "1 2"), second: ("n!=1", "2 3"), removed: ("2 3 1", "2 3 1"),
-        bad: ("n in (1", "a ( without its )"), writes: &["add_target", "remove_target"], ..BASE },
+        bad: ("n in (1", "a ( without its )"), writes: "add_target remove_target", ..BASE },
     Case { name: "keep", of: |w| w.balancer().labels.get(KEEP).cloned().unwrap_or_default(), first: ("false", ""),
-        second: ("true", "default.web"), removed: ("", ""), bad: BOOLEAN, writes: &["edit"], ..BASE },
+        second: ("true", "default.web"), removed: ("", ""), bad: BOOLEAN, writes: "edit", ..BASE },
     Case { name: "deletion-protection", of: |w| w.balancer().protection.delete.to_string(), first: ("false", "false"),
-        second: ("true", "true"), removed: ("true", "true"), bad: BOOLEAN, writes: &["change_protection"], ..BASE },
+        second: ("true", "true"), removed: ("true", "true"), bad: BOOLEAN, writes: "change_protection", ..BASE },
     Case { name: "deletion-protection", of: |w| w.balancer().protection.delete.to_string(), first: ("true", "true"),
-        second: ("false", "false"), removed: ("false", "false"), bad: BOOLEAN, writes: &["change_protection"], ..BASE },
+        second: ("false", "false"), removed: ("false", "false"), bad: BOOLEAN, writes: "change_protection", ..BASE },
     Case { name: "labels", of: labels, first: ("team=web, cost=42,", "cost=42 team=web"), second: ("team=", "cost=42 team="),
-        removed: ("cost=42 team=", "cost=42 team="), bad: ("team", "write KEY=VALUE"), writes: &["edit"], ..BASE },
+        removed: ("cost=42 team=", "cost=42 team="), bad: ("team", "write KEY=VALUE"), writes: "edit", ..BASE },
     Case { name: "protocol", of: |w| field(w, PortField::Protocol), first: ("HTTP", "http"), second: ("tcp", "tcp"),
         removed: ("tcp", "tcp"), bad: ("udp", "use tcp, http or https"), ..BASE },
-    Case { name: "protocol", with: &[("http-certificates", "one")], of: |w| field(w, PortField::Protocol),
+    Case { name: "protocol", with: "http-certificates=one", of: |w| field(w, PortField::Protocol),
         first: ("tcp", "tcp"), second: ("https", "https"), removed: ("tcp", "tcp"), bad: ("ftp", "use tcp, http or https"), ..BASE },
     Case { name: "uses-proxyprotocol", of: |w| field(w, PortField::ProxyProtocol), first: ("false", "false"), second: ("true", "true"),
         removed: ("false", "true"), bad: BOOLEAN, ..BASE },
@@ -155,12 +154,12 @@ const CASES: &[Case] = &[
         second: ("true", "true"), removed: ("false", "true"), bad: BOOLEAN, ..BASE },
     Case { name: "http-redirect-http", with: HTTPS, of: |w| field(w, PortField::RedirectHttp), first: ("false", "false"),
         second: ("true", "true"), removed: ("false", "true"), bad: BOOLEAN, ..BASE },
-    Case { name: "http-certificates", with: &[("protocol", "https")], of: |w| field(w, PortField::Certificates),
+    Case { name: "http-certificates", with: "protocol=https", of: |w| field(w, PortField::Certificates),
         first: ("one", "7"), second: ("8 , one", "7, 8"), removed: ("needs a certificate", "7, 8"),
         bad: ("three", "there is no certificate \"three\" in the project"), ..BASE },
     Case { name: "health-check", of: |w| format!("{} {}", field(w, PortField::CheckProtocol), field(w, PortField::CheckPort)),
         first: ("kube-proxy", "http 10256"), second: ("Kube-Proxy", "http 10256"), removed: ("tcp 30080", "tcp 30080"),
-        bad: ("kubeproxy", "use kube-proxy"), writes: &[], ..BASE },
+        bad: ("kubeproxy", "use kube-proxy"), writes: "", ..BASE },
     Case { name: "health-check-protocol", of: |w| format!("{}{}", field(w, PortField::CheckProtocol), field(w, PortField::CheckTls)),
         first: ("HTTP", "httpfalse"), second: ("https", "httptrue"), removed: ("tcp", "tcp"), bad: ("udp", "use tcp, http or https"), ..BASE },
     Case { name: "health-check-port", of: |w| field(w, PortField::CheckPort), first: ("8080", "8080"), second: ("8081", "8081"),
@@ -182,18 +181,11 @@ const CASES: &[Case] = &[
 ];
 
 /// Those that have tests of their own, in `certificates` and `primary_ips`.
+#[rustfmt::skip]
 const ELSEWHERE: [&str; 11] = [
-    "http-tls-secret",
-    "share",
-    "share-namespaces",
-    "external",
-    "external-targets",
-    "certificate-type",
-    "http-managed-certificate-name",
-    "http-managed-certificate-domains",
-    "http-managed-certificate-acme-staging",
-    "public-net-ipv4",
-    "public-net-ipv6",
+    "http-tls-secret", "share", "share-namespaces", "external", "external-targets", "certificate-type",
+    "http-managed-certificate-name", "http-managed-certificate-domains", "http-managed-certificate-acme-staging",
+    "public-net-ipv4", "public-net-ipv6",
 ];
 
 fn world(case: &Case, profile: Profile) -> World {
@@ -222,10 +214,10 @@ fn every_annotation_is_set_changed_and_removed() {
     {
         let about = format!("{} in profile {}", case.name, profile.name());
         let mut world = world(case, profile);
-        world.set(&[(case.name, case.first.0)]);
+        world.set_one(case.name, case.first.0);
         world.settle();
         assert_eq!((case.of)(&world), case.first.1, "{about}: at creation");
-        world.set(&[(case.name, case.second.0)]);
+        world.set_one(case.name, case.second.0);
         let made = world.settle();
         assert_eq!((case.of)(&world), case.second.1, "{about}: changed");
         assert_eq!(words(&made), case.writes, "{about}: writes of the change");
@@ -235,11 +227,8 @@ fn every_annotation_is_set_changed_and_removed() {
             Profile::Hcloud => case.removed.1,
         };
         if let Some(obstacle) = world.plan().outcome.obstacle() {
-            assert!(
-                obstacle.message.contains(removed),
-                "{about}: {}",
-                obstacle.message
-            );
+            let message = &obstacle.message;
+            assert!(message.contains(removed), "{about}: {message}");
             continue;
         }
         world.settle();
@@ -249,17 +238,12 @@ fn every_annotation_is_set_changed_and_removed() {
 
 #[test]
 fn a_bad_value_names_annotation_value_and_what_is_allowed_and_leaves_everything_as_it_is() {
-    for (case, profile) in CASES
-        .iter()
-        .flat_map(|case| PROFILES.map(|profile| (case, profile)))
-    {
-        if case.bad.0.is_empty() {
-            continue;
-        }
+    let with_bad = CASES.iter().filter(|case| !case.bad.0.is_empty());
+    for (case, profile) in with_bad.flat_map(|case| PROFILES.map(|profile| (case, profile))) {
         let mut world = world(case, profile);
-        world.set(&[(case.name, case.first.0)]);
+        world.set_one(case.name, case.first.0);
         world.settle();
-        world.set(&[(case.name, case.bad.0)]);
+        world.set_one(case.name, case.bad.0);
         let message = world.obstacle();
         for part in [case.bad.0, case.bad.1] {
             assert!(message.contains(part), "{}: {message}", case.name);
@@ -267,8 +251,8 @@ fn a_bad_value_names_annotation_value_and_what_is_allowed_and_leaves_everything_
         let names_it = message.contains(&format!("annotation {PREFIX}{}", case.name));
         assert!(names_it, "{message}");
         // It heals when the value is mended.
-        world.set(&[(case.name, case.first.0)]);
-        assert_eq!(words(&world.settle()), [""; 0], "{}", case.name);
+        world.set_one(case.name, case.first.0);
+        assert_eq!(words(&world.settle()), "", "{}", case.name);
     }
 }
 
@@ -285,11 +269,8 @@ fn every_annotation_has_a_case() {
 /// By the plan of what exists in no project, where each name counts as right.
 #[test]
 fn the_example_of_each_annotation_is_right() {
-    const MANAGED: &[(&str, &str)] = &[
-        ("protocol", "https"),
-        ("certificate-type", "managed"),
-        ("http-managed-certificate-domains", "a.example"),
-    ];
+    const MANAGED: &str =
+        "protocol=https certificate-type=managed http-managed-certificate-domains=a.example";
     for row in TABLE.iter().filter(|row| row.is_read()) {
         let example = row
             .example()
@@ -297,10 +278,10 @@ fn the_example_of_each_annotation_is_right() {
         let case = CASES.iter().find(|case| case.name == row.name);
         let with = match (case, row.name.contains("certificate")) {
             (Some(case), _) => case.with,
-            (None, _) if row.name == "http-tls-secret" => &[("protocol", "https")],
+            (None, _) if row.name == "http-tls-secret" => "protocol=https",
             (None, true) if row.name == "certificate-type" => HTTPS,
             (None, true) => MANAGED,
-            (None, false) => &[],
+            (None, false) => "",
         };
         let mut world = World::new(Profile::CcmFromScratch);
         world.service.ports = vec![port("https", 443)];
@@ -309,24 +290,13 @@ fn the_example_of_each_annotation_is_right() {
             is_for_manifests: true,
             ..Observed::default()
         };
-        world.set(&[with, &[(row.name, example)]].concat());
-        let plan = world.plan();
-        assert!(
-            plan.outcome.obstacle().is_none(),
-            "{} {example}: {:?}",
-            row.name,
-            plan.outcome
-        );
-        let unused =
-            |reason| [Reason::UnknownAnnotation, Reason::AnnotationWithoutEffect].contains(&reason);
-        let unused = plan.findings.iter().filter(|one| unused(one.reason));
-        assert_eq!(
-            unused.count(),
-            0,
-            "{} {example}: {:?}",
-            row.name,
-            plan.findings
-        );
+        world.set(with);
+        world.set_one(row.name, example);
+        let outcome = world.plan().outcome;
+        assert_eq!(outcome.obstacle(), None, "{} {example}", row.name);
+        for unused in [Reason::UnknownAnnotation, Reason::AnnotationWithoutEffect] {
+            assert_eq!(world.told(unused), [""; 0], "{} {example}", row.name);
+        }
     }
 }
 
@@ -348,7 +318,8 @@ fn one_port_may_have_its_own() {
             let mut world = World::new(Profile::CcmFromScratch);
             world.service.ports = vec![port("first", 9000), port("second", 9443)];
             world.set(case.with);
-            world.set(&[(case.name, case.first.0), (&key, case.second.0)]);
+            world.set_one(case.name, case.first.0);
+            world.set_one(&key, case.second.0);
             world.settle();
             // The check's port is the node port unless it is said.
             assert_eq!(value_of(&world, case, 0), case.first.1, "{key}");
@@ -359,23 +330,19 @@ fn one_port_may_have_its_own() {
 
 /// Annotations of a Service with 53/TCP (`dns-tcp`) and 53/UDP (`dns-udp`), what its one listener
 /// becomes, and the annotation that is told to have no effect.
-type Shared = (
-    &'static [(&'static str, &'static str)],
-    &'static str,
-    Option<&'static str>,
-);
+type Shared = (&'static str, &'static str, Option<&'static str>);
 
 #[rustfmt::skip] // A case is a line.
 const SHARED: &[Shared] = &[
-    (&[("protocol.dns-udp", "http")], "tcp false", Some("protocol.dns-udp")),
-    (&[("protocol.dns-tcp", "http")], "http false", None),
-    (&[("protocol.53", "http")], "http false", None),
-    (&[("uses-proxyprotocol.dns-tcp", "true"), ("uses-proxyprotocol.dns-udp", "false")], "tcp true",
+    ("protocol.dns-udp=http", "tcp false", Some("protocol.dns-udp")),
+    ("protocol.dns-tcp=http", "http false", None),
+    ("protocol.53=http", "http false", None),
+    ("uses-proxyprotocol.dns-tcp=true uses-proxyprotocol.dns-udp=false", "tcp true",
         Some("uses-proxyprotocol.dns-udp")),
-    (&[("uses-proxyprotocol.dns-udp", "true"), ("uses-proxyprotocol", "false")], "tcp false",
+    ("uses-proxyprotocol.dns-udp=true uses-proxyprotocol=false", "tcp false",
         Some("uses-proxyprotocol.dns-udp")),
-    (&[("protocol.quic", "http")], "tcp false", Some("protocol.quic")),
-    (&[("protocol.443", "http")], "tcp false", Some("protocol.443")),
+    ("protocol.quic=http", "tcp false", Some("protocol.quic")),
+    ("protocol.443=http", "tcp false", Some("protocol.443")),
 ];
 
 /// Two ports may have one number, and only the TCP one is the load balancer's.
@@ -395,10 +362,7 @@ fn an_annotation_of_a_udp_port_changes_no_tcp_port() {
                 }
                 world.service.ports = ports;
                 world.set(annotations);
-                let plan = world.plan();
-                let without = plan.findings.iter();
-                let without = without.filter(|one| one.reason == Reason::AnnotationWithoutEffect);
-                let without: Vec<&str> = without.map(|one| one.message.as_str()).collect();
+                let without = world.told(Reason::AnnotationWithoutEffect);
                 assert_eq!(without.len(), usize::from(told.is_some()), "{without:?}");
                 if let Some(told) = told {
                     let key = format!("{PREFIX}{told} has no effect");

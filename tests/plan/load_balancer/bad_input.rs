@@ -1,8 +1,7 @@
 //! What somebody gets wrong: said with what to do about it, and nothing is changed.
 
-use crate::load_balancer::support::{PROFILES, World, port};
+use crate::load_balancer::support::{PROFILES, World, assert_says, certificate, port};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::Certificate;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::provider::{Protocol, Reason, ServicePort};
 
@@ -11,31 +10,29 @@ type Case = (fn(&mut World), &'static [&'static str]);
 
 #[rustfmt::skip] // A case is a line or two.
 const CASES: &[Case] = &[
-    (|w| w.set(&[("type", "lb99")]), &["type", "\"lb99\"", "lb11, lb21 or lb31"]),
-    (|w| w.set(&[("protocol", "https"), ("http-certificates", "nobody")]), &["there is no certificate \"nobody\" in the project"]),
-    (|w| w.set(&[("protocol", "https"), ("http-certificates", "ome,tow")]), &["no certificate \"ome\" in the project; did you mean one?", "\"tow\" in the project; did you mean two?"]),
-    (|w| w.set(&[("protocol", "https"), ("http-certificates", &"1,".repeat(101))]), &["it has 101 items, and 100 at most are taken"]),
-    (|w| w.set(&[("hostname", &"a".repeat(20_000))]), &["aaa\"… (20000 bytes): it has 20000 bytes, and 1024 at most are read"]),
+    (|w| w.set("protocol=https http-certificates=nobody"), &["there is no certificate \"nobody\" in the project"]),
+    (|w| w.set("protocol=https http-certificates=ome,tow"), &["no certificate \"ome\" in the project; did you mean one?", "\"tow\" in the project; did you mean two?"]),
+    (|w| { w.set("protocol=https"); w.set_one("http-certificates", &"1,".repeat(101)); }, &["it has 101 items, and 100 at most are taken"]),
+    (|w| w.set_one("hostname", &"a".repeat(20_000)), &["aaa\"… (20000 bytes): it has 20000 bytes, and 1024 at most are read"]),
     (|w| w.service.ports = (1..=31).map(|n| port(&format!("p{n}"), n)).collect(), &["31 TCP ports", "of type lb11 takes 5", "remove ports"]),
-    (|w| w.set(&[("node-selector", "!a,".repeat(33).trim_end_matches(','))]), &["it has 33 requirements, and 32 at most are taken"]),
-    (|w| w.set(&[("protocol", "https"), ("certificate-type", "managed")]), &["has no domains", "http-managed-certificate-domains"]),
-    (|w| w.set(&[("protocol.http", "https"), ("http-certificates.http", "nobody")]), &["annotation load-balancer.hetzner.cloud/http-certificates.http", "\"nobody\""]),
-    (|w| w.set(&[("use-private-ip", "true")]), &["use-private-ip", "set HCLOUD_NETWORK"]),
-    (|w| w.set(&[("private-ipv4", "10.0.0.5")]), &["private-ipv4", "set HCLOUD_NETWORK"]),
-    (|w| w.set(&[("disable-public-network", "true")]), &["disable-public-network", "use-private-ip"]),
-    (|w| w.set(&[("http-timeout-idle", "10s")]), &["http-timeout-idle", "\"10s\"", "use 30s to 300s"]),
-    (|w| w.set(&[("node-selector", "a in b")]), &["node-selector", "\"a in b\""]),
-    (|w| w.set(&[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")]), &["contradicts"]),
-    (|w| w.set(&[("protocol", "https"), ("http-certificates", "one"), ("http-redirect-http", "true")]), &["port 80"]),
+    (|w| w.set_one("node-selector", "!a,".repeat(33).trim_end_matches(',')), &["it has 33 requirements, and 32 at most are taken"]),
+    (|w| w.set("protocol=https certificate-type=managed"), &["has no domains", "http-managed-certificate-domains"]),
+    (|w| w.set("protocol.http=https http-certificates.http=nobody"), &["annotation load-balancer.hetzner.cloud/http-certificates.http", "\"nobody\""]),
+    (|w| w.set("use-private-ip=true"), &["use-private-ip", "set HCLOUD_NETWORK"]),
+    (|w| w.set("private-ipv4=10.0.0.5"), &["private-ipv4", "set HCLOUD_NETWORK"]),
+    (|w| w.set("disable-public-network=true"), &["disable-public-network", "use-private-ip"]),
+    (|w| w.set_one("node-selector", "a in b"), &["node-selector", "\"a in b\""]),
+    (|w| w.set("health-check-protocol=https health-check-http-validate-certificate=false"), &["contradicts"]),
+    (|w| w.set("protocol=https http-certificates=one http-redirect-http=true"), &["port 80"]),
     (|w| { w.service.ports = vec![port("a", 443), port("b", 8443)];
-        w.set(&[("protocol", "https"), ("http-certificates", "one"), ("http-redirect-http", "true")]); }, &["443, 8443", "http-redirect-http.PORT"]),
-    (|w| w.set(&[("protocol.htpp", "http")]), &["protocol.htpp", "http (80)"]),
-    (|w| w.set(&[("protocol.81", "http")]), &["protocol.81", "no port \"81\"", "http (80)"]),
-    (|w| w.set(&[("protocol.http", "http"), ("protocol.80", "tcp")]), &["protocol.80", "protocol.http", "differ; remove one"]),
+        w.set("protocol=https http-certificates=one http-redirect-http=true"); }, &["443, 8443", "http-redirect-http.PORT"]),
+    (|w| w.set("protocol.htpp=http"), &["protocol.htpp", "http (80)"]),
+    (|w| w.set("protocol.81=http"), &["protocol.81", "no port \"81\"", "http (80)"]),
+    (|w| w.set("protocol.http=http protocol.80=tcp"), &["protocol.80", "protocol.http", "differ; remove one"]),
     (|w| { w.service.ports.push(port("https", 443));
-        w.set(&[("protocol.https", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")]); }, &["port 443", "port 80", "remove port 80 from the Service"]),
-    (|w| w.set(&[("type.http", "lb11")]), &["type.http", "whole load balancer"]),
-    (|w| w.set(&[("protocol", "tcp"), ("PROTOCOL", "http")]), &["PROTOCOL", "remove one"]),
+        w.set("protocol.https=https http-certificates=one http-redirect-http.443=true"); }, &["port 443", "port 80", "remove port 80 from the Service"]),
+    (|w| w.set("type.http=lb11"), &["type.http", "whole load balancer"]),
+    (|w| w.set("protocol=tcp PROTOCOL=http"), &["PROTOCOL", "remove one"]),
     (|w| w.service.ports = (1..=6).map(|n| port(&format!("p{n}"), n)).collect(), &["6 TCP ports", "lb11", "takes 5"]),
     (eleven_certificates, &["11 certificates", "lb11", "takes 10", "http-certificates"]),
     (|w| w.service.ports[0].node_port = None, &["port 80", "allocateLoadBalancerNodePorts"]),
@@ -45,60 +42,35 @@ const CASES: &[Case] = &[
 #[test]
 fn a_host_name_that_no_status_takes_is_refused_before_anything_is_made() {
     let long = ["a".repeat(63).as_str(); 4].join(".");
+    #[rustfmt::skip]
     let bad = [
-        "Foo_Bar.example",
-        "Foo.example",
-        "foo_bar.example",
-        "a..b",
-        ".a",
-        "a.",
-        "-a.example",
-        "a-.example",
-        "*.a.example",
-        "192.0.2.1",
-        "192.000.002.001",
-        "2001:db8::1",
-        "a b",
-        "a/b",
-        long.as_str(),
+        "Foo_Bar.example", "Foo.example", "foo_bar.example", "a..b", ".a", "a.", "-a.example", "a-.example",
+        "*.a.example", "192.0.2.1", "192.000.002.001", "2001:db8::1", "a b", "a/b", long.as_str(),
     ];
+    #[rustfmt::skip]
+    let good = ["a", "a.example", "1.2.3.4.5", "192.0.2.256", "192.0.2", "a-1.example", &long[1..254]];
     for text in bad {
         let mut world = World::new(Profile::CcmFromScratch);
-        world.set(&[("hostname", text)]);
+        world.set_one("hostname", text);
         let message = world.obstacle();
         let says =
             format!("annotation load-balancer.hetzner.cloud/hostname: {text:?}: use a host name");
         assert!(message.starts_with(&says), "{message}");
     }
-    for text in [
-        "a",
-        "a.example",
-        "1.2.3.4.5",
-        "192.0.2.256",
-        "192.0.2",
-        "a-1.example",
-        &long[1..254],
-    ] {
+    for text in good {
         let mut world = World::new(Profile::CcmFromScratch);
-        world.set(&[("hostname", text)]);
+        world.set_one("hostname", text);
         assert_eq!(world.plan().outcome.obstacle(), None, "{text}");
     }
 }
 
 fn eleven_certificates(world: &mut World) {
     let ids = 101..=111;
-    let certificate = |id: u64| Certificate {
-        id,
-        name: format!("c{id}"),
-        ..Certificate::default()
-    };
-    let certificates = world.state.certificates.as_mut().unwrap();
-    certificates.extend(ids.clone().map(certificate));
+    let eleven = ids.clone().map(|id| certificate(id, &format!("c{id}")));
+    world.state.certificates.as_mut().unwrap().extend(eleven);
     let names: Vec<String> = ids.map(|id| id.to_string()).collect();
-    world.set(&[
-        ("protocol", "https"),
-        ("http-certificates", &names.join(",")),
-    ]);
+    world.set("protocol=https");
+    world.set_one("http-certificates", &names.join(","));
 }
 
 #[test]
@@ -126,15 +98,9 @@ fn bad_input_is_explained_leaves_everything_as_it_is_and_heals() {
 #[test]
 fn all_that_is_wrong_is_said_at_once() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.set(&[
-        ("type", "lb99"),
-        ("protocol", "udp"),
-        ("use-private-ip", "true"),
-    ]);
+    world.set("type=lb99 protocol=udp use-private-ip=true");
     let message = world.obstacle();
-    for part in ["lb99", "udp", "HCLOUD_NETWORK"] {
-        assert!(message.contains(part), "{message}");
-    }
+    assert_says(&message, &["lb99", "udp", "HCLOUD_NETWORK"]);
 }
 
 /// Of many problems the first ten are reported, of many findings of one reason the first five; one of another reason
@@ -143,8 +109,8 @@ fn all_that_is_wrong_is_said_at_once() {
 fn of_many_problems_and_findings_some_are_said_and_the_others_counted() {
     let mut world = World::new(Profile::CcmFromScratch);
     for n in 0..22 {
-        world.set(&[(format!("unknown-{n}").as_str(), "")]);
-        world.set(&[(format!("protocol.none-{n}").as_str(), "tcp")]);
+        world.set_one(&format!("unknown-{n}"), "");
+        world.set_one(&format!("protocol.none-{n}"), "tcp");
     }
     world.service.has_session_affinity = true;
     let message = world.obstacle();
@@ -168,13 +134,8 @@ fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
         protocol: Protocol::Udp,
         ..port("dns", 53)
     });
-    world.set(&[("hlth-check-port", "5"), ("id", "nonsense")]);
+    world.set("hlth-check-port=5 id=nonsense");
     let plan = world.plan();
-    let told: Vec<(Reason, &str)> = plan
-        .findings
-        .iter()
-        .map(|one| (one.reason, one.message.as_str()))
-        .collect();
     let expected = [
         (Reason::UnknownAnnotation, "health-check-port?"),
         (Reason::LoadBalancerSourceRangesIgnored, "192.0.2.0/24"),
@@ -183,10 +144,10 @@ fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
         (Reason::LoadBalancerTypeUnconfigured, "lb11"),
         (Reason::FieldIgnored, "198.51.100.1"),
     ];
-    assert_eq!(told.len(), expected.len(), "{told:?}");
-    for ((reason, message), (expected, part)) in told.iter().zip(expected) {
-        assert_eq!(*reason, expected);
-        assert!(message.contains(part), "{message}");
+    assert_eq!(plan.findings.len(), expected.len(), "{plan:?}");
+    for (told, (reason, part)) in plan.findings.iter().zip(expected) {
+        assert_eq!(told.reason, reason);
+        assert_says(&told.message, &[part]);
     }
     world.settle();
     assert_eq!(world.balancer().services.len(), 1);
@@ -194,31 +155,28 @@ fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
 
 /// Annotations of a Service with ports 80 (`http`) and 443 (`https`), and those that are told to have no effect, with
 /// the protocols that have one.
-type Idle = (
-    &'static [(&'static str, &'static str)],
-    &'static [(&'static str, &'static str)],
-);
+type Idle = (&'static str, &'static [(&'static str, &'static str)]);
 
 #[rustfmt::skip] // A case is a line or two.
 const IDLE: &[Idle] = &[
-    (&[("certificate-type", "managed")], &[("certificate-type", "https")]),
-    (&[("http-certificates", "one")], &[("http-certificates", "https")]),
-    (&[("http-sticky-sessions", "true")], &[("http-sticky-sessions", "http or https")]),
-    (&[("http-redirect-http", "true")], &[("http-redirect-http", "https")]),
-    (&[("http-cookie-name", "A")], &[("http-cookie-name", "http or https")]),
-    (&[("http-cookie-lifetime", "5m")], &[("http-cookie-lifetime", "http or https")]),
-    (&[("http-timeout-idle", "60s")], &[("http-timeout-idle", "http or https")]),
-    (&[("http-managed-certificate-name", "a")], &[("http-managed-certificate-name", "https")]),
-    (&[("http-managed-certificate-domains", "a.example")], &[("http-managed-certificate-domains", "https")]),
-    (&[("http-managed-certificate-acme-staging", "true")], &[("http-managed-certificate-acme-staging", "https")]),
+    ("certificate-type=managed", &[("certificate-type", "https")]),
+    ("http-certificates=one", &[("http-certificates", "https")]),
+    ("http-sticky-sessions=true", &[("http-sticky-sessions", "http or https")]),
+    ("http-redirect-http=true", &[("http-redirect-http", "https")]),
+    ("http-cookie-name=A", &[("http-cookie-name", "http or https")]),
+    ("http-cookie-lifetime=5m", &[("http-cookie-lifetime", "http or https")]),
+    ("http-timeout-idle=60s", &[("http-timeout-idle", "http or https")]),
+    ("http-managed-certificate-name=a", &[("http-managed-certificate-name", "https")]),
+    ("http-managed-certificate-domains=a.example", &[("http-managed-certificate-domains", "https")]),
+    ("http-managed-certificate-acme-staging=true", &[("http-managed-certificate-acme-staging", "https")]),
     // For one port alone.
-    (&[("http-sticky-sessions.http", "true")], &[("http-sticky-sessions", "http or https")]),
+    ("http-sticky-sessions.http=true", &[("http-sticky-sessions", "http or https")]),
     // Plain http has no certificates.
-    (&[("protocol", "http"), ("http-certificates", "one"), ("http-cookie-name", "A")], &[("http-certificates", "https")]),
+    ("protocol=http http-certificates=one http-cookie-name=A", &[("http-certificates", "https")]),
     // One https port is enough.
-    (&[("protocol.https", "https"), ("http-certificates", "one"), ("http-cookie-name", "A"), ("http-timeout-idle", "60s")], &[]),
+    ("protocol.https=https http-certificates=one http-cookie-name=A http-timeout-idle=60s", &[]),
     // Nothing is asked for.
-    (&[("http-sticky-sessions", "false"), ("http-redirect-http", "false"), ("http-certificates", "")], &[]),
+    ("http-sticky-sessions=false http-redirect-http=false http-certificates=", &[]),
 ];
 
 #[test]
@@ -229,21 +187,17 @@ fn what_only_http_has_is_told_where_no_port_has_it() {
             world.service.ports = vec![port("http", 80), port("https", 443)];
             world.settle();
             world.set(annotations);
-            let plan = world.plan();
-            assert_eq!(plan.outcome.obstacle(), None, "{annotations:?}");
-            let told = plan.findings.iter();
-            let told = told.filter(|one| one.reason == Reason::AnnotationWithoutEffect);
-            let told: Vec<&str> = told.map(|one| one.message.as_str()).collect();
-            assert_eq!(told.len(), expected.len(), "{annotations:?}: {told:?}");
+            let outcome = world.plan().outcome;
+            assert_eq!(outcome.obstacle(), None, "{annotations}");
+            let told = world.told(Reason::AnnotationWithoutEffect);
+            assert_eq!(told.len(), expected.len(), "{annotations}: {told:?}");
             for (told, (name, about)) in told.iter().zip(*expected) {
                 let says = format!(
                     "annotation {PREFIX}{name} has no effect, because no port of the Service has protocol {about}:"
                 );
                 assert!(told.starts_with(&says), "{told}");
-                assert!(
-                    told.contains(&format!("set {PREFIX}protocol to http")),
-                    "{told}"
-                );
+                let mends = format!("set {PREFIX}protocol to http");
+                assert!(told.contains(&mends), "{told}");
             }
         }
     }
@@ -262,16 +216,10 @@ fn a_load_balancer_that_serves_nothing_is_told() {
             world.service.ports[0].protocol = first;
             world.service.ports[1].protocol = second;
             for _ in 0..2 {
-                let plan = world.plan();
-                let nothing = plan.findings.iter().filter(|one| {
-                    one.reason == Reason::UnsupportedProtocolConfigured
-                        && one.message.contains("serves nothing, and costs money")
-                });
-                assert_eq!(
-                    nothing.count(),
-                    usize::from(is_told),
-                    "{first:?} {second:?}"
-                );
+                let told = world.told(Reason::UnsupportedProtocolConfigured);
+                let nothing = |told: &&String| told.contains("serves nothing, and costs money");
+                let count = told.iter().filter(nothing).count();
+                assert_eq!(count, usize::from(is_told), "{first:?} {second:?}");
                 world.settle();
             }
         }
@@ -282,10 +230,10 @@ fn a_load_balancer_that_serves_nothing_is_told() {
 #[test]
 fn a_bad_value_where_it_has_no_effect_either_is_told_once() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.set(&[("http-timeout-idle", "10s")]);
+    world.set("http-timeout-idle=10s");
     assert!(world.obstacle().contains("use 30s to 300s"));
     assert!(!world.findings().contains(&Reason::AnnotationWithoutEffect));
-    world.set(&[("http-timeout-idle", "30s")]);
+    world.set("http-timeout-idle=30s");
     assert!(world.findings().contains(&Reason::AnnotationWithoutEffect));
 }
 
@@ -293,11 +241,7 @@ fn a_bad_value_where_it_has_no_effect_either_is_told_once() {
 fn an_unknown_certificate_type_is_an_error_of_ours_and_uploaded_to_upstream() {
     for profile in PROFILES {
         let mut world = World::new(profile);
-        world.set(&[
-            ("protocol", "https"),
-            ("certificate-type", "imported"),
-            ("http-certificates", "7"),
-        ]);
+        world.set("protocol=https certificate-type=imported http-certificates=7");
         match profile {
             Profile::CcmFromScratch => assert!(world.obstacle().contains("uploaded or managed")),
             Profile::Hcloud => {
@@ -317,7 +261,7 @@ fn a_managed_certificate_of_the_service_is_found_by_its_label() {
         let certificates = world.state.certificates.as_mut().unwrap();
         let label = ccm::hetzner::load_balancers::SERVICE_UID;
         certificates[1].labels.insert(label.into(), uid);
-        world.set(&[("protocol", "https"), ("certificate-type", "Managed")]);
+        world.set("protocol=https certificate-type=Managed");
         world.settle();
         assert_eq!(world.listener().certificates(), [8]);
     }

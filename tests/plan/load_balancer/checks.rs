@@ -6,29 +6,24 @@ use ccm::hetzner::load_balancers::PortField;
 use ccm::provider::{HealthCheck, Reason, TrafficPolicy};
 
 /// Annotations, whether the environment has an interval, and the check: ours, and profile `hcloud`.
-type Case = (
-    &'static [(&'static str, &'static str)],
-    bool,
-    &'static str,
-    &'static str,
-);
+type Case = (&'static str, bool, &'static str, &'static str);
 
 #[rustfmt::skip] // A case is a line.
 const CASES: &[Case] = &[
-    (&[], false, "tcp", "tcp"),
-    (&[("protocol", "http")], false, "tcp", "tcp"),
-    (&[("protocol", "http"), ("health-check-port", "1")], false, "http", "http"),
-    (&[("protocol", "http"), ("health-check-interval", "5s")], false, "http", "http"),
-    (&[("protocol", "http"), ("health-check-timeout", "5s")], false, "http", "http"),
-    (&[("protocol", "http"), ("health-check-retries", "5")], false, "http", "http"),
-    (&[("protocol", "http")], true, "http", "http"),
-    (&[("protocol", "http"), ("health-check-http-path", "/a")], false, "http", "tcp!"),
-    (&[("protocol", "http"), ("http-status-codes", "200")], false, "http", "tcp!"),
-    (&[("protocol", "http"), ("health-check-protocol", "tcp"), ("health-check-http-path", "/a")], false, "tcp!", "tcp!"),
-    (&[("protocol", "https"), ("http-certificates", "7"), ("health-check-retries", "5")], false, "https", "https"),
-    (&[("health-check-http-path", "/a")], false, "tcp!", "tcp!"),
-    (&[("health-check-protocol", "https")], false, "https", "https"),
-    (&[("health-check-protocol", "http"), ("health-check-http-validate-certificate", "true")], false, "https", "https"),
+    ("", false, "tcp", "tcp"),
+    ("protocol=http", false, "tcp", "tcp"),
+    ("protocol=http health-check-port=1", false, "http", "http"),
+    ("protocol=http health-check-interval=5s", false, "http", "http"),
+    ("protocol=http health-check-timeout=5s", false, "http", "http"),
+    ("protocol=http health-check-retries=5", false, "http", "http"),
+    ("protocol=http", true, "http", "http"),
+    ("protocol=http health-check-http-path=/a", false, "http", "tcp!"),
+    ("protocol=http http-status-codes=200", false, "http", "tcp!"),
+    ("protocol=http health-check-protocol=tcp health-check-http-path=/a", false, "tcp!", "tcp!"),
+    ("protocol=https http-certificates=7 health-check-retries=5", false, "https", "https"),
+    ("health-check-http-path=/a", false, "tcp!", "tcp!"),
+    ("health-check-protocol=https", false, "https", "https"),
+    ("health-check-protocol=http health-check-http-validate-certificate=true", false, "https", "https"),
 ];
 
 #[test]
@@ -50,7 +45,7 @@ fn the_protocol_of_a_check_follows_what_is_said() {
                 (name, _) => name,
             };
             let shown = format!("{shown}{}", if told { "!" } else { "" });
-            assert_eq!(shown, **expected, "{annotations:?} {profile:?}");
+            assert_eq!(shown, **expected, "{annotations} {profile:?}");
         }
     }
 }
@@ -63,7 +58,7 @@ fn an_expected_response_set_by_hand_goes() {
         (Profile::Hcloud, "pong"),
     ] {
         let mut world = World::new(profile);
-        world.set(&[("health-check-protocol", "http")]);
+        world.set("health-check-protocol=http");
         world.settle();
         world.balancer_mut().services[0].set(PortField::CheckResponse, "pong");
         let made = world.settle();
@@ -93,41 +88,38 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
     const ASKED: &str = "http 10256 /healthz 200";
     let cluster = TrafficPolicy::Cluster;
     let local = TrafficPolicy::Local;
-    let on = ("health-check", "kube-proxy");
-    let interval = ("health-check-interval", "5s");
     #[rustfmt::skip] // A case is a line.
-    let cases: &[(_, &[_], bool, _, usize)] = &[
+    let cases = [
         // Policy, annotations, by the environment; the check; how many warnings.
-        (cluster, &[], false, "tcp 30080 - -", 0),
-        (cluster, &[on], false, ASKED, 0),
-        (cluster, &[], true, ASKED, 0),
-        (cluster, &[on], true, ASKED, 0),
-        (cluster, &[on, interval], false, ASKED, 0),
-        (cluster, &[on, ("protocol", "http")], false, ASKED, 0),
-        (cluster, &[("health-check.http", "kube-proxy")], false, ASKED, 0),
-        (cluster, &[on, ("health-check-port", "8080")], false, "tcp 8080 - -", 1),
-        (cluster, &[on, ("health-check-protocol", "tcp")], false, "tcp 30080 - -", 1),
-        (cluster, &[on, ("health-check-protocol.http", "tcp")], false, "tcp 30080 - -", 1),
-        (cluster, &[("health-check-protocol", "tcp")], true, "tcp 30080 - -", 0),
-        (cluster, &[("protocol", "http"), ("http-status-codes", "404")], true, "http 30080 / 404", 0),
-        (cluster, &[("protocol", "http"), ("health-check-http-path", "/up")], true, "http 30080 /up 2??, 3??", 0),
-        (local, &[], true, "http 32000 /healthz 2??, 3??", 0),
-        (local, &[on], false, "http 32000 /healthz 2??, 3??", 1),
-        (local, &[on, ("health-check-port", "8080")], false, "tcp 8080 - -", 1),
+        (cluster, "", false, "tcp 30080 - -", 0),
+        (cluster, "health-check=kube-proxy", false, ASKED, 0),
+        (cluster, "", true, ASKED, 0),
+        (cluster, "health-check=kube-proxy", true, ASKED, 0),
+        (cluster, "health-check=kube-proxy health-check-interval=5s", false, ASKED, 0),
+        (cluster, "health-check=kube-proxy protocol=http", false, ASKED, 0),
+        (cluster, "health-check.http=kube-proxy", false, ASKED, 0),
+        (cluster, "health-check=kube-proxy health-check-port=8080", false, "tcp 8080 - -", 1),
+        (cluster, "health-check=kube-proxy health-check-protocol=tcp", false, "tcp 30080 - -", 1),
+        (cluster, "health-check=kube-proxy health-check-protocol.http=tcp", false, "tcp 30080 - -", 1),
+        (cluster, "health-check-protocol=tcp", true, "tcp 30080 - -", 0),
+        (cluster, "protocol=http http-status-codes=404", true, "http 30080 / 404", 0),
+        (cluster, "protocol=http health-check-http-path=/up", true, "http 30080 /up 2??, 3??", 0),
+        (local, "", true, "http 32000 /healthz 2??, 3??", 0),
+        (local, "health-check=kube-proxy", false, "http 32000 /healthz 2??, 3??", 1),
+        (local, "health-check=kube-proxy health-check-port=8080", false, "tcp 8080 - -", 1),
     ];
     for (policy, annotations, by_default, expected, warnings) in cases {
         let mut world = World::new(Profile::CcmFromScratch);
-        world.service.traffic_policy = *policy;
-        world.service.health_check_node_port = (*policy == local).then_some(32000);
+        world.service.traffic_policy = policy;
+        world.service.health_check_node_port = (policy == local).then_some(32000);
         let set = || environment(DEFAULT, HealthCheck::KubeProxy);
         world.defaults.health_check = by_default.then(set);
         world.set(annotations);
-        let mut findings = world.findings();
-        findings.retain(|one| *one == Reason::AnnotationWithoutEffect);
+        let told = world.told(Reason::AnnotationWithoutEffect);
         world.settle();
-        let about = format!("{policy:?} {annotations:?} {by_default}");
-        assert_eq!(shown(&world), *expected, "{about}");
-        assert_eq!(findings.len(), *warnings, "{about}");
+        let about = format!("{policy:?} {annotations} {by_default}");
+        assert_eq!(shown(&world), expected, "{about}");
+        assert_eq!(told.len(), warnings, "{about}");
     }
 }
 
@@ -136,8 +128,8 @@ fn kube_proxy_is_asked_unless_another_check_is_described() {
 fn nothing_of_a_check_of_kube_proxy_stays() {
     for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
         let mut world = World::new(profile);
-        world.set(&[("protocol", "http"), ("health-check-interval", "5s")]);
-        world.set(&[("health-check", "kube-proxy")]);
+        world.set("protocol=http health-check-interval=5s");
+        world.set("health-check=kube-proxy");
         world.settle();
         assert_eq!(shown(&world), "http 10256 /healthz 200", "{profile:?}");
         world.unset("health-check");
@@ -146,10 +138,7 @@ fn nothing_of_a_check_of_kube_proxy_stays() {
     }
     // One that was made by hand, with that port in the annotation, is what it was.
     let mut world = World::new(Profile::Hcloud);
-    world.set(&[
-        ("health-check-protocol", "http"),
-        ("health-check-port", "10256"),
-    ]);
+    world.set("health-check-protocol=http health-check-port=10256");
     world.settle();
     world.balancer_mut().services[0].set(PortField::CheckPath, "/healthz");
     assert!(world.plan().outcome.changes().is_empty());

@@ -9,12 +9,13 @@
 
 use crate::load_balancer::project::fresh;
 use crate::load_balancer::random::Random;
-use crate::load_balancer::support::{PROFILES, World, environment};
+use crate::load_balancer::support::{
+    self, PROFILES, World, environment, ip_target, selector_target, server_target,
+};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
     ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, Certificate, EXTERNAL, GROUP, KEEP, Listener,
-    LoadBalancer, PORT, PrivateNet, RELEASED, Reference, SECRET, SERVICE, SERVICE_UID,
-    SelectedServer, SelectorRef, TARGETS_BEFORE, Target,
+    LoadBalancer, PORT, PrivateNet, RELEASED, SECRET, SERVICE, SERVICE_UID, TARGETS_BEFORE, Target,
 };
 use ccm::provider::{
     Change, InstanceId, LoadBalancerPlan, Outcome, Protocol, ProviderId, Service, ServicePort,
@@ -25,6 +26,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::Ipv4Addr;
 
 const SEEDS: u64 = 20_000;
 /// As many as each run of the tests takes.
@@ -94,9 +96,10 @@ fn service(random: &mut Random, at: usize) -> Service {
         uid: format!("uid-{at}"),
         created: (!random.percent(5)).then(|| timestamp(random.below(5) * 1000)),
         ports,
-        traffic_policy: match is_local {
-            true => TrafficPolicy::Local,
-            false => TrafficPolicy::Cluster,
+        traffic_policy: if is_local {
+            TrafficPolicy::Local
+        } else {
+            TrafficPolicy::Cluster
         },
         health_check_node_port: is_local.then_some(32_000),
         load_balancer_ip: match random.percent(3) {
@@ -126,10 +129,8 @@ fn annotate(random: &mut Random, service: &mut Service, names: &[String]) {
         }
     }
     if random.percent(40) {
-        set(
-            "share-namespaces",
-            word(random, &["*", "shop", "shop, team"]),
-        );
+        let allowed = ["*", "shop", "shop, team"];
+        set("share-namespaces", word(random, &allowed));
     }
     if random.percent(15) {
         set("name", &random.pick(names).clone());
@@ -168,16 +169,8 @@ fn labels(random: &mut Random, services: &[Service]) -> BTreeMap<String, String>
     let mut set = |label: &str, value: &str| labels.insert(label.to_owned(), value.to_owned());
     let one = random.pick(services);
     let full_name = format!("{}.{}", one.namespace, one.name);
-    let cluster = word(
-        random,
-        &[
-            "cluster-1",
-            "cluster-1",
-            "cluster-1",
-            "cluster-0",
-            "cluster-9",
-        ],
-    );
+    let [own, former, other] = ["cluster-1", "cluster-0", "cluster-9"];
+    let cluster = word(random, &[own, own, own, former, other]);
     let group = format!("{}.{}", word(random, NAMESPACES), word(random, GROUPS));
     let kind = random.below(10);
     if (1..7).contains(&kind) {
@@ -254,37 +247,14 @@ fn listener(random: &mut Random, number: u16, to: u16) -> Listener {
 
 fn target(random: &mut Random) -> Target {
     match random.below(12) {
-        0 => Target::Ip {
-            ip: serde_json::from_value(json!({ "ip": word(random, &["10.0.0.9", "10.0.0.99"]) }))
-                .unwrap(),
-            health_status: Vec::new(),
-        },
-        1 => Target::LabelSelector {
-            label_selector: SelectorRef {
-                selector: "role=web".to_owned(),
-            },
-            targets: random.percent(70).then(|| {
-                let selected: &[u64] = random.pick::<&[u64]>(&[&[], &[1], &[1, 99]]);
-                let one = |id: &u64| SelectedServer {
-                    server: Reference { id: *id },
-                    ..SelectedServer::default()
-                };
-                selected.iter().map(one).collect()
-            }),
-        },
-        2 => server_target(random, 99),
-        _ => {
-            let id = 1 + random.below(3);
-            server_target(random, id)
+        0 => ip_target(Ipv4Addr::new(10, 0, 0, *random.pick(&[9, 99]))),
+        1 => {
+            let is_known = random.percent(70);
+            let selected = is_known.then(|| *random.pick::<&[u64]>(&[&[], &[1], &[1, 99]]));
+            selector_target("role=web", selected)
         }
-    }
-}
-
-fn server_target(random: &mut Random, id: u64) -> Target {
-    Target::Server {
-        server: Reference { id },
-        use_private_ip: random.percent(20),
-        health_status: Vec::new(),
+        2 => server_target(99, random.percent(20)),
+        _ => server_target(1 + random.below(3), random.percent(20)),
     }
 }
 
@@ -332,10 +302,8 @@ fn certificate(random: &mut Random, id: u64, name: &str, services: &[Service]) -
         labels.insert(SERVICE_UID.to_owned(), uid(random, services));
     }
     Certificate {
-        id,
-        name: name.into(),
         labels,
-        ..Certificate::default()
+        ..support::certificate(id, name)
     }
 }
 
@@ -345,10 +313,7 @@ fn several(seed: u64) -> Several {
     if random.percent(30) {
         world = world.with_network();
     }
-    for (at, node) in world.nodes.iter_mut().enumerate() {
-        let even = if at % 2 == 0 { "yes" } else { "no" };
-        node.labels = node.labels.iter().chain([("even", even)]).collect();
-    }
+    world.label_nodes();
     if random.percent(5) {
         world.nodes.clear();
     }
@@ -436,24 +401,18 @@ impl Several {
                 let found = plan.found.as_ref().map(|found| found.id);
                 let changes = plan.outcome.changes().iter();
                 let changes: Vec<String> = changes.map(|one| change_text(&**one)).collect();
-                writeln!(
-                    text,
-                    "-- adoption of {id}: {found:?} {changes:?} {:?}",
-                    plan.outcome.obstacle()
-                )
-                .unwrap();
+                let obstacle = plan.outcome.obstacle();
+                let made = format!("{found:?} {changes:?} {obstacle:?}");
+                writeln!(text, "-- adoption of {id}: {made}").unwrap();
             }
         }
         writeln!(text, "== orphans").unwrap();
         for orphan in world.orphans() {
             let removal = orphan.removal.as_ref().map(|one| change_text(&**one));
             let (id, stays, service) = (orphan.balancer.id, &orphan.stays, &orphan.service);
-            writeln!(
-                text,
-                "orphan {id} of {service} {}: {stays:?} {removal:?}",
-                orphan.service_uid
-            )
-            .unwrap();
+            let uid = &orphan.service_uid;
+            let becomes = format!("{stays:?} {removal:?}");
+            writeln!(text, "orphan {id} of {service} {uid}: {becomes}").unwrap();
         }
         writeln!(text, "== kept {:?}", world.kept()).unwrap();
         text
@@ -490,24 +449,15 @@ fn plan_text(plan: &LoadBalancerPlan) -> String {
         writeln!(text, "finding {finding:?}").unwrap();
     }
     writeln!(text, "status {:?}", plan.status).unwrap();
-    let (name, claims) = (plan.new_name(), &plan.claims);
-    writeln!(
-        text,
-        "claims {claims:?} name {name:?} needs {:?}",
-        plan.needs
-    )
-    .unwrap();
+    let (name, claims, needs) = (plan.new_name(), &plan.claims, &plan.needs);
+    writeln!(text, "claims {claims:?} name {name:?} needs {needs:?}").unwrap();
     text
 }
 
 fn change_text(change: &dyn Change) -> String {
-    format!(
-        "{} {} {:?} {:?}",
-        change.json(),
-        change.description(),
-        change.kind(),
-        change.event()
-    )
+    let (json, description) = (change.json(), change.description());
+    let (kind, event) = (change.kind(), change.event());
+    format!("{json} {description} {kind:?} {event:?}")
 }
 
 fn hash(text: &str) -> u64 {
@@ -541,19 +491,11 @@ fn the_same_world_leads_to_the_same_decisions() {
         return;
     }
     // How often a word is in the texts.
+    #[rustfmt::skip]
     let words = [
-        "\"change\":\"create\"",
-        "\"change\":\"delete\"",
-        "\"change\":\"edit\"",
-        "\"change\":\"delete_service\"",
-        "\"change\":\"add_service\"",
-        "leave ",
-        "refused ",
-        "released\n",
-        "then moves",
-        "ip_mode: Some(\"Proxy\")",
-        "Release",
-        "orphan ",
+        r#""change":"create""#, r#""change":"delete""#, r#""change":"edit""#, r#""change":"delete_service""#,
+        r#""change":"add_service""#, "leave ", "refused ", "released\n", "then moves", r#"ip_mode: Some("Proxy")"#,
+        "Release", "orphan ",
     ];
     let mut counts = [0; 12];
     for seed in 0..SOME {

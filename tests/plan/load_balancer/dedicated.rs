@@ -1,12 +1,12 @@
 //! Nodes on dedicated servers: targets by address.
 
 use crate::load_balancer::random::Random;
-use crate::load_balancer::support::{NETWORK, PROFILES, UID, World, count, creation, lines, node};
-use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{IpRef, Subnet, Target};
-use ccm::provider::{
-    AddressKind, InstanceId, NodeAddress, OfferedNode, ProviderId, Reason, Service,
+use crate::load_balancer::support::{
+    NETWORK, PROFILES, World, changes, count, creation, ip_target, lines, node,
 };
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::{Subnet, Target};
+use ccm::provider::{AddressKind, InstanceId, NodeAddress, OfferedNode, ProviderId, Reason};
 use std::net::{IpAddr, Ipv4Addr};
 
 const VSWITCH: &str = "10.0.1.0/24";
@@ -67,10 +67,7 @@ fn addresses(world: &World) -> Vec<String> {
 }
 
 fn add_address(world: &mut World, ip: impl Into<IpAddr>) {
-    world.balancer_mut().targets.push(Target::Ip {
-        ip: IpRef { ip: ip.into() },
-        health_status: Vec::new(),
-    });
+    world.balancer_mut().targets.push(ip_target(ip));
 }
 
 /// As the controllers see it with `ROBOT_ENABLED=false`, or without credentials.
@@ -104,7 +101,7 @@ fn a_new_load_balancer_has_them_by_their_public_addresses() {
 fn with_use_private_ip_by_their_address_behind_the_vswitch() {
     let mut world = world(Profile::CcmFromScratch);
     world.settle();
-    world.set(&[("use-private-ip", "true")]);
+    world.set("use-private-ip=true");
     let made = lines(&world.settle());
     let expected = [
         "target metal-01 (10.0.1.1): added",
@@ -120,7 +117,7 @@ fn with_use_private_ip_by_their_address_behind_the_vswitch() {
 #[test]
 fn without_an_address_there_the_public_one_and_a_word_about_it() {
     let mut world = world(Profile::CcmFromScratch);
-    world.set(&[("use-private-ip", "true")]);
+    world.set("use-private-ip=true");
     let elsewhere = NodeAddress::new(AddressKind::InternalIP, Ipv4Addr::new(192, 168, 0, 2));
     world.nodes[2].addresses = vec![elsewhere];
     world.settle();
@@ -157,35 +154,24 @@ fn an_address_that_only_a_kubelet_knows_removes_no_target() {
     for use_private_ip in ["true", "false"] {
         for is_offered in [true, false] {
             let mut world = world(Profile::CcmFromScratch);
-            world.set(&[("use-private-ip", use_private_ip)]);
+            world.set_one("use-private-ip", use_private_ip);
             world.settle();
             add_address(&mut world, private(77));
             let reported = NodeAddress::new(AddressKind::InternalIP, private(77));
             world.nodes[2].addresses = vec![reported];
-            world
-                .cluster
-                .dedicated
-                .insert(private(77).into(), "metal-02".into());
+            let name = "metal-02".to_owned();
+            world.cluster.dedicated.insert(private(77).into(), name);
             if !is_offered {
                 world.nodes.remove(2);
             }
             world.settle();
-            let now = addresses(&world);
-            assert!(
-                now.contains(&private(77).to_string()),
-                "{use_private_ip} {is_offered}: {now:?}"
-            );
+            let is_target = addresses(&world).contains(&private(77).to_string());
+            assert!(is_target, "{use_private_ip} {is_offered}");
             assert!(world.plan().outcome.changes().is_empty());
-            let removal = world.removal();
-            let lines = removal
-                .outcome
-                .changes()
-                .iter()
-                .flat_map(|change| change.description().done());
-            let lines: Vec<String> = lines.collect();
+            let made = lines(&changes(world.removal()));
             let is_removed =
                 |line: &String| line.starts_with("target ") && line.contains("10.0.1.77");
-            assert!(!lines.iter().any(is_removed), "{lines:?}");
+            assert!(!made.iter().any(is_removed), "{made:?}");
         }
     }
 }
@@ -196,7 +182,7 @@ fn turned_off_or_without_credentials_no_address_is_removed_and_none_added() {
         for is_off in [true, false] {
             for use_private_ip in ["false", "true"] {
                 let mut world = world(profile);
-                world.set(&[("use-private-ip", use_private_ip)]);
+                world.set_one("use-private-ip", use_private_ip);
                 world.settle();
                 let before = addresses(&world);
                 turn_off(&mut world, is_off);
@@ -218,7 +204,7 @@ fn without_credentials_new_ones_only_by_their_private_address() {
     assert_eq!(public.findings(), [Reason::ServerNotFound; 2]);
     let mut private = world(Profile::CcmFromScratch);
     turn_off(&mut private, false);
-    private.set(&[("use-private-ip", "true")]);
+    private.set("use-private-ip=true");
     private.settle();
     assert_eq!(addresses(&private), ["10.0.1.1", "10.0.1.2"]);
     assert_eq!(private.findings(), []);
@@ -229,13 +215,7 @@ fn a_release_leaves_the_addresses_of_others() {
     let mut world = world(Profile::CcmFromScratch);
     world.settle();
     add_address(&mut world, Ipv4Addr::new(198, 51, 100, 7));
-    let removal = world.removal();
-    let made: Vec<String> = removal
-        .outcome
-        .changes()
-        .iter()
-        .flat_map(|change| change.description().done())
-        .collect();
+    let made = lines(&changes(world.removal()));
     let is_target = |line: &&String| line.starts_with("target ");
     let targets: Vec<&String> = made.iter().filter(is_target).collect();
     let expected = [
@@ -253,13 +233,9 @@ fn in_any_world_addresses_of_others_stay_and_the_end_is_one() {
     for seed in 0..600 {
         let mut random = Random::new(seed);
         let mut world = world(*random.pick(&PROFILES));
-        world.service = Service {
-            uid: UID.into(),
-            ..world.service
-        };
         world.settle();
         let use_private_ip = *random.pick(&["true", "false"]);
-        world.set(&[("use-private-ip", use_private_ip)]);
+        world.set_one("use-private-ip", use_private_ip);
         let mut others = Vec::new();
         for number in 20..20 + random.below(4) as u8 {
             others.push(public(number).to_string());

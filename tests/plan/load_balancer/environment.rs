@@ -1,6 +1,8 @@
 //! Every environment default: in force without an annotation, below one, and gone again.
 
-use crate::load_balancer::support::{NETWORK, PROFILES, World, creation, environment, words};
+use crate::load_balancer::support::{
+    NETWORK, PROFILES, World, creation, environment, pairs, words,
+};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::TABLE;
 use ccm::hetzner::load_balancers::{Algorithm, Defaults, PortField};
@@ -12,7 +14,7 @@ struct Case {
     set: fn(&mut Defaults),
     unset: fn(&mut Defaults),
     /// The annotation that wins over it, and a value.
-    annotation: (&'static str, &'static str),
+    annotation: &'static str,
     of: fn(&World) -> String,
     /// By the environment, by the annotation, and with neither: ours and profile `hcloud`.
     effects: [&'static str; 4],
@@ -35,54 +37,54 @@ const PRIVATE: &str = "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP";
 #[rustfmt::skip] // A case is a paragraph.
 const CASES: &[Case] = &[
     Case { variable: "HCLOUD_LOAD_BALANCERS_TYPE", set: |d| d.kind = env("HCLOUD_LOAD_BALANCERS_TYPE", "lb21".into()), unset: |d| d.kind = None,
-        annotation: ("type", "lb31"), of: |w| w.balancer().load_balancer_type.name.clone(), effects: ["lb21", "lb31", "lb31", "lb31"] },
+        annotation: "type=lb31", of: |w| w.balancer().load_balancer_type.name.clone(), effects: ["lb21", "lb31", "lb31", "lb31"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_LOCATION", set: |d| d.location = env("HCLOUD_LOAD_BALANCERS_LOCATION", "hel1".into()), unset: |_| {},
-        annotation: ("location", "nbg1"), of: |w| w.balancer().location.name.clone(), effects: ["hel1", "hel1", "hel1", "hel1"] },
+        annotation: "location=nbg1", of: |w| w.balancer().location.name.clone(), effects: ["hel1", "hel1", "hel1", "hel1"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
         set: |d| { d.location = None; d.network_zone = env("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "us-east".into()); }, unset: |_| {},
-        annotation: ("network-zone", "us-west"), of: |w| w.balancer().location.network_zone.clone(),
+        annotation: "network-zone=us-west", of: |w| w.balancer().location.network_zone.clone(),
         effects: ["us-east", "us-east", "us-east", "us-east"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE",
         set: |d| d.algorithm = env("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", Algorithm::LeastConnections), unset: |d| d.algorithm = None,
-        annotation: ("algorithm-type", "least_connections"), of: |w| w.balancer().algorithm.kind.name().into(),
+        annotation: "algorithm-type=least_connections", of: |w| w.balancer().algorithm.kind.name().into(),
         effects: ["least_connections", "least_connections", "round_robin", "least_connections"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK",
         set: |d| { d.use_private_ip = env(PRIVATE, true);
             d.disable_public_network = env("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", true); },
-        unset: |d| d.disable_public_network = None, annotation: ("disable-public-network", "false"),
+        unset: |d| d.disable_public_network = None, annotation: "disable-public-network=false",
         of: |w| w.balancer().public_net.enabled.to_string(), effects: ["false", "true", "true", "true"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS",
         set: |d| d.disable_private_ingress = env("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", true), unset: |d| d.disable_private_ingress = None,
-        annotation: ("disable-private-ingress", "false"), of: addresses, effects: ["2", "3", "3", "3"] },
+        annotation: "disable-private-ingress=false", of: addresses, effects: ["2", "3", "3", "3"] },
     Case { variable: PRIVATE, set: |d| d.use_private_ip = env(PRIVATE, true), unset: |d| d.use_private_ip = None,
-        annotation: ("use-private-ip", "false"), of: |w| w.balancer().server_targets().filter(|t| t.1).count().to_string(),
+        annotation: "use-private-ip=false", of: |w| w.balancer().server_targets().filter(|t| t.1).count().to_string(),
         effects: ["3", "0", "0", "0"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE",
         set: |d| d.private_subnet = env("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", "10.0.0.0/24".parse().unwrap()), unset: |_| {},
-        annotation: ("private-subnet-ip-range", "10.0.0.0/16"), of: |w| w.balancer().private_net[0].network.to_string(),
+        annotation: "private-subnet-ip-range=10.0.0.0/16", of: |w| w.balancer().private_net[0].network.to_string(),
         effects: ["10", "10", "10", "10"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", set: |d| d.disable_ipv6 = env("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", true),
-        unset: |d| d.disable_ipv6 = None, annotation: ("ipv6-disabled", "false"), of: addresses, effects: ["2", "3", "3", "3"] },
+        unset: |d| d.disable_ipv6 = None, annotation: "ipv6-disabled=false", of: addresses, effects: ["2", "3", "3", "3"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL",
         set: |d| d.uses_proxyprotocol = env("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", true), unset: |d| d.uses_proxyprotocol = None,
-        annotation: ("uses-proxyprotocol", "false"), of: |w| check(w, PortField::ProxyProtocol), effects: ["true", "false", "false", "false"] },
+        annotation: "uses-proxyprotocol=false", of: |w| check(w, PortField::ProxyProtocol), effects: ["true", "false", "false", "false"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_LABELS",
         set: |d| d.labels = env("HCLOUD_LOAD_BALANCERS_LABELS", Labels::parse("team=all,cost=1").unwrap()), unset: |d| d.labels = None,
-        annotation: ("labels", "team=web"), of: |w| format!("{} {}", w.balancer().labels["team"], w.balancer().labels["cost"]),
+        annotation: "labels=team=web", of: |w| format!("{} {}", w.balancer().labels["team"], w.balancer().labels["cost"]),
         effects: ["all 1", "web 1", "web 1", "web 1"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK",
         set: |d| d.health_check = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK", HealthCheck::KubeProxy), unset: |d| d.health_check = None,
-        annotation: ("health-check-protocol", "tcp"), of: |w| format!("{} {}", check(w, PortField::CheckProtocol), check(w, PortField::CheckPort)),
+        annotation: "health-check-protocol=tcp", of: |w| format!("{} {}", check(w, PortField::CheckProtocol), check(w, PortField::CheckPort)),
         effects: ["http 10256", "tcp 30080", "tcp 30080", "tcp 30080"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
         set: |d| d.health_check_interval_s = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", 5), unset: |d| d.health_check_interval_s = None,
-        annotation: ("health-check-interval", "6s"), of: |w| check(w, PortField::CheckInterval), effects: ["5s", "6s", "15s", "6s"] },
+        annotation: "health-check-interval=6s", of: |w| check(w, PortField::CheckInterval), effects: ["5s", "6s", "15s", "6s"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT",
         set: |d| d.health_check_timeout_s = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT", 5), unset: |d| d.health_check_timeout_s = None,
-        annotation: ("health-check-timeout", "6s"), of: |w| check(w, PortField::CheckTimeout), effects: ["5s", "6s", "10s", "6s"] },
+        annotation: "health-check-timeout=6s", of: |w| check(w, PortField::CheckTimeout), effects: ["5s", "6s", "10s", "6s"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES",
         set: |d| d.health_check_retries = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES", 5), unset: |d| d.health_check_retries = None,
-        annotation: ("health-check-retries", "6"), of: |w| check(w, PortField::CheckRetries), effects: ["5", "6", "3", "6"] },
+        annotation: "health-check-retries=6", of: |w| check(w, PortField::CheckRetries), effects: ["5", "6", "3", "6"] },
 ];
 
 #[test]
@@ -101,14 +103,11 @@ fn a_default_holds_without_an_annotation_and_below_one() {
         world.settle();
         let [by_default, by_annotation, ours, upstream] = case.effects;
         assert_eq!((case.of)(&world), by_default, "{about}: by the environment");
-        world.set(&[case.annotation]);
+        world.set(case.annotation);
         world.settle();
-        assert_eq!(
-            (case.of)(&world),
-            by_annotation,
-            "{about}: by the annotation"
-        );
-        world.unset(case.annotation.0);
+        let effect = (case.of)(&world);
+        assert_eq!(effect, by_annotation, "{about}: by the annotation");
+        pairs(case.annotation).for_each(|(name, _)| world.unset(name));
         (case.unset)(&mut world.defaults);
         world.settle();
         let neither = match profile {
@@ -145,31 +144,18 @@ fn what_nobody_set_names_the_setting_that_would() {
 
 #[test]
 fn a_local_traffic_policy_is_checked_at_the_health_check_node_port() {
-    let mut cases = Vec::new();
-    for (profile, setting, expected) in [
-        (Profile::CcmFromScratch, None, "http 32000 /healthz"),
-        (Profile::CcmFromScratch, Some(false), "tcp 30080 -"),
-        (Profile::Hcloud, None, "tcp 30080 -"),
-        (Profile::Hcloud, Some(true), "http 32000 /healthz"),
-    ] {
-        cases.push((profile, setting, &[][..], expected));
-    }
-    let ours = Profile::CcmFromScratch;
-    cases.push((
-        ours,
-        None,
-        &[("health-check-interval", "5s")][..],
-        "http 32000 /healthz",
-    ));
-    cases.push((ours, None, &[("health-check-port", "8080")], "tcp 8080 -"));
-    cases.push((
-        ours,
-        None,
-        &[("health-check-protocol", "tcp")],
-        "tcp 30080 -",
-    ));
-    let path = &[("protocol", "http"), ("health-check-http-path", "/up")];
-    cases.push((ours, None, path, "http 30080 /up"));
+    let [ours, upstream] = PROFILES;
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        (ours, None, "", "http 32000 /healthz"),
+        (ours, Some(false), "", "tcp 30080 -"),
+        (upstream, None, "", "tcp 30080 -"),
+        (upstream, Some(true), "", "http 32000 /healthz"),
+        (ours, None, "health-check-interval=5s", "http 32000 /healthz"),
+        (ours, None, "health-check-port=8080", "tcp 8080 -"),
+        (ours, None, "health-check-protocol=tcp", "tcp 30080 -"),
+        (ours, None, "protocol=http health-check-http-path=/up", "http 30080 /up"),
+    ];
     for (profile, setting, annotations, expected) in cases {
         let mut world = World::new(profile);
         world.service.traffic_policy = TrafficPolicy::Local;
@@ -189,7 +175,7 @@ fn a_local_traffic_policy_is_checked_at_the_health_check_node_port() {
 #[test]
 fn location_and_zone_from_both_sides() {
     // An environment location beats a zone annotation, unless an empty annotation unsets it.
-    let made = |annotations: &[(&str, &str)], location: bool, profile| {
+    let made = |annotations: &str, location: bool, profile| {
         let mut world = World::new(profile);
         if !location {
             world.defaults.location = None;
@@ -204,19 +190,19 @@ fn location_and_zone_from_both_sides() {
         format!("{:?} {:?}", place("location"), place("network_zone"))
     };
     let ours = Profile::CcmFromScratch;
-    let zone = ("network-zone", "us-east");
-    assert_eq!(made(&[zone], true, ours), "Some(\"fsn1\") None");
-    assert_eq!(
-        made(&[zone, ("location", "")], true, ours),
-        "None Some(\"us-east\")"
-    );
-    assert_eq!(
-        made(&[zone, ("location", "hel1")], false, ours),
-        "Some(\"hel1\") None"
-    );
-    // Where most of the nodes are; upstream's zone labels are no locations.
-    assert_eq!(made(&[], false, ours), "Some(\"fsn1\") None");
-    assert!(made(&[], false, Profile::Hcloud).contains("has no location"));
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        ("network-zone=us-east", true, "Some(\"fsn1\") None"),
+        ("network-zone=us-east location=", true, "None Some(\"us-east\")"),
+        ("network-zone=us-east location=hel1", false, "Some(\"hel1\") None"),
+        // Where most of the nodes are.
+        ("", false, "Some(\"fsn1\") None"),
+    ];
+    for (annotations, has_location, expected) in cases {
+        assert_eq!(made(annotations, has_location, ours), expected);
+    }
+    // Upstream's zone labels are no locations.
+    assert!(made("", false, Profile::Hcloud).contains("has no location"));
 }
 
 #[test]
@@ -224,6 +210,6 @@ fn without_the_network_nothing_is_detached() {
     let mut world = World::new(Profile::CcmFromScratch).with_network();
     world.settle();
     world.network = None;
-    assert_eq!(words(&world.settle()), [""; 0]);
+    assert_eq!(words(&world.settle()), "");
     assert_eq!(world.balancer().private_net[0].network, NETWORK);
 }

@@ -1,13 +1,17 @@
 //! Which load balancer is a Service's, with two clusters in one project; and which is removed.
 
 use crate::load_balancer::project::fresh;
-use crate::load_balancer::support::{PROFILES, UID, World, changes, lines, node, words};
+use crate::load_balancer::support::{
+    PROFILES, UID, World, changes, ip_target, lines, node, port, selector_target, server_target,
+    words,
+};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, IpRef, KEEP, Listener, LoadBalancer, Reference,
-    SERVICE, SERVICE_UID, SelectedServer, SelectorRef, Target,
+    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, KEEP, Listener, LoadBalancer, SERVICE,
+    SERVICE_UID, Target,
 };
 use ccm::provider::{Cluster, InstanceId, Reason};
+use std::net::IpAddr;
 
 const NAME: &str = "kubernetes-default-web";
 const OTHER: &str = "6a000000-0000-4000-8000-00000000000f";
@@ -22,33 +26,15 @@ fn labelled(id: u64, name: &str, labels: &[(&str, &str)]) -> LoadBalancer {
 }
 
 fn server(id: u64) -> Target {
-    Target::Server {
-        server: Reference { id },
-        use_private_ip: false,
-        health_status: Vec::new(),
-    }
+    server_target(id, false)
 }
 
 fn selector(servers: Option<&[u64]>) -> Target {
-    let selected = |id: &u64| SelectedServer {
-        server: Reference { id: *id },
-        ..SelectedServer::default()
-    };
-    Target::LabelSelector {
-        label_selector: SelectorRef {
-            selector: "cluster=k3s".into(),
-        },
-        targets: servers.map(|servers| servers.iter().map(selected).collect()),
-    }
+    selector_target("cluster=k3s", servers)
 }
 
 fn address(ip: &str) -> Target {
-    Target::Ip {
-        ip: IpRef {
-            ip: ip.parse().unwrap(),
-        },
-        health_status: vec![],
-    }
+    ip_target(ip.parse::<IpAddr>().unwrap())
 }
 
 /// Of worker-01.
@@ -96,7 +82,7 @@ fn in_the_way(name: &str, labels: Labels, ports: &[u16], targets: Vec<Target>) -
 
 fn listener(listen_port: u16) -> Listener {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.service.ports = vec![crate::load_balancer::support::port("x", listen_port)];
+    world.service.ports = vec![port("x", listen_port)];
     world.settle();
     world.listener().clone()
 }
@@ -123,31 +109,23 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
                 assert_eq!(labels.contains_key(ADOPTED), !was_made, "{about}");
                 assert_eq!(labels.get("team"), before.labels.get("team"), "{about}");
                 // What selects servers is the operator's.
-                let selectors = |one: &LoadBalancer| {
-                    let all = one.targets.iter();
-                    all.filter(|t| matches!(t, Target::LabelSelector { .. }))
-                        .count()
-                };
+                let is_selector = |target: &&Target| matches!(target, Target::LabelSelector { .. });
+                let selectors = |one: &LoadBalancer| one.targets.iter().filter(is_selector).count();
                 assert_eq!(selectors(world.balancer()), selectors(&before), "{about}");
             }
             Not(_) | Owned => {
-                assert!(
-                    plan.outcome.changes().is_empty() && plan.status.is_none(),
-                    "{about}"
-                );
+                let is_idle = plan.outcome.changes().is_empty() && plan.status.is_none();
+                assert!(is_idle, "{about}");
                 let obstacle = plan.outcome.obstacle().unwrap();
-                let command = obstacle.message.contains("hcloud load-balancer add-label ");
+                let message = &obstacle.message;
+                let command = message.contains("hcloud load-balancer add-label ");
                 let (reason, part) = match fate {
                     Not(part) => (Reason::LoadBalancerNotAdopted, part),
                     _ => (Reason::SyncLoadBalancerFailed, "owned by another Service"),
                 };
-                assert_eq!(obstacle.reason, reason, "{about}: {}", obstacle.message);
-                assert_eq!(command, fate != Owned, "{about}: {}", obstacle.message);
-                assert!(
-                    obstacle.message.contains(part),
-                    "{about}: {}",
-                    obstacle.message
-                );
+                assert_eq!(obstacle.reason, reason, "{about}: {message}");
+                assert_eq!(command, fate != Owned, "{about}: {message}");
+                assert!(message.contains(part), "{about}: {message}");
                 assert!(needs.services || fate != Owned, "{about}");
             }
         }
@@ -216,7 +194,7 @@ fn one_of_the_annotations_name_is_adopted_only_while_it_is_unused() {
     for (labels, ports, targets, fate) in NAMED {
         let about = format!("{labels:?} {ports:?} {:?}", targets());
         let mut world = in_the_way("front", labels, ports, targets());
-        world.set(&[("name", "front")]);
+        world.set("name=front");
         check_fate(&mut world, *fate, &about);
     }
 }
@@ -241,7 +219,7 @@ fn the_label_adopt_is_an_operators_word_except_against_an_existing_service() {
             let about = format!("{labels:?} {ports:?} {:?} {named:?}", targets());
             let mut world = in_the_way("edge", labels, ports, targets());
             if let Some(name) = named {
-                world.set(&[("name", name)]);
+                world.set_one("name", name);
             }
             check_fate(&mut world, *fate, &about);
         }
@@ -331,10 +309,8 @@ fn our_uid_on_another_clusters_is_a_conflict_unless_its_targets_are_our_nodes() 
             let command = "hcloud load-balancer add-label 1 ccm-from-scratch/adopt=default.web";
             assert!(obstacle.message.contains(command), "{}", obstacle.message);
             // Deleted with the Service it is not, and the Service does not wait for it.
-            assert!(
-                removal.outcome.changes().is_empty() && removal.outcome.obstacle().is_none(),
-                "{about}"
-            );
+            assert!(removal.outcome.changes().is_empty(), "{about}");
+            assert_eq!(removal.outcome.obstacle(), None, "{about}");
             assert_eq!(removal.findings[0].reason, Reason::LoadBalancerNotAdopted);
         }
     }
@@ -383,11 +359,8 @@ fn while_the_identity_is_not_known_our_uid_is_enough() {
                 assert!(plan.carries_uid, "{about}");
                 world.settle();
                 assert_eq!(world.balancer().id, 1, "{about}");
-                assert_eq!(
-                    world.balancer().labels.get(CLUSTER_UID).cloned(),
-                    before,
-                    "{about}"
-                );
+                let after = world.balancer().labels.get(CLUSTER_UID).cloned();
+                assert_eq!(after, before, "{about}");
             }
             assert_eq!(world.orphans().len(), 0, "{about}");
         }
@@ -401,7 +374,7 @@ fn the_command_names_the_load_balancer_by_its_id() {
         (&[ASKS_OTHER], "add-label --overwrite 1 "),
     ] {
         let mut world = in_the_way("a;rm -rf $HOME", labels, &[443], vec![]);
-        world.set(&[("name", "a;rm -rf $HOME")]);
+        world.set_one("name", "a;rm -rf $HOME");
         let message = world.plan().outcome.obstacle().unwrap().message.clone();
         assert!(message.contains(expected), "{message}");
     }
@@ -449,17 +422,16 @@ fn only_what_was_made_for_the_service_is_deleted_with_it() {
             let made = changes(world.removal());
             let last = made.last().unwrap();
             if why.is_empty() {
-                assert_eq!(words(&made), ["delete"], "{about}");
+                assert_eq!(words(&made), "delete", "{about}");
                 continue;
             }
             let line = last.description().done().join(", ");
-            assert!(
-                line.contains("released") && line.contains(why),
-                "{about}: {line}"
-            );
+            let says_why = line.contains("released") && line.contains(why);
+            assert!(says_why, "{about}: {line}");
             let event = last.event().unwrap();
             assert_eq!(event.reason, Reason::LoadBalancerReleased);
-            assert!(!words(&made).contains(&"delete".to_owned()), "{about}");
+            let words = words(&made);
+            assert!(words.split(' ').all(|word| word != "delete"), "{about}");
             // It stays protected or not.
             world.state.balancers[0].protection.delete = true;
             let again = changes(world.removal());
@@ -472,24 +444,15 @@ fn only_what_was_made_for_the_service_is_deleted_with_it() {
     // Times that are not known prove nothing.
     let mut world = in_the_way("front", &[OWN], &[], vec![]);
     world.service.created = Some("2026-01-02T03:04:05Z".parse().unwrap());
-    assert_eq!(words(&changes(world.removal())), ["delete"]);
+    assert_eq!(words(&changes(world.removal())), "delete");
 }
 
 #[test]
 fn a_release_takes_away_what_is_the_services_and_the_labels_last() {
-    let targets = vec![
-        server(1),
-        server(99),
-        selector(Some(&[2])),
-        address(NODE_IP),
-        server(2),
-    ];
-    let mut world = in_the_way(
-        "edge",
-        &[OWN, OURS, TEAM, ASKS, ("hcloud-ccm/other", "x")],
-        &[80, 443],
-        targets,
-    );
+    const LABELS: Labels = &[OWN, OURS, TEAM, ASKS, ("hcloud-ccm/other", "x")];
+    let [one, two, other] = [1, 2, 99].map(server);
+    let targets = vec![one, other, selector(Some(&[2])), address(NODE_IP), two];
+    let mut world = in_the_way("edge", LABELS, &[80, 443], targets);
     let expected = [
         "port 80: removed",
         "target worker-01: removed",
@@ -513,11 +476,8 @@ fn a_release_takes_away_what_is_the_services_and_the_labels_last() {
         let ports: Vec<u16> = one.services.iter().map(|port| port.listen_port).collect();
         assert_eq!((ports, one.targets.len()), (vec![443], 3), "{stops_after}");
         let removal = world.removal();
-        assert!(
-            removal.found.is_none()
-                && removal.outcome.changes().is_empty()
-                && removal.outcome.obstacle().is_none()
-        );
+        assert!(removal.found.is_none() && removal.outcome.changes().is_empty());
+        assert_eq!(removal.outcome.obstacle(), None);
         world.state = before;
     }
 }
@@ -529,7 +489,7 @@ fn what_is_kept_says_for_whom() {
         const LABELS: Labels = &[OWN, OURS, MADE, TEAM];
         // Of these ports the Service had one before.
         let mut world = in_the_way("edge", LABELS, &[80, 443], vec![server(1), server(2)]);
-        world.set(&[("keep", "true")]);
+        world.set("keep=true");
         let all = changes(world.removal());
         assert_eq!(all.len(), 5, "{:?}", lines(&all));
         for change in &all[..stops_after] {
@@ -562,7 +522,7 @@ fn what_is_kept_is_had_again_in_its_namespace() {
     for (labels, namespace, is_adopted) in cases {
         let mut world = in_the_way("front", labels, &[], vec![]);
         world.service.namespace = namespace.to_owned();
-        world.set(&[("name", "front")]);
+        world.set("name=front");
         let found = world.plan().found;
         assert_eq!(found.is_some(), is_adopted, "{labels:?} {namespace}");
     }
@@ -577,13 +537,11 @@ fn the_label_created_is_never_added_later() {
         assert_eq!(world.balancer().labels[CREATED], "true");
         assert!(!world.balancer().labels.contains_key(ADOPTED));
         world.balancer_mut().labels = [(SERVICE_UID.to_owned(), UID.to_owned())].into();
-        world.set(&[("name", "front")]);
+        world.set("name=front");
         world.settle();
         let labels = &world.balancer().labels;
-        assert!(
-            !labels.contains_key(CREATED) && !labels.contains_key(ADOPTED),
-            "{labels:?}"
-        );
+        let has_one = [CREATED, ADOPTED].map(|label| labels.contains_key(label));
+        assert_eq!(has_one, [false, false], "{labels:?}");
     }
 }
 
@@ -591,7 +549,7 @@ fn the_label_created_is_never_added_later() {
 fn by_label_before_any_name() {
     for profile in PROFILES {
         let mut world = World::new(profile);
-        world.set(&[("name", "front")]);
+        world.set("name=front");
         let own = labelled(1, "old", &[(SERVICE_UID, UID), ("team", "a")]);
         world.state.balancers = vec![own, labelled(2, "front", &[])];
         let plan = world.plan();
@@ -626,14 +584,11 @@ fn removal_goes_by_the_label_alone_and_keeps_what_is_protected() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.state.balancers = vec![labelled(1, NAME, &[])];
     let plan = world.removal();
-    assert!(
-        plan.found.is_none()
-            && plan.outcome.changes().is_empty()
-            && plan.outcome.obstacle().is_none()
-    );
+    assert!(plan.found.is_none() && plan.outcome.changes().is_empty());
+    assert_eq!(plan.outcome.obstacle(), None);
     world.state.balancers = vec![labelled(1, "x", &[(SERVICE_UID, UID), MADE])];
-    let changes = crate::load_balancer::support::changes(world.removal());
-    assert_eq!(lines(&changes), ["load balancer x (1): deleted"]);
+    let made = lines(&changes(world.removal()));
+    assert_eq!(made, ["load balancer x (1): deleted"]);
     world.state.balancers[0].protection.delete = true;
     let plan = world.removal();
     assert!(plan.outcome.changes().is_empty() && plan.outcome.obstacle().is_none());
@@ -656,22 +611,15 @@ fn two_clusters_with_one_name_get_one_each() {
     second.nodes = vec![node(50)];
     second.state = first.state.clone();
     second.settle();
-    let names: Vec<&str> = second
-        .state
-        .balancers
-        .iter()
-        .map(|one| one.name.as_str())
-        .collect();
+    let all = second.state.balancers.iter();
+    let names: Vec<&str> = all.map(|one| one.name.as_str()).collect();
     assert_eq!(names[0], NAME);
     assert!(names[1].starts_with(NAME) && names[1] != NAME, "{names:?}");
     assert_eq!(second.balancer().name, names[1]);
     // Each is content with its own, whatever the other does.
     first.state = second.state.clone();
     assert!(first.settle().is_empty() && second.settle().is_empty());
-    assert_eq!(
-        words(&crate::load_balancer::support::changes(first.removal())),
-        ["delete"]
-    );
+    assert_eq!(words(&changes(first.removal())), "delete");
     assert_eq!(first.removal().found.unwrap().name, NAME);
 }
 
@@ -680,13 +628,13 @@ fn two_clusters_with_one_name_get_one_each() {
 fn a_service_made_again_gets_its_load_balancer_back() {
     for profile in PROFILES {
         let mut world = World::new(profile);
-        world.set(&[("name", "front")]);
+        world.set("name=front");
         world.settle();
         world.service.uid = OTHER.into();
         world.cluster.service_uids = [OTHER.to_owned()].into();
         assert!(world.needs().services);
         let made = world.settle();
-        assert_eq!(words(&made), ["edit"], "{profile:?}");
+        assert_eq!(words(&made), "edit", "{profile:?}");
         assert_eq!(world.state.balancers.len(), 1);
         assert_eq!(world.balancer().labels[CLUSTER_UID], "cluster-1");
     }
@@ -695,14 +643,9 @@ fn a_service_made_again_gets_its_load_balancer_back() {
 #[test]
 fn orphans_are_ours_and_their_service_is_gone() {
     let mut world = World::new(Profile::CcmFromScratch);
-    let mut state = world.state.clone();
-    state.balancers = vec![
-        labelled(1, "living", &[OURS, (SERVICE_UID, UID)]),
-        labelled(
-            2,
-            "orphan",
-            &[OURS, GONE, (ccm::hetzner::load_balancers::SERVICE, "a.b")],
-        ),
+    world.state.balancers = vec![
+        labelled(1, "living", &[OURS, OWN]),
+        labelled(2, "orphan", &[OURS, GONE, (SERVICE, "a.b")]),
         labelled(3, "theirs", &[THEIRS, GONE]),
         labelled(4, "upstream", &[GONE]),
         labelled(5, "by-hand", &[OURS]),
@@ -714,27 +657,21 @@ fn orphans_are_ours_and_their_service_is_gone() {
         labelled(11, "made", &[OURS, GONE, MADE, TEAM]),
         labelled(12, "kept", &[OURS, GONE, MADE, (KEEP, "a.b")]),
     ];
-    state.balancers[5].protection.delete = true;
-    state.balancers[9].targets = vec![server(99)];
-    world.state = state;
-    let orphans = world.orphans();
-    let shown: Vec<(&str, &str, bool)> = orphans
-        .iter()
-        .map(|one| {
-            let name = one.balancer.name.as_str();
-            (name, one.service.as_str(), one.removal.is_some())
-        })
-        .collect();
-    assert_eq!(
-        shown,
-        [
-            ("orphan", "a.b", true),
-            ("protected", "unknown", false),
-            ("adopted", "unknown", false),
-            ("kept-for-another", "unknown", false),
-            ("terraforms", "unknown", false),
-            ("used", "unknown", false),
-            ("made", "unknown", true),
-        ]
-    );
+    world.state.balancers[5].protection.delete = true;
+    world.state.balancers[9].targets = vec![server(99)];
+    // The name, the Service, and whether it is removed.
+    let shown = world.orphans().into_iter().map(|one| {
+        let is_removed = one.removal.is_some();
+        format!("{} {} {is_removed}", one.balancer.name, one.service)
+    });
+    let expected = [
+        "orphan a.b true",
+        "protected unknown false",
+        "adopted unknown false",
+        "kept-for-another unknown false",
+        "terraforms unknown false",
+        "used unknown false",
+        "made unknown true",
+    ];
+    assert_eq!(shown.collect::<Vec<_>>(), expected);
 }

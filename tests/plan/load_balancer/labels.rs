@@ -23,7 +23,7 @@ fn what_is_no_label_or_decides_something_is_refused() {
         (&many, "33 labels, and 32 at most"),
     ] {
         let mut world = World::new(Profile::CcmFromScratch);
-        world.set(&[("labels", value)]);
+        world.set_one("labels", value);
         let message = world.obstacle();
         assert!(message.contains(why), "{value}: {message}");
     }
@@ -34,12 +34,9 @@ fn what_is_no_label_or_decides_something_is_refused() {
 fn a_new_load_balancer_has_both() {
     for profile in PROFILES {
         let mut world = World::new(profile);
-        world.set(&[
-            ("labels", "example.com/team=web"),
-            ("deletion-protection", "true"),
-        ]);
+        world.set("labels=example.com/team=web deletion-protection=true");
         let made = world.settle();
-        assert_eq!(words(&made), ["create", "change_protection"]);
+        assert_eq!(words(&made), "create change_protection");
         assert_eq!(creation(&made)["labels"]["example.com/team"], "web");
         assert_eq!(lines(&made)[1], "deletion protection: changed, off → on");
     }
@@ -51,13 +48,13 @@ fn a_load_balancer_gets_no_label_without_end() {
     let mut world = World::new(Profile::CcmFromScratch);
     for round in 0..10 {
         let labels: String = (0..30).map(|n| format!("l{round}-{n}=1,")).collect();
-        world.set(&[("labels", &labels)]);
+        world.set_one("labels", &labels);
         world.settle();
     }
     assert_eq!(world.balancer().labels.len(), 100);
     assert!(world.findings().contains(&Reason::AnnotationWithoutEffect));
     // Those that are there are still changed.
-    world.set(&[("labels", "l0-0=2,new=1")]);
+    world.set("labels=l0-0=2,new=1");
     world.settle();
     assert_eq!(world.balancer().labels["l0-0"], "2");
     assert!(!world.balancer().labels.contains_key("new"));
@@ -67,11 +64,11 @@ fn a_load_balancer_gets_no_label_without_end() {
 #[test]
 fn a_protected_one_stays_when_its_service_is_deleted() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.set(&[("deletion-protection", "true")]);
+    world.set("deletion-protection=true");
     world.settle();
     for annotation in [Some("true"), Some("false"), None] {
         match annotation {
-            Some(value) => world.set(&[("deletion-protection", value)]),
+            Some(value) => world.set_one("deletion-protection", value),
             None => world.unset("deletion-protection"),
         }
         let removal = world.removal();
@@ -79,5 +76,5 @@ fn a_protected_one_stays_when_its_service_is_deleted() {
         assert_eq!(removal.findings[0].reason, Reason::LoadBalancerProtected);
     }
     // Unset: left unchanged.
-    assert_eq!(words(&world.settle()), [""; 0]);
+    assert_eq!(words(&world.settle()), "");
 }

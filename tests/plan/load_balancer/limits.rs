@@ -2,7 +2,7 @@
 //!
 //! At most 250 ports and 500 annotations with 32 KiB together are read, see `kube/services.rs` and `kube/labels.rs`.
 
-use crate::load_balancer::support::{PROFILES, World, node, nodes, port};
+use crate::load_balancer::support::{PROFILES, World, certificate, node, nodes, port};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{Certificate, CertificateStatus};
 use ccm::provider::{Protocol, ProviderId, ServicePort};
@@ -33,7 +33,7 @@ fn ports(world: &mut World, count: usize, protocol: Protocol) {
 fn thirty(world: &mut World) {
     world.service.ports.clear();
     ports(world, 30, Protocol::Tcp);
-    world.set(&[("type", "lb31")]);
+    world.set("type=lb31");
 }
 
 /// As many annotations as fit.
@@ -45,7 +45,7 @@ fn fill(world: &mut World, of: impl Fn(usize) -> (String, String)) {
         if bytes > ANNOTATIONS || n == COUNT {
             return;
         }
-        world.set(&[(name.as_str(), value.as_str())]);
+        world.set_one(&name, &value);
     }
 }
 
@@ -57,14 +57,12 @@ fn repeated(part: &str) -> String {
 fn project_certificates(world: &mut World, count: u64) {
     let all = world.state.certificates.as_mut().unwrap();
     all.extend((0..count).map(|n| Certificate {
-        id: 1000 + n,
-        name: format!("certificate-of-somebody-{n}"),
         domain_names: (0..20).map(|d| format!("d{d}.example")).collect(),
         status: Some(CertificateStatus {
             issuance: "completed".into(),
             ..CertificateStatus::default()
         }),
-        ..Certificate::default()
+        ..certificate(1000 + n, &format!("certificate-of-somebody-{n}"))
     }));
 }
 
@@ -95,177 +93,112 @@ const CASES: &[Case] = &[
         thirty(w);
         project_certificates(w, 1000);
         let names = repeated("c,b,a,");
-        w.set(&[("protocol", "https"), ("http-certificates", &names)]);
+        w.set("protocol=https");
+        w.set_one("http-certificates", &names);
     }),
-    (
-        "names of certificates that are not there, for each port",
-        |w| {
-            thirty(w);
-            project_certificates(w, 1000);
-            w.set(&[("protocol", "https")]);
-            let name = |n: usize| format!("certificate-of-somebodi-{n:03},");
-            let names: String = (0..290).map(name).collect();
-            fill(w, |n| {
-                (
-                    format!("http-certificates.p{}", 1 + n % 30),
-                    names.clone() + &n.to_string(),
-                )
-            });
-        },
-    ),
+    ("names of certificates that are not there, for each port", |w| {
+        thirty(w);
+        project_certificates(w, 1000);
+        w.set("protocol=https");
+        let names: String = (0..290).map(|n| format!("certificate-of-somebodi-{n:03},")).collect();
+        fill(w, |n| (format!("http-certificates.p{}", 1 + n % 30), format!("{names}{n}")));
+    }),
     ("names of certificates that are there, for each port", |w| {
         thirty(w);
         project_certificates(w, 1000);
-        w.set(&[("protocol", "https")]);
-        let names: String = (950..1000)
-            .map(|n| format!("certificate-of-somebody-{n},"))
-            .collect();
-        for n in 1..=30 {
-            w.set(&[(format!("http-certificates.p{n}").as_str(), names.as_str())]);
-        }
+        w.set("protocol=https");
+        let names: String = (950..1000).map(|n| format!("certificate-of-somebody-{n},")).collect();
+        (1..=30).for_each(|n| w.set_one(&format!("http-certificates.p{n}"), &names));
     }),
     ("a managed certificate for each port", |w| {
         thirty(w);
         project_certificates(w, 1000);
-        w.set(&[("protocol", "https"), ("certificate-type", "managed")]);
+        w.set("protocol=https certificate-type=managed");
         let domains: String = (0..300).map(|n| format!("domain-{n}.example,")).collect();
         for n in 1..=30 {
-            w.set(&[(
-                format!("http-managed-certificate-name.p{n}").as_str(),
-                format!("m{n}").as_str(),
-            )]);
-            w.set(&[(
-                format!("http-managed-certificate-domains.p{n}").as_str(),
-                domains.as_str(),
-            )]);
+            w.set_one(&format!("http-managed-certificate-name.p{n}"), &format!("m{n}"));
+            w.set_one(&format!("http-managed-certificate-domains.p{n}"), &domains);
         }
     }),
     ("domains", |w| {
         thirty(w);
-        let domains = repeated("a.example,");
-        w.set(&[
-            ("protocol", "https"),
-            ("certificate-type", "managed"),
-            ("http-managed-certificate-domains", &domains),
-        ]);
+        w.set("protocol=https certificate-type=managed");
+        w.set_one("http-managed-certificate-domains", &repeated("a.example,"));
     }),
     ("status codes", |w| {
         thirty(w);
-        w.set(&[
-            ("health-check-protocol", "http"),
-            ("http-status-codes", &repeated("2??,")),
-        ]);
+        w.set("health-check-protocol=http");
+        w.set_one("http-status-codes", &repeated("2??,"));
     }),
-    ("commas", |w| { thirty(w); w.set(&[("health-check-protocol", "http"), ("http-status-codes", &repeated(","))]); }),
+    ("commas", |w| { thirty(w); w.set("health-check-protocol=http"); w.set_one("http-status-codes", &repeated(",")); }),
     ("unknown annotations", |w| { fill(w, |n| (n.to_string(), String::new())) }),
-    ("unknown annotations that look like known ones", |w| {
-        fill(w, |n| {
-            (format!("health-check-intervall{n:04}"), String::new())
-        });
-    }),
+    ("unknown annotations that look like known ones", |w| fill(w, |n| (format!("health-check-intervall{n:04}"), String::new()))),
     ("unknown annotations with long names", |w| { fill(w, |n| (format!("{n:063}"), String::new())); }),
     ("one annotation in many spellings", |w| {
-        fill(w, |n| {
-            (
-                spelled("http-managed-certificate-domains", n),
-                n.to_string(),
-            )
-        });
+        fill(w, |n| (spelled("http-managed-certificate-domains", n), n.to_string()));
     }),
     ("a bad value in many spellings for each port", |w| {
         thirty(w);
-        fill(w, |n| {
-            (
-                format!("{}.p{}", spelled("protocol", n), 1 + n % 30),
-                n.to_string(),
-            )
-        });
+        fill(w, |n| (format!("{}.p{}", spelled("protocol", n), 1 + n % 30), n.to_string()));
     }),
     ("requirements of a selector", |w| {
         w.nodes = nodes(5000);
-        w.set(&[("node-selector", repeated("!a,").trim_end_matches(','))]);
+        w.set_one("node-selector", repeated("!a,").trim_end_matches(','));
     }),
     ("values of a selector", |w| {
         w.nodes = nodes(5000);
         let values = repeated("fsn2,");
         let values = values.trim_end_matches(',');
-        w.set(&[(
-            "node-selector",
-            &format!("topology.kubernetes.io/zone notin ({values})"),
-        )]);
+        w.set_one("node-selector", &format!("topology.kubernetes.io/zone notin ({values})"));
     }),
     ("many requirements with many values", |w| {
         w.nodes = nodes(5000);
-        let one = format!(
-            "topology.kubernetes.io/zone notin ({}fsn2)",
-            "fsn3,".repeat(80)
-        );
-        w.set(&[("node-selector", &[one.as_str(); 30].join(","))]);
+        let one = format!("topology.kubernetes.io/zone notin ({}fsn2)", "fsn3,".repeat(80));
+        w.set_one("node-selector", &[one.as_str(); 30].join(","));
     }),
     ("long values", |w| {
         thirty(w);
-        for name in [
-            "name",
-            "type",
-            "location",
-            "hostname",
-            "ipv4-rdns",
-            "protocol",
-            "health-check-interval",
-        ] {
-            w.set(&[(name, &"ä\"".repeat(11_000))]);
+        for name in ["name", "type", "location", "hostname", "ipv4-rdns", "protocol", "health-check-interval"] {
+            w.set_one(name, &"ä\"".repeat(11_000));
         }
     }),
     ("one long value that is bad for every port", |w| {
         thirty(w);
-        w.set(&[("health-check-interval", &("1".to_owned() + &repeated("x")))]);
+        w.set_one("health-check-interval", &("1".to_owned() + &repeated("x")));
     }),
     ("long values that are good", |w| {
         thirty(w);
-        w.set(&[("protocol", "http"), ("health-check-protocol", "http")]);
-        w.set(&[
-            ("http-cookie-name", &"a".repeat(80_000)),
-            ("health-check-http-domain", &"a".repeat(80_000)),
-        ]);
-        w.set(&[(
-            "health-check-http-path",
-            &("/".to_owned() + &"a".repeat(80_000)),
-        )]);
+        w.set("protocol=http health-check-protocol=http");
+        let long = "a".repeat(80_000);
+        w.set_one("http-cookie-name", &long);
+        w.set_one("health-check-http-domain", &long);
+        w.set_one("health-check-http-path", &format!("/{long}"));
     }),
     ("values as long as they may be", |w| {
         thirty(w);
-        w.set(&[("protocol", "http"), ("health-check-protocol", "http")]);
+        w.set("protocol=http health-check-protocol=http");
         let long = "a".repeat(1024);
-        w.set(&[
-            ("http-cookie-name", &long),
-            ("health-check-http-domain", &long),
-        ]);
-        w.set(&[("health-check-http-path", &format!("/{}", &long[1..]))]);
+        w.set_one("http-cookie-name", &long);
+        w.set_one("health-check-http-domain", &long);
+        w.set_one("health-check-http-path", &format!("/{}", &long[1..]));
         let codes: Vec<String> = (100..200).map(|n| n.to_string()).collect();
-        w.set(&[("http-status-codes", &codes.join(","))]);
+        w.set_one("http-status-codes", &codes.join(","));
     }),
     ("a long address", |w| { w.service.load_balancer_ip = "1".repeat(1 << 20) }),
     ("source ranges", |w| {
-        w.service.source_ranges = (0..50_000)
-            .map(|n| format!("10.{}.{}.0/24", n / 250, n % 250))
-            .collect();
+        w.service.source_ranges = (0..50_000).map(|n| format!("10.{}.{}.0/24", n / 250, n % 250)).collect();
     }),
     ("a Primary IP with a long name", |w| {
         w.state.primary_ips = Some(Vec::new());
-        w.set(&[("public-net-ipv4", &repeated("a"))]);
+        w.set_one("public-net-ipv4", &repeated("a"));
     }),
     ("5,000 nodes of another cloud", |w| {
-        w.nodes = (1..=5000)
-            .map(|n| {
-                let mut node = node(n);
-                node.provider_id = ProviderId::Foreign;
-                node
-            })
-            .collect();
+        w.nodes = nodes(5000);
+        w.nodes.iter_mut().for_each(|node| node.provider_id = ProviderId::Foreign);
     }),
     ("5,000 nodes, and a load balancer with other targets", |w| {
         w.nodes = nodes(5000);
-        w.set(&[("type", "lb31")]);
+        w.set("type=lb31");
         w.settle();
         w.nodes = (200..5200).map(node).collect();
     }),

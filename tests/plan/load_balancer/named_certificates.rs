@@ -1,11 +1,9 @@
 //! Certificates that are not the Service's own: which of them its annotations may name, and what becomes of its ports
 //! where one is refused.
 
-use crate::load_balancer::support::{PROFILES, World, environment, port, words};
+use crate::load_balancer::support::{PROFILES, World, certificate, environment, port, words};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{
-    CLUSTER_UID, Certificate, SECRET, SERVICE, SERVICE_UID, Selector,
-};
+use ccm::hetzner::load_balancers::{CLUSTER_UID, SECRET, SERVICE, SERVICE_UID, Selector};
 use ccm::provider::{CertificateDomains, Reason};
 
 type Labels<'a> = &'a [(&'a str, &'a str)];
@@ -20,13 +18,9 @@ const ID: u64 = 90;
 fn world(profile: Profile, labels: Labels) -> World {
     let mut world = World::new(profile);
     world.service.ports = vec![port("http", 80), port("https", 443)];
-    world.set(&[("protocol.https", "https"), ("http-certificates", "bought")]);
-    let certificate = Certificate {
-        id: ID,
-        name: "bought".into(),
-        ..Certificate::default()
-    };
-    world.state.certificates.as_mut().unwrap().push(certificate);
+    world.set("protocol.https=https http-certificates=bought");
+    let all = world.state.certificates.as_mut().unwrap();
+    all.push(certificate(ID, "bought"));
     label(&mut world, labels);
     world
 }
@@ -38,20 +32,6 @@ fn label(world: &mut World, labels: Labels) {
     named.labels = labels
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .collect();
-}
-
-/// What a port shows; none: the load balancer has no such port.
-fn shows(world: &World, number: u16) -> Option<Vec<u64>> {
-    let mut ports = world.balancer().services.iter();
-    let port = ports.find(|one| one.listen_port == number)?;
-    Some(port.certificates())
-}
-
-/// What is said of refused certificates.
-fn told(world: &World) -> Vec<String> {
-    let findings = world.plan().findings.into_iter();
-    let failed = findings.filter(|one| one.reason == Reason::CertificateFailed);
-    failed.map(|one| one.message).collect()
 }
 
 #[rustfmt::skip] // A case is a line.
@@ -90,11 +70,11 @@ fn a_certificate_of_a_secret_belongs_to_its_namespace_and_one_of_another_cluster
         let about = format!("{namespace} {labels:?} {named}");
         let mut world = world(Profile::CcmFromScratch, labels);
         world.service.namespace = (*namespace).to_owned();
-        world.set(&[("http-certificates", named)]);
+        world.set_one("http-certificates", named);
         world.settle();
-        assert_eq!(shows(&world, 80), Some(vec![]), "{about}");
-        assert_eq!(shows(&world, 443), is_allowed.then(|| vec![ID]), "{about}");
-        let told = told(&world);
+        assert_eq!(world.shows(80), Some(vec![]), "{about}");
+        assert_eq!(world.shows(443), is_allowed.then(|| vec![ID]), "{about}");
+        let told = world.told(Reason::CertificateFailed);
         assert_eq!(told.len(), usize::from(!is_allowed), "{about}: {told:?}");
         for why in told {
             assert!(why.contains("port 443") && why.contains(&format!("{named:?}")), "{why}");
@@ -110,40 +90,38 @@ fn a_certificate_of_a_secret_belongs_to_its_namespace_and_one_of_another_cluster
 fn a_port_keeps_the_refused_certificate_that_it_shows_and_everything_else_is_synced() {
     for profile in PROFILES {
         let mut world = world(profile, &[]);
-        world.set(&[("http-certificates", "bought,one")]);
+        world.set("http-certificates=bought,one");
         world.settle();
-        assert_eq!(shows(&world, 443), Some(vec![ID, 7]));
+        assert_eq!(world.shows(443), Some(vec![ID, 7]));
         label(&mut world, &[HERE, (SECRET, "shop.web-tls")]);
-        assert_eq!(words(&world.settle()), [""; 0]);
-        assert_eq!(told(&world).len(), 1);
+        assert_eq!(words(&world.settle()), "");
+        assert_eq!(world.told(Reason::CertificateFailed).len(), 1);
         assert!(!world.plan().outcome.is_unfinished(), "it is as it can be");
         // What is allowed follows the annotation.
-        world.set(&[("http-certificates", "bought,two")]);
-        world.set(&[("algorithm-type", "least_connections")]);
-        assert_eq!(
-            words(&world.settle()),
-            ["change_algorithm", "update_service"]
-        );
-        assert_eq!(shows(&world, 443), Some(vec![8, ID]));
-        world.set(&[("http-certificates", "bought")]);
-        world.set(&[("http-sticky-sessions", "true")]);
-        assert_eq!(words(&world.settle()), ["update_service"]);
+        world.set("http-certificates=bought,two");
+        world.set("algorithm-type=least_connections");
+        assert_eq!(words(&world.settle()), "change_algorithm update_service");
+        assert_eq!(world.shows(443), Some(vec![8, ID]));
+        world.set("http-certificates=bought");
+        world.set("http-sticky-sessions=true");
+        assert_eq!(words(&world.settle()), "update_service");
         // A new port does not get it, alone or beside another.
         world.service.ports.push(port("more", 8443));
         world.service.ports.push(port("beside", 9443));
         world.service.ports.push(port("tcp", 9000));
-        world.set(&[("protocol.more", "https"), ("protocol.beside", "https")]);
-        world.set(&[("http-certificates.beside", "bought,one")]);
-        assert_eq!(words(&world.settle()), ["add_service"; 2]);
-        assert_eq!(shows(&world, 8443), None);
-        assert_eq!(shows(&world, 9443), Some(vec![7]));
-        assert_eq!(shows(&world, 9000), Some(vec![]));
-        assert_eq!(shows(&world, 443), Some(vec![8, ID]));
+        world.set("protocol.more=https protocol.beside=https");
+        world.set("http-certificates.beside=bought,one");
+        assert_eq!(words(&world.settle()), "add_service add_service");
+        assert_eq!(world.shows(8443), None);
+        assert_eq!(world.shows(9443), Some(vec![7]));
+        assert_eq!(world.shows(9000), Some(vec![]));
+        assert_eq!(world.shows(443), Some(vec![8, ID]));
         // What is not named any more is not shown any more.
-        world.set(&[("http-certificates", "one")]);
+        world.set("http-certificates=one");
         world.settle();
-        assert_eq!(shows(&world, 443), Some(vec![7]));
-        assert_eq!(told(&world).len(), 1, "of the port that names both");
+        assert_eq!(world.shows(443), Some(vec![7]));
+        // It is told of the port that names both.
+        assert_eq!(world.told(Reason::CertificateFailed).len(), 1);
     }
 }
 
@@ -155,7 +133,7 @@ fn a_near_miss_names_no_certificate_of_others() {
         (&[ELSEWHERE], false),
     ] {
         let mut world = world(Profile::CcmFromScratch, labels);
-        world.set(&[("http-certificates", "bougth")]);
+        world.set("http-certificates=bougth");
         let message = world.obstacle();
         assert_eq!(message.contains("bought"), is_named, "{message}");
     }
@@ -164,26 +142,22 @@ fn a_near_miss_names_no_certificate_of_others() {
 /// A managed certificate with the UID of the Service and the label of another cluster, as in a copy of a cluster.
 #[test]
 fn a_managed_certificate_of_another_cluster_is_not_the_services() {
-    let mut world = world(Profile::CcmFromScratch, &[]);
-    world.unset("http-certificates");
-    world.set(&[
-        ("certificate-type", "managed"),
-        ("http-managed-certificate-domains", "example.com"),
-    ]);
+    let mut world = managed("example.com");
     world.settle();
     world.issue();
     world.settle();
-    let shown = shows(&world, 443).unwrap();
+    let shown = world.shows(443).unwrap();
     let mut all = world.state.certificates.iter_mut().flatten();
     let own = all.find(|one| shown == [one.id]).unwrap();
     own.labels
         .insert(CLUSTER_UID.to_owned(), "cluster-2".to_owned());
     world.service.ports.push(port("more", 8443));
     world.service.ports.push(port("tcp", 9000));
-    world.set(&[("protocol.more", "https")]);
-    assert_eq!(words(&world.settle()), ["add_service"]);
-    assert_eq!(shows(&world, 443), Some(shown), "it stays");
-    assert_eq!((shows(&world, 8443), told(&world).len()), (None, 1));
+    world.set("protocol.more=https");
+    assert_eq!(words(&world.settle()), "add_service");
+    assert_eq!(world.shows(443), Some(shown), "it stays");
+    assert_eq!(world.shows(8443), None);
+    assert_eq!(world.told(Reason::CertificateFailed).len(), 1);
 }
 
 const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_CERTIFICATE_SELECTOR";
@@ -221,30 +195,28 @@ fn the_selector_is_about_certificates_that_no_service_of_the_namespace_made() {
         let mut world = world(Profile::CcmFromScratch, labels);
         select(&mut world, selector);
         world.settle();
-        assert_eq!(shows(&world, 443), is_allowed.then(|| vec![ID]), "{labels:?} {selector}");
-        assert_eq!(told(&world).len(), usize::from(!is_allowed), "{labels:?} {selector}");
+        assert_eq!(world.shows(443), is_allowed.then(|| vec![ID]), "{labels:?} {selector}");
+        assert_eq!(world.told(Reason::CertificateFailed).len(), usize::from(!is_allowed), "{labels:?} {selector}");
     }
     // A managed one is not taken over by its name, either; nothing else waits for it.
     let mut world = managed("example.com");
-    world.set(&[("http-managed-certificate-name", "bought")]);
+    world.set("http-managed-certificate-name=bought");
     let mut all = world.state.certificates.iter_mut().flatten();
     let named = all.find(|one| one.id == ID).unwrap();
     (named.status, named.domain_names) = (Some(Default::default()), vec!["example.com".into()]);
     select(&mut world, "use=services");
-    assert_eq!(words(&world.settle()), ["create"]);
-    assert_eq!((shows(&world, 443), told(&world).len()), (None, 1));
+    assert_eq!(words(&world.settle()), "create");
+    assert_eq!((world.shows(443), world.told(Reason::CertificateFailed).len()), (None, 1));
     select(&mut world, "");
-    assert_eq!(words(&world.settle()), ["edit_certificate"]);
+    assert_eq!(words(&world.settle()), "edit_certificate");
 }
 
 /// A Service with a managed certificate for these domains on port 443.
 fn managed(domains: &str) -> World {
     let mut world = world(Profile::CcmFromScratch, &[]);
     world.unset("http-certificates");
-    world.set(&[
-        ("certificate-type", "managed"),
-        ("http-managed-certificate-domains", domains),
-    ]);
+    world.set("certificate-type=managed");
+    world.set_one("http-managed-certificate-domains", domains);
     world
 }
 
@@ -265,20 +237,20 @@ fn managed_certificates_are_for_the_allowed_domains_and_their_subdomains() {
         let mut world = managed(domains);
         limit(&mut world, allowed);
         let made = words(&world.settle());
-        assert_eq!(made.contains(&"create_certificate".to_owned()), is_ordered, "{allowed} {domains}");
-        assert_eq!(shows(&world, 80), Some(vec![]), "{allowed} {domains}");
-        assert_eq!(told(&world).len(), usize::from(!is_ordered), "{allowed} {domains}");
+        assert_eq!(made.contains("create_certificate"), is_ordered, "{allowed} {domains}");
+        assert_eq!(world.shows(80), Some(vec![]), "{allowed} {domains}");
+        assert_eq!(world.told(Reason::CertificateFailed).len(), usize::from(!is_ordered), "{allowed} {domains}");
     }
     // What is shown stays when the limit comes later.
     let mut world = managed("example.com");
     world.settle();
     world.issue();
     world.settle();
-    let shown = shows(&world, 443);
+    let shown = world.shows(443);
     limit(&mut world, "none");
     world.service.ports.push(port("more", 8443));
     world.service.ports.push(port("tcp", 9000));
-    world.set(&[("protocol.more", "https")]);
-    assert_eq!(words(&world.settle()), ["add_service"]);
-    assert_eq!((shows(&world, 443), shows(&world, 8443)), (shown, None));
+    world.set("protocol.more=https");
+    assert_eq!(words(&world.settle()), "add_service");
+    assert_eq!((world.shows(443), world.shows(8443)), (shown, None));
 }

@@ -62,7 +62,7 @@ fn upstreams_profile_misses_no_label_of_ours() {
     let own = [(SERVICE_UID.to_owned(), UID.to_owned())];
     world.balancer_mut().labels = own.into();
     assert!(world.settle().is_empty());
-    world.set(&[("name", "front")]);
+    world.set("name=front");
     assert_eq!(world.settle().len(), 1);
     assert_eq!(world.balancer().labels.len(), 4);
 

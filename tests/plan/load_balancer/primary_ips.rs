@@ -1,36 +1,22 @@
 //! Primary IPs: which ones a new load balancer gets, and every reason why not.
 
-use crate::load_balancer::support::{PROFILES, World, creation, environment, words};
+use crate::load_balancer::support::{
+    self, PROFILES, World, creation, environment, pairs, primary_ip, words,
+};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{Location, PrimaryIp, Selector};
+use ccm::hetzner::load_balancers::{PrimaryIp, Selector};
 use ccm::provider::{Field, Reason};
 
 /// Of IPv4 and IPv6.
 type Ids = (Option<u64>, Option<u64>);
 
-/// Or labels: keys and values.
-type Annotations = &'static [(&'static str, &'static str)];
-
 /// 41 `kept` and 61 `kept6` in fsn1, 42 `far` in nbg1.
 fn world(profile: Profile) -> World {
     let mut world = World::new(profile);
-    let place = |name: &str| Location {
-        name: name.into(),
-        network_zone: "eu-central".into(),
-    };
-    let one = |id, name: &str, ip: &str, at: &str| PrimaryIp {
-        id,
-        name: name.into(),
-        ip: ip.into(),
-        kind: if ip.contains(':') { "ipv6" } else { "ipv4" }.into(),
-        location: place(at),
-        assignee_type: "unassigned".into(),
-        ..PrimaryIp::default()
-    };
     world.state.primary_ips = Some(vec![
-        one(41, "kept", "198.51.100.41", "fsn1"),
-        one(42, "far", "198.51.100.42", "nbg1"),
-        one(61, "kept6", "2001:db8:61::/64", "fsn1"),
+        primary_ip(41, "kept", "198.51.100.41", "fsn1"),
+        primary_ip(42, "far", "198.51.100.42", "nbg1"),
+        primary_ip(61, "kept6", "2001:db8:61::/64", "fsn1"),
     ]);
     world
 }
@@ -49,33 +35,33 @@ fn asked(world: &World) -> Ids {
 #[rustfmt::skip] // A case is a line.
 #[test]
 fn one_is_named_by_id_name_or_address() {
-    let cases: &[(Annotations, &str, Ids)] = &[
-        (&[("public-net-ipv4", "41")], "", (Some(41), None)),
-        (&[("public-net-ipv4", "kept")], "", (Some(41), None)),
-        (&[("public-net-ipv4", "198.51.100.41")], "", (Some(41), None)),
-        (&[("public-net-ipv6", "61")], "", (None, Some(61))),
-        (&[("public-net-ipv6", "2001:db8:61::1")], "", (None, Some(61))),
-        (&[("public-net-ipv6", "2001:db8:61::/64")], "", (None, Some(61))),
-        (&[("public-net-ipv4", "kept"), ("public-net-ipv6", "kept6")], "", (Some(41), Some(61))),
-        (&[], "198.51.100.41", (Some(41), None)),
-        (&[], "2001:db8:61::1", (None, Some(61))),
-        (&[("public-net-ipv4", "kept")], "2001:db8:61::1", (Some(41), Some(61))),
-        (&[("public-net-ipv4", "kept")], "198.51.100.42", (Some(41), None)),
-        (&[], "203.0.113.99", (None, None)),
-        (&[], "nonsense", (None, None)),
-        (&[], "", (None, None)),
+    let cases = [
+        ("public-net-ipv4=41", "", (Some(41), None)),
+        ("public-net-ipv4=kept", "", (Some(41), None)),
+        ("public-net-ipv4=198.51.100.41", "", (Some(41), None)),
+        ("public-net-ipv6=61", "", (None, Some(61))),
+        ("public-net-ipv6=2001:db8:61::1", "", (None, Some(61))),
+        ("public-net-ipv6=2001:db8:61::/64", "", (None, Some(61))),
+        ("public-net-ipv4=kept public-net-ipv6=kept6", "", (Some(41), Some(61))),
+        ("", "198.51.100.41", (Some(41), None)),
+        ("", "2001:db8:61::1", (None, Some(61))),
+        ("public-net-ipv4=kept", "2001:db8:61::1", (Some(41), Some(61))),
+        ("public-net-ipv4=kept", "198.51.100.42", (Some(41), None)),
+        ("", "203.0.113.99", (None, None)),
+        ("", "nonsense", (None, None)),
+        ("", "", (None, None)),
     ];
     for (annotations, address, expected) in cases {
         let mut world = world(Profile::CcmFromScratch);
         world.set(annotations);
-        world.service.load_balancer_ip = (*address).into();
-        assert_eq!(asked(&world), *expected, "{annotations:?} {address}");
+        world.service.load_balancer_ip = address.into();
+        assert_eq!(asked(&world), expected, "{annotations} {address}");
         world.settle();
         let told = world.findings().contains(&Reason::FieldIgnored);
         let has = world.balancer().public_net.clone();
         let got = [has.ipv4.ip.unwrap().to_string(), has.ipv6.ip.unwrap().to_string()];
-        let ignored = !address.is_empty() && !got.contains(&(*address).to_owned());
-        assert_eq!(told, ignored, "{annotations:?} {address}");
+        let ignored = !address.is_empty() && !got.contains(&address.to_owned());
+        assert_eq!(told, ignored, "{annotations} {address}");
     }
 }
 
@@ -83,7 +69,7 @@ fn one_is_named_by_id_name_or_address() {
 fn upstream_knows_ids_only() {
     for (value, is_id) in [("41", true), ("kept", false), ("198.51.100.41", false)] {
         let mut world = world(Profile::Hcloud);
-        world.set(&[("public-net-ipv4", value)]);
+        world.set_one("public-net-ipv4", value);
         match is_id {
             true => assert_eq!(asked(&world), (Some(41), None)),
             false => assert!(world.obstacle().contains("use the ID of a Primary IP")),
@@ -95,32 +81,32 @@ fn upstream_knows_ids_only() {
 #[test]
 fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
     type Make = fn(&mut World);
-    let cases: &[(Annotations, Make, &[&str])] = &[
-        (&[("public-net-ipv4", "nobody")], |_| {}, &["the project has no Primary IP \"nobody\";"]),
-        (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["the project has no Primary IP \"nobody\";"]),
-        (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| one.auto_delete = true),
+    let cases: &[(&str, Make, &[&str])] = &[
+        ("public-net-ipv4=nobody", |_| {}, &["the project has no Primary IP \"nobody\";"]),
+        ("public-net-ipv6=nobody", |w| w.state.primary_ips = Some(vec![]), &["the project has no Primary IP \"nobody\";"]),
+        ("public-net-ipv4=kept", |w| edit(w, "kept", |one| one.auto_delete = true),
             &["kept (41, 198.51.100.41)", "would be deleted together with the load balancer", "hcloud primary-ip update --auto-delete=false 41"]),
-        (&[], |w| {
+        ("", |w| {
             w.service.load_balancer_ip = "198.51.100.41".into();
             edit(w, "kept", |one| one.auto_delete = true);
         }, &["spec.loadBalancerIP", "hcloud primary-ip update --auto-delete=false 41"]),
-        (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),
+        ("public-net-ipv4=kept", |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),
             &["kept (41, 198.51.100.41)", "is assigned to server 9", "free it there, or choose another"]),
-        (&[("public-net-ipv4", "kept")], |w| {
+        ("public-net-ipv4=kept", |w| {
             w.state.balancers = vec![crate::load_balancer::project::fresh(9, "other", "lb11")];
             edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "load_balancer".into()));
         }, &["is assigned to load balancer other (9)"]),
-        (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| one.blocked = true), &["is blocked by Hetzner"]),
-        (&[("public-net-ipv4", "kept6")], |_| {}, &["is of type ipv6", "in annotation load-balancer.hetzner.cloud/public-net-ipv6"]),
-        (&[("public-net-ipv6", "kept")], |_| {}, &["is of type ipv4", "in annotation load-balancer.hetzner.cloud/public-net-ipv4"]),
-        (&[("public-net-ipv4", "far")], |_| {}, &["is in nbg1", "in fsn1 (environment HCLOUD_LOAD_BALANCERS_LOCATION)", "/location to \"nbg1\""]),
-        (&[("public-net-ipv4", "kept"), ("location", "hel1")], |_| {}, &["is in fsn1", "in hel1 (annotation", "/location to \"fsn1\""]),
-        (&[("public-net-ipv4", "kept"), ("location", ""), ("network-zone", "us-east")], |_| {}, &["is in eu-central", "in us-east"]),
-        (&[("public-net-ipv4", "far"), ("public-net-ipv6", "kept6"), ("location", "")], |_| {}, &["Primary IP kept6", "is in fsn1", "in nbg1"]),
-        (&[("public-net-ipv4", "kept"), ("disable-public-network", "true"), ("use-private-ip", "true")], |_| {},
+        ("public-net-ipv4=kept", |w| edit(w, "kept", |one| one.blocked = true), &["is blocked by Hetzner"]),
+        ("public-net-ipv4=kept6", |_| {}, &["is of type ipv6", "in annotation load-balancer.hetzner.cloud/public-net-ipv6"]),
+        ("public-net-ipv6=kept", |_| {}, &["is of type ipv4", "in annotation load-balancer.hetzner.cloud/public-net-ipv4"]),
+        ("public-net-ipv4=far", |_| {}, &["is in nbg1", "in fsn1 (environment HCLOUD_LOAD_BALANCERS_LOCATION)", "/location to \"nbg1\""]),
+        ("public-net-ipv4=kept location=hel1", |_| {}, &["is in fsn1", "in hel1 (annotation", "/location to \"fsn1\""]),
+        ("public-net-ipv4=kept location= network-zone=us-east", |_| {}, &["is in eu-central", "in us-east"]),
+        ("public-net-ipv4=far public-net-ipv6=kept6 location=", |_| {}, &["Primary IP kept6", "is in fsn1", "in nbg1"]),
+        ("public-net-ipv4=kept disable-public-network=true use-private-ip=true", |_| {},
             &["would have nothing to do", "disable-public-network", "remove one of the two"]),
         // The field of the Service means a Primary IP of the project, once there is one.
-        (&[], |w| {
+        ("", |w| {
             w.service.load_balancer_ip = "198.51.100.41".into();
             edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into()));
         }, &["spec.loadBalancerIP", "is assigned to server 9"]),
@@ -128,15 +114,15 @@ fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
     for ((annotations, make, expected), profile) in cases.iter().flat_map(|case| PROFILES.map(|profile| (case, profile))) {
         let mut world = world(profile).with_network();
         let ids = [("nobody", "99"), ("kept", "41"), ("kept6", "61"), ("far", "42")];
-        for (name, value) in *annotations {
-            let id = ids.iter().find(|(name, _)| name == value).filter(|_| profile == Profile::Hcloud);
-            world.set(&[(name, id.map_or(*value, |(_, id)| id))]);
+        for (name, value) in pairs(annotations) {
+            let id = ids.iter().find(|id| id.0 == value).filter(|_| profile == Profile::Hcloud);
+            world.set_one(name, id.map_or(value, |id| id.1));
         }
         make(&mut world);
         let message = world.obstacle() + ";";
         for part in *expected {
             let part = if profile == Profile::Hcloud { part.replace("nobody", "99") } else { (*part).to_owned() };
-            assert!(message.contains(&part), "{annotations:?}: {message}");
+            assert!(message.contains(&part), "{annotations}: {message}");
         }
     }
 }
@@ -145,12 +131,12 @@ fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
 fn it_says_where_when_nobody_else_does() {
     for profile in PROFILES {
         for (place, expected) in [
-            (&[("location", "")][..], "nbg1"),
-            (&[("location", "nbg1")], "nbg1"),
-            (&[("location", ""), ("network-zone", "eu-central")], "nbg1"),
+            ("location=", "nbg1"),
+            ("location=nbg1", "nbg1"),
+            ("location= network-zone=eu-central", "nbg1"),
         ] {
             let mut world = world(profile);
-            world.set(&[("public-net-ipv4", "42")]);
+            world.set("public-net-ipv4=42");
             world.set(place);
             world.settle();
             assert_eq!(world.balancer().location.name, expected);
@@ -161,7 +147,7 @@ fn it_says_where_when_nobody_else_does() {
         world.defaults.location = None;
         let zone = environment("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "eu-central".into());
         world.defaults.network_zone = Some(zone);
-        world.set(&[("public-net-ipv4", "42")]);
+        world.set("public-net-ipv4=42");
         let field = |field: &&Field| field.field == "location";
         let plan = world.plan();
         let location = plan.fields.iter().find(field).unwrap();
@@ -189,13 +175,13 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
         ("far", false, none),
     ] {
         let mut world = world(Profile::CcmFromScratch);
-        world.set(&[("public-net-ipv4", "kept"), ("type", "lb11")]);
+        world.set("public-net-ipv4=kept type=lb11");
         world.settle();
-        world.set(&[("public-net-ipv4", asked)]);
+        world.set_one("public-net-ipv4", asked);
         if !is_read {
             world.state.primary_ips = None;
         }
-        assert_eq!(words(&world.settle()), [""; 0], "{asked}");
+        assert_eq!(words(&world.settle()), "", "{asked}");
         assert_eq!(world.findings(), expected, "{asked}, read: {is_read}");
         for finding in world.plan().findings {
             for part in ["on 198.51.100.41", "delete the Service and make it again"] {
@@ -204,7 +190,7 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
         }
     }
     let mut world = world(Profile::CcmFromScratch);
-    world.set(&[("public-net-ipv6", "kept6"), ("type", "lb11")]);
+    world.set("public-net-ipv6=kept6 type=lb11");
     world.settle();
     for (asked, expected) in [
         ("2001:db8:61::1", none),
@@ -213,7 +199,7 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
         ("2001:db8:61:0:1::", none),
         ("2001:db8:62::1", warns),
     ] {
-        world.set(&[("public-net-ipv6", asked)]);
+        world.set_one("public-net-ipv6", asked);
         for is_read in [true, false] {
             let all = world.state.primary_ips.take();
             world.state.primary_ips = all.clone().filter(|_| is_read);
@@ -227,7 +213,7 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
 #[test]
 fn one_that_is_deleted_with_its_load_balancer_is_reported() {
     let mut world = world(Profile::CcmFromScratch);
-    world.set(&[("public-net-ipv4", "kept"), ("type", "lb11")]);
+    world.set("public-net-ipv4=kept type=lb11");
     world.settle();
     edit(&mut world, "kept", |one| one.auto_delete = true);
     assert_eq!(world.findings(), [Reason::AddressNotKept]);
@@ -249,7 +235,7 @@ fn only_nearly_the_same_name_is_named() {
         ("198.51.100.4", ""),
     ] {
         let mut world = world(Profile::CcmFromScratch);
-        world.set(&[("public-net-ipv4", typed)]);
+        world.set_one("public-net-ipv4", typed);
         let expected = format!(
             "annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP {typed:?}{near}"
         );
@@ -268,39 +254,37 @@ const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
 #[test]
 fn services_claim_only_what_the_selector_selects() {
     // Labels of `kept`, the selector, is it claimed?
-    let cases: &[(Annotations, &str, bool)] = &[
-        (&[], "", true),
-        (&[], "use=services", false),
-        (&[("use", "services")], "use=services", true),
-        (&[("use", "gateway")], "use=services", false),
-        (&[("use", "gateway")], "use in (services,gateway)", true),
-        (&[("reserved", "")], "!reserved", false),
-        (&[], "!reserved", true),
+    let cases = [
+        ("", "", true),
+        ("", "use=services", false),
+        ("use=services", "use=services", true),
+        ("use=gateway", "use=services", false),
+        ("use=gateway", "use in (services,gateway)", true),
+        ("reserved=", "!reserved", false),
+        ("", "!reserved", true),
     ];
-    let ways: &[(Annotations, &str)] = &[
-        (&[("public-net-ipv4", "41")], ""),
-        (&[("public-net-ipv4", "kept")], ""),
-        (&[("public-net-ipv4", "198.51.100.41")], ""),
-        (&[], "198.51.100.41"),
+    let ways = [
+        ("public-net-ipv4=41", ""),
+        ("public-net-ipv4=kept", ""),
+        ("public-net-ipv4=198.51.100.41", ""),
+        ("", "198.51.100.41"),
     ];
-    for ((labels, selector, is_claimed), (annotations, address)) in cases.iter().flat_map(|case| ways.iter().map(move |way| (case, way))) {
-        let about = format!("{labels:?} {selector} {annotations:?} {address}");
+    for ((labels, selector, is_claimed), (annotations, address)) in cases.into_iter().flat_map(|case| ways.map(|way| (case, way))) {
+        let about = format!("{labels} {selector} {annotations} {address}");
         let mut world = world(Profile::CcmFromScratch);
         select(&mut world, selector);
-        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        edit(&mut world, "kept", |one| one.labels = labels.collect());
+        edit(&mut world, "kept", |one| one.labels = support::labels(labels));
         world.set(annotations);
-        world.service.load_balancer_ip = (*address).into();
-        match (is_claimed, annotations) {
+        world.service.load_balancer_ip = address.into();
+        match (is_claimed, pairs(annotations).next()) {
             (true, _) => assert_eq!(asked(&world), (Some(41), None), "{about}"),
-            (false, []) => {
+            (false, None) => {
                 assert_eq!(asked(&world), (None, None), "{about}");
-                let findings = world.plan().findings;
-                let told = findings.iter().find(|one| one.reason == Reason::FieldIgnored).unwrap();
-                assert!(told.message.contains(&format!("that Services may claim (environment {SELECTOR})")), "{}", told.message);
+                let told = world.told(Reason::FieldIgnored).remove(0);
+                assert!(told.contains(&format!("that Services may claim (environment {SELECTOR})")), "{told}");
             }
             // As if it were not there: not even what it is.
-            (false, [(_, typed), ..]) => assert_eq!(
+            (false, Some((_, typed))) => assert_eq!(
                 world.obstacle(),
                 format!("annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP {typed:?} that \
                          Services may claim (environment {SELECTOR})"),
@@ -314,14 +298,14 @@ fn services_claim_only_what_the_selector_selects() {
 #[test]
 fn the_selector_is_about_claims_alone() {
     let mut world = world(Profile::CcmFromScratch);
-    world.set(&[("public-net-ipv4", "kept"), ("type", "lb11")]);
+    world.set("public-net-ipv4=kept type=lb11");
     world.settle();
     select(&mut world, "use=services");
     assert_eq!(world.findings(), []);
     assert!(world.settle().is_empty());
     let mut world = self::world(Profile::CcmFromScratch);
     select(&mut world, "use=services");
-    world.set(&[("public-net-ipv4", "kepd")]);
+    world.set("public-net-ipv4=kepd");
     assert!(!world.obstacle().contains("did you mean"));
 }
 
@@ -329,11 +313,11 @@ fn the_selector_is_about_claims_alone() {
 #[test]
 fn nothing_is_made_before_they_were_read() {
     let mut world = world(Profile::CcmFromScratch);
-    world.set(&[("public-net-ipv4", "kept")]);
+    world.set("public-net-ipv4=kept");
     world.state.primary_ips = None;
     assert!(world.obstacle().contains("read again"));
     world.unset("public-net-ipv4");
-    assert_eq!(words(&world.settle()), ["create"]);
+    assert_eq!(words(&world.settle()), "create");
 }
 
 /// One wish, one warning: before it is made, and afterwards.
@@ -341,20 +325,13 @@ fn nothing_is_made_before_they_were_read() {
 fn an_address_of_nobody_is_told_in_the_same_words_before_and_after() {
     let mut world = world(Profile::CcmFromScratch);
     world.service.load_balancer_ip = "192.0.2.1".into();
-    let told = |world: &World| -> Vec<String> {
-        let findings = world.plan().findings.into_iter();
-        let ignored = findings.filter(|one| one.reason == Reason::FieldIgnored);
-        ignored.map(|one| one.message).collect()
-    };
-    let before = told(&world);
+    let before = world.told(Reason::FieldIgnored);
     assert_eq!(before.len(), 1);
-    assert!(
-        before[0].contains("192.0.2.1 is not honoured"),
-        "{before:?}"
-    );
+    let says = "192.0.2.1 is not honoured";
+    assert!(before[0].contains(says), "{before:?}");
     world.settle();
-    assert_eq!(told(&world), before);
+    assert_eq!(world.told(Reason::FieldIgnored), before);
     // The daemon reads no Primary IPs then.
     world.state.primary_ips = None;
-    assert_eq!(told(&world), before);
+    assert_eq!(world.told(Reason::FieldIgnored), before);
 }

@@ -4,12 +4,12 @@
 use crate::load_balancer::project::{fresh, same_listener, types};
 use crate::load_balancer::random::Random;
 use crate::load_balancer::support::{
-    NETWORK, PROFILES, UID, World, environment, lines, node, port, word, words,
+    NETWORK, PROFILES, UID, World, certificate, environment, labels, lines, node, port, primary_ip,
+    selector_target, server_target, word,
 };
 use ccm::hetzner::load_balancers::{
     Algorithm, AlgorithmOf, CLUSTER_UID, Certificate, CertificateStatus, Listener, LoadBalancer,
-    Location, PrimaryIp, PrivateNet, Reference, SERVICE, SERVICE_UID, SelectedServer, SelectorRef,
-    Target,
+    PrivateNet, SERVICE, SERVICE_UID,
 };
 use ccm::provider::{
     Change, InstanceId, LoadBalancerPlan, Needs, OfferedNode, Protocol, ProviderId, Reach, Reason,
@@ -124,19 +124,11 @@ fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
     one.services = (1..=ports).map(|at| listener(random, at)).collect();
     for server in 1..=random.below(25) {
         let private = attached && (!one.public_net.enabled || random.percent(50));
-        let target = Target::Server {
-            server: Reference { id: server * 2 },
-            use_private_ip: private,
-            health_status: Vec::new(),
-        };
-        one.targets.push(target);
+        one.targets.push(server_target(server * 2, private));
     }
     if random.percent(20) && one.targets.len() < kind.max_targets {
-        let selector = "somebody=else".to_owned();
-        one.targets.push(Target::LabelSelector {
-            label_selector: SelectorRef { selector },
-            targets: Some(vec![SelectedServer::default()]),
-        });
+        let other = selector_target("somebody=else", Some(&[0]));
+        one.targets.push(other);
     }
     one
 }
@@ -145,21 +137,16 @@ fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
 fn managed(random: &mut Random, world: &mut World) {
     for (id, name) in [(90, "managed-one"), (91, "managed-two"), (92, "left")] {
         let uid: &str = random.pick::<&str>(&[UID, UID, "gone", "lives", ""]);
-        let labels = [(SERVICE_UID.to_owned(), uid.to_owned())];
+        let label = format!("{SERVICE_UID}={uid}");
         let issuance: &str = random.pick::<&str>(&["pending", "completed", "failed"]);
         let one = Certificate {
-            id,
-            name: name.into(),
-            labels: labels
-                .into_iter()
-                .filter(|(_, uid)| !uid.is_empty())
-                .collect(),
+            labels: labels(if uid.is_empty() { "" } else { &label }),
             domain_names: vec![(*random.pick(&["a.example", "b.example"])).into()],
             status: Some(CertificateStatus {
                 issuance: issuance.into(),
                 ..CertificateStatus::default()
             }),
-            ..Certificate::default()
+            ..certificate(id, name)
         };
         if random.percent(30) {
             world.state.certificates.as_mut().unwrap().push(one);
@@ -168,31 +155,13 @@ fn managed(random: &mut Random, world: &mut World) {
     world.cluster.service_uids.insert("lives".into());
 }
 
-fn primary_ip(id: u64, name: &str, ip: &str, kind: &str) -> PrimaryIp {
-    PrimaryIp {
-        id,
-        name: name.into(),
-        ip: ip.into(),
-        kind: kind.into(),
-        location: Location {
-            name: "fsn1".into(),
-            network_zone: "eu-central".into(),
-        },
-        ..PrimaryIp::default()
-    }
-}
-
 fn world(random: &mut Random) -> World {
     let mut world = World::new(*random.pick(&PROFILES));
     if random.percent(70) {
         world = world.with_network();
     }
     world.nodes = (1..=random.below(40)).map(node).collect();
-    for (at, node) in world.nodes.iter_mut().enumerate() {
-        let even = if at % 2 == 0 { "yes" } else { "no" };
-        let labels = node.labels.iter().chain([("even", even)]);
-        node.labels = labels.collect();
-    }
+    world.label_nodes();
     world.service.ports = (1..=1 + random.below(6) as u16)
         .map(|at| ServicePort {
             protocol: *random.pick(&[Protocol::Tcp, Protocol::Tcp, Protocol::Tcp, Protocol::Udp]),
@@ -205,35 +174,30 @@ fn world(random: &mut Random) -> World {
     }
     managed(random, &mut world);
     world.state.primary_ips = Some(vec![
-        primary_ip(41, "kept", "198.51.100.41", "ipv4"),
-        primary_ip(61, "kept6", "2001:db8:61::/64", "ipv6"),
+        primary_ip(41, "kept", "198.51.100.41", "fsn1"),
+        primary_ip(61, "kept6", "2001:db8:61::/64", "fsn1"),
     ]);
     if random.percent(30) {
-        world.set(&[
-            (random.pick::<&str>(&["protocol", "protocol.p1"]), "https"),
-            ("certificate-type", "managed"),
-            ("http-managed-certificate-domains", "a.example"),
-            ("http-certificates", "one"),
-        ]);
+        world.set_one(random.pick::<&str>(&["protocol", "protocol.p1"]), "https");
+        world.set("certificate-type=managed http-managed-certificate-domains=a.example http-certificates=one");
     }
     let share = random.below(50);
     for (name, values) in VALUES {
         if random.percent(share) && (*name != "protocol.p2" || world.service.ports.len() > 1) {
             let value: &str = random.pick::<&str>(values);
-            world.set(&[(name, value)]);
+            world.set_one(name, value);
         }
     }
     if random.percent(30) {
         let variable = "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL";
         world.defaults.uses_proxyprotocol = Some(environment(variable, random.percent(50)));
     }
-    let labels = [(SERVICE_UID.to_owned(), UID.to_owned())];
     match random.below(4) {
         0 => {}
         1 => world.state.balancers = vec![balancer(random, 1)],
         _ => {
             let mut own = balancer(random, 1);
-            own.labels = labels.into();
+            own.labels = labels(&format!("{SERVICE_UID}={UID}"));
             world.state.balancers = vec![own];
         }
     }
@@ -286,35 +250,27 @@ fn changes_lead_to_what_is_wanted_and_no_further() {
         let before = world.state.balancers.first().cloned();
         let plan = world.plan();
         if plan.outcome.obstacle().is_some() {
-            assert!(
-                plan.outcome.changes().is_empty() && plan.status.is_none(),
-                "seed {seed}"
-            );
+            assert!(plan.outcome.changes().is_empty(), "seed {seed}");
+            assert_eq!(plan.status, None, "seed {seed}");
             refused += 1;
             continue;
         }
         let differs = plan.fields.iter().any(|field| field.differs());
-        assert_eq!(
-            differs,
-            !plan.outcome.changes().is_empty(),
-            "seed {seed}: {plan:#?}"
-        );
+        let is_idle = plan.outcome.changes().is_empty();
+        assert_eq!(differs, !is_idle, "seed {seed}: {plan:#?}");
         let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
         let made = made.unwrap_or_else(|_| panic!("seed {seed}"));
         assert!(world.plan().outcome.changes().is_empty(), "seed {seed}");
         let after = world.balancer();
         if let Some(before) = before.filter(|before| before.id == after.id) {
             let expected = differences(&before, after);
-            let count = words(&made).into_iter();
-            let count = count.filter(|one| !one.ends_with("certificate")).count();
+            let words = made.iter().map(|change| word(&**change));
+            let count = words.filter(|word| !word.ends_with("certificate")).count();
             assert_eq!(count, expected, "seed {seed}: {:#?}", lines(&made));
         }
         let plan = world.plan();
-        assert_eq!(
-            plan.fields.iter().filter(|f| f.differs()).count(),
-            0,
-            "seed {seed}: {plan:#?}"
-        );
+        let differs = plan.fields.iter().any(|field| field.differs());
+        assert!(!differs, "seed {seed}: {plan:#?}");
         settled += 1;
         written += made.len();
         // What was waited for comes, and then all is as it should be.
@@ -334,6 +290,18 @@ fn changes_lead_to_what_is_wanted_and_no_further() {
     );
 }
 
+/// Makes one change, and then a new plan, until nothing is left to do.
+fn settle_one_by_one(world: &mut World) {
+    let project = world.project();
+    for _ in 0..1000 {
+        let Some(first) = world.plan().outcome.take_changes().into_iter().next() else {
+            break;
+        };
+        project.apply(&*first);
+        project.read(&mut world.state);
+    }
+}
+
 /// Killed after any write and started again, the end is the same.
 #[test]
 fn wherever_it_is_cut_off_the_end_is_the_same() {
@@ -343,23 +311,9 @@ fn wherever_it_is_cut_off_the_end_is_the_same() {
         if whole.plan().outcome.obstacle().is_some() {
             continue;
         }
-        let mut cut = World {
-            state: whole.state.clone(),
-            defaults: whole.defaults.clone(),
-            service: whole.service.clone(),
-            nodes: whole.nodes.clone(),
-            cluster: whole.cluster.clone(),
-            ..whole
-        };
+        let mut cut = whole.clone();
         whole.settle();
-        let project = cut.project();
-        for _ in 0..1000 {
-            let Some(first) = cut.plan().outcome.take_changes().into_iter().next() else {
-                break;
-            };
-            project.apply(&*first);
-            project.read(&mut cut.state);
-        }
+        settle_one_by_one(&mut cut);
         let is_full = whole.findings().contains(&Reason::MaxTargetsReached);
         let shape = |world: &World| {
             let one = world.balancer().clone();
@@ -371,13 +325,7 @@ fn wherever_it_is_cut_off_the_end_is_the_same() {
             }
             let mut ports: Vec<u16> = one.services.iter().map(|s| s.listen_port).collect();
             ports.sort_unstable();
-            (
-                one.name.clone(),
-                one.labels.clone(),
-                targets,
-                ports,
-                one.private_net.clone(),
-            )
+            (one.name, one.labels, targets, ports, one.private_net)
         };
         assert_eq!(shape(&whole), shape(&cut), "seed {seed}");
     }
@@ -410,16 +358,7 @@ fn servers_that_can_not_be_reached_are_never_added() {
         if whole.plan().outcome.obstacle().is_some() {
             continue;
         }
-        let copy = || World {
-            profile: whole.profile,
-            network: whole.network,
-            state: whole.state.clone(),
-            defaults: whole.defaults.clone(),
-            service: whole.service.clone(),
-            nodes: whole.nodes.clone(),
-            cluster: whole.cluster.clone(),
-        };
-        let (mut cut, mut whole) = (copy(), copy());
+        let mut cut = whole.clone();
         for change in whole.settle() {
             for (server, use_private_ip) in targets_of(&*change) {
                 let reach = &reach[&server];
@@ -430,29 +369,16 @@ fn servers_that_can_not_be_reached_are_never_added() {
                     } => *has_public_ipv4,
                     _ => false,
                 };
-                assert!(
-                    is_reached,
-                    "seed {seed}: {}",
-                    change.description().done().join(", ")
-                );
+                assert!(is_reached, "seed {seed}: {:?}", change.description().done());
             }
         }
         let plan = whole.plan();
         assert!(plan.outcome.changes().is_empty(), "seed {seed}");
-        assert!(
-            !plan.fields.iter().any(|field| field.differs()),
-            "seed {seed}"
-        );
+        let differs = plan.fields.iter().any(|field| field.differs());
+        assert!(!differs, "seed {seed}");
         settled += 1;
         lacking += usize::from(whole.needs().servers);
-        let project = cut.project();
-        for _ in 0..1000 {
-            let Some(first) = cut.plan().outcome.take_changes().into_iter().next() else {
-                break;
-            };
-            project.apply(&*first);
-            project.read(&mut cut.state);
-        }
+        settle_one_by_one(&mut cut);
         if whole.findings().contains(&Reason::MaxTargetsReached) {
             continue;
         }
@@ -514,11 +440,8 @@ fn targets_of(change: &dyn Change) -> Vec<(u64, bool)> {
 
 /// Every request.
 fn requests(plan: &LoadBalancerPlan) -> Vec<Value> {
-    plan.outcome
-        .changes()
-        .iter()
-        .map(|change| change.json())
-        .collect()
+    let changes = plan.outcome.changes().iter();
+    changes.map(|change| change.json()).collect()
 }
 
 #[test]
@@ -548,12 +471,8 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
             world.unset("name");
         }
         let (needs, plan) = (world.needs(), world.plan());
-        let about = || {
-            format!(
-                "seed {seed}: {needs:?} {:#?}",
-                lines(plan.outcome.changes())
-            )
-        };
+        let made = lines(plan.outcome.changes());
+        let about = || format!("seed {seed}: {needs:?} {made:#?}");
         with_servers += usize::from(needs.servers);
         with_services += usize::from(needs.services);
         with_none += usize::from(needs == Needs::default());
@@ -581,11 +500,8 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
         for change in plan.outcome.changes() {
             for (server, _) in targets_of(&**change) {
                 let id = ProviderId::Ours(InstanceId::Cloud(server));
-                let node = world
-                    .nodes
-                    .iter()
-                    .find(|node| node.provider_id == id)
-                    .unwrap();
+                let mut nodes = world.nodes.iter();
+                let node = nodes.find(|node| node.provider_id == id).unwrap();
                 assert!(matches!(node.reach, Reach::By { .. }), "{}", about());
             }
         }
@@ -597,11 +513,8 @@ fn what_a_plan_rests_on_is_stated_before_it_is_made() {
             assert!(without_list.contains(&server), "{}", about());
         }
     }
-    let counts = (with_servers, with_services, with_none);
-    assert!(
-        with_servers > 300 && with_services > 50 && with_none > 200,
-        "{counts:?}"
-    );
+    let are_enough = with_servers > 300 && with_services > 50 && with_none > 200;
+    assert!(are_enough, "{with_servers} {with_services} {with_none}");
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! What the Service's status says, and what people read of a load balancer.
 
-use crate::load_balancer::support::{World, node};
+use crate::load_balancer::support::{World, node, port, selector_target};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{
-    HealthStatus, PortField, Reference, SelectedServer, SelectorRef, Target,
-};
-use ccm::provider::{Balancer, BalancerHealth, Health, PortOwner, Reason};
+use ccm::hetzner::load_balancers::{HealthStatus, PortField, Target};
+use ccm::provider::{Balancer, BalancerHealth, Health, Ingress, PortOwner, ProviderId, Reason};
 
 const V4: &str = "IPv4";
 const V6: &str = "IPv6";
@@ -13,21 +11,19 @@ const V6: &str = "IPv6";
 const PRIVATE: &str = "10.0.0.2";
 
 /// Annotations, whether there is a Network, the addresses and their mode.
-type Case<'a> = (&'a [(&'a str, &'a str)], bool, &'a [&'a str], &'a str);
+type Case<'a> = (&'a str, bool, &'a [&'a str], &'a str);
 
 #[test]
 fn addresses_in_their_order_and_mode() {
-    let off = ("disable-public-network", "true");
-    let private = ("use-private-ip", "true");
     #[rustfmt::skip] // A case is a line.
     let cases: &[Case] = &[
-        (&[], false, &[V4, V6], "VIP"),
-        (&[("ipv6-disabled", "true")], false, &[V4], "VIP"),
-        (&[("uses-proxyprotocol", "true")], false, &[V4, V6], "Proxy"),
-        (&[], true, &[V4, V6, PRIVATE], "VIP"),
-        (&[("disable-private-ingress", "true")], true, &[V4, V6], "VIP"),
-        (&[off, private], true, &[PRIVATE], "VIP"),
-        (&[off, private, ("disable-private-ingress", "true")], true, &[], "VIP"),
+        ("", false, &[V4, V6], "VIP"),
+        ("ipv6-disabled=true", false, &[V4], "VIP"),
+        ("uses-proxyprotocol=true", false, &[V4, V6], "Proxy"),
+        ("", true, &[V4, V6, PRIVATE], "VIP"),
+        ("disable-private-ingress=true", true, &[V4, V6], "VIP"),
+        ("disable-public-network=true use-private-ip=true", true, &[PRIVATE], "VIP"),
+        ("disable-public-network=true use-private-ip=true disable-private-ingress=true", true, &[], "VIP"),
     ];
     for (annotations, network, addresses, mode) in cases {
         let mut world = World::new(Profile::CcmFromScratch);
@@ -41,30 +37,20 @@ fn addresses_in_their_order_and_mode() {
         let ips = status.iter().map(|one| one.ip.as_deref().unwrap());
         let ips: Vec<String> = ips.map(|ip| world.named_address(ip)).collect();
         assert_eq!(ips, *addresses, "{annotations:?}");
-        assert!(
-            status
-                .iter()
-                .all(|one| one.ip_mode.as_deref() == Some(*mode))
-        );
+        let mut modes = status.iter().map(|one| one.ip_mode.as_deref());
+        assert!(modes.all(|one| one == Some(*mode)), "{annotations}");
     }
 }
 
 #[test]
 fn a_host_name_stands_alone_and_one_proxy_port_is_enough() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world
-        .service
-        .ports
-        .push(crate::load_balancer::support::port("https", 443));
-    world.set(&[("uses-proxyprotocol.443", "true")]);
+    world.service.ports.push(port("https", 443));
+    world.set("uses-proxyprotocol.443=true");
     world.settle();
-    assert!(
-        world
-            .ingress()
-            .iter()
-            .all(|one| one.ip_mode.as_deref() == Some("Proxy"))
-    );
-    world.set(&[("hostname", "a.example")]);
+    let is_proxy = |one: Ingress| one.ip_mode.as_deref() == Some("Proxy");
+    assert!(world.ingress().into_iter().all(is_proxy));
+    world.set("hostname=a.example");
     let status = serde_json::to_value(world.ingress()).unwrap();
     assert_eq!(status, serde_json::json!([{ "hostname": "a.example" }]));
 }
@@ -104,41 +90,40 @@ fn people_read_nodes_and_their_health() {
     assert_eq!(balancer.kind, "lb11");
     assert_eq!(balancer.location, "fsn1");
     assert_eq!(balancer.addresses.len(), 2);
-    let healthy: Vec<(&str, bool)> = balancer
-        .targets
-        .iter()
-        .map(|target| (target.name.as_str(), target.is_healthy()))
-        .collect();
+    let targets = balancer.targets.iter();
+    let healthy = targets.map(|target| (target.name.as_str(), target.is_healthy()));
     let expected = [
         ("worker-01", true),
         ("worker-02", false),
         ("worker-03", false),
     ];
-    assert_eq!(healthy, expected);
+    assert_eq!(healthy.collect::<Vec<_>>(), expected);
     let expected = Health {
-        port: 80,
-        status: "unhealthy".into(),
         detail: Some("layer4_timeout".into()),
-        http_status: None,
-        is_of_kube_proxy: false,
-        cause: None,
+        ..health(80, "unhealthy")
     };
     assert_eq!(balancer.targets[1].health, [expected]);
 }
 
-/// What the checks of two ports say of a target.
-fn target(statuses: &[(u16, &str)]) -> ccm::provider::Target {
-    let health = |(port, status): &(u16, &str)| Health {
-        port: *port,
-        status: (*status).into(),
+fn health(port: u16, status: &str) -> Health {
+    Health {
+        port,
+        status: status.into(),
         detail: None,
         http_status: None,
         is_of_kube_proxy: false,
         cause: None,
-    };
+    }
+}
+
+/// What the checks of two ports say of a target.
+fn target(statuses: &[(u16, &str)]) -> ccm::provider::Target {
+    let statuses = statuses.iter();
     ccm::provider::Target {
         name: "node".into(),
-        health: statuses.iter().map(health).collect(),
+        health: statuses
+            .map(|(port, status)| health(*port, status))
+            .collect(),
     }
 }
 
@@ -203,20 +188,19 @@ fn ports_of_other_services_do_not_count() {
 fn the_servers_that_a_label_selector_selects_are_shown_with_their_health() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.settle();
-    let selected = |id, status: &str| SelectedServer {
-        server: Reference { id },
-        health_status: vec![HealthStatus {
-            listen_port: 80,
-            status: status.into(),
-            ..HealthStatus::default()
-        }],
-    };
-    let selector = Target::LabelSelector {
-        label_selector: SelectorRef {
-            selector: "pool=web".into(),
-        },
-        targets: Some(vec![selected(1, "healthy"), selected(77, "unhealthy")]),
-    };
+    let mut selector = selector_target("pool=web", Some(&[1, 77]));
+    if let Target::LabelSelector {
+        targets: Some(all), ..
+    } = &mut selector
+    {
+        for (one, status) in all.iter_mut().zip(["healthy", "unhealthy"]) {
+            one.health_status = vec![HealthStatus {
+                listen_port: 80,
+                status: status.into(),
+                ..HealthStatus::default()
+            }];
+        }
+    }
     world.balancer_mut().targets = vec![selector];
     let found = world.plan().found.unwrap();
     let names: Vec<&str> = found.targets.iter().map(|one| &*one.name).collect();
@@ -228,8 +212,8 @@ fn the_servers_that_a_label_selector_selects_are_shown_with_their_health() {
 #[test]
 fn nodes_that_are_not_ours_are_told_and_no_targets() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.nodes[0].provider_id = ccm::provider::ProviderId::Foreign;
-    world.nodes[1].provider_id = ccm::provider::ProviderId::Unknown("no number".into());
+    world.nodes[0].provider_id = ProviderId::Foreign;
+    world.nodes[1].provider_id = ProviderId::Unknown("no number".into());
     world.nodes.push(node(3)); // Claims a server twice.
     let told = world.findings();
     assert!(told.contains(&Reason::UnknownProviderIDPrefix), "{told:?}");
@@ -250,7 +234,7 @@ fn the_status_is_that_of_the_address_it_will_be_attached_at() {
     };
     let before = ips(&world);
     assert_eq!(before.last().map(String::as_str), Some(PRIVATE));
-    world.set(&[("private-ipv4", "10.0.0.77")]);
+    world.set("private-ipv4=10.0.0.77");
     let told = ips(&world);
     assert_eq!(told.last().map(String::as_str), Some("10.0.0.77"));
     assert_eq!(told.len(), before.len());

@@ -1,20 +1,22 @@
 //! A small world: one Service, some nodes, a project; and the way from a plan to its end.
 
+use crate::common::objects;
 use crate::load_balancer::project::{self, Project as Simulated};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    Certificate, Defaults, Listener, LoadBalancer, Observed, Project, PublicIp, SERVICE_UID,
-    Snapshot,
+    Certificate, Defaults, IpRef, Listener, LoadBalancer, Location, Observed, PrimaryIp, Project,
+    PublicIp, Reference, SERVICE_UID, SelectedServer, SelectorRef, Snapshot, Target,
 };
-use ccm::hetzner::{AddressFamily, Hetzner, Settings};
-use ccm::http::{Proxies, Secret, SecretSource, Timing, Tls};
+use ccm::hetzner::{AddressFamily, Hetzner};
 use ccm::provider::{
     Balancer, Change, Cluster, Ingress, InstanceId, Kept, LoadBalancerPlan, LoadBalancers as _,
-    Needs, OfferedNode, OpenGate, Orphan, ProviderId, Reach, Reason, Service, ServicePort,
-    Snapshot as _, Source, Sourced,
+    Needs, OfferedNode, Orphan, ProviderId, Reach, Reason, Service, ServicePort, Snapshot as _,
+    Source, Sourced,
 };
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -26,37 +28,13 @@ pub const NETWORK: u64 = 10;
 pub const UID: &str = "5f2c0e5e-0000-4000-8000-000000000001";
 
 /// Of a project that is never called.
-static HETZNER: LazyLock<Hetzner> = LazyLock::new(|| {
-    let wait = Duration::from_millis(1);
-    Hetzner::new(Settings {
-        profile: Profile::CcmFromScratch,
-        endpoint: "http://127.0.0.1:1".into(),
-        tls: Tls::default(),
-        proxies: Proxies::Never,
-        token: SecretSource::fixed(Secret::new("none")),
-        network: None,
-        metadata: None,
-        internal_ip_from: Default::default(),
-        internal_ip_ranges: Vec::new(),
-        label_prefixes: Default::default(),
-        address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
-        robot: None,
-        zone_label: Sourced::new(true, Source::Kept),
-        load_balancers: None,
-        debug: false,
-        timing: Timing {
-            read_timeout: wait,
-            write_timeout: wait,
-            retry_wait: wait,
-        },
-        gate: Arc::new(OpenGate),
-        urgency: ccm::provider::Urgency::Asked,
-    })
-});
+static HETZNER: LazyLock<Hetzner> =
+    LazyLock::new(|| Hetzner::new(objects::settings(AddressFamily::Ipv4)));
 
 static PROJECT: LazyLock<Project> = LazyLock::new(|| HETZNER.project(None));
 
 /// Everything that a plan is made from.
+#[derive(Clone)]
 pub struct World {
     pub profile: Profile,
     pub defaults: Defaults,
@@ -70,11 +48,6 @@ pub struct World {
 impl World {
     /// Three nodes in fsn1, a Service with port 80, and no load balancer.
     pub fn new(profile: Profile) -> World {
-        let certificate = |id, name: &str| Certificate {
-            id,
-            name: name.into(),
-            ..Certificate::default()
-        };
         let mut state = project::state(Vec::new());
         state.certificates = Some(vec![certificate(7, "one"), certificate(8, "two")]);
         World {
@@ -105,11 +78,22 @@ impl World {
         self
     }
 
-    /// Sets annotations, without their prefix.
-    pub fn set(&mut self, annotations: &[(&str, &str)]) {
-        for (name, value) in annotations {
-            let key = format!("{PREFIX}{name}");
-            self.service.annotations.insert(key, (*value).to_owned());
+    /// Sets annotations, without their prefix: `type=lb21 location=nbg1`.
+    pub fn set(&mut self, annotations: &str) {
+        pairs(annotations).for_each(|(name, value)| self.set_one(name, value));
+    }
+
+    /// Sets an annotation, without its prefix, to any value.
+    pub fn set_one(&mut self, name: &str, value: &str) {
+        let key = format!("{PREFIX}{name}");
+        self.service.annotations.insert(key, value.to_owned());
+    }
+
+    /// Labels every second node, beginning with the first, `even=yes`, and the others `even=no`.
+    pub fn label_nodes(&mut self) {
+        for (at, node) in self.nodes.iter_mut().enumerate() {
+            let even = if at % 2 == 0 { "yes" } else { "no" };
+            node.labels = node.labels.iter().chain([("even", even)]).collect();
         }
     }
 
@@ -298,6 +282,42 @@ impl World {
     pub fn findings(&self) -> Vec<Reason> {
         self.plan().findings.iter().map(|one| one.reason).collect()
     }
+
+    /// The messages of the findings that have this reason.
+    pub fn told(&self, reason: Reason) -> Vec<String> {
+        let findings = self.plan().findings.into_iter();
+        let told = findings.filter(|one| one.reason == reason);
+        told.map(|one| one.message).collect()
+    }
+
+    /// The certificates that a port of the load balancer shows. `None` means that there is no such port.
+    pub fn shows(&self, listen_port: u16) -> Option<Vec<u64>> {
+        let mut ports = self.balancer().services.iter();
+        let port = ports.find(|one| one.listen_port == listen_port)?;
+        Some(port.certificates())
+    }
+}
+
+/// Asserts that a message has each of these parts.
+#[track_caller]
+pub fn assert_says(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+}
+
+/// Reads `NAME=VALUE NAME=VALUE`.
+pub fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let words = text.split_whitespace();
+    words.map(|word| word.split_once('=').expect("NAME=VALUE"))
+}
+
+/// Labels, written as `NAME=VALUE NAME=VALUE`.
+pub fn labels(text: &str) -> BTreeMap<String, String> {
+    let pairs = pairs(text);
+    pairs
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect()
 }
 
 pub fn environment<T>(variable: &str, value: T) -> Sourced<T> {
@@ -349,9 +369,66 @@ pub fn changes(mut plan: LoadBalancerPlan) -> Vec<Box<dyn Change>> {
     plan.outcome.take_changes()
 }
 
-/// The API's words for them.
-pub fn words(changes: &[Box<dyn Change>]) -> Vec<String> {
-    changes.iter().map(|change| word(&**change)).collect()
+/// The target that is this server.
+pub fn server_target(id: u64, use_private_ip: bool) -> Target {
+    Target::Server {
+        server: Reference { id },
+        use_private_ip,
+        health_status: Vec::new(),
+    }
+}
+
+/// The target that is this address.
+pub fn ip_target(ip: impl Into<IpAddr>) -> Target {
+    Target::Ip {
+        ip: IpRef { ip: ip.into() },
+        health_status: Vec::new(),
+    }
+}
+
+/// The target that is what this selector selects. `None` means that it is not known.
+pub fn selector_target(selector: &str, servers: Option<&[u64]>) -> Target {
+    let selected = |id: &u64| SelectedServer {
+        server: Reference { id: *id },
+        ..SelectedServer::default()
+    };
+    Target::LabelSelector {
+        label_selector: SelectorRef {
+            selector: selector.into(),
+        },
+        targets: servers.map(|servers| servers.iter().map(selected).collect()),
+    }
+}
+
+/// A Primary IP in eu-central that nothing has.
+pub fn primary_ip(id: u64, name: &str, ip: &str, location: &str) -> PrimaryIp {
+    PrimaryIp {
+        id,
+        name: name.into(),
+        ip: ip.into(),
+        kind: if ip.contains(':') { "ipv6" } else { "ipv4" }.into(),
+        location: Location {
+            name: location.into(),
+            network_zone: "eu-central".into(),
+        },
+        assignee_type: "unassigned".into(),
+        ..PrimaryIp::default()
+    }
+}
+
+/// A certificate without labels and domains.
+pub fn certificate(id: u64, name: &str) -> Certificate {
+    Certificate {
+        id,
+        name: name.into(),
+        ..Certificate::default()
+    }
+}
+
+/// The API's words for them, with spaces between.
+pub fn words(changes: &[Box<dyn Change>]) -> String {
+    let words: Vec<String> = changes.iter().map(|change| word(&**change)).collect();
+    words.join(" ")
 }
 
 pub fn word(change: &dyn Change) -> String {

@@ -83,11 +83,8 @@ fn whatever_the_network_holds() {
             let mut cidrs = world.cluster_cidrs.iter();
             net.prefix_len() > 0 && cidrs.any(|cidr| cidr.contains(&IpNet::V4(net)))
         };
-        assert!(
-            plan.changes.iter().all(|change| is_ours(&change.route)),
-            "{}",
-            case()
-        );
+        let mut changed = plan.changes.iter().map(|change| &change.route);
+        assert!(changed.all(is_ours), "{}", case());
         let has_gateway = |node: &NodePlan| {
             let id = node.node.spec.provider_id.strip_prefix("memory://");
             let id = id.and_then(|id| id.parse().ok()).map(InstanceId::Cloud);
@@ -95,12 +92,8 @@ fn whatever_the_network_holds() {
             !node.routes.is_empty()
                 || servers.any(|server| Some(server.id) == id && !server.private.is_empty())
         };
-        let deleted: Vec<Route> = plan
-            .changes
-            .iter()
-            .filter(|change| change.is_deletion())
-            .map(|change| change.route)
-            .collect();
+        let deletions = plan.changes.iter().filter(|change| change.is_deletion());
+        let deleted: Vec<Route> = deletions.map(|change| change.route).collect();
         deletes += deleted.len();
         if !deleted.is_empty() {
             assert!(plan.nodes.iter().any(has_gateway), "{}", case());
@@ -118,25 +111,15 @@ fn whatever_the_network_holds() {
         }
         let outcome = world.apply(&plan);
         assert_eq!(outcome, Ok(()), "{}", case());
-        for node in plan
+        let is_there = |route: &Route| world.network.routes.contains(route);
+        let served = plan
             .nodes
             .iter()
-            .filter(|node| node.unavailable == Some(false))
-        {
-            let mut routes = node.routes.iter();
-            assert!(
-                routes.all(|route| world.network.routes.contains(route)),
-                "{}",
-                case()
-            );
-        }
-        let kept = before.iter().filter(|route| !deleted.contains(route));
-        assert!(
-            kept.into_iter()
-                .all(|route| world.network.routes.contains(route)),
-            "{}",
-            case()
-        );
+            .filter(|node| node.unavailable == Some(false));
+        let mut served = served.flat_map(|node| &node.routes);
+        assert!(served.all(is_there), "{}", case());
+        let mut kept = before.iter().filter(|route| !deleted.contains(route));
+        assert!(kept.all(is_there), "{}", case());
         let mut again = world.plan();
         if plan.is_in_doubt && !plan.changes.is_empty() {
             // What was added may prove the rest; a pass looks again.
@@ -144,12 +127,8 @@ fn whatever_the_network_holds() {
             assert_eq!(world.apply(&again), Ok(()), "{}", case());
             again = world.plan();
         }
-        assert!(
-            !again.has_writes(),
-            "{}, then {:#?}",
-            case(),
-            changes(&again)
-        );
+        let then = changes(&again);
+        assert!(!again.has_writes(), "{}, then {then:#?}", case());
     }
     assert!(deletes > 5_000, "{deletes} deletions show little");
 }

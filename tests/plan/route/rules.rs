@@ -22,39 +22,28 @@ fn routes_of_others_are_never_touched() {
     assert_eq!(not_ours.count(), theirs.len());
     // Not even when somebody names the whole world as the cluster's.
     let mut world = World::new("0.0.0.0/0", &["0.0.0.0/0 10.0.0.99"]);
-    world
-        .server(1, &["10.0.0.11"])
-        .node("a", "memory://1", "10.244.1.0/24");
+    world.machine(1, "10.0.0.11", "a", "10.244.1.0/24");
     assert_eq!(changes(&world.plan()), ["+ 10.244.1.0/24 via 10.0.0.11"]);
 }
 
 #[test]
 fn deletions_come_first_and_a_route_is_replaced_at_once() {
-    let mut world = World::new(
-        "10.244.0.0/16",
-        &[
-            "10.244.1.0/24 10.0.0.12",
-            "10.244.2.0/24 10.0.0.11",
-            "10.244.7.0/24 10.0.0.99",
-        ],
-    );
+    #[rustfmt::skip]
+    let routes = ["10.244.1.0/24 10.0.0.12", "10.244.2.0/24 10.0.0.11", "10.244.7.0/24 10.0.0.99"];
+    let mut world = World::new("10.244.0.0/16", &routes);
     for n in 1..=3 {
-        let (ip, id) = (format!("10.0.0.1{n}"), format!("memory://{n}"));
-        world
-            .server(n, &[&ip])
-            .node(&format!("n{n}"), &id, &format!("10.244.{n}.0/24"));
+        let (ip, pods) = (format!("10.0.0.1{n}"), format!("10.244.{n}.0/24"));
+        world.machine(n, &ip, &format!("n{n}"), &pods);
     }
-    assert_eq!(
-        changes(&world.plan()),
-        [
-            "- 10.244.7.0/24 via 10.0.0.99",
-            "- 10.244.1.0/24 via 10.0.0.12",
-            "+ 10.244.1.0/24 via 10.0.0.11",
-            "- 10.244.2.0/24 via 10.0.0.11",
-            "+ 10.244.2.0/24 via 10.0.0.12",
-            "+ 10.244.3.0/24 via 10.0.0.13",
-        ]
-    );
+    let expected = [
+        "- 10.244.7.0/24 via 10.0.0.99",
+        "- 10.244.1.0/24 via 10.0.0.12",
+        "+ 10.244.1.0/24 via 10.0.0.11",
+        "- 10.244.2.0/24 via 10.0.0.11",
+        "+ 10.244.2.0/24 via 10.0.0.12",
+        "+ 10.244.3.0/24 via 10.0.0.13",
+    ];
+    assert_eq!(changes(&world.plan()), expected);
 }
 
 #[test]
@@ -78,10 +67,8 @@ fn of_two_nodes_with_the_same_pods_one_gets_the_route() {
         let loser = node(&plan, loser);
         assert_eq!(loser.unavailable, Some(true));
         let why = &loser.obstacle.as_ref().unwrap().message;
-        assert!(
-            why.contains(&format!("node {winner} has 10.244.5.0/24")),
-            "{why}"
-        );
+        let says = format!("node {winner} has 10.244.5.0/24");
+        assert!(why.contains(&says), "{why}");
         world.apply(&plan).unwrap();
         assert!(!world.plan().has_writes());
     }
@@ -99,7 +86,7 @@ fn a_destination_that_the_network_can_t_have_is_told_and_not_tried() {
     for (routes, pods, part) in cases {
         let mut world = anchored(routes);
         world.cluster_cidrs.push("10.0.0.0/16".parse().unwrap());
-        world.server(2, &["10.0.0.12"]).node("b", "memory://2", pods);
+        world.machine(2, "10.0.0.12", "b", pods);
         let plan = world.plan();
         let b = node(&plan, "b");
         let why = &b.obstacle.as_ref().unwrap().message;
@@ -118,9 +105,7 @@ fn a_stale_route_gives_way_to_pods_of_the_same_addresses() {
     let before = world.plan();
     assert_eq!(row(&before, "10.244.8.0/22").unwrap().state, State::Stale);
     assert!(reasons(&before).contains("StaleRoute"));
-    world
-        .server(2, &["10.0.0.12"])
-        .node("b", "memory://2", "10.244.9.0/24");
+    world.machine(2, "10.0.0.12", "b", "10.244.9.0/24");
     let expected = [
         "- 10.244.8.0/22 via 10.0.0.50",
         "+ 10.244.9.0/24 via 10.0.0.12",
@@ -145,7 +130,7 @@ fn pods_outside_of_the_cluster_s_cidrs() {
     for (pods, unavailable, told) in cases {
         let mut world = anchored(&[]);
         world.cluster_cidrs.push("fd00:10:244::/56".parse().unwrap());
-        world.server(2, &["10.0.0.12"]).node("b", "memory://2", pods);
+        world.machine(2, "10.0.0.12", "b", pods);
         let plan = world.plan();
         assert_eq!(node(&plan, "b").unavailable, unavailable, "{pods}");
         assert_eq!(reasons(&plan), BTreeSet::from_iter(told.iter().copied()), "{pods}");
@@ -154,7 +139,7 @@ fn pods_outside_of_the_cluster_s_cidrs() {
     }
     // Pods of IPv6 alone are nothing to us.
     let mut world = anchored(&[]);
-    world.server(2, &["10.0.0.12"]).node("b", "memory://2", "fd00:10:244:5::/64");
+    world.machine(2, "10.0.0.12", "b", "fd00:10:244:5::/64");
     assert!(world.plan().nodes.iter().all(|node| node.object.name != "b"));
 }
 
@@ -162,9 +147,7 @@ fn pods_outside_of_the_cluster_s_cidrs() {
 #[test]
 fn routes_to_a_node_with_a_range_that_can_t_be_read_are_left_alone() {
     let mut world = anchored(&["10.244.5.0/24 10.0.0.12"]);
-    world
-        .server(2, &["10.0.0.12"])
-        .node("b", "memory://2", "10.244.5/24");
+    world.machine(2, "10.0.0.12", "b", "10.244.5/24");
     let plan = world.plan();
     assert_eq!(row(&plan, "10.244.5.0/24").unwrap().state, State::LeftAlone);
     assert_eq!(changes(&plan), Vec::<String>::new());
@@ -182,22 +165,13 @@ fn the_condition_is_set_only_when_it_says_something_else() {
         (Some("True"), false, None),
     ] {
         let mut world = anchored(&["10.244.5.0/24 10.0.0.12"]);
-        let conditions: Vec<Value> = has
-            .map(|status| json!({ "type": NETWORK_UNAVAILABLE, "status": status }))
-            .into_iter()
-            .collect();
+        let conditions = has.map(|status| json!({ "type": NETWORK_UNAVAILABLE, "status": status }));
+        let status = json!({ "conditions": Vec::from_iter(conditions) });
         world.server(2, if attached { &["10.0.0.12"] } else { &[] });
         let spec = json!({ "providerID": "memory://2", "podCIDRs": ["10.244.5.0/24"] });
-        world.node_with(
-            "b",
-            json!({ "spec": spec, "status": { "conditions": conditions } }),
-        );
-        let plan = world.plan();
-        assert_eq!(
-            node(&plan, "b").condition(),
-            expected,
-            "{has:?}, attached {attached}"
-        );
+        world.node_with("b", json!({ "spec": spec, "status": status }));
+        let condition = node(&world.plan(), "b").condition();
+        assert_eq!(condition, expected, "{has:?}, attached {attached}");
     }
 }
 
@@ -212,43 +186,28 @@ fn the_limit_of_routes_is_told_before_it_is_reached() {
         (120, 5, true, 25),
     ] {
         let mut world = World::new("10.244.0.0/16", &[]);
-        for n in 0..others {
-            world
-                .network
-                .routes
-                .push(route(&format!("192.168.{n}.0/24 10.0.0.250")));
-        }
+        let of_others = (0..others).map(|n| route(&format!("192.168.{n}.0/24 10.0.0.250")));
+        world.network.routes.extend(of_others);
         for n in 1..=nodes {
-            let (ip, id) = (format!("10.0.1.{n}"), format!("memory://{n}"));
-            world
-                .server(n, &[&ip])
-                .node(&format!("n{n:03}"), &id, &format!("10.244.{n}.0/24"));
+            let (ip, pods) = (format!("10.0.1.{n}"), format!("10.244.{n}.0/24"));
+            world.machine(n, &ip, &format!("n{n:03}"), &pods);
         }
         let plan = world.plan();
         let case = format!("{nodes} nodes, {others} routes of others");
         assert_eq!(reasons(&plan).contains("RouteLimitNear"), told, "{case}");
-        let marked = plan
-            .nodes
-            .iter()
-            .filter(|node| node.unavailable == Some(true));
+        let nodes = plan.nodes.iter();
+        let marked = nodes.filter(|node| node.unavailable == Some(true));
         assert_eq!(marked.count(), without, "{case}");
         world.apply(&plan).unwrap();
         assert!(!world.plan().has_writes(), "{case}");
         // Who has a route keeps it: a node that comes first by name takes none away.
         let before = world.network.routes.clone();
-        world
-            .server(500, &["10.0.2.1"])
-            .node("a-new", "memory://500", "10.244.200.0/24");
+        world.machine(500, "10.0.2.1", "a-new", "10.244.200.0/24");
         let plan = world.plan();
-        let deletes = changes(&plan)
-            .into_iter()
-            .filter(|line| line.starts_with('-'));
-        assert_eq!(deletes.count(), 0, "{case}");
-        assert!(
-            before
-                .iter()
-                .all(|route| world.network.routes.contains(route))
-        );
+        let is_deletion = |line: &String| line.starts_with('-');
+        assert!(!changes(&plan).iter().any(is_deletion), "{case}");
+        let is_there = |route| world.network.routes.contains(route);
+        assert!(before.iter().all(is_there));
     }
 }
 
@@ -296,8 +255,7 @@ fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
         let mut world = World::new("10.244.0.0/16", routes);
         world.server(50, &["10.0.0.50"]);
         for (n, name) in [(1, "a"), (2, "b")] {
-            let (ip, id) = (format!("10.0.0.1{n}"), format!("memory://{n}"));
-            world.server(n, &[&ip]).node(name, &id, &format!("10.244.{n}.0/24"));
+            world.machine(n, &format!("10.0.0.1{n}"), name, &format!("10.244.{n}.0/24"));
         }
         make(&mut world);
         let plan = world.plan();
@@ -403,9 +361,8 @@ fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
         let mut world = World::new(cidrs, &[]);
         world.network.range = Some(range.parse().unwrap());
         let plan = world.plan();
-        let is_it =
-            |finding: &&ccm::provider::Finding| finding.reason == Reason::ClusterCIDRMisconfigured;
-        let found = plan.findings.iter().find(is_it);
+        let mut findings = plan.findings.iter();
+        let found = findings.find(|finding| finding.reason == Reason::ClusterCIDRMisconfigured);
         let message = found.map_or("", |finding| &finding.message);
         assert_eq!(message.is_empty(), told.is_empty(), "{cidrs}: {message}");
         assert!(message.contains(told), "{cidrs}: {message}");
@@ -429,11 +386,8 @@ fn a_second_node_with_a_provider_id_gets_no_route_and_takes_none() {
             claimant(&mut world, "secure", 1, "10.244.1.0/24");
             claimant(&mut world, evil, 9, cidr);
             let plan = world.plan();
-            assert_eq!(
-                changes(&plan),
-                ["+ 10.244.1.0/24 via 10.0.0.11"],
-                "{evil} {cidr}"
-            );
+            let expected = ["+ 10.244.1.0/24 via 10.0.0.11"];
+            assert_eq!(changes(&plan), expected, "{evil} {cidr}");
             assert!(node(&plan, "secure").obstacle.is_none(), "{evil} {cidr}");
             let why = &node(&plan, evil).obstacle.as_ref().unwrap().message;
             assert!(why.contains("node secure"), "{why}");
@@ -442,11 +396,7 @@ fn a_second_node_with_a_provider_id_gets_no_route_and_takes_none() {
             world.server(1, &["10.0.0.11"]);
             claimant(&mut world, "secure", 1, "10.244.1.0/24");
             claimant(&mut world, evil, 9, "10.244.9.0/24");
-            assert_eq!(
-                changes(&world.plan()),
-                ["+ 10.244.1.0/24 via 10.0.0.11"],
-                "{evil}"
-            );
+            assert_eq!(changes(&world.plan()), expected, "{evil}");
         }
     }
 }

@@ -94,10 +94,8 @@ fn every_state_of_a_route_with_every_state_of_a_node_and_its_server() {
             table += &format!("{state:21} {gateway:11} {cell:17} {condition}\n");
             assert_eq!(row(&plan, "10.244.1.0/24").unwrap().state, State::Ok);
             world.apply(&plan).unwrap();
-            assert!(
-                !world.plan().has_writes(),
-                "{state}, {gateway}: planned again"
-            );
+            let is_again = world.plan().has_writes();
+            assert!(!is_again, "{state}, {gateway}: planned again");
         }
     }
     let expected = include_str!("../../snapshots/route-plan.txt");
@@ -117,26 +115,17 @@ fn without_a_node_in_the_network_nothing_is_deleted_and_nobody_is_marked() {
     for (state, make) in STATES {
         for (gateway, ip) in GATEWAYS.into_iter().filter(|(_, ip)| !ip.is_empty()) {
             let mut world = World::new("10.244.0.0/16", &[&format!("{PODS} {ip}")]);
-            world
-                .server(1, &["10.0.0.11"])
-                .server(50, &["10.0.0.50"])
-                .server(60, &["10.0.0.60"]);
+            for (id, ip) in [(1, "10.0.0.11"), (50, "10.0.0.50"), (60, "10.0.0.60")] {
+                world.server(id, &[ip]);
+            }
             world.remember(&format!("{PODS} 10.0.0.60"));
             make(&mut world);
-            if world
-                .plan()
-                .nodes
-                .iter()
-                .any(|node| !node.routes.is_empty())
-            {
+            let plan = world.plan();
+            if plan.nodes.iter().any(|node| !node.routes.is_empty()) {
                 continue;
             }
-            let plan = world.plan();
-            assert!(
-                !plan.has_writes(),
-                "{state}, {gateway}: {:?}",
-                changes(&plan)
-            );
+            let changes = changes(&plan);
+            assert!(!plan.has_writes(), "{state}, {gateway}: {changes:?}");
         }
     }
 }

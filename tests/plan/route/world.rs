@@ -26,6 +26,7 @@ pub struct World {
 impl World {
     /// With these routes, each `destination gateway`.
     pub fn new(cluster_cidrs: &str, routes: &[&str]) -> World {
+        let cidrs = cluster_cidrs.split(',');
         World {
             nodes: Vec::new(),
             instances: Vec::new(),
@@ -38,10 +39,7 @@ impl World {
                 other_routes: 0,
                 routes_at_most: 100,
             },
-            cluster_cidrs: cluster_cidrs
-                .split(',')
-                .map(|cidr| cidr.parse().unwrap())
-                .collect(),
+            cluster_cidrs: cidrs.map(|cidr| cidr.parse().unwrap()).collect(),
             remembered: HashSet::new(),
             is_in_doubt_for_long: false,
         }
@@ -49,16 +47,20 @@ impl World {
 
     pub fn node(&mut self, name: &str, provider_id: &str, cidrs: &str) -> &mut World {
         let cidrs: Vec<&str> = cidrs.split(',').filter(|cidr| !cidr.is_empty()).collect();
-        self.node_with(
-            name,
-            json!({ "spec": { "providerID": provider_id, "podCIDRs": cidrs } }),
-        )
+        let spec = json!({ "providerID": provider_id, "podCIDRs": cidrs });
+        self.node_with(name, json!({ "spec": spec }))
     }
 
     /// A node with these fields beside its name.
     pub fn node_with(&mut self, name: &str, extra: Value) -> &mut World {
         self.nodes.push(Arc::new(objects::node(name, extra)));
         self
+    }
+
+    /// A server in the network, and the node on it with these pods.
+    pub fn machine(&mut self, id: u64, ip: &str, name: &str, cidrs: &str) -> &mut World {
+        self.server(id, &[ip]);
+        self.node(name, &format!("memory://{id}"), cidrs)
     }
 
     /// Wanted by a node, as an earlier comparison saw: `destination gateway`.
@@ -71,17 +73,15 @@ impl World {
     pub fn server(&mut self, id: u64, ips: &[&str]) -> &mut World {
         let mut ips: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
         let own = (!ips.is_empty()).then(|| ips.remove(0));
+        let private = own.map(|ip| PrivateAddress {
+            network: NETWORK,
+            ip,
+            aliases: ips,
+        });
         self.instances.push(Instance {
             id: InstanceId::Cloud(id),
             name: format!("server-{id}"),
-            private: own
-                .map(|ip| PrivateAddress {
-                    network: NETWORK,
-                    ip,
-                    aliases: ips,
-                })
-                .into_iter()
-                .collect(),
+            private: Vec::from_iter(private),
             ..Instance::default()
         });
         self
@@ -130,16 +130,12 @@ impl World {
             let Some(unavailable) = node.condition() else {
                 continue;
             };
-            let place = self
-                .nodes
-                .iter()
-                .position(|one| one.name() == node.object.name);
-            let mut changed = self.nodes[place.unwrap()].as_ref().clone();
-            changed.status.conditions = vec![match unavailable {
+            let mut nodes = self.nodes.iter_mut();
+            let there = nodes.find(|one| one.name() == node.object.name);
+            Arc::make_mut(there.unwrap()).status.conditions = vec![match unavailable {
                 true => condition("True", "NoRouteCreated"),
                 false => condition("False", "RouteCreated"),
             }];
-            self.nodes[place.unwrap()] = Arc::new(changed);
         }
         Ok(())
     }
@@ -170,20 +166,16 @@ pub fn row<'a>(plan: &'a Plan, destination: &str) -> Option<&'a Row> {
 }
 
 pub fn node<'a>(plan: &'a Plan, name: &str) -> &'a NodePlan {
-    plan.nodes
-        .iter()
-        .find(|node| node.object.name == name)
-        .unwrap()
+    let mut nodes = plan.nodes.iter();
+    nodes.find(|node| node.object.name == name).unwrap()
 }
 
 pub fn changes(plan: &Plan) -> Vec<String> {
-    plan.changes
-        .iter()
-        .map(|change| match change.kind {
-            RouteChangeKind::Add => format!("+ {}", change.route),
-            RouteChangeKind::Delete => format!("- {}", change.route),
-        })
-        .collect()
+    let lines = plan.changes.iter().map(|change| match change.kind {
+        RouteChangeKind::Add => format!("+ {}", change.route),
+        RouteChangeKind::Delete => format!("- {}", change.route),
+    });
+    lines.collect()
 }
 
 pub fn reasons(plan: &Plan) -> BTreeSet<&'static str> {
@@ -194,12 +186,8 @@ pub fn reasons(plan: &Plan) -> BTreeSet<&'static str> {
 
 /// Node `a` on server 1 at 10.0.0.11, whose route is right.
 pub fn anchored(routes: &[&str]) -> World {
-    let mut world = World::new(
-        "10.244.0.0/16",
-        &[&["10.244.1.0/24 10.0.0.11"], routes].concat(),
-    );
-    world
-        .server(1, &["10.0.0.11"])
-        .node("a", "memory://1", "10.244.1.0/24");
+    let routes = [&["10.244.1.0/24 10.0.0.11"], routes].concat();
+    let mut world = World::new("10.244.0.0/16", &routes);
+    world.machine(1, "10.0.0.11", "a", "10.244.1.0/24");
     world
 }

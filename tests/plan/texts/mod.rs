@@ -54,9 +54,8 @@ fn what_a_text_names_exists() {
     named.retain(|(kind, name), _| !TREE.has(*kind, name));
     let others = OF_OTHERS.iter().flat_map(|(_, words)| *words);
     let mut others: BTreeSet<&str> = others.copied().collect();
-    let wrong = named
-        .iter()
-        .filter(|((_, name), _)| !others.remove(name.as_str()));
+    named.retain(|(_, name), _| !others.remove(name.as_str()));
+    let wrong = named.iter();
     let wrong = wrong.map(|((kind, name), place)| format!("{place}: no {kind:?} {name}"));
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
     assert_eq!(others, BTreeSet::new(), "words that no text has any more");

@@ -213,10 +213,8 @@ fn in_command(part: &str, form: Form) -> Vec<Name> {
         let is_plugin = at > 0 && words[at - 1] == "kubectl";
         let is_ours = is_plugin || !PROGRAMS.contains(&program.as_str());
         if let Some(flag) = word.strip_prefix("--").filter(|_| is_ours) {
-            let flag = flag
-                .split(['=', ',', '…'])
-                .next()
-                .filter(|flag| is_name(flag));
+            let flag = flag.split(['=', ',', '…']).next();
+            let flag = flag.filter(|flag| is_name(flag));
             let with_command = |flag| format!("{program} --{flag}").trim_start().to_owned();
             names.extend(flag.map(|flag| (Kind::Flag, with_command(flag))));
             continue;

@@ -40,18 +40,11 @@ pub struct Tree {
 impl Tree {
     pub fn read() -> Tree {
         let mut tree = Tree::default();
-        for folder in ["src", "tests", "manifests", "sandbox"] {
-            tree.add(folder);
-        }
-        for file in [
-            "README.md",
-            "LICENSE",
-            "Cargo.toml",
-            "Makefile",
-            "rust-toolchain.toml",
-        ] {
-            tree.add(file);
-        }
+        #[rustfmt::skip]
+        let paths = [
+            "src", "tests", "manifests", "sandbox", "README.md", "LICENSE", "Cargo.toml", "Makefile", "rust-toolchain.toml",
+        ];
+        paths.iter().for_each(|path| tree.add(path));
         tree
     }
 
@@ -172,10 +165,8 @@ impl Tree {
                 is_reason || parts.any(|part| self.is_in_code(part) || is_value(part))
             }
             Kind::Metric => {
-                let endings = ["_bucket", "_sum", "_count"].iter();
-                let family = endings
-                    .filter_map(|ending| name.strip_suffix(ending))
-                    .next();
+                let mut endings = ["_bucket", "_sum", "_count"].iter();
+                let family = endings.find_map(|ending| name.strip_suffix(ending));
                 let is_it = |known: &str| is_meant(known) || Some(known) == family;
                 METRICS.iter().any(|row| is_it(row.name))
             }
