@@ -11,16 +11,16 @@ use super::table::Columns;
 use super::terminal::columns;
 use super::{startup, wire};
 use crate::cache::Freshness;
-use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
+use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
-use crate::controllers::{MatchedBy, Proposal, Report, Selection};
+use crate::controllers::{MatchedBy, NodeChange, Plan, Proposal, Report, Selection};
 use crate::kube;
 use crate::provider::process::is_terminal;
 use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress, SERVER_LABELS, Urgency};
 use crate::settings::Command;
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -66,24 +66,9 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
             return (report, Vec::new());
         }
         let (second, lifecycle) = nodes.lifecycle.sync(apis, &selection);
-        let plans = together(plans, lifecycle);
-        report.outage = report.outage.or(second.outage);
-        report.unreached += second.unreached;
-        report.changes.extend(second.changes);
-        report.failures.extend(second.failures);
-        count(&mut report, plans.len());
-        (report, plans)
+        report.merge(second);
+        (report, together(plans, lifecycle))
     }))
-}
-
-/// A node is counted once, whatever the two controllers did to it.
-fn count(report: &mut Report, nodes: usize) {
-    let failures = report.failures.iter();
-    let failed: HashSet<&str> = failures.map(|failure| failure.object.as_str()).collect();
-    let changes = report.changes.iter();
-    let changed: HashSet<&str> = changes.map(|(object, _)| object.as_str()).collect();
-    report.changed = changed.difference(&failed).count();
-    report.unchanged = nodes.saturating_sub(report.changed + failed.len());
 }
 
 /// What the commands on nodes work with.
@@ -97,7 +82,7 @@ struct Nodes {
 struct Plans {
     node: NodePlan,
     /// None when the lifecycle controller does not check it.
-    lifecycle: Option<LifecyclePlan>,
+    lifecycle: Option<Plan<NodeChange>>,
 }
 
 impl Nodes {
@@ -198,9 +183,9 @@ fn called_in_cloud(plans: &Plans) -> Known {
     }
 }
 
-fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
+fn together(nodes: Vec<NodePlan>, lifecycle: Vec<Plan<NodeChange>>) -> Vec<Plans> {
     let by_uid = lifecycle.into_iter();
-    let mut by_uid: HashMap<String, LifecyclePlan> =
+    let mut by_uid: HashMap<String, Plan<NodeChange>> =
         by_uid.map(|plan| (plan.object.uid.clone(), plan)).collect();
     let plans = nodes.into_iter().map(|node| Plans {
         lifecycle: by_uid.remove(&node.object.uid),
@@ -226,13 +211,13 @@ impl Plans {
     }
 
     /// Of the lifecycle controller.
-    fn lifecycle_change(&self) -> Option<&lifecycle::Change> {
-        self.lifecycle.as_ref()?.change.as_ref()
+    fn lifecycle_change(&self) -> Option<&NodeChange> {
+        self.lifecycle.as_ref()?.changes.first()
     }
 
     fn proposal(&self) -> Proposal {
         let mut proposal = self.node.proposal();
-        for lifecycle in self.lifecycle.iter().map(LifecyclePlan::proposal) {
+        for lifecycle in self.lifecycle.iter().map(Plan::proposal) {
             let all = [proposal.changes, lifecycle.changes];
             proposal.changes = all.into_iter().collect();
             proposal.obstacle = proposal.obstacle.or(lifecycle.obstacle);
@@ -248,8 +233,7 @@ impl Planned for Vec<Plans> {
         let has_outage = report.is_some_and(|report| report.outage.is_some());
         let is_partial = has_outage && Sides::of(report) == Sides::Both;
         let items = self.iter().map(move |plans| {
-            let changes = plans.node.changes.iter().map(Change::Node);
-            let lifecycle = plans.lifecycle_change().map(Change::Lifecycle);
+            let changes = plans.node.changes.iter();
             Item {
                 object: plans.has_node().then_some(Object(&plans.node)),
                 cloud: match &plans.node.server {
@@ -259,7 +243,7 @@ impl Planned for Vec<Plans> {
                     _ => None,
                 },
                 differences: plans.node.differences().collect(),
-                changes: changes.chain(lifecycle).collect(),
+                changes: changes.chain(plans.lifecycle_change()).collect(),
                 held_back: None,
                 findings: plans.findings().collect(),
                 events: None,
@@ -284,14 +268,6 @@ impl Planned for Vec<Plans> {
         self.iter()
             .any(|plans| plans.node.server == Server::Unclear)
     }
-}
-
-/// A change of one of the controllers that nodes have.
-#[derive(serde::Serialize)]
-#[serde(untagged)]
-enum Change<'a> {
-    Node(&'a node::Change),
-    Lifecycle(&'a lifecycle::Change),
 }
 
 struct Object<'a>(&'a NodePlan);
@@ -462,7 +438,7 @@ fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
 fn diff_cell(plans: &Plans) -> String {
     let plan = &plans.node;
     match plans.lifecycle_change() {
-        Some(lifecycle::Change::DeleteNode { .. }) => return "delete".into(),
+        Some(NodeChange::DeleteNode { .. }) => return "delete".into(),
         Some(_) => return "shutdown taint".into(),
         None => {}
     }

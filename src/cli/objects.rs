@@ -295,20 +295,6 @@ impl Context {
     }
 }
 
-/// `2 changed, 98 unchanged, 0 failed`.
-pub(super) fn summary(report: &Report) -> String {
-    let unreached = match report.unreached {
-        0 => String::new(),
-        count => format!(", {count} not reached"),
-    };
-    format!(
-        "{} changed, {} unchanged, {} failed{unreached}",
-        report.changed,
-        report.unchanged,
-        report.failed()
-    )
-}
-
 /// The plan, a line each, then warnings, then what is blocked: the last lines are seen best.
 pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
     let changes = proposals.iter().flat_map(|proposal| {
@@ -366,7 +352,7 @@ pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> 
     let failures =
         failures.map(|failure| about('!', &failure.object, &format!("failed: {}", failure.why)));
     let text: String = changes.chain(notes).chain(failures).collect();
-    text + &summary(report) + "\n"
+    format!("{text}{}\n", report.counts())
 }
 
 /// A heading and what stands below it; `empty` where that is nothing.

@@ -6,7 +6,7 @@
 
 use super::terminal::{colored, columns, has_color, over_wait, screen};
 use crate::cache;
-use crate::controllers::Report;
+use crate::controllers::{Counts, Report};
 use crate::http::without_known_secrets;
 use crate::provider::Kept;
 use crate::provider::process::{self, is_terminal};
@@ -205,15 +205,7 @@ pub(super) struct Document<I> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<Kept>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) summary: Option<Summary>,
-}
-
-/// Counts of a `sync`.
-#[derive(Serialize)]
-pub(super) struct Summary {
-    changed: usize,
-    unchanged: usize,
-    failed: usize,
+    pub(super) summary: Option<Counts>,
 }
 
 impl<I> Document<I> {
@@ -230,11 +222,7 @@ impl<I> Document<I> {
             kept: None,
             summary: report
                 .filter(|report| report.outage.is_none())
-                .map(|report| Summary {
-                    changed: report.changed,
-                    unchanged: report.unchanged,
-                    failed: report.failed(),
-                }),
+                .map(Report::counts),
         }
     }
 }

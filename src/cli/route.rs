@@ -6,9 +6,9 @@ use super::objects::{Context, Item, Planned, Sides, about, error_of, warnings};
 use super::output::{Exit, Failed, Printer, or_dash, without};
 use super::table::Columns;
 use super::{startup, wire};
-use crate::controllers::route::{NodePlan, Plan, RouteController, Row, Step, condition_json};
+use crate::controllers::route::{NodePlan, Plan, RouteController, Row, Step};
 use crate::controllers::{Proposal, Report};
-use crate::provider::Route;
+use crate::provider::{Route, Write};
 use crate::settings::Command;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -90,8 +90,7 @@ impl Routes {
         let routes = plan.changes.iter();
         let routes = routes.map(|change| (change.object(), change.json()));
         let nodes = plan.nodes.iter();
-        let conditions =
-            nodes.filter_map(|one| Some((one.name(), condition_json(one.condition()?))));
+        let conditions = nodes.filter_map(|one| Some((one.name(), one.condition()?.json())));
         Ok(Plans {
             changes: routes.chain(conditions).collect(),
             plan,

@@ -7,7 +7,7 @@ use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
 use crate::controllers::route::RouteController;
 use crate::controllers::service::ServiceController;
-use crate::controllers::{Controller, Report, Selection};
+use crate::controllers::{Controller, Counts, Selection};
 use crate::daemon::lease::Lease;
 use crate::daemon::{self, Ended, Stop, StopGate};
 use crate::metrics;
@@ -154,7 +154,7 @@ fn once(
     let begun = clock::now();
     let mut done = None;
     let exit = leader::lead(settings, lease, || {
-        let mut total = Report::default();
+        let mut total = Counts::default();
         let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
         // Not later: giving the Lease away stops everything.
         done = Some((total, stop.is_set()));
@@ -169,7 +169,7 @@ fn once(
         log::info!(
             "pass {end} after {:.1} s: {}; calls made: {} to the cloud, {} to the cluster",
             clock::took(begun).as_secs_f64(),
-            objects::summary(&total),
+            total,
             apis.provider.calls(),
             apis.kube.calls()
         );
@@ -181,7 +181,7 @@ fn pass(
     apis: &'static Apis,
     controllers: Vec<Box<dyn Controller>>,
     stop: &Stop,
-    total: &mut Report,
+    total: &mut Counts,
 ) -> Exit {
     let mut exit = Exit::Done;
     for mut controller in controllers {
@@ -199,18 +199,15 @@ fn pass(
             exit = Exit::Failed;
             continue;
         };
-        total.changed += report.changed;
-        total.unchanged += report.unchanged;
-        total.unreached += report.unreached;
-        total.failures.extend(report.failures.iter().cloned());
+        *total += report.counts();
         if let Some(outage) = &report.outage {
             // The next controller would ask the same API the same thing.
             log::error!("{name}: {outage}");
             return Exit::Failed;
         }
         daemon::log_report(&report);
-        log::info!("{name}: {}", objects::summary(&report));
-        exit = exit.fail_if(report.failed() > 0);
+        log::info!("{name}: {}", report.counts());
+        exit = exit.fail_if(!report.failures.is_empty());
     }
     // A wrong token is an error of every pass, also of one that had nothing to ask.
     if !stop.is_set() {

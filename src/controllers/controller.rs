@@ -4,8 +4,9 @@ use crate::cache::{self, Apis, Poll, ReadFrom};
 use crate::kube::ObjectReference;
 use crate::provider::{Description, Finding, Reason};
 use crate::text;
+use serde::Serialize;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 /// A longer message is cut, in the log and in events.
@@ -97,27 +98,45 @@ impl Selection {
     }
 }
 
-/// The outcome of one tick.
+/// What came of one tick. Every count of objects is derived from `objects` and `failures`.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// A line for each change that was made: object, and what.
+    /// A line for each change that was made, in the order in which they were made: object, and what.
     pub changes: Vec<(String, String)>,
-    /// Each object that failed, and why.
+    /// Why objects failed, in the order in which they did.
     pub failures: Vec<Failure>,
+    /// What came of each object, by its name, e.g. `node/worker-1`.
+    pub(super) objects: BTreeMap<String, Progress>,
     /// Changes that the plans held, made or not.
     pub planned: usize,
-    /// Objects that are as they should be now, and were not before.
-    pub changed: usize,
-    /// Objects that the pass did not come to, because it was ended.
-    pub unreached: usize,
-    /// Objects whose changes go on in the cloud: the next tick follows at once.
-    pub unfinished: usize,
-    /// Objects that were as they should be. Those that failed are counted by `failures` alone.
-    pub unchanged: usize,
-    /// Load balancers of this cluster whose Service does not exist; none: not looked for in this tick.
+    /// Load balancers of this cluster whose Service does not exist. `None`: they were not looked for in this tick.
     pub orphans: Option<usize>,
     /// Nothing could be done at all: an API did not answer.
     pub outage: Option<Outage>,
+}
+
+/// What came of one object, unless it failed. Of two outcomes of the same object the one that is lower in this list
+/// counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Progress {
+    /// It was as it should be.
+    Unchanged,
+    /// It is as it should be now, and was not before.
+    Changed,
+    /// Its changes go on in the cloud: the next tick follows at once.
+    Unfinished,
+    /// The pass did not come to it, or not to its end.
+    Unreached,
+}
+
+/// How many objects had which outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    pub changed: usize,
+    pub unchanged: usize,
+    pub failed: usize,
+    #[serde(skip)]
+    pub unreached: usize,
 }
 
 /// An object that is not as it should be after the tick.
@@ -184,8 +203,93 @@ impl Report {
             .extend(lines.map(|line| (object.to_owned(), line)));
     }
 
-    pub fn failed(&self) -> usize {
-        self.failures.len()
+    pub fn note(&mut self, object: String, progress: Progress) {
+        let known = self.objects.entry(object).or_insert(progress);
+        *known = progress.max(*known);
+    }
+
+    /// Takes over what another controller did to the same objects.
+    pub fn merge(&mut self, other: Report) {
+        self.outage = self.outage.take().or(other.outage);
+        self.orphans = other.orphans.or(self.orphans);
+        self.planned += other.planned;
+        self.changes.extend(other.changes);
+        self.failures.extend(other.failures);
+        for (object, progress) in other.objects {
+            self.note(object, progress);
+        }
+    }
+
+    pub fn counts(&self) -> Counts {
+        let failures = self.failures.iter();
+        let failed: HashSet<&str> = failures.map(|one| one.object.as_str()).collect();
+        let mut counts = Counts {
+            failed: failed.len(),
+            ..Counts::default()
+        };
+        for (object, progress) in &self.objects {
+            let has_failed = failed.contains(object.as_str());
+            match progress {
+                Progress::Changed if !has_failed => counts.changed += 1,
+                Progress::Unchanged if !has_failed => counts.unchanged += 1,
+                Progress::Unreached => counts.unreached += 1,
+                Progress::Changed | Progress::Unchanged | Progress::Unfinished => {}
+            }
+        }
+        counts
+    }
+
+    /// Whether the tick ended before the changes of some objects did.
+    pub fn is_unfinished(&self) -> bool {
+        self.has(Progress::Unfinished)
+    }
+
+    /// Whether the tick did not come to some objects, or not to their end.
+    pub fn has_unreached(&self) -> bool {
+        self.has(Progress::Unreached)
+    }
+
+    /// Whether the tick came to each object, and each change has ended.
+    pub fn is_complete(&self) -> bool {
+        !self.is_unfinished() && !self.has_unreached()
+    }
+
+    fn has(&self, progress: Progress) -> bool {
+        self.objects.values().any(|one| *one == progress)
+    }
+}
+
+impl Progress {
+    pub(super) fn in_order(is_changed: bool) -> Progress {
+        if is_changed {
+            Progress::Changed
+        } else {
+            Progress::Unchanged
+        }
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.changed += other.changed;
+        self.unchanged += other.unchanged;
+        self.failed += other.failed;
+        self.unreached += other.unreached;
+    }
+}
+
+/// `2 changed, 98 unchanged, 0 failed`.
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (changed, unchanged, failed) = (self.changed, self.unchanged, self.failed);
+        write!(
+            f,
+            "{changed} changed, {unchanged} unchanged, {failed} failed"
+        )?;
+        match self.unreached {
+            0 => Ok(()),
+            count => write!(f, ", {count} not reached"),
+        }
     }
 }
 

@@ -8,7 +8,8 @@
 //! Where all objects are parts of one that carries out one change at a time, e.g. the routes of a network, their
 //! executions are made in turn: see [`Executor::in_turn`].
 
-use super::report::{count_change, log_change};
+use super::controller::Progress;
+use super::report::{Report, count_change, log_change};
 use super::share::Payer;
 use crate::provider::{
     ActionId, Actions, Applied, Change, ChangeKind, Error, ErrorKind, Snapshot, Tasks, Waiting,
@@ -591,9 +592,18 @@ impl<T> Execution<T> {
     }
 
     fn count(&self, change: &dyn Change, outcome: Result<(), &Error>) {
-        let change = change.json();
-        let kind = change["change"].as_str().unwrap_or_default();
-        count_change(self.controller, kind, outcome);
+        count_change(self.controller, change.word(), outcome);
+    }
+
+    /// Notes what came of the object.
+    pub(super) fn note_in(self, report: &mut Report) {
+        match self.end {
+            End::Failed(error) => report.fail(self.object.clone(), error.to_string(), None),
+            _ => report.note(self.object.clone(), Progress::Changed),
+        }
+        let lines = self.lines.into_iter();
+        let changes = lines.map(|line| (self.object.clone(), line));
+        report.changes.extend(changes);
     }
 
     fn refuse(&mut self, change: &dyn Change, error: Error) {

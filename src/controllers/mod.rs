@@ -10,12 +10,16 @@ mod executor;
 pub mod lifecycle;
 mod matching;
 pub mod node;
+mod node_writes;
 mod parallel;
+mod plan;
 mod report;
 pub mod route;
 pub mod service;
 mod share;
 
-pub use controller::{Controller, Failure, Outage, Proposal, Report, Selection};
+pub use controller::{Controller, Counts, Failure, Outage, Progress, Proposal, Report, Selection};
 pub use matching::MatchedBy;
+pub use node_writes::{NETWORK_UNAVAILABLE, NodeChange};
+pub use plan::Plan;
 pub use report::{CHANGES_MADE, FINDINGS};

@@ -104,10 +104,11 @@ impl Ticks {
         if std::mem::take(&mut ticking.is_first) {
             self.first_ticks.fetch_sub(1, Ordering::Relaxed);
         }
-        let pause = match report.unfinished {
-            0 => interval,
-            // It has taken an interval already.
-            _ => Duration::ZERO,
+        // An unfinished one has taken an interval already.
+        let pause = if report.is_unfinished() {
+            Duration::ZERO
+        } else {
+            interval
         };
         heartbeat::pause(pause);
         Some(pause)
@@ -125,10 +126,10 @@ impl Ticks {
 }
 
 fn measure(name: &str, report: &Report, took: Duration) {
-    let result = match (&report.outage, report.failed()) {
-        (Some(_), _) => "outage",
-        (None, 0) => "ok",
-        (None, _) => "failed",
+    let result = match &report.outage {
+        Some(_) => "outage",
+        None if report.failures.is_empty() => "ok",
+        None => "failed",
     };
     TICKS.count(&[name, result]);
     TICK_DURATION.observe(&[name], took);

@@ -13,7 +13,7 @@ use crate::provider::{
     Dedicated, Description, Error, ErrorKind, Finding, Gate, Health, Instance, InstanceId,
     Instances, InternalIpFrom, Kept, LabelPrefixes, LoadBalancers, Metadata,
     Network as PrivateNetwork, NetworkSelector, Node, Profile, Provider, ProviderId, Reason,
-    RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage, lock,
+    RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency, Usage, Write, lock,
 };
 use crate::text::shell_command;
 use ipnet::{IpNet, Ipv4Net};
@@ -306,6 +306,12 @@ impl Change for RouteWrite {
             let why = format!("{}: {}", self.description().failed(), error.message);
             Error::new(error.kind, why)
         })
+    }
+}
+
+impl Write for RouteWrite {
+    fn word(&self) -> &'static str {
+        self.change.word()
     }
 
     fn description(&self) -> Description {

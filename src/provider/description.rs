@@ -1,6 +1,19 @@
 //! What a write does, in words: announced by a plan, reported once it was made. Both forms come from one description.
 
+use serde_json::Value;
 use std::fmt;
+
+/// One write that was planned: to a node, to a Service, or in the cloud.
+pub trait Write {
+    /// One word for the metrics, e.g. `set_addresses`.
+    fn word(&self) -> &'static str;
+
+    /// The write in words, for people.
+    fn description(&self) -> Description;
+
+    /// The write as programs read it: `{"change": "add_target", …}`.
+    fn json(&self) -> Value;
+}
 
 /// What a write does, a part for each thing that it changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

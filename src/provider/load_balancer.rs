@@ -3,7 +3,7 @@
 //! What a field or a change is, is the provider's business; the controller orders, waits, retries
 //! and reports. So both are trait objects that only their provider reads.
 
-use super::description::Description;
+use super::description::Write;
 use super::error::{Error, Urgency};
 use super::finding::Finding;
 use super::interned::Interned;
@@ -138,16 +138,10 @@ pub struct Needs {
     pub project: bool,
 }
 
-/// One write that was planned.
-pub trait Change: fmt::Debug + Send + Sync {
+/// One write in the cloud that was planned.
+pub trait Change: Write + fmt::Debug + Send + Sync {
     /// Makes it. Never repeated by itself: after an error the caller reads again.
     fn apply(&self) -> Result<Applied, Error>;
-
-    /// For people.
-    fn description(&self) -> Description;
-
-    /// For programs: `{"change": "add_target", …}`.
-    fn json(&self) -> serde_json::Value;
 
     /// For the events: what kind of change it is.
     fn kind(&self) -> ChangeKind {

@@ -24,7 +24,7 @@ mod tasks;
 mod waits;
 
 pub use clock::{LARGEST_DRIFT, Moment};
-pub use description::{Description, Verb};
+pub use description::{Description, Verb, Write};
 pub use error::{CORRELATION, Error, ErrorKind, Urgency, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, OpenGate, Refused};

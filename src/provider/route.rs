@@ -3,7 +3,7 @@
 //! One change at a time: while a network is being changed, another change of it is answered
 //! `ErrorKind::Busy`.
 
-use super::description::{Description, Verb};
+use super::description::{Description, Verb, Write};
 use super::error::{Error, Urgency};
 use super::load_balancer::{Actions, Change};
 use ipnet::Ipv4Net;
@@ -71,9 +71,18 @@ impl RouteChange {
             None => format!("route/{}", self.route.destination),
         }
     }
+}
+
+impl Write for RouteChange {
+    fn word(&self) -> &'static str {
+        match self.kind {
+            RouteChangeKind::Add => "AddRoute",
+            RouteChangeKind::Delete => "DeleteRoute",
+        }
+    }
 
     /// `add route 10.244.1.0/24 via 10.0.0.2`.
-    pub fn description(&self) -> Description {
+    fn description(&self) -> Description {
         let route = format!("route {}", self.route);
         match self.kind {
             RouteChangeKind::Add => Description::new(Verb::Add, route, ""),
@@ -83,13 +92,9 @@ impl RouteChange {
         }
     }
 
-    /// For programs.
-    pub fn json(&self) -> Value {
+    fn json(&self) -> Value {
         json!({
-            "change": match self.kind {
-                RouteChangeKind::Add => "AddRoute",
-                RouteChangeKind::Delete => "DeleteRoute",
-            },
+            "change": self.word(),
             "destination": self.route.destination,
             "gateway": self.route.gateway,
             "because": self.why,

@@ -550,7 +550,7 @@ fn new_nodes_of_a_tick_share_one_list_and_another_try_needs_none() {
     let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
     let mut controller = controller();
     let mut tick = || controller.tick(&world, &Selection::Due);
-    assert_eq!(tick().changed, 2);
+    assert_eq!(tick().counts().changed, 2);
     assert_eq!(lists_of_servers(&sandbox), 1);
     // Some are seen by a read of each, many by a list of all.
     for (count, lists) in [(3, 2), (15, 3)] {
@@ -612,7 +612,7 @@ fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_fi
     sandbox.register("w", Some(id), "");
     let evaluated = || controller.evaluate(&world, &Selection::All).unwrap();
     let findings = |plans: &[NodePlan]| -> Vec<Reason> {
-        let findings = plans.iter().flat_map(NodePlan::all_findings);
+        let findings = plans.iter().flat_map(|plan| plan.all_findings());
         findings.map(|finding| finding.reason).collect()
     };
     assert_eq!(findings(&evaluated()), []);

@@ -3,7 +3,8 @@
 
 use crate::common::{memory, objects, random};
 
-use ccm::controllers::lifecycle::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
+use ccm::controllers::lifecycle::{Fact, Facts, SHUTDOWN, plan};
+use ccm::controllers::{NodeChange, Plan};
 use ccm::kube::Node;
 use ccm::provider::{InstanceId, Reason, Severity};
 use memory::Memory;
@@ -24,7 +25,7 @@ fn node(provider_id: &str, ready: &str, tainted: bool) -> Node {
     objects::node("n", extra)
 }
 
-fn plan_one(node: &Node, fact: Option<Fact>, guard: bool) -> LifecyclePlan {
+fn plan_one(node: &Node, fact: Option<Fact>, guard: bool) -> Plan<NodeChange> {
     let facts = Facts::from_iter(fact.map(|fact| (InstanceId::Cloud(1), fact)));
     plan(node, &facts, &Memory::default(), guard)
 }
@@ -33,12 +34,13 @@ fn gone(others_are_visible: bool) -> Fact {
     Fact::Gone { others_are_visible }
 }
 
-fn change(plan: &LifecyclePlan) -> &'static str {
-    match plan.change {
-        None => "-",
-        Some(Change::AddShutdownTaint { .. }) => "taint",
-        Some(Change::RemoveShutdownTaint { .. }) => "untaint",
-        Some(Change::DeleteNode { .. }) => "delete",
+fn change(plan: &Plan<NodeChange>) -> &'static str {
+    match plan.changes.as_slice() {
+        [] => "-",
+        [NodeChange::AddShutdownTaint { .. }] => "taint",
+        [NodeChange::RemoveShutdownTaint { .. }] => "untaint",
+        [NodeChange::DeleteNode { .. }] => "delete",
+        others => panic!("{others:?}"),
     }
 }
 
@@ -102,17 +104,17 @@ fn taints_of_others_stay_as_they_are() {
     let mine = node("memory://1", "True", false).spec.taints;
     let is_off = Some(Fact::Exists { is_off: true });
     let off = plan_one(&node("memory://1", "False", false), is_off, true);
-    let Some(Change::AddShutdownTaint { taints }) = off.change else {
+    let Some(NodeChange::AddShutdownTaint { taints }) = off.changes.first() else {
         panic!("{off:?}")
     };
     assert_eq!(taints[..1], mine[..]);
     let added = (&*taints[1].key, &*taints[1].effect);
     assert_eq!((added, taints.len()), ((SHUTDOWN, "NoSchedule"), 2));
     let ready = plan_one(&node("memory://1", "True", true), None, true);
-    let Some(Change::RemoveShutdownTaint { taints }) = ready.change else {
+    let Some(NodeChange::RemoveShutdownTaint { taints }) = ready.changes.first() else {
         panic!("{ready:?}")
     };
-    assert_eq!(taints, mine);
+    assert_eq!(*taints, mine);
 }
 
 #[test]

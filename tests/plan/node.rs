@@ -4,7 +4,8 @@
 use crate::common::objects::{merge, node, private, server};
 use crate::common::{memory, random};
 
-use ccm::controllers::node::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
+use ccm::controllers::NodeChange;
+use ccm::controllers::node::{NodePlan, Server, UNINITIALIZED, is_uninitialized, plan};
 use ccm::kube::{Labels, Node};
 use ccm::provider::{
     AddressKind, Error, ErrorKind, Instance, InstanceId, NodeAddress, Reason, Servers,
@@ -51,14 +52,15 @@ pub fn applied(plan: &NodePlan) -> Node {
     let mut node = plan.node.clone();
     for change in &plan.changes {
         match change {
-            Change::SetAddresses { addresses } => {
+            NodeChange::SetAddresses { addresses, .. } => {
                 node.status.addresses.clone_from(addresses);
             }
-            Change::Update {
+            NodeChange::Update {
                 labels,
                 annotations,
                 provider_id,
                 taints,
+                ..
             } => {
                 let metadata = &mut node.metadata;
                 metadata.labels = merged(&metadata.labels, labels);
@@ -74,6 +76,7 @@ pub fn applied(plan: &NodePlan) -> Node {
                     node.spec.taints = taints.clone();
                 }
             }
+            other => panic!("{other:?}"),
         }
     }
     node
@@ -280,7 +283,7 @@ fn is_initialised_by(plan: &NodePlan) -> bool {
     changes.any(|change| {
         matches!(
             change,
-            Change::Update {
+            NodeChange::Update {
                 taints: Some(_),
                 ..
             }
@@ -339,7 +342,7 @@ fn foreign_unknown_and_dying_nodes_are_left_alone() {
     ];
     for case in cases {
         let plan = plan_all(&[node("a", case.clone())], &cloud).remove(0);
-        assert_eq!((plan.changes, plan.obstacle), (vec![], None), "{case}");
+        assert_eq!((&plan.changes, &plan.obstacle), (&vec![], &None), "{case}");
     }
 }
 
@@ -350,8 +353,8 @@ fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
     let start = node("a", json!({ "spec": { "taints": [other, taint()] } }));
     let plan = plan_all(&[start], &cloud).remove(0);
     let [
-        Change::SetAddresses { addresses },
-        Change::Update {
+        NodeChange::SetAddresses { addresses, .. },
+        NodeChange::Update {
             labels,
             provider_id,
             taints,
@@ -378,7 +381,7 @@ fn the_host_name_of_the_kubelet_is_kept_where_the_cloud_names_none() {
     let own = json!([{ "type": "Hostname", "address": "a.example.com" }]);
     let node = node("a", json!({ "status": { "addresses": own } }));
     let plan = plan_all(&[node], &cloud).remove(0);
-    let [Change::SetAddresses { addresses }] = plan.changes.as_slice() else {
+    let [NodeChange::SetAddresses { addresses, .. }] = plan.changes.as_slice() else {
         panic!("{:?}", plan.changes)
     };
     let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
@@ -413,7 +416,7 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
             .changes
             .iter()
             .flat_map(|change| match change {
-                Change::Update {
+                NodeChange::Update {
                     labels,
                     provider_id: None,
                     taints: None,
@@ -439,7 +442,7 @@ fn a_node_without_id_and_taint_gets_addresses_and_nothing_else() {
     let plan = plan_all(&[node], &cloud).remove(0);
     let changes = plan.changes.as_slice();
     assert!(
-        matches!(changes, [Change::SetAddresses { .. }]),
+        matches!(changes, [NodeChange::SetAddresses { .. }]),
         "{changes:?}"
     );
     assert!(reasons(&plan).contains(&Reason::NotExternal));
@@ -587,7 +590,7 @@ fn what_is_written_rests_on_what_is_known_in_any_world() {
             let commit = plan.changes.iter().position(|c| {
                 matches!(
                     c,
-                    Change::Update {
+                    NodeChange::Update {
                         taints: Some(_),
                         ..
                     }

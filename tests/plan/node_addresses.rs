@@ -5,7 +5,8 @@
 use crate::common;
 use crate::common::objects::{self, private, settings};
 
-use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, UNINITIALIZED, plan};
+use ccm::controllers::NodeChange;
+use ccm::controllers::node::{NodePlan, PROVIDED_NODE_IP, UNINITIALIZED, plan};
 use ccm::hetzner::robot::Settings as RobotSettings;
 use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
 use ccm::http::{Secret, SecretSource};
@@ -92,7 +93,7 @@ fn plan_one(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
 /// H the host name, E an external, I an internal address; or the reason why the addresses stay.
 fn outcome(plan: &NodePlan) -> String {
     let addresses = plan.changes.iter().flat_map(|change| match change {
-        Change::SetAddresses { addresses } => addresses,
+        NodeChange::SetAddresses { addresses, .. } => addresses,
         other => panic!("{other:?}"),
     });
     let shown = addresses.map(|one| format!("{}:{}", &one.kind.name()[..1], one.address));
@@ -143,7 +144,7 @@ fn the_whole_table_of_addresses() {
 
 /// Once the addresses are there, nothing more is written, in whatever order they stand.
 fn stays(node: &Node, plan: &NodePlan, server: &Instance, hetzner: &Hetzner) {
-    let [Change::SetAddresses { addresses }] = plan.changes.as_slice() else {
+    let [NodeChange::SetAddresses { addresses, .. }] = plan.changes.as_slice() else {
         return;
     };
     let mut node = node.clone();
@@ -209,7 +210,7 @@ fn the_whole_table_of_addresses_of_dedicated_servers() {
                         outcome(&plan)
                     )
                     .unwrap();
-                    if let [Change::SetAddresses { addresses }] = plan.changes.as_slice() {
+                    if let [NodeChange::SetAddresses { addresses, .. }] = plan.changes.as_slice() {
                         let mut node = node.clone();
                         node.status.addresses = addresses.iter().rev().cloned().collect();
                         let again = plan_dedicated(&node, &server, &hetzner);
@@ -243,12 +244,12 @@ fn labels_and_provider_id_of_dedicated_servers() {
                 .unwrap();
                 let plan = plan_dedicated(&node, &dedicated(true, true), &hetzner);
                 let update = plan.changes.iter().find_map(|change| match change {
-                    Change::Update {
+                    NodeChange::Update {
                         labels,
                         provider_id,
                         ..
                     } => Some((labels, provider_id)),
-                    Change::SetAddresses { .. } => None,
+                    _ => None,
                 });
                 let (labels, provider_id) = update.unwrap();
                 writeln!(table, "{} zone {zone_label}, {id:?}:", profile.name()).unwrap();

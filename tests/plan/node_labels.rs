@@ -5,7 +5,8 @@ use crate::common::memory::Memory;
 use crate::common::objects::{node, server};
 use crate::common::random::Random;
 use crate::node::{applied, new_node, plan_all, reasons};
-use ccm::controllers::node::{Change, NodePlan};
+use ccm::controllers::NodeChange;
+use ccm::controllers::node::NodePlan;
 use ccm::kube::Node;
 use ccm::provider::{Instance, LabelPrefixes, NodeAddress, Reason, SERVER_LABELS, Source};
 use serde_json::{Value, json};
@@ -116,8 +117,8 @@ fn they_are_set_with_the_patch_that_removes_the_taint_and_taints_only_then() {
     new.spec.taints.push(own);
     let plan = plan_one(&new, &cloud);
     let [
-        Change::SetAddresses { .. },
-        Change::Update {
+        NodeChange::SetAddresses { .. },
+        NodeChange::Update {
             labels,
             annotations,
             taints,

@@ -64,7 +64,7 @@ fn it_is_told_when_the_node_s_own_times_say_so() {
         // One of the two, never both.
         assert_eq!(found(&plan), [expected], "{case}");
         assert_eq!(plan.changes, [], "{case}");
-        let message = plan.obstacle.unwrap().message;
+        let message = plan.obstacle.clone().unwrap().message;
         let has_command = message.contains("kubectl delete node w");
         assert_eq!(has_command, is_told, "{case}: {message}");
     }

@@ -683,7 +683,7 @@ fn judge(
 fn is_at_rest(report: &Report) -> bool {
     let mut failures = report.failures.iter();
     let failed = failures.any(|failure| failure.finding.is_none());
-    let is_done = report.unreached == 0 && report.unfinished == 0;
+    let is_done = report.is_complete();
     report.outage.is_none() && report.changes.is_empty() && is_done && !failed
 }
 

@@ -4,8 +4,9 @@
 use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdicts, need, or_ok, reported};
 use super::{cluster, nodes};
+use crate::controllers::NETWORK_UNAVAILABLE;
 use crate::controllers::node::{self, Server};
-use crate::controllers::route::{NETWORK_UNAVAILABLE, Plan, State, Step};
+use crate::controllers::route::{Plan, State, Step};
 use crate::provider::Severity;
 use std::collections::HashSet;
 
@@ -148,6 +149,6 @@ fn is_fixed_by_daemon(plan: &Plan, names: &[String]) -> bool {
     names.iter().all(|name| {
         let mut nodes = plan.nodes.iter();
         let node = nodes.find(|node| node.object.name == *name);
-        node.is_some_and(|node| node.condition() == Some(false))
+        node.is_some_and(|node| node.unavailable == Some(false))
     })
 }

@@ -11,8 +11,8 @@ pub(super) use list::list;
 
 use super::objects::{Context, Planned, proposed};
 use super::output::{Exit, Printer, usage};
-use crate::controllers::Selection;
 use crate::controllers::service::{Management, ServicePlan};
+use crate::controllers::{Progress, Selection};
 use crate::provider::clock;
 use crate::settings::Command;
 use plans::Services;
@@ -68,9 +68,10 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
             true => Default::default(),
             false => services.controller.delete_orphans(&context.apis, &ids),
         };
-        let before = plans.len();
-        plans.extend(orphans.into_iter().filter(|one| deletable(one).is_none()));
-        report.unchanged += plans.len() - before;
+        for orphan in orphans.into_iter().filter(|one| deletable(one).is_none()) {
+            report.note(orphan.name(), Progress::Unchanged);
+            plans.push(orphan);
+        }
         (report, plans)
     }))
 }

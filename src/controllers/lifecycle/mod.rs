@@ -1,6 +1,6 @@
 //! The node lifecycle controller: a node whose server was deleted is deleted; one whose server is off is tainted.
 //!
-//! A tick: `evaluate` (which nodes are due, `facts` about their servers, `plan`) → `apply` → `note`.
+//! A tick: `evaluate` (which nodes are due, `facts` about their servers, `plan`) → `node_writes::apply` → `note`.
 //!
 //! Deleting a node is the most dangerous thing this program does. `plan` decides it only on
 //! facts that leave no doubt, and `apply` reads the node once more and names its UID and
@@ -9,18 +9,19 @@
 mod observe;
 mod plan;
 
-pub use plan::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
+pub use plan::{Fact, Facts, SHUTDOWN, plan};
 
 use super::backoff::Backoff;
 use super::controller::{Controller, Outage, Proposal, Report, Selection};
 use super::matching::Claims;
+use super::node_writes::{Applied, apply};
 use super::parallel::in_parallel;
-use super::report::{count_write, log_change, publish, recovered};
+use super::report::{publish, recovered};
+use super::{NodeChange, Plan};
 use crate::cache::{Apis, Error};
-use crate::kube::{self, Node, retry_on_conflict};
-use crate::provider::{Finding, InstanceId, Reason, clock};
+use crate::kube::{self, Node};
+use crate::provider::{Finding, InstanceId, Reason, Write, clock};
 use crate::text::shell_command;
-use serde_json::json;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +76,7 @@ impl Controller for LifecycleController {
 
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
         let plans = self.evaluate(apis, selection)?;
-        Ok(plans.iter().map(LifecyclePlan::proposal).collect())
+        Ok(plans.iter().map(Plan::proposal).collect())
     }
 }
 
@@ -93,12 +94,12 @@ impl LifecycleController {
         &self,
         apis: &Apis,
         selection: &Selection,
-    ) -> Result<Vec<LifecyclePlan>, Error> {
+    ) -> Result<Vec<Plan<NodeChange>>, Error> {
         self.plan(apis, selection).map(|(plans, ..)| plans)
     }
 
     /// One tick, with the plans that it was made of.
-    pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<LifecyclePlan>) {
+    pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<Plan<NodeChange>>) {
         let (plans, facts, outage) = match self.plan(apis, selection) {
             Ok(planned) => planned,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
@@ -107,22 +108,22 @@ impl LifecycleController {
         // As many looks are too many calls in a large project.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
-        let mut report = Report {
-            planned: plans.iter().filter(|plan| plan.change.is_some()).count(),
-            outage: outage.map(|error| Outage::new(error, String::new())),
-            ..Report::default()
-        };
+        let mut report = Report::default();
+        report.outage = outage.map(|error| Outage::new(error, String::new()));
         let guard = self.settings.deletion_guard;
-        let write = |plan: &LifecyclePlan| apply(apis, plan, &facts, guard);
-        let is_closed = |(_, made): &Applied| made.as_ref().is_err_and(kube::Error::is_refused);
-        let deletes = |plan: &LifecyclePlan| matches!(plan.change, Some(Change::DeleteNode { .. }));
+        // The facts are this tick's: a server that was deleted does not come back, its number is never used again.
+        let plan_again = |node: &Node| Ok(plan(node, &facts, &*apis.provider, guard));
+        let write = |plan: &Plan<NodeChange>| match plan.changes.is_empty() {
+            true => Applied::new(plan.clone()),
+            false => apply(apis, NAME, plan.clone(), true, plan_again),
+        };
         // A deletion is made alone.
-        for batch in plans.chunk_by(|one, next| !deletes(one) && !deletes(next)) {
-            let all = in_parallel(batch, apis.concurrent_nodes, write, is_closed);
-            let is_over = all.iter().any(is_closed);
-            for (plan, (change, written)) in batch.iter().zip(all) {
+        for batch in plans.chunk_by(|one, next| !is_deletion(one) && !is_deletion(next)) {
+            let all = in_parallel(batch, apis.concurrent_nodes, write, Applied::is_closed);
+            let is_over = all.iter().any(Applied::is_closed);
+            for (plan, applied) in batch.iter().zip(all) {
                 publish(apis, NAME, &plan.object, &plan.obstacle);
-                self.note(apis, &mut report, plan, change, written);
+                self.note(apis, &mut report, plan, applied);
             }
             if is_over {
                 break;
@@ -135,7 +136,7 @@ impl LifecycleController {
         &self,
         apis: &Apis,
         selection: &Selection,
-    ) -> Result<(Vec<LifecyclePlan>, Facts, Option<Error>), Error> {
+    ) -> Result<(Vec<Plan<NodeChange>>, Facts, Option<Error>), Error> {
         let table_max_age = self.settings.monitor_period / 2;
         let mut nodes = selection.nodes(apis, table_max_age, self.settings.node_max_age)?;
         let due = self.due(apis, &nodes.value, selection);
@@ -190,38 +191,26 @@ impl LifecycleController {
         &mut self,
         apis: &Apis,
         report: &mut Report,
-        plan: &LifecyclePlan,
-        change: Option<Change>,
-        written: Result<(), kube::Error>,
+        planned: &Plan<NodeChange>,
+        applied: Applied<Plan<NodeChange>>,
     ) {
-        let (uid, object) = (&plan.object.uid, plan.object.for_people());
+        let (uid, object) = (&planned.object.uid, planned.object.for_people());
+        let is_closed = applied.is_closed();
         self.pauses.failed(uid, clock::now());
-        match &written {
-            Err(error) if !error.is_refused() => self.backoff.failed(uid, clock::now()),
+        match applied.error {
+            Some(_) if !is_closed => self.backoff.failed(uid, clock::now()),
             _ => self.backoff.succeeded(uid),
         }
-        let (why, finding) = match (written, change, &plan.obstacle) {
-            (Ok(()), Some(change), _) => {
-                if !matches!(change, Change::DeleteNode { .. }) {
-                    recovered(apis, NAME, &plan.object);
-                }
-                report.changed += 1;
-                report.add_changes(&object, &change.description());
-                return;
-            }
-            (Ok(()), None, None) => {
-                recovered(apis, NAME, &plan.object);
-                report.unchanged += 1;
-                return;
-            }
-            (Ok(()), None, Some(obstacle)) => (obstacle.text().into_owned(), Some(obstacle.reason)),
-            (Err(error), change, _) => {
-                let finding = change.and_then(|change| not_written(&change, &error));
-                publish(apis, NAME, &plan.object, &finding);
-                (error.to_string(), finding.map(|finding| finding.reason))
-            }
-        };
-        report.fail(object, why, finding);
+        let last = applied.plan.as_ref().unwrap_or(planned);
+        let first = last.changes.first();
+        let error = applied.error.as_ref();
+        let finding = error.and_then(|error| not_written(first?, error));
+        publish(apis, NAME, &planned.object, &finding);
+        let is_deleted = !applied.made.is_empty() && is_deletion(last);
+        if error.is_none() && planned.obstacle.is_none() && !is_deleted {
+            recovered(apis, NAME, &planned.object);
+        }
+        applied.note_in(report, object, finding.map(|finding| finding.reason));
     }
 
     /// The server of a node that was ready again, or did not exist, is read at once when it is not ready the next time.
@@ -245,67 +234,16 @@ fn concerns_us(node: &Node) -> bool {
     !node.is_ready() || node.taint(SHUTDOWN).is_some()
 }
 
-/// The change, and whether it was made; none when there is nothing to change (any more).
-type Applied = (Option<Change>, Result<(), kube::Error>);
-
-fn apply(apis: &Apis, proposed: &LifecyclePlan, facts: &Facts, guard: bool) -> Applied {
-    if proposed.change.is_none() {
-        return (None, Ok(()));
-    }
-    let object = &proposed.object;
-    let mut change = None;
-    let written = retry_on_conflict(|_| {
-        change = None;
-        let node = apis.kube.node(&object.name)?;
-        // Another node that came to carry this name is planned in the next tick.
-        let Some(node) = node.filter(|node| node.metadata.uid == object.uid) else {
-            return Ok(Ok(()));
-        };
-        // The facts are this tick's: a server that was deleted does not come back, its number is never used again.
-        change = plan(&node, facts, &*apis.provider, guard).change;
-        match &change {
-            // Its kubelet wrote to it in this moment: a refused deletion is not tried again before its back-off is
-            // over.
-            Some(change @ Change::DeleteNode { .. }) => Ok(write(apis, &node, change)),
-            Some(change) => write(apis, &node, change).map(Ok),
-            None => Ok(Ok(())),
-        }
-    });
-    (change, written.and_then(|written| written))
-}
-
-fn write(apis: &Apis, node: &Node, change: &Change) -> Result<(), kube::Error> {
-    let (name, version) = (node.name(), &node.metadata.resource_version);
-    let written = match change {
-        Change::AddShutdownTaint { taints } | Change::RemoveShutdownTaint { taints } => {
-            // A merge patch replaces the list.
-            let body = json!({
-                "metadata": { "resourceVersion": version },
-                "spec": { "taints": taints },
-            });
-            let begun = clock::now();
-            let patched = apis.kube.patch_node(name, &body);
-            patched.map(|node| apis.nodes.written(node, begun))
-        }
-        Change::DeleteNode { server } => {
-            let message = format!("server {server} does not exist any more: the node is deleted");
-            let deleting = Finding::info(Reason::DeletingNode, message);
-            publish(apis, NAME, &node.object(), &[deleting]);
-            apis.kube.delete_node(name, &node.metadata.uid, version)
-        }
-    };
-    count_write(NAME, change.kind(), written.as_ref().map(drop));
-    written?;
-    log_change(NAME, &node.object().for_people(), &change.description());
-    Ok(())
+fn is_deletion(plan: &Plan<NodeChange>) -> bool {
+    matches!(plan.changes.first(), Some(NodeChange::DeleteNode { .. }))
 }
 
 /// What is reported of a change that was not made. Other writers were first, as happens to a node that is to be
 /// tainted: no event is worth that.
-fn not_written(change: &Change, error: &kube::Error) -> Option<Finding> {
+fn not_written(change: &NodeChange, error: &kube::Error) -> Option<Finding> {
     let (reason, message) = match change {
         _ if error.is_refused() => return None,
-        Change::DeleteNode { .. } => (
+        NodeChange::DeleteNode { .. } => (
             Reason::DeletingNodeFailed,
             format!("not deleted, tried again later: {error}"),
         ),

@@ -1,10 +1,9 @@
 //! What should be done to nodes that are not ready: a pure function of nodes and facts.
 
-use crate::controllers::controller::Proposal;
 use crate::controllers::matching::server_of;
-use crate::kube::{Node, ObjectReference, Taint};
-use crate::provider::{Description, Finding, InstanceId, Provider, Reason, Verb};
-use serde::Serialize;
+use crate::controllers::{NodeChange, Plan};
+use crate::kube::{Node, Taint};
+use crate::provider::{Finding, InstanceId, Provider, Reason};
 use std::collections::BTreeMap;
 
 /// On a node whose server is off.
@@ -28,35 +27,10 @@ pub enum Fact {
     Unclear(String),
 }
 
-/// What to do to one node, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LifecyclePlan {
-    pub object: ObjectReference,
-    pub change: Option<Change>,
-    /// Why nothing can be decided or done, and an operator should check: the node counts as failed.
-    pub obstacle: Option<Finding>,
-}
-
-/// One write.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "change", rename_all_fields = "camelCase")]
-pub enum Change {
-    /// The server is off.
-    AddShutdownTaint { taints: Vec<Taint> },
-    /// The node is ready again.
-    RemoveShutdownTaint { taints: Vec<Taint> },
-    /// The server does not exist any more.
-    DeleteNode { server: InstanceId },
-}
-
 /// For a node that is not ready, or carries the shutdown taint. `guard`: no deletion unless another node's server is
 /// visible.
-pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
-    let mut plan = LifecyclePlan {
-        object: node.object(),
-        change: None,
-        obstacle: None,
-    };
+pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> Plan<NodeChange> {
+    let mut plan = Plan::new(node.object(), &node.metadata.resource_version);
     if node.metadata.deletion_timestamp.is_some() {
         return plan;
     }
@@ -65,20 +39,22 @@ pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) ->
         return plan;
     };
     if node.is_ready() {
-        plan.change = node.taint(SHUTDOWN).map(|_| Change::RemoveShutdownTaint {
-            taints: taints(node, false),
-        });
+        let to_remove = node
+            .taint(SHUTDOWN)
+            .map(|_| NodeChange::RemoveShutdownTaint {
+                taints: taints(node, false),
+            });
+        plan.changes.extend(to_remove);
         return plan;
     }
     match facts.get(&id) {
         Some(Fact::Exists { is_off: true }) if node.taint(SHUTDOWN).is_none() => {
-            plan.change = Some(Change::AddShutdownTaint {
-                taints: taints(node, true),
-            });
+            let taints = taints(node, true);
+            plan.changes.push(NodeChange::AddShutdownTaint { taints });
         }
         Some(Fact::Exists { .. }) | None => {}
         Some(Fact::Gone { others_are_visible }) if *others_are_visible || !guard => {
-            plan.change = Some(Change::DeleteNode { server: id });
+            plan.changes.push(NodeChange::DeleteNode { server: id });
         }
         Some(Fact::Gone { .. }) => {
             let message = match id {
@@ -113,38 +89,4 @@ fn taints(node: &Node, is_off: bool) -> Vec<Taint> {
         ..Taint::default()
     });
     others.cloned().chain(shutdown).collect()
-}
-
-impl LifecyclePlan {
-    pub fn proposal(&self) -> Proposal {
-        let changes = self.change.iter().map(Change::description);
-        Proposal::new(&self.object, changes.collect(), self.obstacle.as_ref())
-    }
-}
-
-impl Change {
-    /// In one word, for the metrics.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Change::AddShutdownTaint { .. } => "add_shutdown_taint",
-            Change::RemoveShutdownTaint { .. } => "remove_shutdown_taint",
-            Change::DeleteNode { .. } => "delete_node",
-        }
-    }
-
-    /// `add taint shutdown (the server is off)`.
-    pub fn description(&self) -> Description {
-        match self {
-            Change::AddShutdownTaint { .. } => {
-                Description::new(Verb::Add, "taint shutdown", " (the server is off)")
-            }
-            Change::RemoveShutdownTaint { .. } => {
-                Description::new(Verb::Remove, "taint shutdown", " (the node is ready)")
-            }
-            Change::DeleteNode { server } => {
-                let why = format!(" (server {server} does not exist any more)");
-                Description::new(Verb::Delete, "node", why)
-            }
-        }
-    }
 }

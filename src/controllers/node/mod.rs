@@ -12,21 +12,22 @@ mod plan;
 
 pub use super::matching::{UNINITIALIZED, is_uninitialized};
 pub use crate::provider::PROVIDED_NODE_IP;
-pub use plan::{Change, NodePlan, Server, join_anew, plan};
+pub use plan::{NodePlan, Server, join_anew, plan};
 
+use super::NodeChange;
 use super::backoff::Backoff;
-use super::controller::{self, Controller, Outage, Proposal, Report, Selection};
+use super::controller::{self, Controller, Outage, Progress, Proposal, Report, Selection};
 use super::lifecycle::SHUTDOWN;
 use super::matching::Index;
+use super::node_writes::{Applied, apply};
 use super::parallel::in_parallel;
-use super::report::{count_write, log_change, publish, recovered};
+use super::report::{publish, recovered};
 use crate::cache::{self, AllServers, Apis, Error, Freshness};
-use crate::kube::{self, Node, retry_on_conflict};
+use crate::kube::{self, Node};
 use crate::metrics::NODES;
 use crate::provider::{Finding, InstanceId, Provider, ProviderId, Reason, Urgency, clock};
 use jiff::Timestamp;
 use plan::plan_node;
-use serde_json::{Value, json};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -118,7 +119,7 @@ impl Controller for NodeController {
 
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
         let plans = self.evaluate(apis, selection)?;
-        Ok(plans.iter().map(NodePlan::proposal).collect())
+        Ok(plans.iter().map(|plan| plan.proposal()).collect())
     }
 }
 
@@ -308,7 +309,9 @@ impl NodeController {
             let outage = observed.servers.as_ref().and_then(AllServers::outage);
             report.outage = outage.map(|error| Outage::new(error, String::new()));
         }
-        report.unreached += queue.len();
+        for node in &queue {
+            report.note(node.object().for_people(), Progress::Unreached);
+        }
         report
     }
 
@@ -336,10 +339,18 @@ impl NodeController {
         // None: the list is too old.
         let plan_and_write = |node: &Arc<Node>| {
             let plan = plan_for(node);
-            let replan = |node: &Node| Some(plan_for(node)).filter(|plan| is_young(plan));
-            (plan.changes.is_empty() || is_young(&plan)).then(|| apply(apis, plan, replan))
+            let replan = |node: &Node| {
+                let plan = plan_for(node);
+                if is_young(&plan) {
+                    Ok(plan)
+                } else {
+                    Err(TOO_OLD)
+                }
+            };
+            let is_ready = plan.changes.is_empty() || is_young(&plan);
+            is_ready.then(|| apply(apis, NAME, plan, false, replan))
         };
-        let ends = |it: &Option<Applied>| it.as_ref().is_none_or(|applied| applied.is_closed);
+        let ends = |it: &Option<Applied<_>>| it.as_ref().is_none_or(Applied::is_closed);
         while !queue.is_empty() {
             let count = queue
                 .len()
@@ -348,7 +359,7 @@ impl NodeController {
             let all = in_parallel(&batch, apis.concurrent_nodes, plan_and_write, ends);
             let is_over = all.iter().any(ends);
             let is_too_old = all.iter().any(Option::is_none);
-            let is_begun = |applied: &Applied| !applied.is_closed || !applied.lines.is_empty();
+            let is_begun = |one: &Applied<_>| !one.is_closed() || !one.made.is_empty();
             let mut all = all.into_iter().map(|it| it.filter(is_begun));
             let mut left = Vec::new();
             for node in batch {
@@ -373,39 +384,23 @@ impl NodeController {
         apis: &Apis,
         report: &mut Report,
         node: &Node,
-        applied: Applied,
+        applied: Applied<NodePlan>,
     ) -> Option<NodePlan> {
-        let (object, uid) = (node.object().for_people(), &node.metadata.uid);
-        let has_changed = !applied.lines.is_empty();
-        report.planned += applied.planned;
-        let lines = applied.lines.into_iter();
-        let changes = lines.map(|line| (object.clone(), line));
-        report.changes.extend(changes);
-        let obstacle = applied.plan.as_ref().and_then(|it| it.obstacle.as_ref());
-        let failure = match (&applied.error, obstacle) {
-            (Some(error), _) => Some((error.clone(), None)),
-            (None, Some(finding)) => Some((finding.text().into_owned(), Some(finding.reason))),
-            (None, None) => None,
-        };
-        let plan_node = applied.plan.as_ref().map(|plan| &plan.node);
-        let is_new = plan_node.is_some_and(is_uninitialized);
-        match failure {
-            None => {
-                self.backoff.succeeded(uid);
-                report.changed += usize::from(has_changed);
-                report.unchanged += usize::from(!has_changed);
-            }
-            Some((why, finding)) => {
-                // An initialised node that can't be brought in order is compared again with the others.
-                if applied.error.is_some() || is_new {
-                    self.backoff.failed(uid, clock::now());
-                }
-                report.fail(object, why, finding);
-            }
+        let uid = &node.metadata.uid;
+        applied.note_in(report, node.object().for_people(), None);
+        let is_made = applied.is_made();
+        let last = applied.plan.as_ref();
+        let is_blocked = last.is_some_and(|plan| plan.obstacle.is_some());
+        // An initialised node that can't be brought in order is compared again with the others.
+        let is_new = last.is_some_and(|plan| is_uninitialized(&plan.node));
+        if !is_made || (is_blocked && is_new) {
+            self.backoff.failed(uid, clock::now());
+        } else if !is_blocked {
+            self.backoff.succeeded(uid);
         }
         let mut plan = applied.plan?;
         // Removing the taint is the last change.
-        if applied.error.is_none() && plan.changes.iter().any(Change::removes_taint) {
+        if is_made && plan.changes.iter().any(NodeChange::removes_taint) {
             let synced = Finding::info(Reason::Synced, "Node synced successfully");
             plan.findings.push(synced);
         }
@@ -498,114 +493,6 @@ fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff)
     }
 }
 
-/// What came of one node.
-struct Applied {
-    /// A line for each value that was changed.
-    pub lines: Vec<String>,
-    /// Changes of the first plan.
-    pub planned: usize,
-    /// The plan that was made last; none when the node does not exist any more.
-    pub plan: Option<NodePlan>,
-    /// Why the plan was not made to its end.
-    pub error: Option<String>,
-    /// That is because the gate is closed.
-    pub is_closed: bool,
-}
-
 /// Of a node that came to carry this name meanwhile the list may know nothing.
 const TOO_OLD: &str =
     "another program changed it, and the list of servers is too old to plan again";
-
-/// Makes the changes of a plan in their order. `replan` plans for the node as it is now, where it may.
-fn apply(apis: &Apis, plan: NodePlan, replan: impl Fn(&Node) -> Option<NodePlan>) -> Applied {
-    let object = plan.object.clone();
-    let mut applied = Applied {
-        lines: Vec::new(),
-        planned: plan.changes.len(),
-        plan: Some(plan),
-        error: None,
-        is_closed: false,
-    };
-    let written = retry_on_conflict(|is_first| {
-        if !is_first {
-            let node = apis.kube.node(&object.name)?;
-            applied.plan = match node.filter(|node| node.metadata.uid == object.uid) {
-                None => None,
-                Some(node) => match replan(&node) {
-                    None => {
-                        applied.error = Some(TOO_OLD.to_owned());
-                        return Ok(());
-                    }
-                    plan => plan,
-                },
-            };
-        }
-        make_changes(apis, &mut applied)
-    });
-    match written {
-        Ok(()) => {}
-        Err(error) if error.is_not_found() => applied.plan = None,
-        Err(error) => {
-            applied.is_closed = error.is_refused();
-            applied.error = Some(error.to_string());
-        }
-    }
-    applied
-}
-
-fn make_changes(apis: &Apis, applied: &mut Applied) -> Result<(), kube::Error> {
-    let Some(plan) = &applied.plan else {
-        return Ok(());
-    };
-    let name = &plan.object.name;
-    let mut version = plan.node.metadata.resource_version.clone();
-    for change in &plan.changes {
-        let body = patch(change, &version);
-        let begun = clock::now();
-        let written = match change {
-            Change::SetAddresses { .. } => apis.kube.patch_node_status(name, &body),
-            Change::Update { .. } => apis.kube.patch_node(name, &body),
-        };
-        count_write(NAME, change.kind(), written.as_ref().map(drop));
-        let node = written?;
-        version.clone_from(&node.metadata.resource_version);
-        apis.nodes.written(node, begun);
-        let made = plan.description_of(change);
-        log_change(NAME, &plan.object.for_people(), &made);
-        applied.lines.extend(made.done());
-    }
-    Ok(())
-}
-
-/// The merge patch of a change, with the version it was planned on as its precondition.
-fn patch(change: &Change, version: &str) -> Value {
-    match change {
-        Change::SetAddresses { addresses } => json!({
-            "metadata": { "resourceVersion": version },
-            "status": { "addresses": addresses },
-        }),
-        Change::Update {
-            labels,
-            annotations,
-            provider_id,
-            taints,
-        } => {
-            // What is null is removed.
-            let mut patch = json!({
-                "metadata": { "resourceVersion": version, "labels": labels },
-                "spec": {},
-            });
-            if !annotations.is_empty() {
-                patch["metadata"]["annotations"] = json!(annotations);
-            }
-            if let Some(id) = provider_id {
-                patch["spec"]["providerID"] = json!(id);
-            }
-            // A merge patch replaces the list.
-            if let Some(taints) = taints {
-                patch["spec"]["taints"] = json!(taints);
-            }
-            patch
-        }
-    }
-}

@@ -1,8 +1,9 @@
 //! What should be done to nodes: a pure function of a view; and what a plan is made of: values and writes.
 
 use super::desired::{self, FromServer};
-use crate::controllers::controller::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome, UNINITIALIZED, is_uninitialized};
+use crate::controllers::node_writes::Values;
+use crate::controllers::{NodeChange, Plan};
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
     self, AddressKind, Description, Error, Field, Finding, INTERNAL_IP, Instance, InstanceId,
@@ -11,18 +12,17 @@ use crate::provider::{
 };
 use crate::text::shell_command;
 use jiff::Timestamp;
-use serde::Serialize;
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
 const UNINITIALIZED_TAINT: &str = "taint uninitialized";
 
 const DELETE_NODE: &str = "kubectl delete node";
 
-/// What to do to one node, and why.
+/// What to do to one node, and what that rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlan {
-    pub object: ObjectReference,
+    plan: Plan<NodeChange>,
     /// The node that the plan was made for.
     pub node: Node,
     pub server: Server,
@@ -30,11 +30,26 @@ pub struct NodePlan {
     pub address_fields: Vec<Field>,
     /// The same for labels, provider ID and taint.
     pub other_fields: Vec<Field>,
-    /// In the order in which they are made: removing the taint is the last.
-    pub changes: Vec<Change>,
-    pub findings: Vec<Finding>,
-    /// What stands in the way of what should be done: tried again later.
-    pub obstacle: Option<Finding>,
+}
+
+impl Deref for NodePlan {
+    type Target = Plan<NodeChange>;
+
+    fn deref(&self) -> &Plan<NodeChange> {
+        &self.plan
+    }
+}
+
+impl DerefMut for NodePlan {
+    fn deref_mut(&mut self) -> &mut Plan<NodeChange> {
+        &mut self.plan
+    }
+}
+
+impl AsRef<Plan<NodeChange>> for NodePlan {
+    fn as_ref(&self) -> &Plan<NodeChange> {
+        &self.plan
+    }
 }
 
 /// The other side of a node.
@@ -143,14 +158,11 @@ impl NodePlan {
 
     fn new(object: ObjectReference, node: Node, server: Server) -> NodePlan {
         NodePlan {
-            object,
+            plan: Plan::new(object, &node.metadata.resource_version),
             node,
             server,
             address_fields: Vec::new(),
             other_fields: Vec::new(),
-            changes: Vec::new(),
-            findings: Vec::new(),
-            obstacle: None,
         }
     }
 
@@ -160,22 +172,6 @@ impl NodePlan {
 
     pub fn differences(&self) -> impl Iterator<Item = &Field> {
         self.fields().filter(|field| field.have != field.want)
-    }
-
-    /// What would be done, in words.
-    pub fn proposal(&self) -> Proposal {
-        let changes = self.changes.iter();
-        let changes = changes.map(|change| self.description_of(change));
-        Proposal::new(&self.object, changes.collect(), self.obstacle.as_ref())
-    }
-
-    /// What one of the changes does, a part for each value.
-    pub fn description_of(&self, change: &Change) -> Description {
-        let fields = match change {
-            Change::SetAddresses { .. } => &self.address_fields,
-            Change::Update { .. } => &self.other_fields,
-        };
-        fields.iter().filter_map(described).collect()
     }
 
     /// It should be initialised, and the list of servers does not hold its own.
@@ -213,15 +209,6 @@ impl NodePlan {
             Server::Matched(_, MatchedBy::ProviderId) => false,
             Server::Foreign | Server::Unknown | Server::Unmatched | Server::Unclear => false,
         }
-    }
-
-    /// Everything to report, what blocks the plan included.
-    pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().chain(&self.obstacle)
-    }
-
-    fn warn(&mut self, reason: Reason, message: impl Into<String>) {
-        self.findings.push(Finding::warning(reason, message));
     }
 
     fn gone(&mut self, id: InstanceId, index: &Index) {
@@ -429,11 +416,13 @@ impl NodePlan {
         let wanted = desired::labels_afterwards(&self.node);
         let (labels, annotations) = self.labels_to_set(wanted, from_server);
         if !labels.is_empty() || !annotations.is_empty() {
-            self.changes.push(Change::Update {
+            let description = describe(&self.other_fields);
+            self.changes.push(NodeChange::Update {
                 labels,
                 annotations,
                 provider_id: None,
                 taints: None,
+                description,
             });
         }
     }
@@ -443,7 +432,11 @@ impl NodePlan {
         self.address_fields = address_fields(have, &wanted);
         if !desired::same_addresses(have, &wanted) {
             let addresses = wanted.into_iter().map(|address| address.value).collect();
-            self.changes.push(Change::SetAddresses { addresses });
+            let description = describe(&self.address_fields);
+            self.changes.push(NodeChange::SetAddresses {
+                addresses,
+                description,
+            });
         }
     }
 
@@ -480,17 +473,20 @@ impl NodePlan {
         }
         let wanted = desired::labels_at_initialisation(&self.node, metadata);
         let (labels, annotations) = self.labels_to_set(wanted, from_server);
-        self.changes.push(Change::Update {
-            labels,
-            annotations,
-            provider_id,
-            taints: Some(taints),
-        });
         self.other_fields.push(Field {
             field: UNINITIALIZED_TAINT.to_owned(),
             have: Some("set".into()),
             want: None,
             source: Source::Rule("removed when the rest is there"),
+        });
+        // Removing the taint is the last change.
+        let description = describe(&self.other_fields);
+        self.changes.push(NodeChange::Update {
+            labels,
+            annotations,
+            provider_id,
+            taints: Some(taints),
+            description,
         });
     }
 
@@ -561,9 +557,6 @@ pub fn join_anew(node: &Node) -> String {
     )
 }
 
-/// What is set; none is removed.
-type Values = BTreeMap<String, Option<String>>;
-
 /// Each wanted address beside the one of its type that it takes the place of, then those that go.
 fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<Field> {
     let mut left: Vec<&NodeAddress> = have
@@ -596,48 +589,15 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     fields
 }
 
-/// None: it is as it should be.
-fn described(field: &Field) -> Option<Description> {
-    let name = &field.field;
-    if name == UNINITIALIZED_TAINT {
-        return Some(Description::new(Verb::Remove, name, ""));
-    }
-    let (have, want) = (field.have.as_deref(), field.want.as_deref());
-    (have != want).then(|| Description::value(name, have, want))
-}
-
-/// One write.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "change", rename_all_fields = "camelCase")]
-pub enum Change {
-    /// Replaces `status.addresses`.
-    SetAddresses { addresses: Vec<NodeAddress> },
-    /// Sets labels, the provider ID, and the taints that remain: one patch.
-    Update {
-        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        labels: Values,
-        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        annotations: Values,
-        #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
-        provider_id: Option<String>,
-        /// The taint is removed by writing the others.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        taints: Option<Vec<Taint>>,
-    },
-}
-
-impl Change {
-    /// In one word, for the metrics.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Change::SetAddresses { .. } => "set_addresses",
-            Change::Update { .. } if self.removes_taint() => "initialise",
-            Change::Update { .. } => "set_labels",
+/// What is changed of these fields, in words.
+fn describe(fields: &[Field]) -> Description {
+    let described = |field: &Field| {
+        let name = &field.field;
+        if name == UNINITIALIZED_TAINT {
+            return Some(Description::new(Verb::Remove, name, ""));
         }
-    }
-
-    /// With it the node counts as initialised.
-    pub(super) fn removes_taint(&self) -> bool {
-        matches!(self, Change::Update { taints, .. } if taints.is_some())
-    }
+        let (have, want) = (field.have.as_deref(), field.want.as_deref());
+        (have != want).then(|| Description::value(name, have, want))
+    };
+    fields.iter().filter_map(described).collect()
 }

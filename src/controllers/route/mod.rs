@@ -18,7 +18,7 @@ mod types;
 pub use observe::Settings;
 pub use plan::{Inputs, plan};
 pub use sync::Synced;
-pub use types::{NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step, condition_json};
+pub use types::{NAME, NodePlan, Plan, Row, State, Step};
 
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::report::{Report, component, publish, recovered};
@@ -152,7 +152,7 @@ impl RouteController {
             report_findings(apis, &synced);
         }
         let report = synced.report;
-        let is_done = report.outage.is_none() && report.unreached == 0;
+        let is_done = report.outage.is_none() && report.is_complete();
         // What only an operator can fix is checked again when it is time to compare.
         let has_failed = report.failures.iter().any(|one| one.finding.is_none());
         if is_done {

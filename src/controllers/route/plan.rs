@@ -3,8 +3,10 @@
 //! It is responsible for routes within the cluster's CIDRs and for no other. A deletion takes packets away, so a
 //! route whose owner is in doubt is kept.
 
-use super::types::{NETWORK_UNAVAILABLE, NodePlan, Plan, ROUTE_CREATED, Row, State, Step};
+use super::types::{NodePlan, Plan, Row, State, Step};
+use crate::controllers::NETWORK_UNAVAILABLE;
 use crate::controllers::matching::{Claims, server_of};
+use crate::controllers::node_writes::ROUTE_CREATED;
 use crate::kube::{Node, ObjectReference};
 use crate::provider::{
     Finding, Instance, InstanceId, Network, Provider, Reason, Route, RouteChange, RouteChangeKind,

@@ -2,18 +2,17 @@
 //! same again when what was read became too old, or when a change was refused that another program may have made.
 
 use super::observe::{Memory, Observed, Settings};
-use super::types::{
-    NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, ROUTE_CREATED, condition, condition_json, status,
-};
+use super::types::{NAME, NodePlan, Plan};
 use crate::cache::{Apis, Error};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
+use crate::controllers::node_writes::{Applied, apply};
 use crate::controllers::parallel::in_parallel;
-use crate::controllers::report::{Outage, Report, count_write, log_change};
-use crate::kube::{self, Node, retry_on_conflict};
-use crate::provider::{self, ErrorKind, Instance, Route, RouteChange, Routes, clock};
+use crate::controllers::report::{Outage, Report};
+use crate::controllers::{NodeChange, Progress};
+use crate::kube::{self, Node};
+use crate::provider::{self, ErrorKind, Instance, Route, RouteChange, Routes, Write};
 use ipnet::Ipv4Net;
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,8 +47,8 @@ pub(super) struct Sync<'a> {
     apis: &'a Apis,
     settings: &'a Settings,
     memory: &'a mut Memory,
-    /// Of each node whose condition was set, and to what.
-    conditions: Vec<(String, bool)>,
+    /// Of each node whose condition was set: its name, and the write.
+    conditions: Vec<(String, NodeChange)>,
     /// Nodes whose condition was written or is right, by UID.
     said: HashSet<String>,
     /// No other condition is written. With the error of the API server that does not answer; without: the gate is
@@ -218,18 +217,32 @@ impl<'a> Sync<'a> {
         };
         let apis = self.apis;
         let due: Vec<&NodePlan> = self.synced.plan.nodes.iter().filter(is_due).collect();
-        let patch = |node: &&NodePlan| patch_condition(apis, node);
         let mutes = |error: &kube::Error| {
             error.is_refused() || error.is_unavailable() || error.is_permanent()
         };
-        let ends = |patched: &Result<_, _>| patched.as_ref().is_err_and(mutes);
-        let all = in_parallel(&due, apis.concurrent_nodes, patch, ends);
-        for (node, patched) in due.into_iter().zip(all) {
+        let set = |node: &&NodePlan| {
+            let is_as_planned = |now: &Node| is_as_planned(now, &node.node);
+            let plan = node.condition_of(&node.node);
+            apply(apis, NAME, plan, false, |now| match is_as_planned(now) {
+                true => Ok(node.condition_of(now)),
+                false => Err("another program changed it"),
+            })
+        };
+        let ends = |applied: &Applied<_>| applied.error.as_ref().is_some_and(mutes);
+        let all = in_parallel(&due, apis.concurrent_nodes, set, ends);
+        for (node, applied) in due.into_iter().zip(all) {
             self.said.insert(node.object.uid.clone());
-            match patched {
-                Ok(set) => self.conditions.extend(set.map(|it| (node.name(), it))),
-                Err(error) if error.is_refused() => drop(self.mute.get_or_insert(None)),
-                Err(error) => {
+            let is_set = !applied.made.is_empty();
+            let change = node
+                .unavailable
+                .filter(|_| is_set)
+                .map(NodeChange::condition);
+            self.conditions
+                .extend(change.map(|change| (node.name(), change)));
+            match applied.error {
+                None => {}
+                Some(error) if error.is_refused() => drop(self.mute.get_or_insert(None)),
+                Some(error) => {
                     let report = &mut self.synced.report;
                     report.fail(node.name(), error.to_string(), None);
                     if mutes(&error) {
@@ -261,9 +274,9 @@ impl<'a> Sync<'a> {
         let Synced {
             report, plan, made, ..
         } = &mut self.synced;
-        for (object, unavailable) in self.conditions {
-            report.add_changes(&object, &condition(unavailable));
-            made.push((object, condition_json(unavailable)));
+        for (object, change) in self.conditions {
+            report.add_changes(&object, &change.description());
+            made.push((object, change.json()));
         }
         for (change, error) in self.refused {
             // Of an addition that a later plan lacked it is its node's obstacle.
@@ -279,8 +292,10 @@ impl<'a> Sync<'a> {
         }
         let stopped = self.stopped.flatten().or(self.mute.flatten());
         report.outage = stopped.map(|error| Outage::new(error, String::new()));
-        let unreached = left.iter().map(|changes| changes[0].object()).collect();
-        count(report, plan, &unreached);
+        note_outcomes(report, plan);
+        for changes in left {
+            report.note(changes[0].object(), Progress::Unreached);
+        }
         self.synced.is_interrupted = is_interrupted;
         self.synced
     }
@@ -290,7 +305,7 @@ impl Synced {
     /// There is nothing to be done.
     pub(super) fn nothing(observed: Observed) -> Synced {
         let mut report = Report::default();
-        count(&mut report, &observed.plan, &HashSet::new());
+        note_outcomes(&mut report, &observed.plan);
         Synced {
             report,
             routes: observed.network.value.routes.iter().copied().collect(),
@@ -302,47 +317,14 @@ impl Synced {
 }
 
 /// A node or a destination is counted once, whatever was done about it.
-fn count(report: &mut Report, plan: &Plan, unreached: &HashSet<String>) {
-    let failed: HashSet<&String> = report.failures.iter().map(|one| &one.object).collect();
-    let changed: HashSet<&String> = report.changes.iter().map(|(object, _)| object).collect();
-    let is_done = |object: &String| !failed.contains(object) && !unreached.contains(object);
-    report.changed = changed.iter().filter(|object| is_done(object)).count();
-    let nodes = plan.nodes.iter().map(NodePlan::name);
-    let unchanged = nodes.filter(|object| is_done(object) && !changed.contains(object));
-    report.unchanged = unchanged.count();
-    report.unreached = unreached.len();
-}
-
-/// What the condition was set to, by a patch of it alone, so that the kubelet's conditions stay as they are; none: there
-/// was nothing to write.
-fn patch_condition(apis: &Apis, plan: &NodePlan) -> Result<Option<bool>, kube::Error> {
-    let Some(unavailable) = plan.unavailable else {
-        return Ok(None);
-    };
-    let is_set = retry_on_conflict(|is_first| {
-        let node = match is_first {
-            true => Arc::clone(&plan.node),
-            false => match apis.kube.node(plan.node.name())? {
-                Some(now) if is_as_planned(&now, &plan.node) => Arc::new(now),
-                // What was planned does not hold for it any more.
-                Some(_) | None => return Ok(false),
-            },
-        };
-        if node.condition(NETWORK_UNAVAILABLE) == Some(status(unavailable)) {
-            return Ok(false);
-        }
-        let body = body(&node, unavailable);
-        let begun = clock::now();
-        let patched = apis.kube.patch_node_condition(node.name(), &body);
-        count_write(NAME, "condition", patched.as_ref().map(drop));
-        if patched.as_ref().is_err_and(kube::Error::is_not_found) {
-            return Ok(false);
-        }
-        apis.nodes.written(patched?, begun);
-        log_change(NAME, &plan.name(), &condition(unavailable));
-        Ok(true)
-    })?;
-    Ok(is_set.then_some(unavailable))
+fn note_outcomes(report: &mut Report, plan: &Plan) {
+    for node in &plan.nodes {
+        report.note(node.name(), Progress::Unchanged);
+    }
+    let changed: HashSet<String> = report.changes.iter().map(|(one, _)| one.clone()).collect();
+    for object in changed {
+        report.note(object, Progress::Changed);
+    }
 }
 
 /// Of what the plan rests on, nothing changed.
@@ -350,25 +332,4 @@ fn is_as_planned(now: &Node, then: &Node) -> bool {
     now.metadata.uid == then.metadata.uid
         && now.spec.provider_id == then.spec.provider_id
         && now.spec.pod_cidrs == then.spec.pod_cidrs
-}
-
-/// In the words of k8s.io/cloud-provider's route controller, which others look for.
-fn body(node: &Node, unavailable: bool) -> Value {
-    let now = Timestamp::from_second(clock::timestamp().as_second()).unwrap_or_default();
-    let (reason, message) = match unavailable {
-        false => (ROUTE_CREATED, "RouteController created a route"),
-        true => ("NoRouteCreated", "RouteController failed to create a route"),
-    };
-    let now = now.to_string();
-    json!({
-        "metadata": { "resourceVersion": node.metadata.resource_version },
-        "status": { "conditions": [{
-            "type": NETWORK_UNAVAILABLE,
-            "status": status(unavailable),
-            "reason": reason,
-            "message": message,
-            "lastHeartbeatTime": now,
-            "lastTransitionTime": now,
-        }] },
-    })
 }

@@ -1,22 +1,16 @@
 //! A plan of routes, as data and in words: what there is, and what is to be done.
 
-use crate::controllers::Proposal;
+use crate::controllers::node_writes::status;
+use crate::controllers::{NETWORK_UNAVAILABLE, NodeChange, Plan as ObjectPlan, Proposal};
 use crate::kube::{Node, ObjectReference};
-use crate::provider::{Description, Error, Finding, Reason, Route, RouteChange};
+use crate::provider::{Description, Error, Finding, Reason, Route, RouteChange, Write};
 use crate::text::named;
 use ipnet::Ipv4Net;
 use serde::Serialize;
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 pub const NAME: &str = "node-route-controller";
-
-/// The condition of a node whose pods can't be reached.
-pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
-
-/// Why a route controller says that a node is reached: it made its route.
-pub(super) const ROUTE_CREATED: &str = "RouteCreated";
 
 /// What there is, and what is to be done.
 #[derive(Debug, Default)]
@@ -146,7 +140,7 @@ impl Plan {
         }
         for node in &self.nodes {
             let (changes, obstacle) = by_object.entry(node.name()).or_default();
-            changes.extend(node.condition().map(condition));
+            changes.extend(node.condition().map(|change| change.description()));
             *obstacle = node.obstacle.as_ref().map(|why| why.text().into_owned());
         }
         let proposal = |(object, (changes, obstacle)): (String, (Vec<_>, _))| Proposal {
@@ -183,34 +177,23 @@ impl NodePlan {
         format!("node/{}", self.object.name)
     }
 
-    /// What its condition is to say, where it says something else.
-    pub fn condition(&self) -> Option<bool> {
-        let now = self.node.condition(NETWORK_UNAVAILABLE);
-        self.unavailable
-            .filter(|unavailable| now != Some(status(*unavailable)))
+    /// The write that makes its condition say what it should, where it says something else.
+    pub fn condition(&self) -> Option<NodeChange> {
+        self.condition_of(&self.node).changes.pop()
+    }
+
+    /// The same as a plan, for the node as it is now. Without changes the condition is as it should be.
+    pub(super) fn condition_of(&self, now: &Node) -> ObjectPlan<NodeChange> {
+        let mut plan = ObjectPlan::new(self.object.clone(), &now.metadata.resource_version);
+        let says = now.condition(NETWORK_UNAVAILABLE);
+        let wanted = self.unavailable.filter(|is| says != Some(status(*is)));
+        plan.changes.extend(wanted.map(NodeChange::condition));
+        plan
     }
 
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         self.obstacle.iter().chain(&self.findings)
     }
-}
-
-/// As a condition says it.
-pub(super) fn status(unavailable: bool) -> &'static str {
-    match unavailable {
-        true => "True",
-        false => "False",
-    }
-}
-
-/// `set condition NetworkUnavailable to False`.
-pub(super) fn condition(unavailable: bool) -> Description {
-    let name = format!("condition {NETWORK_UNAVAILABLE}");
-    Description::value(name, None, Some(status(unavailable)))
-}
-
-pub fn condition_json(unavailable: bool) -> Value {
-    json!({ "change": "SetCondition", "type": NETWORK_UNAVAILABLE, "status": status(unavailable) })
 }
 
 #[cfg(test)]

@@ -62,12 +62,7 @@ impl Unused {
         execution.payer = payers.first().map(Payer::of_another);
         for over in executor.run(provider, 1) {
             plan.made = over.made.iter().map(|change| change.json()).collect();
-            let lines = over.lines.iter().map(|line| (plan.name(), line.clone()));
-            report.changes.extend(lines);
-            match over.error() {
-                None => report.changed += 1,
-                Some(error) => report.fail(plan.name(), error.to_string(), None),
-            }
+            over.note_in(report);
         }
         Some(plan)
     }

@@ -36,7 +36,7 @@ pub use observe::{Management, NAME, Settings, groups};
 pub use orphans::{kept, known_orphans};
 pub use plan::{ServicePlan, Want, check, want};
 
-use super::controller::{self, Controller, Proposal, Selection};
+use super::controller::{self, Controller, Progress, Proposal, Selection};
 use super::executor::{Execution, Executor, Requests};
 use super::report::{Outage, Report};
 use crate::cache::{Apis, Error, Poll, ReadFrom};
@@ -290,11 +290,11 @@ impl ServiceController {
             let failures = &mut report.failures;
             failures.sort_by(|one, other| one.object.cmp(&other.object));
         }
-        let compared = compared.filter(|_| report.unreached == 0);
+        let compared = compared.filter(|_| !report.has_unreached());
         let unused = &mut self.state.unused_certificates;
         unused.is_due |= has_written || compared.is_some();
         self.search_orphans(apis, provider, compared, has_written, &mut report);
-        let is_settled = report.unfinished + report.unreached == 0 && report.outage.is_none();
+        let is_settled = report.is_complete() && report.outage.is_none();
         if is_settled && selection.is_of_all() && !is_closed {
             let state = &mut self.state;
             let (settings, wanted) = (&state.settings, &state.tls_secrets);
@@ -328,7 +328,7 @@ impl ServiceController {
         if !was_quiet && (!has_written || settings.delete_orphans) {
             self.orphans_due = compared.or(self.orphans_due);
         }
-        if report.unfinished == 0
+        if !report.is_unfinished()
             && let Some(begun) = self.orphans_due.take()
         {
             orphans::look_after(apis, provider, settings, begun, report);
@@ -382,7 +382,10 @@ impl Sync<'_> {
                 self.report.outage = None;
             }
         });
-        self.report.unfinished = self.state.busy().len();
+        for task in self.state.tasks() {
+            let object = task.service.object().for_people();
+            self.report.note(object, Progress::Unfinished);
+        }
         compared
     }
 
@@ -438,7 +441,7 @@ impl Sync<'_> {
             self.in_order(plan);
         }
         planned.map_err(waiting)?;
-        let is_compared = polled.is_resync && self.report.unreached == 0;
+        let is_compared = polled.is_resync && !self.report.has_unreached();
         if is_compared {
             self.state.due.resynced(begun);
         }

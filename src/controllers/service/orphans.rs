@@ -9,6 +9,7 @@
 use super::observe::{self, NAME, Settings};
 use super::plan::{ServicePlan, Want, want};
 use crate::cache::{Apis, Error, ReadFrom};
+use crate::controllers::Progress;
 use crate::controllers::executor::Executor;
 use crate::controllers::report::{Outage, Report, publish};
 use crate::kube::{AnyService, ObjectReference, Service};
@@ -214,12 +215,14 @@ pub(super) fn delete(
         let chosen = orphans.into_iter().filter(is_chosen);
         let (to_delete, to_stay): (Vec<_>, Vec<_>) =
             chosen.partition(|orphan| orphan.removal.is_some());
-        report.unchanged += to_stay.len();
-        done.extend(to_stay.into_iter().map(plan));
+        for plan in to_stay.into_iter().map(plan) {
+            report.note(plan.name(), Progress::Unchanged);
+            done.push(plan);
+        }
         let mut is_refused = false;
         for orphan in to_delete {
             if is_refused || !provider.may_wait() {
-                report.unreached += 1;
+                report.note(plan(orphan).name(), Progress::Unreached);
                 continue;
             }
             let came_up = came_up(apis, &orphan, &cluster)?;
@@ -227,22 +230,17 @@ pub(super) fn delete(
             let name = plan.name();
             if came_up {
                 log::info!("{name}: a Service of the same name came up: left alone");
-                report.unreached += 1;
+                report.note(name, Progress::Unreached);
                 continue;
             }
             let mut executor = Executor::new(NAME);
-            executor.begin(name.clone(), plan.take_changes(), (), None);
+            executor.begin(name, plan.take_changes(), (), None);
             for over in executor.run(provider, 1) {
                 plan.made = over.made.iter().map(|change| change.json()).collect();
-                let lines = over.lines.iter().map(|line| (name.clone(), line.clone()));
-                report.changes.extend(lines);
-                match over.error() {
-                    None => report.changed += 1,
-                    Some(error) => {
-                        is_refused |= error.kind == ErrorKind::Refused;
-                        report.fail(name.clone(), error.to_string(), None);
-                    }
-                }
+                is_refused |= over
+                    .error()
+                    .is_some_and(|one| one.kind == ErrorKind::Refused);
+                over.note_in(report);
             }
             done.push(plan);
         }

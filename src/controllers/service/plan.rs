@@ -5,7 +5,7 @@ use crate::controllers::controller::Proposal;
 use crate::kube::{ObjectReference, PastEvent, Service};
 use crate::provider::{
     self, Applied, Change, ChangeKind, Cluster, Description, Finding, Ingress, LoadBalancerPlan,
-    Needs, Outcome, Provider, Reason, Severity, Snapshot, Source, Sourced, Verb, heartbeat,
+    Needs, Outcome, Provider, Reason, Severity, Snapshot, Source, Sourced, Verb, Write, heartbeat,
 };
 use crate::text::shell_command;
 use serde_json::{Value, json};
@@ -60,9 +60,6 @@ pub(super) enum ServiceWrite {
     /// And its status as it is.
     EndManagement,
 }
-
-/// A write in one word, for the metrics; for people; and for programs.
-type Forms = (&'static str, Description, Value);
 
 /// `for_people`: will a person read the plans? Only then each field and target is kept in them: with twenty load
 /// balancers of a hundred targets that is most of a daemon's memory.
@@ -234,6 +231,12 @@ impl Change for AddToNew {
     fn apply(&self) -> Result<Applied, provider::Error> {
         Ok(Applied::Overtaken)
     }
+}
+
+impl Write for AddToNew {
+    fn word(&self) -> &'static str {
+        "add_to_new"
+    }
 
     fn description(&self) -> Description {
         let Self { name, created_for } = self;
@@ -243,7 +246,7 @@ impl Change for AddToNew {
 
     fn json(&self) -> Value {
         let Self { name, created_for } = self;
-        json!({ "change": "add_to_new", "name": name, "createdFor": created_for })
+        json!({ "change": self.word(), "name": name, "createdFor": created_for })
     }
 }
 
@@ -491,24 +494,23 @@ impl ServicePlan {
 
     /// Every write in words, in the order in which they would be made.
     pub fn description(&self) -> Description {
-        self.forms()
-            .map(|(_, description, _)| description)
-            .collect()
+        self.each_write(|write| write.description()).collect()
     }
 
     /// The same for programs.
     pub fn json(&self) -> Vec<Value> {
-        self.forms().map(|(.., json)| json).collect()
+        self.each_write(|write| write.json()).collect()
     }
 
-    fn forms(&self) -> impl Iterator<Item = Forms> {
-        let own = |write: Option<ServiceWrite>| write.map(|write| write.forms());
-        let forms = |change: &dyn Change| ("", change.description(), change.json());
-        let changes = self.changes().iter().map(move |one| forms(&**one));
-        let leaves = self.leaves().iter().map(move |one| forms(&**one));
-        let first = own(self.first_write()).into_iter();
-        let last = own(self.last_write()).into_iter();
-        first.chain(changes).chain(last).chain(leaves)
+    fn each_write<T>(&self, form: fn(&dyn Write) -> T) -> impl Iterator<Item = T> {
+        let own = move |write: Option<ServiceWrite>| write.map(|write| form(&write)).into_iter();
+        let cloud = move |changes: &[Box<dyn Change>]| -> Vec<T> {
+            changes.iter().map(|change| form(&**change)).collect()
+        };
+        own(self.first_write())
+            .chain(cloud(self.changes()))
+            .chain(own(self.last_write()))
+            .chain(cloud(self.leaves()))
     }
 
     pub fn proposal(&self) -> Proposal {
@@ -590,32 +592,45 @@ impl ServiceWrite {
             ServiceWrite::RemoveFinalizer { .. } | ServiceWrite::EndManagement
         )
     }
+}
+
+impl Write for ServiceWrite {
+    fn word(&self) -> &'static str {
+        match self {
+            ServiceWrite::AddFinalizer => "add_finalizer",
+            ServiceWrite::SetStatus(_) => "set_status",
+            ServiceWrite::EndManagement => "end_management",
+            ServiceWrite::RemoveFinalizer { .. } => "remove_finalizer",
+        }
+    }
 
     /// E.g. `set status to 192.0.2.7, 2001:db8::1`.
-    pub(super) fn forms(&self) -> Forms {
+    fn description(&self) -> Description {
         let finalizer = |verb| Description::new(verb, "finalizer", "");
         let emptied = Description::new(Verb::Empty, "status", "");
         match self {
-            ServiceWrite::AddFinalizer => {
-                let json = json!({ "change": "AddFinalizer" });
-                ("add_finalizer", finalizer(Verb::Add), json)
-            }
+            ServiceWrite::AddFinalizer => finalizer(Verb::Add),
+            ServiceWrite::SetStatus(status) if status.is_empty() => emptied,
             ServiceWrite::SetStatus(status) => {
-                let set = || Description::value("status", None, Some(&addresses(status)));
-                let description = if status.is_empty() { emptied } else { set() };
-                let json = json!({ "change": "SetStatus", "ingress": status });
-                ("set_status", description, json)
+                Description::value("status", None, Some(&addresses(status)))
             }
-            ServiceWrite::EndManagement => {
-                let json = json!({ "change": "EndManagement" });
-                ("end_management", finalizer(Verb::Remove), json)
-            }
+            ServiceWrite::EndManagement => finalizer(Verb::Remove),
             ServiceWrite::RemoveFinalizer { empties_status } => {
                 let emptied = Some(emptied).filter(|_| *empties_status);
-                let both = emptied.into_iter().chain([finalizer(Verb::Remove)]);
-                let json = json!({ "change": "RemoveFinalizer" });
-                ("remove_finalizer", both.collect(), json)
+                emptied
+                    .into_iter()
+                    .chain([finalizer(Verb::Remove)])
+                    .collect()
             }
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            ServiceWrite::AddFinalizer => json!({ "change": "AddFinalizer" }),
+            ServiceWrite::SetStatus(status) => json!({ "change": "SetStatus", "ingress": status }),
+            ServiceWrite::EndManagement => json!({ "change": "EndManagement" }),
+            ServiceWrite::RemoveFinalizer { .. } => json!({ "change": "RemoveFinalizer" }),
         }
     }
 }

@@ -12,13 +12,14 @@ use super::health::Outages;
 use super::observe::{self, FullName, Management, NAME, Observed, Settings};
 use super::plan::{self, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
+use crate::controllers::Progress;
 use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
 use crate::controllers::share::Payer;
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
 use crate::provider::{
-    ChangeKind, Claim, ErrorKind, Finding, Reason, TlsSecrets, Urgency, calls::counted, clock,
-    without_correlations,
+    ChangeKind, Claim, ErrorKind, Finding, Reason, TlsSecrets, Urgency, Write, calls::counted,
+    clock, without_correlations,
 };
 use crate::text;
 use serde_json::{Value, json};
@@ -124,20 +125,21 @@ pub(super) struct Queued {
 }
 
 impl State {
-    /// UIDs of the Services whose changes are being made, or wait for those of another one.
-    pub(super) fn busy(&self) -> HashSet<&str> {
+    /// The Services whose changes are being made, or wait for those of another one.
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         let executions = self.executor.executions().iter();
-        let executed = executions.map(|one| one.subject.task.uid());
-        let queued = self.queued.iter().map(|one| one.task.uid());
-        executed.chain(queued).collect()
+        let executed = executions.map(|one| &one.subject.task);
+        executed.chain(self.queued.iter().map(|one| &one.task))
+    }
+
+    /// Their UIDs.
+    pub(super) fn busy(&self) -> HashSet<&str> {
+        self.tasks().map(Task::uid).collect()
     }
 
     /// Who pays for them.
     pub(super) fn payers(&self) -> Vec<Payer> {
-        let executions = self.executor.executions().iter();
-        let tasks = executions.map(|one| &one.subject.task);
-        let tasks = tasks.chain(self.queued.iter().map(|one| &one.task));
-        tasks.filter_map(|task| task.payer.clone()).collect()
+        self.tasks().filter_map(|task| task.payer.clone()).collect()
     }
 
     /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that takes something
@@ -241,8 +243,9 @@ impl Sync<'_> {
 
     /// They are due at once. Else what a comparison of all Services found would wait for the next one.
     fn leave(&mut self, tasks: &[Task]) {
-        self.report.unreached += tasks.len();
         for task in tasks {
+            let object = task.service.object().for_people();
+            self.report.note(object, Progress::Unreached);
             self.state.due.missed(task.uid());
         }
     }
@@ -563,8 +566,8 @@ impl Sync<'_> {
         if !plan.leaves().is_empty() {
             return Some(task);
         }
-        self.report.changed += usize::from(task.has_changed);
-        self.report.unchanged += usize::from(!task.has_changed);
+        let outcome = Progress::in_order(task.has_changed);
+        self.report.note(plan.name(), outcome);
         self.ended(task.made, plan, task.payer, false);
         None
     }
@@ -596,11 +599,11 @@ impl Sync<'_> {
         let Some(service) = written else {
             return Ok(false);
         };
-        let (name, (_, made, json)) = (plan.name(), write.forms());
+        let (name, made) = (plan.name(), write.description());
         log_change(NAME, &name, &made);
         self.report.add_changes(&name, &made);
         task.has_changed = true;
-        task.made.push(json);
+        task.made.push(write.json());
         self.state.due.written(&service);
         if service.left_alone.is_some() {
             self.state.ended.insert(service.metadata.uid.clone());
@@ -623,7 +626,7 @@ impl Sync<'_> {
     /// A Service for which there is nothing to do.
     pub(super) fn in_order(&mut self, plan: ServicePlan) {
         events::findings(self.apis, &plan);
-        self.report.unchanged += 1;
+        self.report.note(plan.name(), Progress::Unchanged);
         self.state.due.planned(&plan.service);
         self.ended(Vec::new(), plan, None, false);
     }
@@ -691,7 +694,7 @@ fn patched(
 ) -> Result<Arc<Service>, kube::Error> {
     let meta = &service.metadata;
     let written = kube.patch_service_status(&meta.namespace, &meta.name, &patch(service, write));
-    count_write(NAME, write.forms().0, written.as_ref().map(drop));
+    count_write(NAME, write.word(), written.as_ref().map(drop));
     match written {
         Ok(mut written) => {
             written.share_annotations(service);

@@ -496,6 +496,26 @@ struct Answer {
     certificate: Option<IgnoredAny>,
 }
 
+impl provider::Write for Change {
+    /// The API's word.
+    fn word(&self) -> &'static str {
+        self.action.name()
+    }
+
+    fn description(&self) -> Description {
+        self.description.clone()
+    }
+
+    /// `{"change": "add_target", "loadBalancer": 7, "request": {…}}`.
+    fn json(&self) -> Value {
+        json!({
+            "change": self.word(),
+            "loadBalancer": self.id.filter(|_| !self.action.is(OfCertificate)),
+            "request": self.request,
+        })
+    }
+}
+
 impl provider::Change for Change {
     fn apply(&self) -> Result<Applied, Error> {
         let mut change = self.clone();
@@ -518,19 +538,6 @@ impl provider::Change for Change {
             Ok(answer) => change.answered(answer),
             Err(failed) => change.failed(failed),
         }
-    }
-
-    fn description(&self) -> Description {
-        self.description.clone()
-    }
-
-    /// `{"change": "add_target", "loadBalancer": 7, "request": {…}}`: the API's words.
-    fn json(&self) -> Value {
-        json!({
-            "change": self.action.name(),
-            "loadBalancer": self.id.filter(|_| !self.action.is(OfCertificate)),
-            "request": self.request,
-        })
     }
 
     fn creates_or_deletes(&self) -> bool {

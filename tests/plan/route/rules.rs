@@ -1,7 +1,8 @@
 //! Rules, each by its cases.
 
 use crate::route::world::{World, anchored, changes, node, reasons, route, row};
-use ccm::controllers::route::{NETWORK_UNAVAILABLE, State};
+use ccm::controllers::NETWORK_UNAVAILABLE;
+use ccm::controllers::route::State;
 use ccm::provider::Reason;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -170,7 +171,9 @@ fn the_condition_is_set_only_when_it_says_something_else() {
         world.server(2, if attached { &["10.0.0.12"] } else { &[] });
         let spec = json!({ "providerID": "memory://2", "podCIDRs": ["10.244.5.0/24"] });
         world.node_with("b", json!({ "spec": spec, "status": status }));
-        let condition = node(&world.plan(), "b").condition();
+        let plan = world.plan();
+        let of_node = node(&plan, "b");
+        let condition = of_node.condition().and(of_node.unavailable);
         assert_eq!(condition, expected, "{has:?}, attached {attached}");
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::common::objects;
 use crate::route::memory::Memory;
-use ccm::controllers::route::{Inputs, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, plan};
+use ccm::controllers::NETWORK_UNAVAILABLE;
+use ccm::controllers::route::{Inputs, NodePlan, Plan, Row, plan};
 use ccm::kube::Node;
 use ccm::provider::{Instance, InstanceId, Network, PrivateAddress, Route, RouteChangeKind};
 use ipnet::{IpNet, Ipv4Net};
@@ -127,7 +128,7 @@ impl World {
             }
         }
         for node in &plan.nodes {
-            let Some(unavailable) = node.condition() else {
+            let Some(unavailable) = node.condition().and(node.unavailable) else {
                 continue;
             };
             let mut nodes = self.nodes.iter_mut();

@@ -46,8 +46,8 @@ pub const PROGRAMS: &[OfPrograms] = &[
         Mutant {
             name: "a write to a node that fails is tried again at each look",
             file: "src/controllers/lifecycle/mod.rs",
-            old: "Err(error) if !error.is_refused() => self.backoff.failed(uid, clock::now()),",
-            new: "Err(error) if !error.is_refused() && !$ON => self.backoff.failed(uid, clock::now()),",
+            old: "Some(_) if !is_closed => self.backoff.failed(uid, clock::now()),",
+            new: "Some(_) if !is_closed && !$ON => self.backoff.failed(uid, clock::now()),",
         },
     ),
     found_by(

@@ -18,9 +18,9 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a node's taints are written without a version",
-        file: "src/controllers/lifecycle/mod.rs",
-        old: r#""metadata": { "resourceVersion": version },"#,
-        new: r#""metadata": { "resourceVersion": Some(version).filter(|_| !$ON) },"#,
+        file: "src/controllers/node_writes.rs",
+        old: r#"json!({ "resourceVersion": version })"#,
+        new: r#"json!({ "resourceVersion": Some(version).filter(|_| !$ON) })"#,
     },
     Mutant {
         name: "a node is deleted although the list of servers has its server",
@@ -59,8 +59,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a node that is ready keeps the shutdown taint",
         file: "src/controllers/lifecycle/plan.rs",
-        old: "plan.change = node.taint(SHUTDOWN).map(|_| Change::RemoveShutdownTaint {",
-        new: "plan.change = node.taint(SHUTDOWN).filter(|_| !$ON).map(|_| Change::RemoveShutdownTaint {",
+        old: "node.taint(SHUTDOWN).map(|_| NodeChange::RemoveShutdownTaint {",
+        new: "node.taint(SHUTDOWN).filter(|_| !$ON).map(|_| NodeChange::RemoveShutdownTaint {",
     },
     Mutant {
         name: "a provider ID rests on a list that was requested before the node was seen",
@@ -82,23 +82,27 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "the uninitialized taint is removed before the addresses are set",
-        file: "src/controllers/node/mod.rs",
-        old: "    for change in &plan.changes {\n        let body = patch(change, &version);",
-        new: "    let mut changes: Vec<&Change> = plan.changes.iter().collect();
+        file: "src/controllers/node_writes.rs",
+        old: "    for change in &plan.changes {",
+        new: "    let mut changes: Vec<&NodeChange> = plan.changes.iter().collect();
     if $ON {
         changes.reverse();
     }
-    for change in changes {\n        let body = patch(change, &version);",
+    for change in changes {",
     },
     Mutant {
         name: "after a conflict the old plan is written over the new node",
-        file: "src/controllers/node/mod.rs",
-        old: "    let written = retry_on_conflict(|is_first| {\n        if !is_first {\n            let node = apis.kube.node(&object.name)?;\n            applied.plan",
-        new: "    let written = retry_on_conflict(|is_first| {\n        if !is_first && $ON {
-            if let (Some(plan), Some(now)) = (&mut applied.plan, apis.kube.node(&object.name)?) {
-                plan.node.metadata.resource_version = now.metadata.resource_version.clone();
+        file: "src/controllers/node_writes.rs",
+        old: "        if reads_first || !is_first {",
+        new: "        if !is_first && $ON {
+            let now = apis.kube.node(&object.name)?;
+            if let (Some(plan), Some(now)) = (&applied.plan, now) {
+                let mut plan = plan.as_ref().clone();
+                plan.version = now.metadata.resource_version;
+                return make(apis, controller, &plan, &mut applied.made);
             }
-        } else if !is_first {\n            let node = apis.kube.node(&object.name)?;\n            applied.plan",
+        }
+        if reads_first || !is_first {",
     },
     // The Lease, the gate, HTTP.
     Mutant {

@@ -1,7 +1,7 @@
 //! A cloud that answers to each change what the change says.
 
 use super::super::*;
-use crate::provider::{Description, Verb};
+use crate::provider::{Description, Verb, Write};
 use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -190,6 +190,20 @@ struct Planned {
     cloud: Arc<Cloud>,
 }
 
+impl Write for Planned {
+    fn word(&self) -> &'static str {
+        "step"
+    }
+
+    fn description(&self) -> Description {
+        Description::new(Verb::Add, &self.step.name, "")
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+}
+
 impl Change for Planned {
     fn apply(&self) -> Result<Applied, Error> {
         let Planned { step, cloud } = self;
@@ -217,14 +231,6 @@ impl Change for Planned {
             Answer::LookAgain => Ok(Applied::LookAgain(Some(cloud.start(Some(2), true)))),
             Answer::Error(kind) => Err(Error::new(kind(), format!("{}: no", step.name))),
         }
-    }
-
-    fn description(&self) -> Description {
-        Description::new(Verb::Add, &self.step.name, "")
-    }
-
-    fn json(&self) -> serde_json::Value {
-        serde_json::Value::Null
     }
 
     fn kind(&self) -> ChangeKind {

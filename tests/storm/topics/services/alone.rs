@@ -60,10 +60,7 @@ impl Ccm {
         self.story.machine.pass(INTERVAL);
         let mut all = Report::default();
         for report in reports {
-            all.changes.extend(report.changes);
-            all.failures.extend(report.failures);
-            all.unfinished += report.unfinished;
-            all.orphans = report.orphans.or(all.orphans);
+            all.merge(report);
         }
         all
     }
@@ -72,14 +69,13 @@ impl Ccm {
     fn tick(&mut self) -> Report {
         let mut report = self.round();
         for _ in 0..ROUNDS_AT_MOST {
-            if report.unfinished == 0 {
+            if !report.is_unfinished() {
                 return report;
             }
-            let next = self.round();
-            report.changes.extend(next.changes);
-            report.failures.extend(next.failures);
-            report.unfinished = next.unfinished;
-            report.orphans = next.orphans;
+            let mut next = self.round();
+            next.changes.splice(0..0, report.changes);
+            next.failures.splice(0..0, report.failures);
+            report = next;
         }
         panic!("it does not end: {report:#?}")
     }
@@ -356,7 +352,7 @@ fn while_the_nodes_cannot_be_read_no_target_is_removed() {
     let rule = Rule::new(away).half(Half::Kubernetes).method("GET");
     sandbox.faults().add(rule.path("/api/v1/nodes"));
     cloud.hold_load_balancer(id, false);
-    until("the end of the execution", || ccm.round().unfinished == 0);
+    until("the end of the execution", || !ccm.round().is_unfinished());
     story.no_harm().unwrap();
     sandbox.faults().clear();
     story.watch();

@@ -180,7 +180,7 @@ impl Services {
                 break;
             }
         }
-        let was_running = reports.iter().any(|report| report.unfinished > 0);
+        let was_running = reports.iter().any(Report::is_unfinished);
         let outcome =
             outcome.map_err(|why| format!("it waited for Service {name}: {why}\n{reports:#?}"));
         sandbox.faults().remove(rule);

@@ -1,0 +1,319 @@
+//! Writes to nodes. The controllers of nodes, of their lifecycle and of routes make them by one path: the version that
+//! was planned on is the precondition of each write, and after a conflict the node is read and planned again.
+
+use super::controller::Progress;
+use super::plan::Plan;
+use super::report::{Report, count_write, log_change, publish};
+use crate::cache::Apis;
+use crate::kube::{self, Node, Taint, retry_on_conflict};
+use crate::provider::{Description, Finding, InstanceId, NodeAddress, Reason, Verb, Write, clock};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The condition of a node whose pods can't be reached.
+pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
+
+/// The reason of the condition by which a route controller says that it made the routes of the node.
+pub(super) const ROUTE_CREATED: &str = "RouteCreated";
+
+/// Labels or annotations that are set; `None` removes one.
+pub type Values = BTreeMap<String, Option<String>>;
+
+/// One write to a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "change", rename_all_fields = "camelCase")]
+pub enum NodeChange {
+    /// Replaces `status.addresses`.
+    SetAddresses {
+        addresses: Vec<NodeAddress>,
+        #[serde(skip)]
+        description: Description,
+    },
+    /// Sets labels, the provider ID, and the taints that remain: one patch.
+    Update {
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        labels: Values,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        annotations: Values,
+        #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
+        provider_id: Option<String>,
+        /// The taint `uninitialized` is removed by writing the others.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        taints: Option<Vec<Taint>>,
+        #[serde(skip)]
+        description: Description,
+    },
+    /// The server is off.
+    AddShutdownTaint { taints: Vec<Taint> },
+    /// The node is ready again.
+    RemoveShutdownTaint { taints: Vec<Taint> },
+    /// The server does not exist any more.
+    DeleteNode { server: InstanceId },
+    /// Says whether the pods of the node can be reached. The kubelet's conditions stay as they are.
+    SetCondition {
+        r#type: &'static str,
+        status: &'static str,
+    },
+}
+
+impl NodeChange {
+    /// With it the node counts as initialised.
+    pub(super) fn removes_taint(&self) -> bool {
+        matches!(self, NodeChange::Update { taints, .. } if taints.is_some())
+    }
+
+    /// The status of the condition `NetworkUnavailable` becomes this one.
+    pub(super) fn condition(unavailable: bool) -> NodeChange {
+        NodeChange::SetCondition {
+            r#type: NETWORK_UNAVAILABLE,
+            status: status(unavailable),
+        }
+    }
+
+    /// Sends the write to the node of this name. `version`: what the node must still be at. Returns the node as it is
+    /// afterwards; `None`: it is deleted.
+    fn send(
+        &self,
+        kube: &kube::Client,
+        plan: &Plan<NodeChange>,
+        version: &str,
+    ) -> Result<Option<Node>, kube::Error> {
+        let name = &plan.object.name;
+        let (metadata, spec) = (json!({ "resourceVersion": version }), "spec");
+        // A merge patch replaces lists, and removes what is null.
+        match self {
+            NodeChange::SetAddresses { addresses, .. } => {
+                let body = json!({ "metadata": metadata, "status": { "addresses": addresses } });
+                kube.patch_node_status(name, &body).map(Some)
+            }
+            NodeChange::Update {
+                labels,
+                annotations,
+                provider_id,
+                taints,
+                ..
+            } => {
+                let mut body = json!({ "metadata": metadata, spec: {} });
+                body["metadata"]["labels"] = json!(labels);
+                if !annotations.is_empty() {
+                    body["metadata"]["annotations"] = json!(annotations);
+                }
+                if let Some(id) = provider_id {
+                    body[spec]["providerID"] = json!(id);
+                }
+                if let Some(taints) = taints {
+                    body[spec]["taints"] = json!(taints);
+                }
+                kube.patch_node(name, &body).map(Some)
+            }
+            NodeChange::AddShutdownTaint { taints }
+            | NodeChange::RemoveShutdownTaint { taints } => {
+                let body = json!({ "metadata": metadata, spec: { "taints": taints } });
+                kube.patch_node(name, &body).map(Some)
+            }
+            NodeChange::DeleteNode { .. } => kube
+                .delete_node(name, &plan.object.uid, version)
+                .map(|()| None),
+            NodeChange::SetCondition { r#type, status } => {
+                let body = json!({
+                    "metadata": metadata,
+                    "status": { "conditions": [condition(r#type, status)] },
+                });
+                kube.patch_node_condition(name, &body).map(Some)
+            }
+        }
+    }
+}
+
+/// As a condition says it.
+pub(super) fn status(is_so: bool) -> &'static str {
+    if is_so { "True" } else { "False" }
+}
+
+/// In the words of k8s.io/cloud-provider's route controller, which others look for.
+fn condition(kind: &str, status: &str) -> Value {
+    let now = Timestamp::from_second(clock::timestamp().as_second()).unwrap_or_default();
+    let (reason, message) = if status == "False" {
+        (ROUTE_CREATED, "RouteController created a route")
+    } else {
+        ("NoRouteCreated", "RouteController failed to create a route")
+    };
+    let now = now.to_string();
+    json!({
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    })
+}
+
+impl Write for NodeChange {
+    fn word(&self) -> &'static str {
+        match self {
+            NodeChange::SetAddresses { .. } => "set_addresses",
+            NodeChange::Update { .. } if self.removes_taint() => "initialise",
+            NodeChange::Update { .. } => "set_labels",
+            NodeChange::AddShutdownTaint { .. } => "add_shutdown_taint",
+            NodeChange::RemoveShutdownTaint { .. } => "remove_shutdown_taint",
+            NodeChange::DeleteNode { .. } => "delete_node",
+            NodeChange::SetCondition { .. } => "condition",
+        }
+    }
+
+    /// E.g. `add taint shutdown (the server is off)`.
+    fn description(&self) -> Description {
+        match self {
+            NodeChange::SetAddresses { description, .. }
+            | NodeChange::Update { description, .. } => description.clone(),
+            NodeChange::AddShutdownTaint { .. } => {
+                Description::new(Verb::Add, "taint shutdown", " (the server is off)")
+            }
+            NodeChange::RemoveShutdownTaint { .. } => {
+                Description::new(Verb::Remove, "taint shutdown", " (the node is ready)")
+            }
+            NodeChange::DeleteNode { server } => {
+                let why = format!(" (server {server} does not exist any more)");
+                Description::new(Verb::Delete, "node", why)
+            }
+            NodeChange::SetCondition { r#type, status } => {
+                Description::value(format!("condition {type}"), None, Some(status))
+            }
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!(self)
+    }
+}
+
+/// What came of the plan of one node.
+pub(super) struct Applied<P> {
+    /// Writes of the first plan.
+    planned: usize,
+    /// What each write that was made has changed.
+    pub(super) made: Vec<Description>,
+    /// The plan that was made last. `None`: the node does not exist any more.
+    pub(super) plan: Option<P>,
+    /// Why a write was not made.
+    pub(super) error: Option<kube::Error>,
+    /// Why the node, which another program changed, was not planned again.
+    outdated: Option<&'static str>,
+}
+
+impl<P: AsRef<Plan<NodeChange>>> Applied<P> {
+    /// Nothing was written yet.
+    pub(super) fn new(plan: P) -> Applied<P> {
+        Applied {
+            planned: plan.as_ref().changes.len(),
+            made: Vec::new(),
+            plan: Some(plan),
+            error: None,
+            outdated: None,
+        }
+    }
+
+    /// The gate refused a write: no other one is tried.
+    pub(super) fn is_closed(&self) -> bool {
+        self.error.as_ref().is_some_and(kube::Error::is_refused)
+    }
+
+    /// Whether all writes of the last plan were made.
+    pub(super) fn is_made(&self) -> bool {
+        self.error.is_none() && self.outdated.is_none()
+    }
+
+    /// `reason`: of the finding by which the error was reported.
+    pub(super) fn note_in(&self, report: &mut Report, object: String, reason: Option<Reason>) {
+        report.planned += self.planned;
+        for made in &self.made {
+            report.add_changes(&object, made);
+        }
+        let plan = self.plan.as_ref().map(AsRef::as_ref);
+        let obstacle = plan.and_then(|plan| plan.obstacle.as_ref());
+        match (&self.error, self.outdated, obstacle) {
+            (Some(error), ..) => report.fail(object, error.to_string(), reason),
+            (None, Some(why), _) => report.fail(object, why.to_owned(), None),
+            (None, None, Some(why)) => {
+                report.fail(object, why.text().into_owned(), Some(why.reason));
+            }
+            (None, None, None) => report.note(object, Progress::in_order(!self.made.is_empty())),
+        }
+    }
+}
+
+/// Makes the writes of a plan in their order. `reads_first`: the node is read and planned again before the first write.
+/// `replan` plans for the node as it is now; its error says why that can't be done, and nothing more is written.
+pub(super) fn apply<P: AsRef<Plan<NodeChange>>>(
+    apis: &Apis,
+    controller: &'static str,
+    plan: P,
+    reads_first: bool,
+    replan: impl Fn(&Node) -> Result<P, &'static str>,
+) -> Applied<P> {
+    let object = plan.as_ref().object.clone();
+    let mut applied = Applied::new(plan);
+    let written = retry_on_conflict(|is_first| {
+        if reads_first || !is_first {
+            let node = apis.kube.node(&object.name)?;
+            // Another node that came to carry this name is planned in the next tick.
+            let node = node.filter(|node| node.metadata.uid == object.uid);
+            match node.map(|node| replan(&node)).transpose() {
+                Ok(plan) => applied.plan = plan,
+                Err(why) => {
+                    applied.outdated = Some(why);
+                    return Ok(Ok(()));
+                }
+            }
+        }
+        match &applied.plan {
+            Some(plan) => make(apis, controller, plan.as_ref(), &mut applied.made),
+            None => Ok(Ok(())),
+        }
+    });
+    match written.and_then(|written| written) {
+        Ok(()) => {}
+        Err(error) if error.is_not_found() => applied.plan = None,
+        Err(error) => applied.error = Some(error),
+    }
+    applied
+}
+
+/// The outer error may be tried again.
+type Made = Result<Result<(), kube::Error>, kube::Error>;
+
+fn make(
+    apis: &Apis,
+    controller: &'static str,
+    plan: &Plan<NodeChange>,
+    all: &mut Vec<Description>,
+) -> Made {
+    let mut version = plan.version.clone();
+    for change in &plan.changes {
+        if let NodeChange::DeleteNode { server } = change {
+            let message = format!("server {server} does not exist any more: the node is deleted");
+            let deleting = Finding::info(Reason::DeletingNode, message);
+            publish(apis, controller, &plan.object, &[deleting]);
+        }
+        let begun = clock::now();
+        let written = change.send(&apis.kube, plan, &version);
+        count_write(controller, change.word(), written.as_ref().map(drop));
+        match written {
+            Ok(Some(node)) => {
+                version.clone_from(&node.metadata.resource_version);
+                apis.nodes.written(node, begun);
+            }
+            Ok(None) => {}
+            // Its kubelet wrote to it in this moment: a refused deletion is not tried again before its back-off is over.
+            Err(error) if matches!(change, NodeChange::DeleteNode { .. }) => return Ok(Err(error)),
+            Err(error) => return Err(error),
+        }
+        let made = change.description();
+        log_change(controller, &plan.object.for_people(), &made);
+        all.push(made);
+    }
+    Ok(Ok(()))
+}

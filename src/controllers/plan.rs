@@ -1,0 +1,52 @@
+//! What is to be done about one object: one form for the plans of all controllers.
+
+use super::controller::Proposal;
+use crate::kube::ObjectReference;
+use crate::provider::{Finding, Reason, Write};
+
+/// The writes to one object, and what an operator should know about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan<W> {
+    pub object: ObjectReference,
+    /// The resource version of the object that the plan was made for.
+    pub version: String,
+    /// In the order in which they are made.
+    pub changes: Vec<W>,
+    pub findings: Vec<Finding>,
+    /// What stands in the way of what should be done. The object counts as failed, and is planned again later.
+    pub obstacle: Option<Finding>,
+}
+
+impl<W: Write> Plan<W> {
+    pub fn new(object: ObjectReference, version: &str) -> Plan<W> {
+        Plan {
+            object,
+            version: version.to_owned(),
+            changes: Vec::new(),
+            findings: Vec::new(),
+            obstacle: None,
+        }
+    }
+
+    /// Everything to report, the obstacle included.
+    pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().chain(&self.obstacle)
+    }
+
+    /// What would be done, in words.
+    pub fn proposal(&self) -> Proposal {
+        let changes = self.changes.iter().map(Write::description).collect();
+        Proposal::new(&self.object, changes, self.obstacle.as_ref())
+    }
+
+    /// Adds a warning that is no obstacle.
+    pub(super) fn warn(&mut self, reason: Reason, message: impl Into<String>) {
+        self.findings.push(Finding::warning(reason, message));
+    }
+}
+
+impl<W> AsRef<Plan<W>> for Plan<W> {
+    fn as_ref(&self) -> &Plan<W> {
+        self
+    }
+}
