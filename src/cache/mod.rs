@@ -7,16 +7,18 @@ mod cached;
 mod identity;
 mod nodes;
 mod secrets;
+mod servers;
 
 pub use cached::{Error, View};
 pub use identity::Identity;
 pub use nodes::{NodeCache, Nodes, Poll};
+pub use servers::{AllServers, Covers, ServerNeeds};
 
 use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
 use crate::provider::{
-    self, Dedicated, ErrorKind, Instance, InstanceId, Network, Provider, Servers, Snapshot,
-    TlsSecrets, Urgency, clock,
+    self, Dedicated, ErrorKind, Instance, InstanceId, Network, Provider, Snapshot, TlsSecrets,
+    Urgency, clock,
 };
 use cached::{Cached, CallPause};
 use secrets::Secrets;
@@ -28,36 +30,6 @@ use std::time::{Duration, Instant};
 
 /// All servers of one API, with their age.
 pub type Instances = View<Vec<Instance>>;
-
-/// All servers, as both APIs list them. Where one does not answer, the other one's are known all the same.
-pub struct AllServers {
-    pub cloud: Result<Instances, provider::Error>,
-    pub dedicated: Result<Instances, provider::Error>,
-}
-
-/// Which lists of servers are good enough.
-#[derive(Clone, Copy, Debug)]
-pub struct Freshness {
-    /// Of cloud servers: no older than that.
-    pub max_age: Duration,
-    /// And requested since then.
-    pub since: Option<Instant>,
-    /// Of dedicated servers: requested since then. They have a longest age of their own.
-    pub dedicated_since: Option<Instant>,
-    pub urgency: Urgency,
-}
-
-impl Freshness {
-    /// Whenever it was requested.
-    pub fn of(max_age: Duration, urgency: Urgency) -> Freshness {
-        Freshness {
-            max_age,
-            since: None,
-            dedicated_since: None,
-            urgency,
-        }
-    }
-}
 
 /// How old a list of dedicated servers may be, unless `ROBOT_CACHE_TIMEOUT` says otherwise.
 const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
@@ -447,60 +419,6 @@ impl Apis {
     /// The last call about dedicated servers failed: a tick that made none proves nothing else.
     pub fn dedicated_fails(&self) -> bool {
         self.dedicated_fails.load(Ordering::Relaxed)
-    }
-
-    /// All servers of both APIs. An error: neither answers, or the only one does not.
-    pub fn all_servers(&self, fresh: Freshness) -> Result<AllServers, Error> {
-        let cloud = self.instances_since(fresh.since, fresh.max_age, fresh.urgency);
-        let dedicated = self.dedicated(fresh.dedicated_since, fresh.urgency);
-        let goes_on = self.provider.dedicated().is_some() && dedicated.is_ok();
-        let cloud = match cloud {
-            Err(Error::Cloud(error)) if goes_on => Err(error),
-            cloud => Ok(cloud?),
-        };
-        Ok(AllServers { cloud, dedicated })
-    }
-
-    /// The same lists where they are fresh enough, a list that was used for longer than `max_age` read again. The list
-    /// of an API that did not answer is not asked for once more.
-    pub fn renewed(&self, servers: AllServers, fresh: Freshness) -> Result<AllServers, Error> {
-        let is_fresh = |view: &Instances, since: Option<Instant>| {
-            since.is_none_or(|since| view.asked >= since)
-        };
-        let cloud = match servers.cloud {
-            Ok(view) if view.time_in_use() > fresh.max_age || !is_fresh(&view, fresh.since) => {
-                Ok(self.instances_since(fresh.since, fresh.max_age, fresh.urgency)?)
-            }
-            known => known,
-        };
-        let dedicated = match servers.dedicated {
-            Ok(view) if !is_fresh(&view, fresh.dedicated_since) => {
-                self.dedicated(fresh.dedicated_since, fresh.urgency)
-            }
-            known => known,
-        };
-        Ok(AllServers { cloud, dedicated })
-    }
-}
-
-impl AllServers {
-    pub fn servers(&self) -> Servers<'_> {
-        fn slice(
-            list: &Result<Instances, provider::Error>,
-        ) -> Result<&[Instance], &provider::Error> {
-            list.as_ref().map(|view| view.value.as_slice())
-        }
-        Servers {
-            cloud: slice(&self.cloud),
-            dedicated: slice(&self.dedicated),
-        }
-    }
-
-    /// The API that did not answer.
-    pub fn outage(&self) -> Option<Error> {
-        let cloud = self.cloud.as_ref().err().cloned().map(Error::Cloud);
-        let dedicated = self.dedicated.as_ref().err().cloned();
-        cloud.or(dedicated.map(Error::Dedicated))
     }
 }
 

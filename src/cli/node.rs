@@ -10,7 +10,7 @@ use super::output::{Exit, Failed, line, or_dash, paragraph, without};
 use super::table::Columns;
 use super::terminal::columns;
 use super::{startup, wire};
-use crate::cache::Freshness;
+use crate::cache::ServerNeeds;
 use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialized};
 use crate::controllers::{MatchedBy, NodeChange, Plan, Proposal, Report, Selection};
@@ -139,8 +139,8 @@ impl Nodes {
                 node::plan(&nodes, &[][..], &*apis.provider, Timestamp::MIN)
             }
             Sides::Cloud => {
-                let fresh = Freshness::of(Duration::ZERO, Urgency::Asked);
-                let servers = apis.all_servers(fresh)?;
+                let needs = ServerNeeds::max_age(Duration::ZERO);
+                let servers = apis.servers(None, &needs, Urgency::Asked)?;
                 let servers = servers.servers();
                 servers.iter().map(NodePlan::of_server).collect()
             }

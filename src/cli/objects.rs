@@ -6,7 +6,7 @@ use super::startup::{Started, not_known};
 use super::table;
 use super::terminal::columns;
 use super::{leader, wire};
-use crate::cache::{self, Apis, Freshness, ReadFrom};
+use crate::cache::{self, Apis, ReadFrom, ServerNeeds};
 use crate::controllers::{Proposal, Report};
 use crate::kube::{Node, PastEvent};
 use crate::provider::process::is_terminal;
@@ -188,8 +188,7 @@ impl Context {
         if !plans.is_unclear() {
             return None;
         }
-        let fresh = Freshness::of(Duration::MAX, Urgency::Asked);
-        let servers = self.apis.all_servers(fresh);
+        let servers = self.apis.servers(None, &ServerNeeds::NONE, Urgency::Asked);
         let error = match servers.map_or_else(Some, |servers| servers.outage())? {
             cache::Error::Cloud(error) | cache::Error::Dedicated(error) => error,
             cache::Error::Kube(_) => return None,

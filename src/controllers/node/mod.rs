@@ -22,7 +22,7 @@ use super::matching::Index;
 use super::node_writes::{Applied, apply};
 use super::parallel::in_parallel;
 use super::report::{publish, recovered};
-use crate::cache::{self, AllServers, Apis, Error, Freshness};
+use crate::cache::{self, AllServers, Apis, Error, ServerNeeds};
 use crate::kube::{self, Node};
 use crate::metrics::NODES;
 use crate::provider::{Finding, InstanceId, Provider, ProviderId, Reason, Urgency, clock};
@@ -64,39 +64,11 @@ pub struct NodeController {
 struct Observed {
     nodes: cache::Nodes,
     servers: Option<AllServers>,
-    /// The list of cloud servers is an older one, in which these alone were read now. None: all were.
-    named: Option<HashSet<InstanceId>>,
+    /// When the tick began.
+    begun: Instant,
 }
 
-/// See [`Observed::named`].
-type Named = (cache::Instances, HashSet<InstanceId>);
-
 impl Observed {
-    /// The list of cloud servers decides about this plan, as far as it was read now.
-    fn is_enough_for(&self, plan: &NodePlan) -> bool {
-        let is_named = |named: &HashSet<InstanceId>| match &plan.server {
-            Server::Matched(instance, _) => named.contains(&instance.id),
-            _ => false,
-        };
-        !plan.is_of_cloud() || self.named.as_ref().is_none_or(is_named)
-    }
-
-    /// Lists that are fresh enough for these plans. `needs_all`: single servers that were read are not.
-    fn renew(&mut self, apis: &Apis, fresh: Freshness, needs_all: bool) -> Result<(), Error> {
-        let servers = self.servers.take();
-        let is_partial = self.named.is_some() && needs_all;
-        self.servers = match servers {
-            Some(_) if is_partial => Some(apis.all_servers(fresh)?),
-            servers => servers
-                .map(|servers| apis.renewed(servers, fresh))
-                .transpose()?,
-        };
-        if is_partial {
-            self.named = None;
-        }
-        Ok(())
-    }
-
     fn index<'a>(&'a self, provider: &'a dyn Provider) -> Index<'a> {
         let servers = self.servers.as_ref();
         let servers = servers.map_or_else(|| [][..].into(), AllServers::servers);
@@ -179,102 +151,82 @@ impl NodeController {
         selection.nodes(apis, self.settings.sync_interval / 2, whole_max_age)
     }
 
-    /// What both APIs say, and the nodes that are due or selected. Servers are read only when there are any, and are
-    /// as young as their plans need.
+    /// What both APIs say, and the nodes that are due or selected. Servers are read only when there are any, and satisfy
+    /// what the plans for these nodes need.
     fn observe(
         &self,
         apis: &Apis,
         selection: &Selection,
     ) -> Result<(Observed, Vec<Arc<Node>>), Error> {
-        let provider = &*apis.provider;
         let nodes = self.nodes(apis, selection)?;
-        let now = clock::now();
-        let is_due = |node: &Node| self.is_due(node, apis, now);
-        let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, now);
-        let is_waited_for = selection.is_explicit() || nodes.value.iter().any(|node| is_due(node));
-        let (urgency, max_age) = match (is_waited_for, is_refresh) {
-            (false, false) => {
-                let (servers, named) = (None, None);
-                let observed = Observed {
-                    nodes,
-                    servers,
-                    named,
-                };
-                return Ok((observed, Vec::new()));
-            }
-            (false, true) if self.last_refresh.is_some() => {
-                (Urgency::CanWait, self.refresh_period(apis) / 2)
-            }
-            _ => (Urgency::Needed, self.young()),
+        let begun = clock::now();
+        let is_due = |node: &Node| self.is_due(node, apis, begun);
+        let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, begun);
+        let due: Vec<&Arc<Node>> = nodes.value.iter().filter(|node| is_due(node)).collect();
+        if due.is_empty() && !is_refresh {
+            let observed = Observed {
+                nodes,
+                servers: None,
+                begun,
+            };
+            return Ok((observed, Vec::new()));
+        }
+        let can_wait = due.is_empty() && !selection.is_explicit() && self.last_refresh.is_some();
+        let (urgency, max_age) = if can_wait {
+            (Urgency::CanWait, self.refresh_period(apis) / 2)
+        } else {
+            (Urgency::Needed, self.young())
         };
-        let mut fresh = Freshness::of(max_age, urgency);
-        let due = nodes.value.iter().filter(|node| is_due(node));
-        let named = match is_refresh {
-            true => None,
-            false => self.read_by_name(apis, due.collect()),
+        let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
+        let named = if is_refresh {
+            None
+        } else {
+            self.read_by_name(apis, &due)
         };
-        let (servers, named) = match named {
-            Some((cloud, ids)) => {
-                let (cloud, dedicated) = (Ok(cloud), apis.dedicated(None, urgency));
-                (AllServers { cloud, dedicated }, Some(ids))
-            }
-            None => (apis.all_servers(fresh)?, None),
+        let mut servers = match named {
+            Some(named) => AllServers::named(named, apis.dedicated(None, urgency)),
+            None => apis.servers(None, &ServerNeeds::max_age(max_age), urgency)?,
         };
         // After the cloud answered: while it does not, no node is read in vain. A table shows no taint.
-        let nodes = match selection.is_explicit() {
-            true => nodes,
-            false => {
-                let due = nodes.value.iter().filter(|node| is_due(node));
-                let names: Vec<String> = due.map(|node| node.name().to_owned()).collect();
-                apis.nodes.again(&names, self.settings.sync_interval / 2)?
-            }
+        let nodes = if selection.is_explicit() {
+            nodes
+        } else {
+            apis.nodes.again(&names, self.settings.sync_interval / 2)?
         };
         // A node that came during this tick would need a list of its own: it is left to the next one.
-        let is_late = |node: &Node| apis.nodes.first_seen(node).is_some_and(|seen| seen > now);
+        let is_late = |node: &Node| apis.nodes.first_seen(node).is_some_and(|seen| seen > begun);
         let is_wanted = |node: &&Arc<Node>| {
             selection.names(node.name()) && (is_refresh || is_due(node)) && !is_late(node)
         };
         let wanted: Vec<Arc<Node>> = nodes.value.iter().filter(is_wanted).cloned().collect();
         let mut observed = Observed {
             nodes,
-            servers: Some(servers),
-            named,
+            servers: Some(servers.clone()),
+            begun,
         };
-        // What lists these plans may rest on. Made on older ones, they only say what is needed.
-        fresh.max_age = Duration::MAX;
-        let mut needs_all = false;
-        let index = observed.index(provider);
-        for node in &wanted {
-            let plan = plan_node(node, &index, provider, self.overdue());
-            let first_seen = || apis.nodes.first_seen(node).unwrap_or_else(clock::now);
-            if !plan.changes.is_empty() && plan.is_of_cloud() {
-                fresh.max_age = self.young();
-            }
-            let needs_list = !plan.changes.is_empty() || plan.misses_its_server();
-            if needs_list && !observed.is_enough_for(&plan) {
-                needs_all = true;
-                fresh.since = fresh.since.max(Some(now));
-            }
-            if plan.misses_its_server() {
-                // A server that an older list lacks may have been made since.
-                fresh.since = fresh.since.max(Some(now));
-            }
-            if plan.needs_later_list() && plan.is_of_cloud() {
-                // All new nodes of a tick share the list that the last one of them needs.
-                fresh.since = fresh.since.max(Some(first_seen()));
-            }
-            if plan.may_be_dedicated() {
-                fresh.dedicated_since = fresh.dedicated_since.max(Some(first_seen()));
-            }
-        }
+        // These plans rest on what was read last, and say what the plans that are applied need.
+        let index = observed.index(&*apis.provider);
+        let plans = wanted
+            .iter()
+            .map(|node| plan_node(node, &index, &*apis.provider, self.overdue()));
+        let needs = plans.map(|plan| needs_of(&plan, apis, self.young(), begun));
+        let unsatisfied = needs.filter(|needs| !servers.satisfy(needs));
+        let unsatisfied = unsatisfied.reduce(ServerNeeds::and);
         drop(index);
-        observed.renew(apis, fresh, needs_all)?;
+        if let Some(needs) = unsatisfied {
+            servers = apis.servers(Some(servers), &needs, urgency)?;
+        }
+        observed.servers = Some(servers);
         Ok((observed, wanted))
     }
 
     /// All servers as they were listed last, with those of these new nodes read by name now: where that is fewer calls.
-    /// None: all are to be listed, also because a server of an unknown name may have a node's address.
-    fn read_by_name(&self, apis: &Apis, due: Vec<&Arc<Node>>) -> Option<Named> {
+    /// `None`: all are to be listed, also because a server of an unknown name may have a node's address.
+    fn read_by_name(
+        &self,
+        apis: &Apis,
+        due: &[&Arc<Node>],
+    ) -> Option<(cache::Instances, HashSet<InstanceId>)> {
         let has_failed = |node: &&Arc<Node>| self.backoff.has_failed(&node.metadata.uid);
         let is_fewer = due.len() <= apis.server_pages() as usize;
         if !apis.is_large() || !is_fewer || due.iter().any(has_failed) {
@@ -294,15 +246,16 @@ impl NodeController {
         mut done: impl FnMut(NodePlan),
     ) -> Report {
         let mut report = Report::default();
-        while !queue.is_empty()
-            && self.write_until_too_old(apis, &observed, &mut queue, &mut report, &mut done)
+        while let Some(needs) =
+            self.write_while_satisfied(apis, &observed, &mut queue, &mut report, &mut done)
         {
-            let mut fresh = Freshness::of(self.young(), Urgency::Needed);
-            fresh.since = observed.named.is_some().then(clock::now);
-            if let Err(error) = observed.renew(apis, fresh, true) {
-                let waiting = controller::waiting(queue.len(), "node");
-                report.outage = Some(Outage::new(error, waiting));
-                break;
+            match apis.servers(observed.servers.take(), &needs, Urgency::Needed) {
+                Ok(servers) => observed.servers = Some(servers),
+                Err(error) => {
+                    let waiting = controller::waiting(queue.len(), "node");
+                    report.outage = Some(Outage::new(error, waiting));
+                    break;
+                }
             }
         }
         if report.outage.is_none() {
@@ -315,42 +268,34 @@ impl NodeController {
         report
     }
 
-    /// True: the list of servers is too old for the next write. A plan is made when it is its node's turn, by the thread
-    /// that writes it, and noted with those of its batch: thousands at once would need the memory of thousands.
-    fn write_until_too_old(
+    /// Returns what the servers must satisfy before the next write; `None` when nothing is left to write. A plan is made
+    /// when it is its node's turn, by the thread that writes it, and noted with those of its batch: thousands at once
+    /// would need the memory of thousands.
+    fn write_while_satisfied(
         &mut self,
         apis: &Apis,
         observed: &Observed,
         queue: &mut VecDeque<Arc<Node>>,
         report: &mut Report,
         done: &mut impl FnMut(NodePlan),
-    ) -> bool {
-        let provider = &*apis.provider;
-        let index = observed.index(provider);
+    ) -> Option<ServerNeeds> {
+        let servers = observed.servers.as_ref()?;
+        let index = observed.index(&*apis.provider);
         let (young, overdue) = (self.young(), self.overdue());
-        let cloud = observed.servers.as_ref().map(|servers| &servers.cloud);
-        let is_young = |plan: &NodePlan| match cloud {
-            Some(Ok(view)) => view.time_in_use() <= young && observed.is_enough_for(plan),
-            // Nothing is planned for cloud servers.
-            Some(Err(_)) => true,
-            None => false,
-        } || !plan.is_of_cloud();
-        let plan_for = |node: &Node| plan_node(node, &index, provider, overdue);
-        // None: the list is too old.
-        let plan_and_write = |node: &Arc<Node>| {
-            let plan = plan_for(node);
-            let replan = |node: &Node| {
-                let plan = plan_for(node);
-                if is_young(&plan) {
-                    Ok(plan)
-                } else {
-                    Err(TOO_OLD)
-                }
-            };
-            let is_ready = plan.changes.is_empty() || is_young(&plan);
-            is_ready.then(|| apply(apis, NAME, plan, false, replan))
+        let plan_for = |node: &Node| {
+            let plan = plan_node(node, &index, &*apis.provider, overdue);
+            let needs = needs_of(&plan, apis, young, observed.begun);
+            if plan.changes.is_empty() || servers.satisfy(&needs) {
+                Ok(plan)
+            } else {
+                Err(needs)
+            }
         };
-        let ends = |it: &Option<Applied<_>>| it.as_ref().is_none_or(Applied::is_closed);
+        let plan_and_write = |node: &Arc<Node>| {
+            let replan = |node: &Node| plan_for(node).map_err(|_| TOO_OLD);
+            plan_for(node).map(|plan| apply(apis, NAME, plan, false, replan))
+        };
+        let ends = |it: &Result<Applied<_>, _>| it.as_ref().map_or(true, Applied::is_closed);
         while !queue.is_empty() {
             let count = queue
                 .len()
@@ -358,24 +303,27 @@ impl NodeController {
             let batch: Vec<Arc<Node>> = queue.drain(..count).collect();
             let all = in_parallel(&batch, apis.concurrent_nodes, plan_and_write, ends);
             let is_over = all.iter().any(ends);
-            let is_too_old = all.iter().any(Option::is_none);
-            let is_begun = |one: &Applied<_>| !one.is_closed() || !one.made.is_empty();
-            let mut all = all.into_iter().map(|it| it.filter(is_begun));
-            let mut left = Vec::new();
+            let (mut needs, mut left) = (None, Vec::new());
+            let mut all = all.into_iter();
             for node in batch {
-                match all.next().flatten() {
-                    Some(applied) => drop(self.note(apis, report, &node, applied).map(&mut *done)),
-                    None => left.push(node),
+                match all.next() {
+                    Some(Ok(applied)) if !applied.is_closed() || !applied.made.is_empty() => {
+                        self.note(apis, report, &node, applied).map(&mut *done);
+                    }
+                    ended => {
+                        needs = needs.or(ended.and_then(Result::err));
+                        left.push(node);
+                    }
                 }
             }
             left.into_iter()
                 .rev()
                 .for_each(|node| queue.push_front(node));
             if is_over {
-                return is_too_old;
+                return needs;
             }
         }
-        false
+        None
     }
 
     /// Reports what came of a node, and when it is tried again. The plan that was made last.
@@ -460,6 +408,11 @@ impl NodeController {
         let due = nodes.filter(|node| self.is_due(node, apis, now));
         controller::waiting(due.count(), "node")
     }
+}
+
+fn needs_of(plan: &NodePlan, apis: &Apis, young: Duration, begun: Instant) -> ServerNeeds {
+    let first_seen = apis.nodes.first_seen(&plan.node);
+    plan.needs(young, begun, first_seen.unwrap_or(begun))
 }
 
 fn has_foreign_id(node: &Node, provider: &dyn Provider) -> bool {

@@ -1,6 +1,7 @@
 //! What should be done to nodes: a pure function of a view; and what a plan is made of: values and writes.
 
 use super::desired::{self, FromServer};
+use crate::cache::{Covers, ServerNeeds};
 use crate::controllers::matching::{Index, MatchedBy, Outcome, UNINITIALIZED, is_uninitialized};
 use crate::controllers::node_writes::Values;
 use crate::controllers::{NodeChange, Plan};
@@ -14,6 +15,7 @@ use crate::text::shell_command;
 use jiff::Timestamp;
 use std::borrow::Borrow;
 use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
 
 const UNINITIALIZED_TAINT: &str = "taint uninitialized";
 
@@ -174,41 +176,48 @@ impl NodePlan {
         self.fields().filter(|field| field.have != field.want)
     }
 
-    /// It should be initialised, and the list of servers does not hold its own.
-    pub fn misses_its_server(&self) -> bool {
-        let is_missing = matches!(
+    /// What the servers must satisfy that the plan rests on: `young` is how old a list a write may rest on, in a tick that
+    /// began then, for a node that was first seen then.
+    pub(super) fn needs(
+        &self,
+        young: Duration,
+        begun: Instant,
+        first_seen: Instant,
+    ) -> ServerNeeds {
+        let mut needs = ServerNeeds::NONE;
+        let has_changes = !self.changes.is_empty();
+        if has_changes {
+            needs.max_age = young;
+        }
+        match &self.server {
+            Server::Matched(instance, by) if has_changes => match instance.id {
+                InstanceId::Cloud(_) => {
+                    // A server that has the node's name or address in a list from before the node was first seen may be
+                    // the machine that the node's own one replaced.
+                    let is_guess = !matches!(by, MatchedBy::ProviderId);
+                    needs.since = is_guess.then_some(first_seen);
+                    needs.covers = Covers::One(instance.id);
+                }
+                InstanceId::Dedicated(_) => {
+                    needs.max_age = Duration::MAX;
+                    needs.dedicated_since = Some(first_seen);
+                }
+            },
+            // A server that such a list lacks may have been made since.
+            Server::Gone(_) => needs.since = Some(first_seen),
+            Server::Unmatched => needs.dedicated_since = Some(first_seen),
+            Server::Matched(..) | Server::Foreign | Server::Unknown | Server::Unclear => {}
+        }
+        let misses_its_server = matches!(
             self.server,
             Server::Unmatched | Server::Gone(InstanceId::Cloud(_))
         );
-        self.obstacle.is_some() && is_missing
-    }
-
-    /// It may run, or is about to be initialised, on a dedicated server.
-    pub(super) fn may_be_dedicated(&self) -> bool {
-        match &self.server {
-            Server::Matched(instance, _) => {
-                instance.id.dedicated().is_some() && !self.changes.is_empty()
-            }
-            Server::Unmatched => true,
-            Server::Gone(_) | Server::Foreign | Server::Unknown | Server::Unclear => false,
+        if misses_its_server && self.obstacle.is_some() {
+            // The node should be initialised.
+            needs.since = Some(begun);
+            needs.covers = Covers::All;
         }
-    }
-
-    /// The list of cloud servers decides.
-    pub(super) fn is_of_cloud(&self) -> bool {
-        !matches!(&self.server, Server::Matched(instance, _) if instance.id.dedicated().is_some())
-    }
-
-    /// A server that has the node's name or address in a list from before the node was first seen
-    /// may be the machine that the node's own one replaced; one that such a list lacks may have
-    /// been made since.
-    pub(super) fn needs_later_list(&self) -> bool {
-        match self.server {
-            Server::Matched(_, MatchedBy::Name | MatchedBy::Address(_)) => !self.changes.is_empty(),
-            Server::Gone(_) => true,
-            Server::Matched(_, MatchedBy::ProviderId) => false,
-            Server::Foreign | Server::Unknown | Server::Unmatched | Server::Unclear => false,
-        }
+        needs
     }
 
     fn gone(&mut self, id: InstanceId, index: &Index) {

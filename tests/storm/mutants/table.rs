@@ -64,9 +64,9 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a provider ID rests on a list that was requested before the node was seen",
-        file: "src/controllers/node/mod.rs",
-        old: "if plan.needs_later_list() && plan.is_of_cloud() {",
-        new: "if plan.needs_later_list() && plan.is_of_cloud() && !$ON {",
+        file: "src/controllers/node/plan.rs",
+        old: "needs.since = is_guess.then_some(first_seen);",
+        new: "needs.since = is_guess.then_some(first_seen).filter(|_| !$ON);",
     },
     Mutant {
         name: "a second node with a provider ID is initialised",

@@ -1,0 +1,158 @@
+//! The servers of both APIs as they were read, and whether they satisfy what plans need of them.
+
+use super::{Apis, Error, Instances};
+use crate::provider::{self, Instance, InstanceId, Servers, Urgency};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+/// The servers of both APIs. Where one API does not answer, the servers of the other one are known all the same.
+#[derive(Clone)]
+pub struct AllServers {
+    pub cloud: Result<Instances, provider::Error>,
+    pub dedicated: Result<Instances, provider::Error>,
+    /// The list of cloud servers is an older one, in which these servers alone were read now. `None`: it was read whole.
+    named: Option<HashSet<InstanceId>>,
+}
+
+/// What a plan needs of the servers that it rests on.
+#[derive(Clone, Debug)]
+pub struct ServerNeeds {
+    /// The list of cloud servers is in use for no longer than that.
+    pub max_age: Duration,
+    /// The list of cloud servers was requested since then.
+    pub since: Option<Instant>,
+    /// The list of dedicated servers was requested since then. It has a longest age of its own.
+    pub dedicated_since: Option<Instant>,
+    pub covers: Covers,
+}
+
+/// Which cloud servers must have been read at that time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Covers {
+    Nothing,
+    One(InstanceId),
+    All,
+}
+
+impl ServerNeeds {
+    /// Whatever was read last is enough.
+    pub const NONE: ServerNeeds = ServerNeeds::max_age(Duration::MAX);
+
+    pub const fn max_age(max_age: Duration) -> ServerNeeds {
+        ServerNeeds {
+            max_age,
+            since: None,
+            dedicated_since: None,
+            covers: Covers::Nothing,
+        }
+    }
+
+    /// What satisfies both.
+    pub fn and(self, other: ServerNeeds) -> ServerNeeds {
+        let is_same = self.covers == other.covers;
+        ServerNeeds {
+            max_age: self.max_age.min(other.max_age),
+            since: self.since.max(other.since),
+            dedicated_since: self.dedicated_since.max(other.dedicated_since),
+            covers: if is_same { self.covers } else { Covers::All },
+        }
+    }
+}
+
+impl AllServers {
+    /// A list of cloud servers in which these were read by name.
+    pub fn named(
+        (cloud, named): (Instances, HashSet<InstanceId>),
+        dedicated: Result<Instances, provider::Error>,
+    ) -> AllServers {
+        AllServers {
+            cloud: Ok(cloud),
+            dedicated,
+            named: Some(named),
+        }
+    }
+
+    /// Whether a plan with these needs may rest on these servers. Nothing is planned for the servers of an API that does
+    /// not answer.
+    pub fn satisfy(&self, needs: &ServerNeeds) -> bool {
+        self.satisfy_of_cloud(needs) && self.satisfy_of_dedicated(needs)
+    }
+
+    fn satisfy_of_cloud(&self, needs: &ServerNeeds) -> bool {
+        let is_covered = match (&self.named, needs.covers) {
+            (None, _) | (_, Covers::Nothing) => true,
+            (Some(named), Covers::One(id)) => named.contains(&id),
+            (Some(_), Covers::All) => false,
+        };
+        let is_young = |view: &Instances| view.time_in_use() <= needs.max_age;
+        let cloud = self.cloud.as_ref().ok();
+        cloud.is_none_or(|view| is_covered && is_young(view) && is_from(view, needs.since))
+    }
+
+    fn satisfy_of_dedicated(&self, needs: &ServerNeeds) -> bool {
+        let dedicated = self.dedicated.as_ref().ok();
+        dedicated.is_none_or(|view| is_from(view, needs.dedicated_since))
+    }
+
+    pub fn servers(&self) -> Servers<'_> {
+        fn slice(
+            list: &Result<Instances, provider::Error>,
+        ) -> Result<&[Instance], &provider::Error> {
+            list.as_ref().map(|view| view.value.as_slice())
+        }
+        Servers {
+            cloud: slice(&self.cloud),
+            dedicated: slice(&self.dedicated),
+        }
+    }
+
+    /// The API that did not answer.
+    pub fn outage(&self) -> Option<Error> {
+        let cloud = self.cloud.as_ref().err().cloned().map(Error::Cloud);
+        let dedicated = self.dedicated.as_ref().err().cloned();
+        cloud.or(dedicated.map(Error::Dedicated))
+    }
+}
+
+fn is_from(view: &Instances, since: Option<Instant>) -> bool {
+    since.is_none_or(|since| view.asked >= since)
+}
+
+impl Apis {
+    /// The servers of both APIs: those that are known, where they satisfy these needs, else read again. The list of an
+    /// API that did not answer is not asked for once more. The error: neither API answers, or the only one does not.
+    pub fn servers(
+        &self,
+        known: Option<AllServers>,
+        needs: &ServerNeeds,
+        urgency: Urgency,
+    ) -> Result<AllServers, Error> {
+        let is_kept = known
+            .as_ref()
+            .is_some_and(|one| one.satisfy_of_cloud(needs));
+        // A list in which single servers were read is no whole one.
+        let partial = known.iter().filter(|one| one.named.is_some());
+        let partial = partial.filter_map(|one| Some(one.cloud.as_ref().ok()?.asked));
+        let since = needs.since.max(partial.max());
+        let read = (!is_kept).then(|| self.instances_since(since, needs.max_age, urgency));
+        let dedicated = match &known {
+            Some(known) if known.satisfy_of_dedicated(needs) => known.dedicated.clone(),
+            _ => self.dedicated(needs.dedicated_since, urgency),
+        };
+        let goes_on = self.provider.dedicated().is_some() && dedicated.is_ok();
+        let (cloud, named) = match (read, known) {
+            (None, Some(known)) => (known.cloud, known.named),
+            (Some(Err(Error::Cloud(error))), _) if goes_on => (Err(error), None),
+            (Some(read), _) => (Ok(read?), None),
+            (None, None) => (
+                Ok(self.instances_since(since, needs.max_age, urgency)?),
+                None,
+            ),
+        };
+        Ok(AllServers {
+            cloud,
+            dedicated,
+            named,
+        })
+    }
+}
