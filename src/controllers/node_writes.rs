@@ -72,8 +72,8 @@ impl NodeChange {
         }
     }
 
-    /// Sends the write to the node of this name. `version`: what the node must still be at. Returns the node as it is
-    /// afterwards; `None`: it is deleted.
+    /// Sends the write to the node of a plan, which must still be at this version. Returns the node as it is afterwards;
+    /// `None` when it was deleted.
     fn send(
         &self,
         kube: &kube::Client,
@@ -81,7 +81,7 @@ impl NodeChange {
         version: &str,
     ) -> Result<Option<Node>, kube::Error> {
         let name = &plan.object.name;
-        let (metadata, spec) = (json!({ "resourceVersion": version }), "spec");
+        let metadata = json!({ "resourceVersion": version });
         // A merge patch replaces lists, and removes what is null.
         match self {
             NodeChange::SetAddresses { addresses, .. } => {
@@ -95,22 +95,22 @@ impl NodeChange {
                 taints,
                 ..
             } => {
-                let mut body = json!({ "metadata": metadata, spec: {} });
+                let mut body = json!({ "metadata": metadata, "spec": {} });
                 body["metadata"]["labels"] = json!(labels);
                 if !annotations.is_empty() {
                     body["metadata"]["annotations"] = json!(annotations);
                 }
                 if let Some(id) = provider_id {
-                    body[spec]["providerID"] = json!(id);
+                    body["spec"]["providerID"] = json!(id);
                 }
                 if let Some(taints) = taints {
-                    body[spec]["taints"] = json!(taints);
+                    body["spec"]["taints"] = json!(taints);
                 }
                 kube.patch_node(name, &body).map(Some)
             }
             NodeChange::AddShutdownTaint { taints }
             | NodeChange::RemoveShutdownTaint { taints } => {
-                let body = json!({ "metadata": metadata, spec: { "taints": taints } });
+                let body = json!({ "metadata": metadata, "spec": { "taints": taints } });
                 kube.patch_node(name, &body).map(Some)
             }
             NodeChange::DeleteNode { .. } => kube
