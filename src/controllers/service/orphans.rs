@@ -11,6 +11,7 @@ use super::plan::{ServicePlan, Want, want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::Executor;
 use crate::controllers::report::{Outage, Report, publish};
+use crate::controllers::share::Payer;
 use crate::kube::{AnyService, ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
@@ -230,20 +231,8 @@ pub(super) fn delete(
                 report.unreached += 1;
                 continue;
             }
-            let mut executor = Executor::new(NAME);
-            executor.begin(name.clone(), plan.take_changes(), (), None);
-            for over in executor.run(provider, 1) {
-                plan.made = over.made.iter().map(|change| change.json()).collect();
-                let lines = over.lines.iter().map(|line| (name.clone(), line.clone()));
-                report.changes.extend(lines);
-                match over.error() {
-                    None => report.changed += 1,
-                    Some(error) => {
-                        is_refused |= error.kind == ErrorKind::Refused;
-                        report.fail(name.clone(), error.to_string(), None);
-                    }
-                }
-            }
+            let failed = carry_out(&mut plan, provider, None, report);
+            is_refused |= failed == Some(ErrorKind::Refused);
             done.push(plan);
         }
         Ok(())
@@ -252,6 +241,29 @@ pub(super) fn delete(
         report.outage = Some(Outage::new(error, String::new()));
     }
     done
+}
+
+/// Makes the changes of a plan that is about no Service. Returns how it failed, where it did.
+pub(super) fn carry_out(
+    plan: &mut ServicePlan,
+    provider: &dyn LoadBalancers,
+    payer: Option<Payer>,
+    report: &mut Report,
+) -> Option<ErrorKind> {
+    let name = plan.name();
+    let mut executor = Executor::new(NAME);
+    let execution = executor.begin(name.clone(), plan.take_changes(), (), None);
+    execution.payer = payer;
+    let over = executor.run(provider, 1).pop()?;
+    plan.made = over.made.iter().map(|change| change.json()).collect();
+    let lines = over.lines.iter().map(|line| (name.clone(), line.clone()));
+    report.changes.extend(lines);
+    let Some(error) = over.error() else {
+        report.changed += 1;
+        return None;
+    };
+    report.fail(name, error.to_string(), None);
+    Some(error.kind.clone())
 }
 
 /// Everything again, from the APIs themselves. One that a Service is about to take over by its
