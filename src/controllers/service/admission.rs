@@ -4,7 +4,7 @@
 //! nodes, Secrets, comparisons and other Services ask for is done all the same. A new Service waits as a whole. Deletions
 //! never wait, and the Services that are there at the first look after a start pay nothing for it.
 
-use super::due::Due;
+use super::agenda::{Agenda, News};
 use super::plan::{Want, want};
 use crate::controllers::share::{Payer, Share};
 use crate::kube::Service;
@@ -45,7 +45,7 @@ impl Admission {
     pub(super) fn look(
         &mut self,
         listed: &[Arc<Service>],
-        due: &Due,
+        agenda: &Agenda,
         busy: &[Payer],
     ) -> (Vec<Arc<Service>>, Vec<Arc<Service>>) {
         let now = clock::now();
@@ -53,7 +53,7 @@ impl Admission {
         let is_first = !std::mem::replace(&mut self.has_looked, true);
         let places = 0..listed.len();
         let mut changed: Vec<usize> = places
-            .filter(|place| self.is_changed(&listed[*place], due))
+            .filter(|place| self.is_changed(&listed[*place], agenda))
             .collect();
         // Those that have waited longest come first.
         changed.sort_by_key(|place| {
@@ -69,7 +69,7 @@ impl Admission {
                 continue;
             }
             let has_room = self.enter(&service.metadata.namespace, busy);
-            shown[place] = self.admit(service, due, has_room);
+            shown[place] = self.admit(service, agenda, has_room);
         }
         let mut begin_to_wait = Vec::new();
         for (service, shown) in listed.iter().zip(&shown) {
@@ -89,16 +89,16 @@ impl Admission {
     }
 
     /// The Service, read again, as it may be planned now. `None`: it has come since the last look, and waits for the next.
-    pub(super) fn again(&mut self, service: Arc<Service>, due: &Due) -> Option<Arc<Service>> {
+    pub(super) fn again(&mut self, service: Arc<Service>, agenda: &Agenda) -> Option<Arc<Service>> {
         if !self.has_looked || want(&service) != Want::Ensure {
             return Some(service);
         }
-        if !self.is_changed(&service, due) {
+        if !self.is_changed(&service, agenda) {
             return Some(service);
         }
         let meta = &service.metadata;
         let has_room = !self.waiting.contains_key(&meta.uid) && self.enter(&meta.namespace, &[]);
-        self.admit(&service, due, has_room)
+        self.admit(&service, agenda, has_room)
     }
 
     /// Who pays for what is planned for it now: whoever changed it, or another Service of its group. `of_groups`: see
@@ -141,8 +141,13 @@ impl Admission {
         self.admitted.get(uid)?.payer.clone()
     }
 
-    /// Its own change was begun or failed, and there are no calls left to go on with it.
-    pub(super) fn is_held_back(&self, uid: &str) -> bool {
+    /// UIDs of Services whose own change was begun or failed, and that have no calls left to go on with it.
+    pub(super) fn held_back(&self) -> impl Iterator<Item = &str> {
+        let uids = self.admitted.keys().map(String::as_str);
+        uids.filter(|uid| self.is_held_back(uid))
+    }
+
+    fn is_held_back(&self, uid: &str) -> bool {
         let payer = self.admitted.get(uid).and_then(|one| one.payer.as_ref());
         payer.is_some_and(|payer| payer.can_stop && !has_room(&payer.share))
     }
@@ -189,8 +194,8 @@ impl Admission {
     }
 
     /// Whether it asks for something else than what was admitted. Else it is what is known of the Service from now on.
-    fn is_changed(&mut self, service: &Arc<Service>, due: &Due) -> bool {
-        if want(service) != Want::Ensure || due.is_superseded(service) {
+    fn is_changed(&mut self, service: &Arc<Service>, agenda: &Agenda) -> bool {
+        if want(service) != Want::Ensure || agenda.news(service) == News::Old {
             return false;
         }
         // Too little is known of it: it stays as it is, which costs nothing.
@@ -205,7 +210,7 @@ impl Admission {
         if Arc::ptr_eq(&known.service, service) {
             return false;
         }
-        if asks_otherwise(&known.service, service) || due.is_touched(service) {
+        if asks_otherwise(&known.service, service) || agenda.news(service) == News::Changed {
             return true;
         }
         known.service = Arc::clone(service);
@@ -213,7 +218,12 @@ impl Admission {
     }
 
     /// Takes the change up where there is room; else the Service as it was before. `None`: it is new, and waits.
-    fn admit(&mut self, service: &Arc<Service>, due: &Due, has_room: bool) -> Option<Arc<Service>> {
+    fn admit(
+        &mut self,
+        service: &Arc<Service>,
+        agenda: &Agenda,
+        has_room: bool,
+    ) -> Option<Arc<Service>> {
         let own = Payer {
             share: self.share(&service.metadata.namespace),
             can_stop: true,
@@ -225,7 +235,7 @@ impl Admission {
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
         // What was changed besides, e.g. its finalizer, would be written again and again.
-        if due.is_touched(&known.service) {
+        if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }
         Some(Arc::clone(&known.service))
@@ -331,8 +341,12 @@ mod tests {
     }
 
     /// What was shown of these Services, and how many begin to wait.
-    fn look(admission: &mut Admission, due: &Due, listed: &[Arc<Service>]) -> (String, usize) {
-        let (shown, begin_to_wait) = admission.look(listed, due, &[]);
+    fn look(
+        admission: &mut Admission,
+        agenda: &Agenda,
+        listed: &[Arc<Service>],
+    ) -> (String, usize) {
+        let (shown, begin_to_wait) = admission.look(listed, agenda, &[]);
         let shown = shown.iter().map(|one| {
             let meta = &one.metadata;
             let (uid, version) = (&meta.uid, &meta.resource_version);
@@ -347,9 +361,9 @@ mod tests {
 
     #[test]
     fn a_change_without_calls_waits_and_everything_else_goes_on() {
-        let (mut admission, due) = (Admission::default(), Due::new());
+        let (mut admission, agenda) = (Admission::default(), Agenda::new());
         let first = [service("one", "1", "x"), service("two", "1", "x")];
-        let seen = look(&mut admission, &due, &first);
+        let seen = look(&mut admission, &agenda, &first);
         assert_eq!(seen, ("one 1 x, two 1 x".into(), 0));
         assert!(
             admission.own_payer("one").is_none(),
@@ -358,7 +372,7 @@ mod tests {
 
         let changed = [service("one", "2", "y"), service("two", "1", "x")];
         assert_eq!(
-            look(&mut admission, &due, &changed),
+            look(&mut admission, &agenda, &changed),
             ("one 2 y, two 1 x".into(), 0)
         );
         assert!(admission.own_payer("one").is_some(), "it changed");
@@ -373,9 +387,13 @@ mod tests {
             service("new", "1", "x"),
         ];
         let as_before = "one 3 y, two 2 x".to_owned();
-        assert_eq!(look(&mut admission, &due, &all), (as_before.clone(), 2));
-        assert_eq!(look(&mut admission, &due, &all), (as_before, 0), "no news");
-        let again = admission.again(service("one", "4", "zz"), &due).unwrap();
+        assert_eq!(look(&mut admission, &agenda, &all), (as_before.clone(), 2));
+        assert_eq!(
+            look(&mut admission, &agenda, &all),
+            (as_before, 0),
+            "no news"
+        );
+        let again = admission.again(service("one", "4", "zz"), &agenda).unwrap();
         assert_eq!(
             (
                 &*again.spec.load_balancer_ip,
@@ -383,13 +401,13 @@ mod tests {
             ),
             ("y", "4")
         );
-        assert!(admission.again(all[2].clone(), &due).is_none());
+        assert!(admission.again(all[2].clone(), &agenda).is_none());
 
         let mut leaving = all[0].as_ref().clone();
         leaving.metadata.deletion_timestamp = Some("now".into());
         let leaving = [Arc::new(leaving), service("two", "3", "x")];
         assert_eq!(
-            look(&mut admission, &due, &leaving),
+            look(&mut admission, &agenda, &leaving),
             ("one 3 z, two 3 x".into(), 0)
         );
         assert!(!admission.is_anything_waiting());
@@ -397,37 +415,37 @@ mod tests {
 
     #[test]
     fn what_failed_waits_with_its_namespace_and_the_oldest_wait_is_the_first_to_end() {
-        let (mut admission, due) = (Admission::default(), Due::new());
-        look(&mut admission, &due, &[]);
+        let (mut admission, agenda) = (Admission::default(), Agenda::new());
+        look(&mut admission, &agenda, &[]);
         let failing = [service("failing", "1", "x")];
-        look(&mut admission, &due, &failing);
+        look(&mut admission, &agenda, &failing);
         let payer = admission.own_payer("failing");
         admission.ended(&failing[0], payer);
         assert!(!admission.is_held_back("failing"));
         use_up(&mut admission);
         assert!(admission.is_held_back("failing"));
-        assert_eq!(look(&mut admission, &due, &failing).1, 1);
+        assert_eq!(look(&mut admission, &agenda, &failing).1, 1);
 
         let late = [service("b", "1", "x"), failing[0].clone()];
-        assert_eq!(look(&mut admission, &due, &late).1, 1);
+        assert_eq!(look(&mut admission, &agenda, &late).1, 1);
         let later = [service("a", "1", "x"), late[0].clone(), late[1].clone()];
-        assert_eq!(look(&mut admission, &due, &later).1, 1);
+        assert_eq!(look(&mut admission, &agenda, &later).1, 1);
         // Calls for one change.
         admission.share("a").charge(-107.0, clock::now());
-        let (shown, _) = look(&mut admission, &due, &later);
+        let (shown, _) = look(&mut admission, &agenda, &later);
         assert_eq!(shown, "b 1 x, failing 1 x");
         assert!(!admission.is_held_back("failing"));
     }
 
     #[test]
     fn what_is_not_used_is_forgotten() {
-        let (mut admission, due) = (Admission::default(), Due::new());
-        look(&mut admission, &due, &[]);
+        let (mut admission, agenda) = (Admission::default(), Agenda::new());
+        look(&mut admission, &agenda, &[]);
         let one = service("one", "1", "x");
-        look(&mut admission, &due, &[Arc::clone(&one)]);
+        look(&mut admission, &agenda, &[Arc::clone(&one)]);
         assert_eq!(admission.shares.len(), 1);
         admission.ended(&one, None);
-        look(&mut admission, &due, &[]);
+        look(&mut admission, &agenda, &[]);
         let sizes = (
             admission.shares.len(),
             admission.admitted.len(),

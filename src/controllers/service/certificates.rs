@@ -4,10 +4,10 @@
 //! two writes. The provider reads each again just before its deletion.
 
 use super::admission;
-use super::observe::{self, NAME, Settings};
+use super::observe::{self, Settings};
+use super::orphans;
 use super::plan::{ServicePlan, Want};
 use crate::cache::{Apis, Error};
-use crate::controllers::executor::Executor;
 use crate::controllers::report::Report;
 use crate::controllers::share::Payer;
 use crate::kube::ObjectReference;
@@ -20,31 +20,39 @@ use std::time::Duration;
 /// All of them are one object of a plan.
 const KIND: &str = "certificates";
 
-/// When they are searched.
+/// What Services want of certificates, and when those that nothing uses are searched.
 #[derive(Default)]
-pub(super) struct Unused {
+pub(super) struct Certificates {
+    /// What the Secrets hold that Services name, as of the last tick.
+    wanted: TlsSecrets,
     /// What Services want of them, or the load balancers that use them, may have changed.
     pub(super) is_due: bool,
     /// None was uploaded since, and there was none, used or not. At first there may be some of a process before this one.
-    pub(super) none_exist: bool,
+    none_exist: bool,
 }
 
-impl Unused {
-    /// Where no changes of load balancers are being made. `wanted`: of all Services. `payers`: whose changes were made since
-    /// the last search. Returns what was done.
-    pub(super) fn delete(
+impl Certificates {
+    /// Takes note of what the Secrets hold now that Services name.
+    pub(super) fn saw(&mut self, wanted: &TlsSecrets) {
+        self.is_due |= self.wanted != *wanted;
+        self.none_exist &= wanted.is_empty();
+        self.wanted.clone_from(wanted);
+    }
+
+    /// Deletes those that nothing uses, while no changes of load balancers are being made. `payers`: whose changes were made
+    /// since the last search. Returns what was done.
+    pub(super) fn delete_unused(
         &mut self,
         apis: &Apis,
         provider: &dyn LoadBalancers,
         settings: &Settings,
-        wanted: &TlsSecrets,
         payers: &[Payer],
         report: &mut Report,
     ) -> Option<ServicePlan> {
         if !std::mem::take(&mut self.is_due) || self.none_exist {
             return None;
         }
-        let find = || find(apis, provider, settings, wanted, Urgency::CanWait);
+        let find = || find(apis, provider, settings, &self.wanted, Urgency::CanWait);
         let (found, calls) = counted(find);
         admission::charge(payers, calls);
         let unused = match found {
@@ -57,13 +65,8 @@ impl Unused {
         };
         self.none_exist = unused.is_none();
         let mut plan = plan(unused?)?;
-        let mut executor = Executor::new(NAME);
-        let execution = executor.begin(plan.name(), plan.take_changes(), (), None);
-        execution.payer = payers.first().map(Payer::of_another);
-        for over in executor.run(provider, 1) {
-            plan.made = over.made.iter().map(|change| change.json()).collect();
-            over.note_in(report);
-        }
+        let payer = payers.first().map(Payer::of_another);
+        orphans::carry_out(&mut plan, provider, payer, report);
         Some(plan)
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `due` | when a Service is planned |
+//! | `agenda` | when a Service is planned and why; how fresh the data must be, and how urgent the calls are |
 //! | `admission` | which changes are taken up, and who pays for their calls |
 //! | `certificates` | those from Secrets that nothing uses any more |
 //! | `observe` | what both APIs say, as new as a write demands |
@@ -21,8 +21,8 @@
 //! Service waits for another one's changes.
 
 mod admission;
+mod agenda;
 mod certificates;
-mod due;
 mod events;
 mod health;
 mod observe;
@@ -40,7 +40,7 @@ use super::controller::{self, Controller, Progress, Proposal, Selection};
 use super::executor::{Execution, Executor, Requests};
 use super::report::{Outage, Report};
 use crate::cache::{Apis, Error, Poll, ReadFrom};
-use crate::kube::{Node, Service};
+use crate::kube::Service;
 use crate::metrics::{
     CERTIFICATE_EXPIRY, LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ,
     LOAD_BALANCERS_USE,
@@ -50,54 +50,21 @@ use crate::provider::{
     SeenHealth, Snapshot, TlsSecrets, Urgency, calls::counted, clock,
 };
 use admission::Admission;
-use certificates::Unused;
-use due::{Dependencies, Due, Seen};
+use agenda::{Agenda, Dependencies, Scope, Seen, Why};
+use certificates::Certificates;
 use health::{Look, Outages};
 use jiff::Timestamp;
-use observe::{Observed, full_name};
-use std::collections::{BTreeSet, HashSet};
+use observe::{Observed, Reads, Subjects, full_name};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sync::{State, Sync, Task};
 
-/// How often load balancers are listed for orphans alone, where there are neither Services of ours nor orphans:
-/// what could become one is seen before.
-const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
-
 /// How late a label that changes which nodes are targets may be seen.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// The Services that Kubernetes shows at one moment.
-struct Listed {
-    /// As the API server listed those of type LoadBalancer.
-    list: Arc<Vec<Arc<Service>>>,
-    /// Every Service that we may have to do with, by name.
-    services: Vec<Arc<Service>>,
-    /// All Services are compared.
-    is_resync: bool,
-    /// How old a list may be.
-    age: Duration,
-    from: ReadFrom,
-}
-
-/// What Kubernetes shows at one moment.
-struct Polled {
-    seen: Seen,
-    nodes: Arc<Vec<Arc<Node>>>,
-    /// Every Service that we may have to do with, by name.
-    services: Vec<Arc<Service>>,
-    /// All Services are compared.
-    is_resync: bool,
-    /// What the Secrets hold that these Services name; empty where a person chose Services.
-    tls_secrets: TlsSecrets,
-}
-
 pub struct ServiceController {
     state: State,
-    /// All Services were compared then, and orphans were not searched since.
-    orphans_due: Option<Instant>,
-    /// When orphans were searched last, where there were neither any nor Services of ours.
-    all_quiet: Option<Instant>,
 }
 
 impl Controller for ServiceController {
@@ -124,22 +91,14 @@ impl ServiceController {
         ServiceController {
             state: State {
                 management: Management::Usual,
-                due: Due::new(),
+                agenda: Agenda::new(),
                 admission: Admission::default(),
                 executor: Executor::new(NAME),
                 queued: Vec::new(),
-                ended: HashSet::new(),
-                seen: Seen::default(),
                 settings,
-                known: BTreeSet::new(),
-                has_no_services: false,
-                last_write: None,
-                tls_secrets: TlsSecrets::new(),
-                unused_certificates: Unused::default(),
+                certificates: Certificates::default(),
                 outages: Outages::default(),
             },
-            orphans_due: None,
-            all_quiet: None,
         }
     }
 
@@ -188,24 +147,20 @@ impl ServiceController {
             return Ok(Default::default());
         }
         let begun = clock::now();
-        let listed = self.state.list(apis, selection, begun)?;
-        let polled = self.state.poll(apis, selection, listed)?;
-        let dependencies = polled.dependencies(apis);
-        let observed = self
-            .state
-            .observe_due(apis, selection, &polled, &dependencies, true)?;
+        let seen = self.state.look(apis, selection, begun)?;
+        let observed = self.state.observe_next(apis, selection, &seen, true)?;
         let Some(mut observed) = observed else {
-            return Ok((Vec::new(), polled.tls_secrets));
+            return Ok((Vec::new(), seen.tls_secrets));
         };
         let mut plans = plan::plan(&observed, true);
         let needs = plan::needs(&plans);
-        if observed.read_needs(apis, &polled.nodes, needs, begun, Urgency::Asked)? {
+        if observed.read_needs(apis, &seen.nodes, needs, begun, Urgency::Asked)? {
             plans = plan::plan(&observed, true);
         }
         plans.retain(|plan| plan.want != Want::Nothing || plan.cloud.found.is_some());
         plan::in_turn(&*apis.provider, &mut plans);
-        health::explain(apis, &polled.nodes, &mut plans);
-        Ok((plans, polled.tls_secrets))
+        health::explain(apis, &seen.nodes, &mut plans);
+        Ok((plans, seen.tls_secrets))
     }
 
     /// All Services of ours, where the cloud does not answer: nothing is planned. `manifests`: what their annotations are
@@ -215,10 +170,8 @@ impl ServiceController {
         apis: &Apis,
         manifests: &dyn Snapshot,
     ) -> Result<Vec<ServicePlan>, Error> {
-        let (state, selection) = (&self.state, &Selection::All);
-        let listed = state.list(apis, selection, clock::now())?;
-        let polled = state.poll(apis, selection, listed)?;
-        let services = polled.services.iter();
+        let seen = self.state.look(apis, &Selection::All, clock::now())?;
+        let services = seen.services.iter();
         let cluster = Cluster {
             groups: groups(&*apis.provider, services.clone().map(|one| &**one)),
             ..Cluster::default()
@@ -291,16 +244,19 @@ impl ServiceController {
             failures.sort_by(|one, other| one.object.cmp(&other.object));
         }
         let compared = compared.filter(|_| !report.has_unreached());
-        let unused = &mut self.state.unused_certificates;
-        unused.is_due |= has_written || compared.is_some();
+        self.state.certificates.is_due |= has_written || compared.is_some();
         self.search_orphans(apis, provider, compared, has_written, &mut report);
         let is_settled = report.is_complete() && report.outage.is_none();
         if is_settled && selection.is_of_all() && !is_closed {
             let state = &mut self.state;
-            let (settings, wanted) = (&state.settings, &state.tls_secrets);
-            let unused = &mut state.unused_certificates;
-            let done = unused.delete(apis, provider, settings, wanted, &payers, &mut report);
-            plans.extend(done);
+            let (certificates, settings) = (&mut state.certificates, &state.settings);
+            plans.extend(certificates.delete_unused(
+                apis,
+                provider,
+                settings,
+                &payers,
+                &mut report,
+            ));
         }
         (report, plans)
     }
@@ -314,26 +270,17 @@ impl ServiceController {
         has_written: bool,
         report: &mut Report,
     ) {
-        if !self.state.has_no_services {
-            self.all_quiet = None;
-        }
         if report.outage.is_some() {
             return;
         }
-        let settings = &self.state.settings;
-        let was_quiet = self
-            .all_quiet
-            .is_some_and(|at| clock::since(at) < QUIET_PERIOD);
+        let State {
+            settings, agenda, ..
+        } = &mut self.state;
         // What was read of load balancers is mostly what there is still: then no call for orphans alone.
-        if !was_quiet && (!has_written || settings.delete_orphans) {
-            self.orphans_due = compared.or(self.orphans_due);
-        }
-        if !report.is_unfinished()
-            && let Some(begun) = self.orphans_due.take()
-        {
+        let compared = compared.filter(|_| !has_written || settings.delete_orphans);
+        if let Some(begun) = agenda.next_orphan_search(compared, !report.is_unfinished()) {
             orphans::look_after(apis, provider, settings, begun, report);
-            let is_quiet = self.state.has_no_services && report.orphans == Some(0);
-            self.all_quiet = is_quiet.then_some(begun);
+            agenda.searched_orphans(begun, report.orphans);
         }
     }
 
@@ -397,32 +344,30 @@ impl Sync<'_> {
         begun: Instant,
         requests: &mut Requests,
     ) -> Result<bool, Outage> {
-        let mut polled = self.poll_admitted(selection, begun).map_err(|error| {
+        let mut seen = self.look_admitted(selection, begun).map_err(|error| {
             // Whether it still fits is not known.
             self.state.executor.stop(Execution::takes_away);
             Outage::new(error, String::new())
         })?;
         let (apis, state) = (self.apis, &mut *self.state);
-        if !selection.is_explicit() && state.has_seen(&polled, begun) {
+        let is_waiting = state.admission.is_anything_waiting();
+        if !selection.is_explicit() && !is_waiting && state.agenda.is_settled(&seen, begun) {
             return Ok(false);
         }
-        let waiting = |error| Outage::new(error, waiting(&polled.services));
-        let dependencies = polled.dependencies(apis);
-        state.stop_stale(&polled.services, &dependencies);
-        let observed = state.observe_due(apis, selection, &polled, &dependencies, false);
-        let proposals = observed.map_err(waiting)?;
-        state.seen = match proposals.is_none() && state.busy().is_empty() {
-            true => polled.seen.clone(),
-            false => Seen::default(),
-        };
-        let is_comparison = polled.is_resync && selection.is_of_all() && !self.for_people;
-        state.report_health(apis, &polled, proposals.as_ref(), is_comparison);
-        let proposals = proposals.map(|observed| plan::plan(&observed, self.for_people));
+        let waiting = |error| Outage::new(error, waiting(&seen.services));
+        state.saw(apis, &seen);
+        let observed = state.observe_next(apis, selection, &seen, false);
+        let observed = observed.map_err(waiting)?;
+        if observed.is_none() && state.busy().is_empty() {
+            state.agenda.settle(&seen);
+        }
+        let is_comparison = seen.is_comparison && selection.is_of_all() && !self.for_people;
+        state.report_health(apis, &seen, observed.as_ref(), is_comparison);
+        let proposals = observed.map(|observed| plan::plan(&observed, self.for_people));
         let proposals = proposals.unwrap_or_default();
-        state.remember(&polled, dependencies);
-        measure(&polled);
+        measure(&seen);
         // All nodes are read anew for what has to be written: two lists of thousands would be most of the memory.
-        polled.nodes = Arc::default();
+        seen.nodes = Arc::default();
         let (to_do, in_order): (Vec<_>, Vec<_>) =
             proposals.into_iter().partition(ServicePlan::is_taken_up);
         // Whether a Service is above a limit is decided by the list of all: to read it alone tells nothing new.
@@ -441,27 +386,28 @@ impl Sync<'_> {
             self.in_order(plan);
         }
         planned.map_err(waiting)?;
-        let is_compared = polled.is_resync && !self.report.has_unreached();
+        let is_compared = seen.is_comparison && !self.report.has_unreached();
         if is_compared {
-            self.state.due.resynced(begun);
+            self.state.agenda.compared(begun);
         }
         Ok(is_compared)
     }
 
     /// Services and nodes, without the changes of Services that wait for calls.
-    fn poll_admitted(&mut self, selection: &Selection, now: Instant) -> Result<Polled, Error> {
+    fn look_admitted(&mut self, selection: &Selection, now: Instant) -> Result<Seen, Error> {
         let (apis, state) = (self.apis, &mut *self.state);
-        let mut listed = state.list(apis, selection, now)?;
+        let mut seen = state.list(apis, selection, now)?;
         if self.is_limited {
             let busy = state.payers();
             let (services, begin_to_wait) =
-                state.admission.look(&listed.services, &state.due, &busy);
-            listed.services = services;
+                state.admission.look(&seen.services, &state.agenda, &busy);
+            seen.services = services;
             for service in begin_to_wait {
                 events::waits(apis, &service);
             }
         }
-        state.poll(apis, selection, listed)
+        state.read_dependencies(apis, selection, &mut seen)?;
+        Ok(seen)
     }
 
     /// Each with who pays for it.
@@ -469,7 +415,7 @@ impl Sync<'_> {
         let admission = &self.state.admission;
         let snapshot = self.apis.load_balancers_last();
         let snapshot = snapshot.as_deref();
-        let group = |service: &Service| due::group(self.apis, snapshot, service);
+        let group = |service: &Service| observe::known_group(self.apis, snapshot, service);
         let of_groups = admission.payers_of_groups(group);
         let task = |plan: ServicePlan| {
             let payer = admission.payer(&plan.service, group(&plan.service), &of_groups);
@@ -485,14 +431,14 @@ impl State {
     fn report_health(
         &mut self,
         apis: &Apis,
-        polled: &Polled,
+        seen: &Seen,
         observed: Option<&Observed>,
         is_comparison: bool,
     ) {
-        let health = measure_health(polled, observed);
+        let health = measure_health(seen, observed);
         if let Some(observed) = observed.filter(|_| is_comparison) {
             let look = Look {
-                services: &polled.services,
+                services: &seen.services,
                 health: &health,
                 age: clock::took(observed.answered),
                 period: apis.resync_period(self.settings.resync_period),
@@ -501,32 +447,43 @@ impl State {
         }
     }
 
-    /// Services, by Kubernetes alone. One that was known and is not in the list any more may be of another type now.
-    fn list(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Listed, Error> {
-        let settings = &self.settings;
-        let period = apis.resync_period(settings.resync_period);
-        let is_resync = self.due.is_resync_due(period, now);
-        let is_explicit = selection.is_explicit();
-        let shared = settings.sync_interval / 2;
-        let (age, from) = match is_explicit {
+    /// Services and what their plans depend on, by Kubernetes alone.
+    fn look(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Seen, Error> {
+        let mut seen = self.list(apis, selection, now)?;
+        self.read_dependencies(apis, selection, &mut seen)?;
+        Ok(seen)
+    }
+
+    /// How Services and nodes are read.
+    fn reads_of_kubernetes(&self, selection: &Selection) -> (Duration, ReadFrom) {
+        let shared = self.settings.sync_interval / 2;
+        match selection.is_explicit() {
             true => (shared, ReadFrom::Latest),
             false if self.busy().is_empty() => (shared, ReadFrom::Cache),
             // What is executed is compared with what there is now: its plan rests on a read of an earlier tick, and an
             // old list would not show that a load balancer which is to be deleted is wanted again.
             false => (Duration::ZERO, ReadFrom::Latest),
-        };
-        let listed = apis.load_balancer_services(age, from)?;
-        let mut known = self.known.clone();
-        if is_resync || is_explicit {
+        }
+    }
+
+    /// Services alone. A Service that was known and is not in the list any more may be of another type now.
+    fn list(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Seen, Error> {
+        let settings = &self.settings;
+        let period = apis.resync_period(settings.resync_period);
+        let is_comparison = self.agenda.is_comparison_due(period, now);
+        let (age, from) = self.reads_of_kubernetes(selection);
+        let list = apis.load_balancer_services(age, from)?.value;
+        let mut known = self.agenda.names();
+        if is_comparison || selection.is_explicit() {
             let all = apis.any_services(settings.resync_period / 2)?;
             let ours = all.value.iter().filter(|one| one.has_our_finalizer());
             let ours = ours.map(|one| &one.metadata);
             known.extend(ours.map(|meta| (meta.namespace.clone(), meta.name.clone())));
         }
-        for service in listed.value.iter() {
+        for service in list.iter() {
             known.remove(&full_name(service));
         }
-        let mut services = listed.value.as_ref().clone();
+        let mut services = list.as_ref().clone();
         for (namespace, name) in known {
             let service = apis.kube.service(&namespace, &name)?;
             services.extend(
@@ -534,149 +491,96 @@ impl State {
             );
         }
         services.sort_by_cached_key(|service| service.full_name());
-        Ok(Listed {
-            list: listed.value,
+        Ok(Seen {
+            list,
             services,
-            is_resync,
-            age,
-            from,
+            is_comparison,
+            ..Seen::default()
         })
     }
 
-    /// And nodes.
-    fn poll(&self, apis: &Apis, selection: &Selection, listed: Listed) -> Result<Polled, Error> {
-        let Listed {
-            services,
-            is_resync,
-            age,
-            from,
-            ..
-        } = listed;
-        let settings = &self.settings;
-        let mut tls_secrets = TlsSecrets::new();
-        if selection.is_of_all() {
-            let names = observe::tls_secret_names(&*apis.provider, &services);
-            apis.keep_tls_secrets(&names);
-            tls_secrets = apis.tls_secrets(&names)?;
-        }
-        let poll = Poll {
-            table_max_age: age,
-            // The node controller reads them whole more often, where it runs.
-            whole_max_age: settings.resync_period * 2,
-            metadata_max_age: Some(METADATA_MAX_AGE),
-        };
-        let nodes = match (selection.is_explicit(), services.is_empty()) {
-            (true, _) => apis.nodes.whole(age, from)?.value,
-            // Without Services the nodes are not needed.
-            (false, true) => Arc::default(),
-            (false, false) => apis.nodes.poll(poll)?.value,
-        };
-        let seen = Seen {
-            services: Arc::downgrade(&listed.list),
-            nodes: Arc::downgrade(&nodes),
-        };
-        Ok(Polled {
-            seen,
-            nodes,
-            services,
-            is_resync,
-            tls_secrets,
-        })
-    }
-
-    /// In the same lists no Service was due, and none is now.
-    fn has_seen(&self, polled: &Polled, now: Instant) -> bool {
-        let (old, new) = (&self.seen, &polled.seen);
-        let mut services = polled.services.iter();
-        old.services.ptr_eq(&new.services)
-            && old.nodes.ptr_eq(&new.nodes)
-            && !polled.is_resync
-            && !self.admission.is_anything_waiting()
-            // Those are read apart from these lists.
-            && polled.tls_secrets.is_empty()
-            && polled.services.len() == new.services.upgrade().map_or(0, |listed| listed.len())
-            && !services.any(|one| self.due.backoff.is_retry_due(&one.metadata.uid, now))
-    }
-
-    /// For the Services that are due: what was read last, or for a person what is true now. A Service whose changes are
-    /// being executed is not planned a second time. `shows_all`: those that are left alone, too.
-    fn observe_due(
+    /// Nodes and Secrets for these Services.
+    fn read_dependencies(
         &self,
         apis: &Apis,
         selection: &Selection,
-        polled: &Polled,
-        dependencies: &Dependencies,
+        seen: &mut Seen,
+    ) -> Result<(), Error> {
+        if selection.is_of_all() {
+            let names = observe::tls_secret_names(&*apis.provider, &seen.services);
+            apis.keep_tls_secrets(&names);
+            seen.tls_secrets = apis.tls_secrets(&names)?;
+        }
+        let (age, from) = self.reads_of_kubernetes(selection);
+        if selection.is_explicit() {
+            seen.nodes = apis.nodes.whole(age, from)?.value;
+        } else if !seen.services.is_empty() {
+            let poll = Poll {
+                table_max_age: age,
+                // The node controller reads them whole more often, where it runs.
+                whole_max_age: self.settings.resync_period * 2,
+                metadata_max_age: Some(METADATA_MAX_AGE),
+            };
+            seen.nodes = apis.nodes.poll(poll)?.value;
+        }
+        Ok(())
+    }
+
+    fn saw(&mut self, apis: &Apis, seen: &Seen) {
+        self.agenda.saw(seen, Dependencies::new(apis, seen));
+        self.certificates.saw(&seen.tls_secrets);
+        self.stop_stale(&seen.services);
+    }
+
+    /// For the Services that are planned next: what was read last, or for a person what is true now. A Service whose changes
+    /// are being executed is not planned a second time. `shows_all`: those that are left alone, too.
+    fn observe_next(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+        seen: &Seen,
         shows_all: bool,
     ) -> Result<Option<Observed>, Error> {
-        let now = clock::now();
-        let explicit = selection.is_explicit();
-        let busy = self.busy();
-        let is_changed = |service: &Arc<Service>| self.due.is_due(service, dependencies, now);
-        // One that failed has times of its own.
-        let backoff = &self.due.backoff;
-        let is_compared = |service: &Arc<Service>| {
-            polled.is_resync && !backoff.is_waiting(&service.metadata.uid, now)
+        let mut barred = self.busy();
+        if !selection.is_explicit() {
+            barred.extend(self.admission.held_back());
+        }
+        let scope = Scope {
+            selection,
+            shows_all,
+            barred,
+            period: apis.resync_period(self.settings.resync_period),
         };
-        let is_due = |service: &&Arc<Service>| {
-            (want(service) != Want::Nothing || (shows_all && service.left_alone.is_some()))
-                && (explicit || !self.ended.contains(&service.metadata.uid))
-                && (explicit || !self.admission.is_held_back(&service.metadata.uid))
-                && selection.names(&service.full_name())
-                && !busy.contains(service.metadata.uid.as_str())
-                && (explicit || is_compared(service) || is_changed(service))
-        };
-        let due: Vec<Arc<Service>> = polled.services.iter().filter(is_due).cloned().collect();
-        if due.is_empty() {
+        let next = self.agenda.next(seen, &scope);
+        if next.services.is_empty() {
             return Ok(None);
         }
-        let since_write = self.last_write.map_or(Duration::MAX, clock::since);
-        let age = match (explicit, polled.is_resync) {
-            (true, _) => Duration::ZERO,
-            (false, true) => apis.resync_period(self.settings.resync_period) / 2,
-            (false, false) => Duration::MAX,
-        };
-        // What only is compared again can wait; a Service that changed can't.
-        let urgency = match explicit {
-            true => Urgency::Asked,
-            false if due.iter().any(is_changed) => Urgency::Changed,
-            false => Urgency::CanWait,
-        };
-        let (name, age) = (&self.settings.cluster_name, age.min(since_write));
-        let (listed, nodes) = (&polled.services, &polled.nodes);
-        let payers = due.iter().filter(|_| !explicit);
-        let payers = payers.filter_map(|one| self.admission.own_payer(&one.metadata.uid));
+        let to_pay = next.services.iter().filter(|(_, why)| *why != Why::Asked);
+        let payers = to_pay.filter_map(|(one, _)| self.admission.own_payer(&one.metadata.uid));
         let payers = admission::different(payers);
-        let (observed, calls) =
-            counted(|| observe::observe(apis, name, due, listed, nodes, age, urgency));
+        let subjects = Subjects {
+            services: next.services.into_iter().map(|(one, _)| one).collect(),
+            listed: &seen.services,
+            nodes: &seen.nodes,
+        };
+        let (observed, calls) = counted(|| self.observe(apis, subjects, next.reads));
         admission::charge(&payers, calls);
-        let mut observed = observed?;
-        observed.management = self.management;
-        observed.waiting = self.admission.waiting_of(&observed.services);
-        Ok(Some(observed))
+        observed.map(Some)
     }
 
-    fn remember(&mut self, polled: &Polled, dependencies: Dependencies) {
-        let services = &polled.services;
-        self.known = services.iter().map(|one| full_name(one)).collect();
-        let left_alone = services.iter().filter(|one| one.left_alone.is_some());
-        let left_alone: HashSet<&str> = left_alone.map(|one| &*one.metadata.uid).collect();
-        self.ended.retain(|uid| left_alone.contains(uid.as_str()));
-        self.unused_certificates.is_due |= self.tls_secrets != polled.tls_secrets;
-        self.unused_certificates.none_exist &= polled.tls_secrets.is_empty();
-        self.tls_secrets.clone_from(&polled.tls_secrets);
-        self.due.listed(services, dependencies);
-        self.has_no_services = services.iter().all(|one| want(one) == Want::Nothing);
-    }
-}
-
-impl Polled {
-    fn dependencies(&self, apis: &Apis) -> Dependencies {
-        Dependencies::new(apis, &self.nodes, &self.services, &self.tls_secrets)
+    fn observe(&self, apis: &Apis, subjects: Subjects, reads: Reads) -> Result<Observed, Error> {
+        let waiting = self.admission.waiting_of(&subjects.services);
+        let observed = observe::observe(apis, &self.settings.cluster_name, subjects, reads)?;
+        Ok(Observed {
+            management: self.management,
+            waiting,
+            ..observed
+        })
     }
 }
 
 /// For the metrics.
-fn measure(polled: &Polled) {
+fn measure(seen: &Seen) {
     let is_in = |service: &Service, state: &str| match want(service) {
         Want::Nothing | Want::Release => false,
         Want::Remove => state == "leaving",
@@ -684,15 +588,15 @@ fn measure(polled: &Polled) {
         Want::Ensure => state == "managed",
     };
     for state in ["managed", "pending", "leaving"] {
-        let services = polled.services.iter().filter(|one| is_in(one, state));
+        let services = seen.services.iter().filter(|one| is_in(one, state));
         LOAD_BALANCERS.set(&[state], services.count() as f64);
     }
 }
 
 /// The same, by what was read of the load balancers for the plans, which is returned. It stays as it is until the next
 /// read.
-fn measure_health(polled: &Polled, observed: Option<&Observed>) -> Vec<SeenHealth> {
-    let services = polled.services.iter();
+fn measure_health(seen: &Seen, observed: Option<&Observed>) -> Vec<SeenHealth> {
+    let services = seen.services.iter();
     let wanted = services.filter(|one| want(one) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|one| &*one.metadata.uid).collect();
     let health = match observed {
@@ -710,7 +614,7 @@ fn measure_health(polled: &Polled, observed: Option<&Observed>) -> Vec<SeenHealt
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
     // Where a comparison of all Services read none, none names one.
-    if certificates.is_some() || polled.is_resync {
+    if certificates.is_some() || seen.is_comparison {
         let ends = certificates
             .iter()
             .flatten()

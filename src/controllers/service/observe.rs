@@ -67,6 +67,23 @@ pub(super) struct Observed {
     pub(super) waiting: HashSet<String>,
 }
 
+/// Which Services are observed, and beside what.
+pub(super) struct Subjects<'a> {
+    /// The Services that are planned.
+    pub(super) services: Vec<Arc<Service>>,
+    /// All Services of type LoadBalancer, where some use load balancers together.
+    pub(super) listed: &'a [Arc<Service>],
+    pub(super) nodes: &'a [Arc<Node>],
+}
+
+/// How the load balancers are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reads {
+    /// A list of load balancers that is older is read anew.
+    pub(super) max_age: Duration,
+    pub(super) urgency: Urgency,
+}
+
 /// What a person asks for, besides what the Services do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Management {
@@ -139,6 +156,19 @@ pub(super) fn group(provider: &dyn Provider, service: &Service) -> Option<String
     balancers.group(&metadata.namespace, &mut annotations)
 }
 
+/// The same where `snapshot` knows the load balancer: then it is what names the group.
+pub(super) fn known_group(
+    apis: &Apis,
+    snapshot: Option<&dyn Snapshot>,
+    service: &Service,
+) -> Option<String> {
+    let key = group(&*apis.provider, service)?;
+    Some(match snapshot {
+        Some(snapshot) => snapshot.known_group(key),
+        None => key,
+    })
+}
+
 /// Namespaces and names of the Secrets that ports of these Services ask for.
 pub(super) fn tls_secret_names<'a>(
     provider: &dyn Provider,
@@ -186,17 +216,18 @@ fn limit(group: &mut Vec<provider::Service>) {
     });
 }
 
-/// The Services themselves are given: those that are due. `listed`: all of type LoadBalancer, where some use load
-/// balancers together. `max_age`: of the list of load balancers.
+/// Reads what plans for these Services rest on.
 pub(super) fn observe(
     apis: &Apis,
     cluster_name: &str,
-    services: Vec<Arc<Service>>,
-    listed: &[Arc<Service>],
-    nodes: &[Arc<Node>],
-    max_age: Duration,
-    urgency: Urgency,
+    subjects: Subjects,
+    reads: Reads,
 ) -> Result<Observed, Error> {
+    let Subjects {
+        services,
+        listed,
+        nodes,
+    } = subjects;
     let all = services.iter().chain(listed);
     // Nothing of theirs on a load balancer of several is removed.
     let untouched = |one: &Arc<Service>| {
@@ -212,7 +243,7 @@ pub(super) fn observe(
     let groups = groups(&*apis.provider, all.map(|one| &**one));
     let for_cloud: Vec<_> = services.iter().map(|one| one.for_cloud()).collect();
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
-    let snapshot = apis.load_balancers(&for_cloud, max_age, urgency)?;
+    let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
     // Whatever was read last, and by whom: see `Observed::read_needs`.
     let servers = apis.instances_last();

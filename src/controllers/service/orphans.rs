@@ -12,6 +12,7 @@ use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::Progress;
 use crate::controllers::executor::Executor;
 use crate::controllers::report::{Outage, Report, publish};
+use crate::controllers::share::Payer;
 use crate::kube::{AnyService, ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
@@ -233,15 +234,8 @@ pub(super) fn delete(
                 report.note(name, Progress::Unreached);
                 continue;
             }
-            let mut executor = Executor::new(NAME);
-            executor.begin(name, plan.take_changes(), (), None);
-            for over in executor.run(provider, 1) {
-                plan.made = over.made.iter().map(|change| change.json()).collect();
-                is_refused |= over
-                    .error()
-                    .is_some_and(|one| one.kind == ErrorKind::Refused);
-                over.note_in(report);
-            }
+            let failed = carry_out(&mut plan, provider, None, report);
+            is_refused |= failed == Some(ErrorKind::Refused);
             done.push(plan);
         }
         Ok(())
@@ -250,6 +244,23 @@ pub(super) fn delete(
         report.outage = Some(Outage::new(error, String::new()));
     }
     done
+}
+
+/// Makes the changes of a plan that is about no Service. Returns how it failed, where it did.
+pub(super) fn carry_out(
+    plan: &mut ServicePlan,
+    provider: &dyn LoadBalancers,
+    payer: Option<Payer>,
+    report: &mut Report,
+) -> Option<ErrorKind> {
+    let mut executor = Executor::new(NAME);
+    let execution = executor.begin(plan.name(), plan.take_changes(), (), None);
+    execution.payer = payer;
+    let over = executor.run(provider, 1).pop()?;
+    plan.made = over.made.iter().map(|change| change.json()).collect();
+    let failed = over.error().map(|error| error.kind.clone());
+    over.note_in(report);
+    failed
 }
 
 /// Everything again, from the APIs themselves. One that a Service is about to take over by its

@@ -5,11 +5,11 @@
 //! already works on the load balancer or takes the name that it wants.
 
 use super::admission::{self, Admission};
-use super::certificates::Unused;
-use super::due::{self, Dependencies, Due, Seen};
+use super::agenda::{self, Agenda, Why};
+use super::certificates::Certificates;
 use super::events;
 use super::health::Outages;
-use super::observe::{self, FullName, Management, NAME, Observed, Settings};
+use super::observe::{self, Management, NAME, Observed, Settings, Subjects};
 use super::plan::{self, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::Progress;
@@ -18,49 +18,32 @@ use crate::controllers::report::{Report, count_write, log_change};
 use crate::controllers::share::Payer;
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
 use crate::provider::{
-    ChangeKind, Claim, ErrorKind, Finding, Reason, TlsSecrets, Urgency, Write, calls::counted,
-    clock, without_correlations,
+    ChangeKind, Claim, ErrorKind, Finding, Reason, Write, calls::counted, clock,
+    without_correlations,
 };
 use crate::text;
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Created, attached, and then right: a Service that needs more plans than this is left to the next tick. It has failed
 /// when nothing came of them.
 const PLANS_AT_MOST: u32 = kube::CONFLICT_TRIES;
 
-/// A list of load balancers that is older is no ground for a write. By the machine's time: a plan and its reads take as
-/// long in a test.
-const LIST_MAX_AGE: Duration = Duration::from_secs(5);
-
 /// What is kept from one tick to the next.
 pub(super) struct State {
     pub(super) settings: Settings,
     pub(super) management: Management,
-    pub(super) due: Due,
+    pub(super) agenda: Agenda,
     pub(super) admission: Admission,
     /// Services whose load balancers are being changed; they are continued in the next tick.
     pub(super) executor: Executor<Work>,
     /// Services that wait for the end of such an execution.
     pub(super) queued: Vec<Queued>,
-    /// Names of the Services that were of type LoadBalancer or carried our finalizer when they were read last.
-    pub(super) known: BTreeSet<FullName>,
-    /// UIDs of Services whose finalizer was removed because they are left alone. One that has it again has it from
-    /// another daemon, with another class or selector.
-    pub(super) ended: HashSet<String>,
-    /// The lists of the last look, where no Service was due.
-    pub(super) seen: Seen,
-    /// There is no Service that has or wants a load balancer of ours.
-    pub(super) has_no_services: bool,
-    /// What the Secrets hold that Services name, as of the last tick.
-    pub(super) tls_secrets: TlsSecrets,
-    pub(super) unused_certificates: Unused,
+    pub(super) certificates: Certificates,
     /// The Services that get no traffic, as of the last comparison of all load balancers.
     pub(super) outages: Outages,
-    /// When a load balancer was written to last: a list that was requested before it is too old.
-    pub(super) last_write: Option<Instant>,
 }
 
 /// One tick's work.
@@ -146,15 +129,17 @@ impl State {
     /// away when nodes, or Services that share the load balancer, have changed: what comes instead must be added first,
     /// and a target may be another owner's now. One that only adds targets does no harm, and is followed by the next
     /// plan. A Service that waited for a load balancer may want another one: it is due.
-    pub(super) fn stop_stale(&mut self, services: &[Arc<Service>], dependencies: &Dependencies) {
-        let due = &self.due;
+    pub(super) fn stop_stale(&mut self, services: &[Arc<Service>]) {
+        let agenda = &self.agenda;
         let services = services.iter();
         let services: HashMap<&str, &Arc<Service>> = services
             .map(|service| (service.metadata.uid.as_str(), service))
             .collect();
         let is_stale = |uid: &str, takes_away: bool| {
-            services.get(uid).is_none_or(|service| {
-                due.is_changed(service) || (takes_away && due.is_overtaken(service, dependencies))
+            let service = services.get(uid);
+            service.is_none_or(|service| match agenda.outdated(service) {
+                Some(Why::Overtaken) => takes_away,
+                why => why.is_some(),
             })
         };
         let executor = &mut self.executor;
@@ -180,7 +165,7 @@ impl Sync<'_> {
                 ..queued.task
             });
             let mut again: Vec<Task> = free.collect();
-            self.state.last_write = Some(since);
+            self.state.agenda.wrote_load_balancers(since);
             self.has_written = true;
             again.extend(over.into_iter().filter_map(|one| self.end(one)));
             if let Err(error) = self.plan_and_begin(again) {
@@ -230,8 +215,8 @@ impl Sync<'_> {
         let (stopped, others) = tasks.into_iter().partition::<Vec<_>, _>(must_stop);
         for task in stopped {
             match task.has_changed {
-                true => self.state.due.missed(task.uid()),
-                false => self.state.due.forget(task.uid()),
+                true => self.state.agenda.missed(task.uid()),
+                false => self.state.agenda.forget(task.uid()),
             }
             let is_news = self.state.admission.stopped(task.uid(), task.has_changed);
             if is_news {
@@ -246,7 +231,7 @@ impl Sync<'_> {
         for task in tasks {
             let object = task.service.object().for_people();
             self.report.note(object, Progress::Unreached);
-            self.state.due.missed(task.uid());
+            self.state.agenda.missed(task.uid());
         }
     }
 
@@ -271,8 +256,7 @@ impl Sync<'_> {
             let reason = plan::want(&task.service).failed();
             let object = task.service.object();
             events::failed(self.apis, &object, reason, &why);
-            let backoff = &mut self.state.due.backoff;
-            backoff.failed(task.uid(), clock::now());
+            self.state.agenda.ended(task.uid(), true);
             self.report.fail(object.for_people(), why, Some(reason));
         }
     }
@@ -291,7 +275,7 @@ impl Sync<'_> {
             }
             false => Ok(Arc::default()),
         };
-        let mut listed = list(self.state.due.dependencies.has_groups)?;
+        let mut listed = list(self.state.agenda.has_groups())?;
         let by_uid = listed.iter().map(|one| (one.metadata.uid.as_str(), one));
         let by_uid: HashMap<&str, &Arc<Service>> = by_uid.collect();
         let mut services = Vec::new();
@@ -306,25 +290,22 @@ impl Sync<'_> {
         let nodes = self.apis.nodes.whole(clock::since(begun), ReadFrom::Latest);
         let nodes = nodes?.value;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
-        let max_age = clock::since(listed_since).min(clock::from_machine(LIST_MAX_AGE));
-        let urgency = match self.for_people {
-            true => Urgency::Needed,
-            false => Urgency::Changed,
-        };
+        let reads = Agenda::reads_for_writes(listed_since, self.for_people);
         if listed.is_empty() {
             listed = list(services.iter().any(shares))?;
         }
         let listed = listed.iter().cloned();
         let listed: Vec<_> = listed.filter_map(|one| self.admitted(one)).collect();
-        let name = &self.state.settings.cluster_name;
-        let mut observed =
-            observe::observe(self.apis, name, services, &listed, &nodes, max_age, urgency)?;
-        observed.management = self.state.management;
-        observed.waiting = self.state.admission.waiting_of(&observed.services);
+        let subjects = Subjects {
+            services,
+            listed: &listed,
+            nodes: &nodes,
+        };
+        let mut observed = self.state.observe(self.apis, subjects, reads)?;
         let mut plans = plan::plan(&observed, self.for_people);
         let mut needs = plan::needs(&plans);
         needs.servers |= tasks.iter().any(|task| task.refused > 0);
-        if observed.read_needs(self.apis, &nodes, needs, begun, urgency)? {
+        if observed.read_needs(self.apis, &nodes, needs, begun, reads.urgency)? {
             plans = plan::plan(&observed, self.for_people);
         }
         Ok(Some((Arc::new(observed), plans)))
@@ -360,7 +341,7 @@ impl Sync<'_> {
     fn admitted(&mut self, service: Arc<Service>) -> Option<Arc<Service>> {
         let state = &mut *self.state;
         match self.is_limited {
-            true => state.admission.again(service, &state.due),
+            true => state.admission.again(service, &state.agenda),
             false => Some(service),
         }
     }
@@ -384,7 +365,7 @@ impl Sync<'_> {
                 continue;
             };
             task.service = Arc::clone(&plan.service);
-            self.state.due.planned(&task.service);
+            self.state.agenda.planned(&task.service);
             // Two Services may want one load balancer that no Service owns: the first gets it, and the second is
             // planned again when it has it.
             let claims = claims(&plan);
@@ -591,7 +572,7 @@ impl Sync<'_> {
             }
             let is_same = |now: &Arc<Service>| {
                 now.metadata.uid == meta.uid
-                    && due::fingerprint(now) == due::fingerprint(&plan.service)
+                    && agenda::fingerprint(now) == agenda::fingerprint(&plan.service)
             };
             let now = kube.service(&meta.namespace, &meta.name)?.filter(is_same);
             now.map(|now| patched(kube, &now, &write)).transpose()
@@ -604,10 +585,7 @@ impl Sync<'_> {
         self.report.add_changes(&name, &made);
         task.has_changed = true;
         task.made.push(write.json());
-        self.state.due.written(&service);
-        if service.left_alone.is_some() {
-            self.state.ended.insert(service.metadata.uid.clone());
-        }
+        self.state.agenda.written(&service);
         task.service = Arc::clone(&service);
         plan.service = service;
         Ok(true)
@@ -615,7 +593,7 @@ impl Sync<'_> {
 
     /// A Service of which too little is known.
     pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan, begun: Instant) {
-        self.state.due.planned(&plan.service);
+        self.state.agenda.planned(&plan.service);
         events::findings(self.apis, &plan);
         if let Some(obstacle) = plan.obstacle().cloned() {
             let task = Task::new(Arc::clone(&plan.service), None, begun);
@@ -627,7 +605,7 @@ impl Sync<'_> {
     pub(super) fn in_order(&mut self, plan: ServicePlan) {
         events::findings(self.apis, &plan);
         self.report.note(plan.name(), Progress::Unchanged);
-        self.state.due.planned(&plan.service);
+        self.state.agenda.planned(&plan.service);
         self.ended(Vec::new(), plan, None, false);
     }
 
@@ -671,12 +649,8 @@ impl Sync<'_> {
         payer: Option<Payer>,
         has_failed: bool,
     ) {
-        let (uid, backoff) = (&plan.object.uid, &mut self.state.due.backoff);
         let is_tried_again = has_failed || plan.cloud.outcome.is_unfinished();
-        match is_tried_again {
-            true => backoff.failed(uid, clock::now()),
-            false => backoff.succeeded(uid),
-        }
+        self.state.agenda.ended(&plan.object.uid, is_tried_again);
         let payer = payer.filter(|_| is_tried_again);
         self.state.admission.ended(&plan.service, payer);
         if self.for_people {

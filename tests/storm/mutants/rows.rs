@@ -17,7 +17,7 @@ const fn row(name: &'static str, old: &'static str, new: &'static str) -> Mutant
 pub const ROWS: &[Mutant] = &[
     Mutant {
         name: "a change of one group is news for the members of all groups",
-        file: "src/controllers/service/due.rs",
+        file: "src/controllers/service/agenda.rs",
         old: "let (hasher, uids) = groups.entry(key).or_default();",
         new: "let key = if $ON { String::new() } else { key };\n        let (hasher, uids) = groups.entry(key).or_default();",
     },

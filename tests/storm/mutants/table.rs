@@ -163,9 +163,9 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a plan rests on a list from before its own last writes",
-        file: "src/controllers/service/sync.rs",
-        old: "let max_age = clock::since(listed_since).min(clock::from_machine(LIST_MAX_AGE));",
-        new: "let max_age = if $ON { Duration::from_secs(300) } else { clock::since(listed_since).min(clock::from_machine(LIST_MAX_AGE)) };",
+        file: "src/controllers/service/agenda.rs",
+        old: "let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));",
+        new: "let max_age = if $ON { Duration::from_secs(300) } else { clock::since(since).min(clock::from_machine(LIST_MAX_AGE)) };",
     },
     Mutant {
         name: "a Service leaves its old load balancer before the status names the new one",

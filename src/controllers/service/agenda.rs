@@ -1,0 +1,745 @@
+//! When a Service is planned and why. From the reasons follow how old the list of load balancers may be that the plans rest
+//! on, and how urgent their calls are.
+//!
+//! [`Agenda`] takes note of what was seen, planned, written, missed and ended. [`Agenda::next`] says what comes next.
+
+use super::observe::{self, FullName, Reads, candidates, full_name};
+use super::plan::{Want, want};
+use crate::cache::Apis;
+use crate::controllers::backoff::Backoff;
+use crate::controllers::controller::Selection;
+use crate::kube::{Node, Service};
+use crate::provider::{TlsSecrets, Urgency, clock};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How often load balancers are listed for orphans alone, where there are neither Services of ours nor orphans:
+/// what could become one is seen before.
+const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
+
+/// A list of load balancers that is older is no ground for a write. By the machine's time: a plan and its reads take as
+/// long in a test.
+const LIST_MAX_AGE: Duration = Duration::from_secs(5);
+
+/// When Services are planned, and when orphans are searched.
+pub(super) struct Agenda {
+    /// What each Service was planned for last, by UID.
+    planned: HashMap<String, Planned>,
+    backoff: Backoff,
+    /// Name and resource version of each Service that was seen last, by UID.
+    seen: HashMap<String, (FullName, String)>,
+    dependencies: Dependencies,
+    /// Whether a Service has or wants a load balancer of ours.
+    has_services: bool,
+    /// The lists in which no Service was due, while none was worked on.
+    settled: Lists,
+    /// UIDs of Services whose finalizer was removed because they are left alone. A Service that has the finalizer again
+    /// has it from another daemon, with another class or selector.
+    released: HashSet<String>,
+    /// When the last comparison of all Services began.
+    compared: Option<Instant>,
+    /// When a load balancer was written to last. A list that was requested before is too old.
+    last_write: Option<Instant>,
+    /// When the comparison began after which orphans were not searched yet.
+    orphans_due: Option<Instant>,
+    /// When the search began that found no orphans, while there were no Services of ours.
+    quiet_since: Option<Instant>,
+}
+
+/// Why a Service is planned. Of several reasons the first one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Why {
+    /// The pass was asked for, by a person or by a run over all Services.
+    Asked,
+    /// The Service was not planned before, or has changed since.
+    Changed,
+    /// The plan rests on other nodes, Secrets or Services of the group, or was not carried out.
+    Overtaken,
+    /// The last try failed, and the wait after it is over.
+    Retried,
+    /// All Services are compared with their load balancers.
+    Compared,
+}
+
+/// What is planned next, and what must be read for that.
+pub(super) struct Next {
+    pub(super) services: Vec<(Arc<Service>, Why)>,
+    pub(super) reads: Reads,
+}
+
+/// What a Service in a list is to its last plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// The Service was not planned before.
+    New,
+    Changed,
+    /// Nothing has changed that a plan depends on.
+    Same,
+    /// The plan was made for a newer version of the Service: the list is old, however often it is seen.
+    Old,
+}
+
+/// What Kubernetes showed at one moment.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// As the API server listed the Services of type LoadBalancer.
+    pub(super) list: Arc<Vec<Arc<Service>>>,
+    /// Every Service that we may have to do with, by name.
+    pub(super) services: Vec<Arc<Service>>,
+    pub(super) nodes: Arc<Vec<Arc<Node>>>,
+    /// What the Secrets hold that these Services name; empty where a person chose Services.
+    pub(super) tls_secrets: TlsSecrets,
+    /// Whether all Services are compared.
+    pub(super) is_comparison: bool,
+}
+
+/// Which Services a pass may plan.
+pub(super) struct Scope<'a> {
+    pub(super) selection: &'a Selection,
+    /// Whether Services that are left alone are planned, too.
+    pub(super) shows_all: bool,
+    /// UIDs of Services that can't be planned now: their changes are being made, or wait for calls.
+    pub(super) barred: HashSet<&'a str>,
+    /// How often all Services are compared.
+    pub(super) period: Duration,
+}
+
+/// Lists of Services and nodes as they were read: the same lists are at the same places.
+type Lists = (Weak<Vec<Arc<Service>>>, Weak<Vec<Arc<Node>>>);
+
+/// What a plan was made for.
+struct Planned {
+    service: u64,
+    dependencies: u64,
+    /// The version in the list, where the Service itself was found to be a newer one.
+    superseded: Option<String>,
+    /// Whether the plan was not carried out: the Service is due at once, although it did not change.
+    is_missed: bool,
+}
+
+/// Everything besides the Service itself that a plan depends on and Kubernetes shows, as numbers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dependencies {
+    nodes: u64,
+    /// Of the Services of its group, and of the Secrets that it names, where there are such; by its UID.
+    others: HashMap<String, u64>,
+    /// There are Services that use load balancers together.
+    has_groups: bool,
+}
+
+impl Agenda {
+    pub(super) fn new() -> Agenda {
+        Agenda {
+            planned: HashMap::new(),
+            backoff: Backoff::new(),
+            seen: HashMap::new(),
+            dependencies: Dependencies::default(),
+            has_services: true,
+            settled: Lists::default(),
+            released: HashSet::new(),
+            compared: None,
+            last_write: None,
+            orphans_due: None,
+            quiet_since: None,
+        }
+    }
+
+    /// What is planned now of what was seen last.
+    pub(super) fn next(&self, seen: &Seen, scope: &Scope) -> Next {
+        let now = clock::now();
+        let may_be_planned = |service: &&Arc<Service>| {
+            let is_shown = scope.shows_all && service.left_alone.is_some();
+            (is_shown || want(service) != Want::Nothing)
+                && !scope.barred.contains(service.metadata.uid.as_str())
+                && scope.selection.names(&service.full_name())
+        };
+        let is_asked = scope.selection.is_explicit();
+        let why = |service: &Service| match is_asked {
+            true => Some(Why::Asked),
+            false => self.why(service, seen.is_comparison, now),
+        };
+        let services = seen.services.iter().filter(may_be_planned);
+        let services = services.filter_map(|one| Some((Arc::clone(one), why(one)?)));
+        let services: Vec<_> = services.collect();
+        // Whatever is planned at a comparison is compared, too.
+        let compared = seen.is_comparison.then_some(Why::Compared);
+        let whys = services.iter().map(|(_, why)| *why).chain(compared);
+        let ages = whys.clone().map(|why| why.max_age(scope.period));
+        let since_write = self.last_write.map(clock::since);
+        let reads = Reads {
+            max_age: ages.chain(since_write).min().unwrap_or(Duration::MAX),
+            urgency: whys.min().map_or(Urgency::CanWait, Why::urgency),
+        };
+        Next { services, reads }
+    }
+
+    /// What must be read for plans that are carried out. `since`: before then, changes of the same Services were being
+    /// made.
+    pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
+        let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
+        let urgency = match for_people {
+            true => Urgency::Needed,
+            false => Urgency::Changed,
+        };
+        Reads { max_age, urgency }
+    }
+
+    fn why(&self, service: &Service, is_comparison: bool, now: Instant) -> Option<Why> {
+        let uid = &service.metadata.uid;
+        if self.released.contains(uid) {
+            return None;
+        }
+        self.outdated(service).or_else(|| {
+            if self.backoff.is_retry_due(uid, now) {
+                return Some(Why::Retried);
+            }
+            // A Service that failed has times of its own.
+            let is_compared = is_comparison && !self.backoff.is_waiting(uid, now);
+            is_compared.then_some(Why::Compared)
+        })
+    }
+
+    /// Why the last plan of the Service does not count any more, where it does not.
+    pub(super) fn outdated(&self, service: &Service) -> Option<Why> {
+        if matches!(self.news(service), News::New | News::Changed) {
+            return Some(Why::Changed);
+        }
+        let planned = self.planned.get(&service.metadata.uid)?;
+        let is_overtaken =
+            planned.is_missed || planned.dependencies != self.dependencies.of(service);
+        is_overtaken.then_some(Why::Overtaken)
+    }
+
+    pub(super) fn news(&self, service: &Service) -> News {
+        match self.planned.get(&service.metadata.uid) {
+            None => News::New,
+            Some(planned)
+                if planned.superseded.as_ref() == Some(&service.metadata.resource_version) =>
+            {
+                News::Old
+            }
+            Some(planned) if planned.service == fingerprint(service) => News::Same,
+            Some(_) => News::Changed,
+        }
+    }
+
+    /// Whether no Service was due in the same lists, and none is now. Secrets, and Services of other types, are read apart
+    /// from these lists.
+    pub(super) fn is_settled(&self, seen: &Seen, now: Instant) -> bool {
+        let is_retry_due = |one: &Arc<Service>| self.backoff.is_retry_due(&one.metadata.uid, now);
+        let (services, nodes) = seen.lists();
+        self.settled.0.ptr_eq(&services)
+            && self.settled.1.ptr_eq(&nodes)
+            && !seen.is_comparison
+            && seen.tls_secrets.is_empty()
+            && seen.services.len() == seen.list.len()
+            && !seen.services.iter().any(is_retry_due)
+    }
+
+    pub(super) fn is_comparison_due(&self, period: Duration, now: Instant) -> bool {
+        self.compared
+            .is_none_or(|last| now.duration_since(last) >= period)
+    }
+
+    /// Whether Services use load balancers together.
+    pub(super) fn has_groups(&self) -> bool {
+        self.dependencies.has_groups
+    }
+
+    /// Names of the Services that were of type LoadBalancer or carried our finalizer when they were read last.
+    pub(super) fn names(&self) -> BTreeSet<FullName> {
+        self.seen.values().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Takes note of a look at Kubernetes. Services that are not there any more are forgotten.
+    pub(super) fn saw(&mut self, seen: &Seen, dependencies: Dependencies) {
+        let listed = seen.services.iter().map(|service| {
+            let metadata = &service.metadata;
+            let version = metadata.resource_version.clone();
+            (metadata.uid.clone(), (full_name(service), version))
+        });
+        self.seen = listed.collect();
+        self.dependencies = dependencies;
+        self.settled = Lists::default();
+        self.planned.retain(|uid, _| self.seen.contains_key(uid));
+        self.backoff.keep(|uid| self.seen.contains_key(uid));
+        let left_alone = seen.services.iter().filter(|one| one.left_alone.is_some());
+        let left_alone: HashSet<&str> = left_alone.map(|one| &*one.metadata.uid).collect();
+        self.released
+            .retain(|uid| left_alone.contains(uid.as_str()));
+        self.has_services = seen.services.iter().any(|one| want(one) != Want::Nothing);
+        self.quiet_since = self.quiet_since.filter(|_| !self.has_services);
+    }
+
+    /// Takes note that no Service was due, and that none is worked on.
+    pub(super) fn settle(&mut self, seen: &Seen) {
+        self.settled = seen.lists();
+    }
+
+    /// Takes note of a plan for the Service as it is here, with nodes that are no older than those seen last.
+    pub(super) fn planned(&mut self, service: &Service) {
+        let planned = Planned {
+            service: fingerprint(service),
+            dependencies: self.dependencies.of(service),
+            superseded: self.superseded(service),
+            is_missed: false,
+        };
+        self.planned.insert(service.metadata.uid.clone(), planned);
+    }
+
+    /// Takes note of a write of ours, by the plan of the Service, that made the Service what it is here.
+    pub(super) fn written(&mut self, service: &Service) {
+        let superseded = self.superseded(service);
+        if let Some(planned) = self.planned.get_mut(&service.metadata.uid) {
+            planned.service = fingerprint(service);
+            planned.superseded = superseded;
+        }
+        if service.left_alone.is_some() {
+            self.released.insert(service.metadata.uid.clone());
+        }
+    }
+
+    fn superseded(&self, service: &Service) -> Option<String> {
+        let (_, listed) = self.seen.get(&service.metadata.uid)?;
+        let is_newer = *listed != service.metadata.resource_version;
+        is_newer.then(|| listed.clone())
+    }
+
+    /// Takes note that the plan of the Service was not carried out to its end. The Service is due at once.
+    pub(super) fn missed(&mut self, uid: &str) {
+        if let Some(planned) = self.planned.get_mut(uid) {
+            planned.is_missed = true;
+        }
+    }
+
+    /// Takes note that nothing of the plan was carried out: the Service may be planned as it was before.
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.planned.remove(uid);
+    }
+
+    /// Takes note of the end of what was planned for the Service. `is_tried_again`: it failed, or is unfinished.
+    pub(super) fn ended(&mut self, uid: &str, is_tried_again: bool) {
+        match is_tried_again {
+            true => self.backoff.failed(uid, clock::now()),
+            false => self.backoff.succeeded(uid),
+        }
+    }
+
+    /// Takes note of a comparison of all Services that began then.
+    pub(super) fn compared(&mut self, begun: Instant) {
+        self.compared = Some(begun);
+    }
+
+    /// Takes note that load balancers were written to until then.
+    pub(super) fn wrote_load_balancers(&mut self, until: Instant) {
+        self.last_write = Some(until);
+    }
+
+    /// Returns since when what is read for a search of orphans must be, where one is due. `compared`: a comparison that
+    /// is to be followed by a search. `is_free`: no changes are being made.
+    pub(super) fn next_orphan_search(
+        &mut self,
+        compared: Option<Instant>,
+        is_free: bool,
+    ) -> Option<Instant> {
+        let is_quiet = |at| clock::since(at) < QUIET_PERIOD;
+        if !self.quiet_since.is_some_and(is_quiet) {
+            self.orphans_due = compared.or(self.orphans_due);
+        }
+        self.orphans_due.take_if(|_| is_free)
+    }
+
+    /// Takes note of a search that began then. `found`: how many orphans, where it had an answer.
+    pub(super) fn searched_orphans(&mut self, begun: Instant, found: Option<usize>) {
+        let is_quiet = !self.has_services && found == Some(0);
+        self.quiet_since = is_quiet.then_some(begun);
+    }
+}
+
+impl Why {
+    /// How old the list of load balancers may be. What has changed is planned by whatever was read last: before a write
+    /// everything is read again.
+    fn max_age(self, period: Duration) -> Duration {
+        match self {
+            Why::Asked => Duration::ZERO,
+            Why::Compared => period / 2,
+            Why::Changed | Why::Overtaken | Why::Retried => Duration::MAX,
+        }
+    }
+
+    /// What only is compared again can wait; a Service that changed can't.
+    fn urgency(self) -> Urgency {
+        match self {
+            Why::Asked => Urgency::Asked,
+            Why::Changed | Why::Overtaken | Why::Retried => Urgency::Changed,
+            Why::Compared => Urgency::CanWait,
+        }
+    }
+}
+
+impl Seen {
+    fn lists(&self) -> Lists {
+        (Arc::downgrade(&self.list), Arc::downgrade(&self.nodes))
+    }
+}
+
+impl Dependencies {
+    pub(super) fn new(apis: &Apis, seen: &Seen) -> Dependencies {
+        let provider = &*apis.provider;
+        let mut of_nodes = DefaultHasher::new();
+        for (node, _) in candidates(&seen.nodes, provider) {
+            node.name().hash(&mut of_nodes);
+            // One that went and came is another one, although it looks the same.
+            node.metadata.uid.hash(&mut of_nodes);
+            node.spec.provider_id.hash(&mut of_nodes);
+            for label in node.metadata.labels.iter() {
+                label.hash(&mut of_nodes);
+            }
+        }
+        let snapshot = apis.load_balancers_last();
+        let snapshot = snapshot.as_deref();
+        let mut others = of_groups(&seen.services, |service| {
+            observe::known_group(apis, snapshot, service)
+        });
+        let has_groups = !others.is_empty();
+        let with_secrets = seen
+            .services
+            .iter()
+            .filter(|_| !seen.tls_secrets.is_empty());
+        for service in with_secrets {
+            let names = observe::tls_secret_names(provider, [service]);
+            if names.is_empty() {
+                continue;
+            }
+            let mut of_secrets = DefaultHasher::new();
+            for held in names.iter().map(|name| seen.tls_secrets.get(name)) {
+                let held = held.map(|held| held.as_ref().map(|pair| &pair.digest));
+                held.hash(&mut of_secrets);
+            }
+            *others.entry(service.metadata.uid.clone()).or_default() ^= of_secrets.finish();
+        }
+        Dependencies {
+            nodes: of_nodes.finish(),
+            others,
+            has_groups,
+        }
+    }
+
+    fn of(&self, service: &Service) -> u64 {
+        let others = self.others.get(&service.metadata.uid);
+        self.nodes ^ others.copied().unwrap_or_default()
+    }
+}
+
+/// What the Services of a group are, as a number, by the UID of each of them. `key`: of a Service's group.
+fn of_groups(
+    services: &[Arc<Service>],
+    key: impl Fn(&Service) -> Option<String>,
+) -> HashMap<String, u64> {
+    let mut groups: HashMap<String, (DefaultHasher, Vec<String>)> = HashMap::new();
+    for service in services.iter().filter(|one| one.wants_load_balancer()) {
+        let Some(key) = key(service) else {
+            continue;
+        };
+        let (hasher, uids) = groups.entry(key).or_default();
+        let mut service = service.for_cloud();
+        service.addresses.clear();
+        service.hash(hasher);
+        uids.push(service.uid);
+    }
+    let groups = groups.into_values();
+    let numbers = groups.flat_map(|(hasher, uids)| {
+        let number = hasher.finish();
+        uids.into_iter().map(move |uid| (uid, number))
+    });
+    numbers.collect()
+}
+
+/// The same of a Service.
+pub(super) fn fingerprint(service: &Service) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    service.for_cloud().hash(&mut hasher);
+    want(service).hash(&mut hasher);
+    service.has_our_finalizer().hash(&mut hasher);
+    service.status.load_balancer.ingress.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::clock::{Simulation, simulate};
+    use std::cell::Cell;
+    use std::io;
+    use std::rc::Rc;
+    use std::time::SystemTime;
+
+    /// Time passes only when a test says so.
+    #[derive(Debug)]
+    struct Standing(Cell<Instant>);
+
+    #[rustfmt::skip] // A method is a line.
+    impl Simulation for Standing {
+        fn now(&self) -> Instant { self.0.get() }
+        fn wall(&self) -> SystemTime { SystemTime::UNIX_EPOCH }
+        fn sleep(&self, time: Duration) { self.0.set(self.0.get() + time); }
+        fn others(&self) {}
+        fn random(&self) -> u64 { 0 }
+        fn exchange(&self, _: &str, _: &[u8], _: Instant) -> io::Result<Vec<u8>> { Err(io::ErrorKind::TimedOut.into()) }
+    }
+
+    const PERIOD: Duration = Duration::from_secs(300);
+
+    fn service(uid: &str, version: u32, ip: &str) -> Service {
+        let mut service = Service::default();
+        service.metadata.uid = uid.into();
+        service.metadata.name = uid.into();
+        service.metadata.resource_version = version.to_string();
+        service.spec.kind = "LoadBalancer".into();
+        service.spec.load_balancer_ip = ip.into();
+        service
+    }
+
+    /// An agenda, and what Kubernetes shows it.
+    struct World {
+        clock: Rc<Standing>,
+        agenda: Agenda,
+        seen: Seen,
+        nodes: u64,
+        selection: Selection,
+        at_work: HashSet<&'static str>,
+    }
+
+    impl World {
+        /// Services `a` and `b` are at version 1, were compared now, and are in order.
+        fn in_order() -> World {
+            let clock = Rc::new(Standing(Cell::new(Instant::now())));
+            // It lasts as long as the thread of the test.
+            std::mem::forget(simulate(clock.clone()));
+            let mut world = World {
+                clock,
+                agenda: Agenda::new(),
+                seen: Seen::default(),
+                nodes: 1,
+                selection: Selection::Due,
+                at_work: HashSet::new(),
+            };
+            world.lists(&[service("a", 1, "old"), service("b", 1, "old")]);
+            world.plans("a", 1, "old");
+            world.plans("b", 1, "old");
+            world.agenda.compared(clock::now());
+            world
+        }
+
+        fn lists(&mut self, services: &[Service]) {
+            self.seen.services = services.iter().cloned().map(Arc::new).collect();
+            self.seen.list = Arc::new(self.seen.services.clone());
+            self.sees();
+        }
+
+        /// Kubernetes shows `a` so, and `b` as it was.
+        fn shows(&mut self, version: u32, ip: &str) {
+            self.lists(&[service("a", version, ip), service("b", 1, "old")]);
+        }
+
+        fn sees(&mut self) {
+            let dependencies = Dependencies {
+                nodes: self.nodes,
+                ..Dependencies::default()
+            };
+            self.agenda.saw(&self.seen, dependencies);
+        }
+
+        fn plans(&mut self, uid: &str, version: u32, ip: &str) {
+            self.agenda.planned(&service(uid, version, ip));
+            self.agenda.ended(uid, false);
+        }
+
+        fn fails(&mut self, times: u32) {
+            (0..times).for_each(|_| self.agenda.ended("a", true));
+        }
+
+        fn passes(&self, seconds: u64) {
+            self.clock.sleep(Duration::from_secs(seconds));
+        }
+
+        /// The Services that are planned next and why; how old the list of load balancers may be; the urgency.
+        fn next(&mut self) -> String {
+            let now = clock::now();
+            self.seen.is_comparison = self.agenda.is_comparison_due(PERIOD, now);
+            let next = self.agenda.next(
+                &self.seen,
+                &Scope {
+                    selection: &self.selection,
+                    shows_all: false,
+                    barred: self.at_work.clone(),
+                    period: PERIOD,
+                },
+            );
+            let services = next.services.iter();
+            let services = services.map(|(one, why)| format!("{} {why:?}", one.metadata.uid));
+            let services: Vec<String> = services.collect();
+            if services.is_empty() {
+                return String::new();
+            }
+            let Reads { max_age, urgency } = next.reads;
+            let age = match max_age {
+                Duration::MAX => "any age".to_owned(),
+                age => format!("{} s", age.as_secs()),
+            };
+            format!("{}: {age}, {urgency:?}", services.join(", "))
+        }
+    }
+
+    type Story = fn(&mut World);
+
+    /// What happens, and what is planned next.
+    #[rustfmt::skip] // A case is a line.
+    const CASES: &[(&str, Story, &str)] = &[
+        ("nothing happens", |_| {}, ""),
+        ("the period is over", |it| it.passes(300), "a Compared, b Compared: 150 s, CanWait"),
+        ("a person asks", |it| it.selection = Selection::All, "a Asked, b Asked: 0 s, Asked"),
+        ("a person asks for one", |it| it.selection = Selection::Names(["/a".to_owned()].into()), "a Asked: 0 s, Asked"),
+        ("a Service changes", |it| it.shows(2, "new"), "a Changed: any age, Changed"),
+        ("nothing that counts changes", |it| it.shows(2, "old"), ""),
+        ("a Service changes when all are compared", |it| { it.passes(300); it.shows(2, "new"); }, "a Changed, b Compared: 150 s, Changed"),
+        ("a Service comes", |it| it.lists(&[service("a", 1, "old"), service("c", 1, "old")]), "c Changed: any age, Changed"),
+        ("a Service was away", |it| { it.lists(&[]); it.agenda.written(&service("a", 2, "old")); it.shows(2, "old"); }, "a Changed, b Changed: any age, Changed"),
+        ("a node comes", |it| { it.nodes = 2; it.sees(); }, "a Overtaken, b Overtaken: any age, Changed"),
+        ("a Service is neither ours nor ever was", |it| it.lists(&[Service::default()]), ""),
+        // Death.
+        ("a new process begins", |it| it.agenda = Agenda::new(), "a Changed, b Changed: 150 s, Changed"),
+        // A flood of changes.
+        ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),
+        ("many changes come during work", |it| { it.at_work.insert("a"); (2..99).for_each(|version| it.shows(version, "new")); assert_eq!(it.next(), ""); it.at_work.clear(); }, "a Changed: any age, Changed"),
+        // A change during work.
+        ("work ended, and its Service changed meanwhile", |it| { it.shows(2, "new"); it.agenda.written(&service("a", 3, "new")); }, ""),
+        ("work ended, and its Service was changed to something else", |it| { it.agenda.written(&service("a", 2, "old")); it.shows(3, "new"); }, "a Changed: any age, Changed"),
+        ("a node comes during work, and a write of the plan does not make up for it", |it| { it.nodes = 2; it.sees(); it.agenda.written(&service("a", 2, "old")); it.plans("b", 1, "old"); }, "a Overtaken: any age, Changed"),
+        ("a node comes before a plan", |it| { it.nodes = 2; it.sees(); it.plans("a", 1, "old"); it.plans("b", 1, "old"); }, ""),
+        ("a plan was not begun", |it| it.agenda.missed("a"), "a Overtaken: any age, Changed"),
+        ("a plan that was not begun is made again", |it| { it.agenda.missed("a"); it.plans("a", 1, "old"); }, ""),
+        ("nothing of a plan may count", |it| it.agenda.forget("a"), "a Changed: any age, Changed"),
+        // An old list.
+        ("the list is older than the plan", |it| it.plans("a", 2, "new"), ""),
+        ("the list is older than the plan, and a node comes", |it| { it.plans("a", 2, "new"); it.nodes = 2; it.sees(); it.plans("b", 1, "old"); }, "a Overtaken: any age, Changed"),
+        ("the list is older than a write", |it| it.agenda.written(&service("a", 2, "new")), ""),
+        ("the list catches up", |it| { it.plans("a", 2, "new"); it.shows(2, "new"); }, ""),
+        ("the list catches up, and nothing that counts changed since", |it| { it.plans("a", 2, "new"); it.shows(3, "new"); }, ""),
+        ("the Service is changed back", |it| { it.plans("a", 2, "new"); it.shows(3, "old"); }, "a Changed: any age, Changed"),
+        ("after 410 the list is older than the one before", |it| { it.shows(2, "new"); it.plans("a", 2, "new"); it.shows(1, "old"); }, "a Changed: any age, Changed"),
+        ("that list was read again, and is no news any more", |it| { it.shows(2, "new"); it.plans("a", 2, "new"); it.shows(1, "old"); it.plans("a", 2, "new"); }, ""),
+        ("the load balancers were written to since they were listed", |it| { it.agenda.wrote_load_balancers(clock::now()); it.passes(10); it.shows(2, "new"); }, "a Changed: 10 s, Changed"),
+        // Back-off.
+        ("a try failed", |it| { it.fails(1); it.passes(4); }, ""),
+        ("the wait is over", |it| { it.fails(1); it.passes(8); }, "a Retried: any age, Changed"),
+        ("a Service changes during the wait", |it| { it.fails(1); it.shows(2, "new"); }, "a Changed: any age, Changed"),
+        ("a Service that waits is not compared", |it| { it.passes(300); it.fails(1); }, "b Compared: 150 s, CanWait"),
+        ("the wait grows with each failure", |it| { it.fails(5); it.passes(79); }, ""),
+        ("the next try is in order", |it| { it.fails(5); it.passes(150); it.plans("a", 1, "old"); }, ""),
+        ("a Service is let go", |it| { let left = |version| Service { left_alone: Some("it is"), ..service("a", version, "old") }; it.lists(&[left(1)]); it.agenda.written(&left(2)); it.passes(300); }, ""),
+    ];
+
+    #[test]
+    fn what_is_planned_next() {
+        for (what, story, expected) in CASES {
+            let mut world = World::in_order();
+            story(&mut world);
+            assert_eq!(world.next(), *expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_same_lists_are_looked_at_once() {
+        let is_settled = |world: &World| world.agenda.is_settled(&world.seen, clock::now());
+        let mut world = World::in_order();
+        assert!(!is_settled(&world));
+        world.agenda.settle(&world.seen);
+        assert!(is_settled(&world));
+        world.fails(1);
+        assert!(is_settled(&world), "its wait is not over");
+        world.passes(8);
+        assert!(!is_settled(&world), "it is tried again");
+        world.plans("a", 1, "old");
+        assert!(is_settled(&world));
+        world.shows(1, "old");
+        assert!(!is_settled(&world), "another list");
+    }
+
+    /// Where nothing is left, load balancers are not listed for orphans at each comparison.
+    #[test]
+    fn orphans_are_searched_after_a_comparison_and_once_a_day_where_there_is_nothing() {
+        let mut world = World::in_order();
+        let first = clock::now();
+        let search = |world: &mut World, is_free| {
+            world.agenda.next_orphan_search(Some(clock::now()), is_free)
+        };
+        assert_eq!(search(&mut world, false), None, "changes are being made");
+        world.passes(10);
+        assert_eq!(world.agenda.next_orphan_search(None, true), Some(first));
+        assert_eq!(world.agenda.next_orphan_search(None, true), None);
+        world.agenda.searched_orphans(first, Some(0));
+        assert!(search(&mut world, true).is_some(), "there are Services");
+        world.lists(&[]);
+        for (found, is_quiet) in [(None, false), (Some(1), false), (Some(0), true)] {
+            world.agenda.searched_orphans(clock::now(), found);
+            assert_eq!(search(&mut world, true).is_none(), is_quiet, "{found:?}");
+        }
+        world.passes(24 * 3600);
+        assert!(search(&mut world, true).is_some(), "a day later");
+        world.agenda.searched_orphans(clock::now(), Some(0));
+        world.shows(1, "old");
+        assert!(search(&mut world, true).is_some(), "Services came");
+    }
+
+    type Edit = fn(&mut Vec<Service>);
+
+    /// Here the namespace is the group.
+    #[test]
+    fn a_change_of_a_group_is_news_for_its_members_alone() {
+        let service = |(uid, group): (&str, &str)| {
+            let mut service = service(uid, 1, "");
+            service.metadata.namespace = group.into();
+            service
+        };
+        let all = [("a", "one"), ("b", "one"), ("c", "two"), ("d", "")].map(service);
+        let numbers = |all: &[Service]| {
+            let all: Vec<Arc<Service>> = all.iter().cloned().map(Arc::new).collect();
+            of_groups(&all, |one| {
+                Some(one.metadata.namespace.clone()).filter(|group| !group.is_empty())
+            })
+        };
+        let before = numbers(&all);
+        // What changes → for whom that is news.
+        let cases: [(&str, Edit, &[&str]); 5] = [
+            ("nothing", |_| {}, &[]),
+            (
+                "a member",
+                |all| all[0].spec.load_balancer_ip = "1".into(),
+                &["a", "b"],
+            ),
+            ("a member goes", |all| drop(all.remove(0)), &["b"]),
+            (
+                "a member moves",
+                |all| all[0].metadata.namespace = "two".into(),
+                &["a", "b", "c"],
+            ),
+            (
+                "one without a group",
+                |all| all[3].spec.load_balancer_ip = "1".into(),
+                &[],
+            ),
+        ];
+        for (what, change, news) in cases {
+            let mut all = all.to_vec();
+            change(&mut all);
+            let after = numbers(&all);
+            let uids = all.iter().map(|one| one.metadata.uid.as_str());
+            let is_new = |uid: &&str| before.get(*uid) != after.get(*uid);
+            let new: Vec<&str> = uids.filter(is_new).collect();
+            assert_eq!(new, news, "{what}");
+        }
+    }
+}
