@@ -1,8 +1,6 @@
 //! The lifecycle controller's plan: a table, and what holds for any node and any facts.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common::{memory, objects, random};
-
 use ccm::controllers::lifecycle::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
 use ccm::kube::Node;
 use ccm::provider::{InstanceId, Reason, Severity};
